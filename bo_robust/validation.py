@@ -1,0 +1,67 @@
+"""Checks of user input, shared by every room: each says what was wrong and what to change."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["check_delta", "check_finite", "check_kernel_matrix", "check_positive", "check_tail_index"]
+
+
+def check_positive(**values: float) -> None:
+    """Raise ``ValueError`` unless every value is a finite number > 0."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+
+
+def check_delta(delta: float) -> None:
+    """Raise ``ValueError`` unless the failure probability is in (0, 1)."""
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta (the failure probability) must be strictly between 0 and 1, got {delta!r}.")
+
+
+def check_tail_index(alpha: float) -> None:
+    """Raise ``ValueError`` unless alpha of the moment bound E|y|^(1+alpha) <= v is in (0, 1]."""
+    if not 0.0 < alpha <= 1.0:
+        raise ValueError(
+            f"alpha must be in (0, 1] (the moment bound is on E|y|^(1+alpha); 1 = finite variance), got {alpha!r}."
+        )
+
+
+def check_finite(name: str, x: Tensor) -> None:
+    """Raise ``ValueError`` naming how many entries of ``x`` are NaN or infinite, if any."""
+    bad = int((~torch.isfinite(x)).sum())
+    if bad:
+        raise ValueError(f"{name} has {bad} NaN or infinite entries of {x.numel()}; remove or repair them first.")
+
+
+def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
+    """Raise ``ValueError`` unless ``K`` (``... x n x n``) is finite, symmetric and positive semi-definite.
+
+    Args:
+        K: Kernel matrix, ``n x n`` or ``s x n x n``.
+        tol: Tolerance relative to the largest entry of the diagonal; the smallest eigenvalue may be
+            ``-tol * n * max diagonal``.
+    """
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or K.shape[-1] == 0:
+        raise ValueError(f"the kernel matrix must be n x n with n >= 1, got shape {tuple(K.shape)}.")
+    if not K.is_floating_point():
+        raise ValueError(f"the kernel matrix must be floating point, got {K.dtype}; convert it with .double().")
+    check_finite("the kernel matrix", K)
+    if K.dtype == torch.float32:
+        tol = max(tol, 1e-5)
+    scale = float(K.diagonal(dim1=-2, dim2=-1).abs().max())
+    skew = float((K - K.mT).abs().max())
+    if skew > tol * max(scale, 1e-300):
+        raise ValueError(
+            f"the kernel matrix is not symmetric (largest |K - K^T| is {skew:.3g}); use (K + K.T) / 2 if that is rounding."
+        )
+    smallest = float(torch.linalg.eigvalsh(K.double())[..., 0].min())
+    if smallest < -tol * K.shape[-1] * max(scale, 1e-300):
+        raise ValueError(
+            f"the kernel matrix is not positive semi-definite (smallest eigenvalue {smallest:.3g}); "
+            "project it (clip negative eigenvalues) or add jitter to its diagonal."
+        )
