@@ -1,0 +1,115 @@
+"""Covariance functions on arm locations: stationary ones of our own and any GPyTorch kernel.
+
+Everything that needs k(x, x') takes a callable ``covariance(X1, X2)`` of two point sets ``n1 x d``, ``n2 x d``
+returning the dense ``n1 x n2`` matrix. A GPyTorch kernel becomes one by :func:`from_gpytorch`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_robust.validation import check_positive
+
+__all__ = ["Covariance", "Matern", "SquaredExponential", "from_gpytorch"]
+
+Covariance = Callable[[Tensor, Tensor], Tensor]
+
+
+def _scaled_distance_squared(X1: Tensor, X2: Tensor, lengthscale: float | Sequence[float]) -> Tensor:
+    """Squared distances after division by the lengthscale(s), ``n1 x n2``, never negative.
+
+    One row against many points (the arm engine's use) subtracts directly, in place and exactly; two
+    large sets use ||a||^2 - 2ab + ||b||^2 of centred points, where rounding is relative to the spread.
+    """
+    ell = torch.as_tensor(lengthscale, dtype=X1.dtype, device=X1.device)
+    A, B = X1 / ell, X2 / ell
+    if A.shape[-2] * A.shape[-1] <= 64:
+        out = torch.zeros(A.shape[-2], B.shape[-2], dtype=A.dtype, device=A.device)
+        for j in range(A.shape[-1]):
+            out.add_((A[:, j, None] - B[None, :, j]).square_())
+        return out
+    centre = B.mean(-2, keepdim=True)
+    A, B = A - centre, B - centre
+    out = A.square().sum(-1, keepdim=True) + B.square().sum(-1) - 2.0 * (A @ B.mT)
+    return out.clamp_(min=0.0)
+
+
+@dataclass(frozen=True)
+class SquaredExponential:
+    """k(x, x') = outputscale * exp(-||x - x'||^2 / (2 lengthscale^2)).
+
+    Args:
+        lengthscale: One positive number, or one per input dimension.
+        outputscale: k(x, x), > 0.
+    """
+
+    lengthscale: float | tuple[float, ...]
+    outputscale: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.lengthscale, self.outputscale)
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The ``n1 x n2`` matrix of k(x, x')."""
+        r2 = _scaled_distance_squared(X1, X2, self.lengthscale)
+        out = r2.mul_(-0.5).exp_()
+        return out if self.outputscale == 1.0 else out.mul_(self.outputscale)
+
+
+@dataclass(frozen=True)
+class Matern:
+    """Matérn covariance with smoothness nu in {0.5, 1.5, 2.5}.
+
+    With r = ||x - x'|| / lengthscale and c = sqrt(2 nu) r: exp(-c), (1 + c) exp(-c), (1 + c + c^2/3) exp(-c).
+
+    Args:
+        nu: Smoothness, one of 0.5, 1.5, 2.5.
+        lengthscale: One positive number, or one per input dimension.
+        outputscale: k(x, x), > 0.
+    """
+
+    nu: float
+    lengthscale: float | tuple[float, ...]
+    outputscale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; use a GPyTorch kernel for others.")
+        _check(self.lengthscale, self.outputscale)
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The ``n1 x n2`` matrix of k(x, x')."""
+        c = _scaled_distance_squared(X1, X2, self.lengthscale).mul_(2.0 * self.nu).sqrt_()
+        decay = torch.exp(-c)
+        if self.nu == 1.5:
+            decay.mul_(c.add_(1.0))
+        elif self.nu == 2.5:
+            decay.mul_(c.mul(1.0 / 3.0).add_(1.0).mul_(c).add_(1.0))
+        return decay if self.outputscale == 1.0 else decay.mul_(self.outputscale)
+
+
+def from_gpytorch(kernel: Kernel) -> Covariance:
+    """A covariance callable from any GPyTorch kernel, hyperparameters as they stand now, no gradient."""
+
+    def covariance(X1: Tensor, X2: Tensor) -> Tensor:
+        with torch.no_grad():
+            return kernel(X1, X2).to_dense()
+
+    return covariance
+
+
+def _check(lengthscale: float | Sequence[float], outputscale: float) -> None:
+    scales = lengthscale if isinstance(lengthscale, Sequence) else (lengthscale,)
+    if not scales:
+        raise ValueError("lengthscale must be a positive number or one per dimension, got an empty sequence.")
+    for value in scales:
+        check_positive(lengthscale=value)
+    if not math.isfinite(outputscale):
+        raise ValueError(f"outputscale must be finite, got {outputscale!r}.")
+    check_positive(outputscale=outputscale)

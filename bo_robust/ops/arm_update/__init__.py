@@ -1,0 +1,27 @@
+"""One round of an exact GP posterior over finite arms: the arm engine's inner loop.
+
+``naive`` is plain torch on any device, without a host synchronisation; ``cpu`` looks at the data where that
+saves work. The derivation is in :mod:`bo_robust.ops.arm_update.naive`.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from bo_robust.ops.arm_update import cpu, naive
+from bo_robust.ops.arm_update.cpu import BlockRows
+from bo_robust.ops.arm_update.naive import BLOCK, ArmBuffers, KernelRows
+
+__all__ = ["BLOCK", "ArmBuffers", "BlockRows", "KernelRows", "update_"]
+
+
+def update_(
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, block_rows: BlockRows
+) -> Tensor:
+    """Take in one reward per trial, in place; see :func:`bo_robust.ops.arm_update.naive.update_`.
+
+    ``block_rows`` is a scratch list of one dict per trial, kept by the caller between rounds (CPU only).
+    """
+    if arms.is_cuda:
+        return naive.update_(buffers, arms, rewards, kernel_rows)
+    return cpu.update_(buffers, arms, rewards, kernel_rows, block_rows)

@@ -1,0 +1,190 @@
+"""One round of an exact GP posterior over finite arms, in plain torch on any device.
+
+Rounds come in blocks. With C_base the posterior covariance at the start of the block and one scaled row p_i
+for each of the k rounds since then (a cached Cholesky factor of those rounds),
+
+    C[a, :] = C_base[a, :] - sum_i p_i[a] p_i,          p_i = C_{i-1}[a_i, :] / sqrt(lambda + C_{i-1}[a_i, a_i]),
+    mean += p (y - mean[a]) / sqrt(lambda + C[a, a]),   variance -= p^2.
+
+C_base comes in two layouts.
+
+* **dense**: C_base itself, ``n x n``. At the end of a block C_base -= P^T P, one matrix product.
+* **low rank**: the prior rows K_D of the m arms D pulled so far. With N the pulls of each arm at the block start
+  and Q = (K_DD + lambda N^-1)^-1 (pulling an arm N times is one reward of noise lambda / N),
+
+      C_base[a, :] = w^T K_D,    w = e_a - Q K_Da,   which is (lambda / N_a) Q e_a where N_a > 0,
+
+  since Q K_DD = I - lambda Q N^-1. At the end of a block N and Q are taken anew, from one m x m Cholesky; a
+  block lasts max(BLOCK, m / 4) rounds, so that this is O(m^2) a round. (Updating rows of C_base instead, and
+  new ones by K[a, :] - K_aD (N / lambda) C_base[D, :], is cheaper still and unstable: it multiplies errors by
+  N / lambda with every new arm.)
+
+So a round is O(n m) for m distinct arms, whatever the number of rounds; no system of the size of the number of
+rounds is ever formed, and nothing drifts: Q is fresh in every block and errors in mean, variance and C are
+contracted by each later update (E -> (I - c e_a^T/d) E (I - e_a c^T/d) for C).
+
+Functions ending in ``_`` write into the buffers they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["BLOCK", "ArmBuffers", "KernelRows", "apply_", "end_block_", "posterior_row", "update_"]
+
+BLOCK = 32
+
+KernelRows = Callable[[Tensor, Tensor | None], Tensor]
+"""``(arms (r,), trials (r,) or None) -> K[a, :] as r x n``; None means one arm per trial, in order."""
+
+
+@dataclass
+class ArmBuffers:
+    """Tensors of s trials over n arms, with room for c covariance rows and b pending rows.
+
+    Attributes:
+        noise_var: ``s``, lambda.
+        mean: ``s x n``.
+        variance: ``s x n``, never negative.
+        counts: ``s x n``, rewards taken in per arm.
+        information_gain: ``s``, 1/2 sum log(1 + sigma_{t-1}^2(x_t) / lambda).
+        pending: ``s x b x n``, scaled rows p of the block.
+        rows: ``s x n x n``, C_base (dense), or ``s x c x n``, the prior rows K_D (low rank).
+        row_arm: ``s x c``, D (low rank; empty when dense, like the next four).
+        row_counts: ``s x c``, N, pulls of D at the block start.
+        inverse: ``s x c x c``, Q; zero where N is.
+        slots: ``s x n``, the row of each arm, -1 where it has none.
+        filled: ``s``, rows in use.
+        dense: Layout.
+        num_pending: k.
+        num_rows: Upper bound of ``filled`` known to the host; rows beyond it are not read.
+    """
+
+    noise_var: Tensor
+    mean: Tensor
+    variance: Tensor
+    counts: Tensor
+    information_gain: Tensor
+    pending: Tensor
+    rows: Tensor
+    row_arm: Tensor
+    row_counts: Tensor
+    inverse: Tensor
+    slots: Tensor
+    filled: Tensor
+    dense: bool
+    num_pending: int = 0
+    num_rows: int = 0
+
+
+def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows) -> Tensor:
+    """Take in one reward per trial without reading anything back to the host.
+
+    Args:
+        buffers: State, updated in place; there must be room for one more row per trial.
+        arms: ``s``, long.
+        rewards: ``s``; a NaN or infinite one changes nothing of its trial.
+        kernel_rows: Prior covariance rows.
+
+    Returns:
+        ``ok``, ``s`` bool, False where the reward was not finite.
+    """
+    if buffers.num_pending == buffers.pending.shape[1]:
+        end_block_(buffers)
+    base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
+    return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards)
+
+
+def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
+    s, n = buffers.mean.shape
+    return buffers.rows.gather(1, arms.view(s, 1, 1).expand(s, 1, n)).squeeze(1)
+
+
+def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> Tensor:
+    """C_base[a, :] of ``arms``, ``s x n``; the prior row of a new arm is stored first. No branch on data."""
+    s, n = buffers.mean.shape
+    m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
+    rows, row_arm, inverse = buffers.rows[:, :m], buffers.row_arm[:, :m], buffers.inverse[:, :m, :m]
+    index = arms.unsqueeze(1)
+    slot = buffers.slots.gather(1, index)
+    new = slot < 0
+    slot = torch.where(new, buffers.filled.unsqueeze(1), slot)
+    k_row = kernel_rows(arms, None)
+    rows.scatter_(1, slot.unsqueeze(2).expand(s, 1, n), k_row.unsqueeze(1))
+    row_arm.scatter_(1, slot, index)
+    buffers.slots.scatter_(1, index, slot)
+    buffers.filled.add_(new.squeeze(1))
+    fresh = torch.bmm(inverse, k_row.gather(1, row_arm).unsqueeze(2)).squeeze(2).neg_()
+    fresh.scatter_add_(1, slot, torch.ones_like(slot, dtype=fresh.dtype))
+    pulls = buffers.row_counts.gather(1, slot)
+    repeat = inverse.gather(2, slot.unsqueeze(2).expand(s, m, 1)).squeeze(2)
+    repeat = repeat * (buffers.noise_var.unsqueeze(1) / pulls.clamp(min=1.0))
+    weights = torch.where(pulls > 0, repeat, fresh)
+    return torch.bmm(weights.unsqueeze(1), rows).squeeze(1)
+
+
+def posterior_row(buffers: ArmBuffers, base: Tensor, arms: Tensor) -> Tensor:
+    """C[a, :] (``s x n``) from C_base[a, :]: minus the pending part."""
+    k = buffers.num_pending
+    if k == 0:
+        return base
+    s = base.shape[0]
+    pending = buffers.pending[:, :k]
+    at_arm = pending.gather(2, arms.view(s, 1, 1).expand(s, k, 1))
+    return torch.baddbmm(base.unsqueeze(1), at_arm.mT, pending, alpha=-1.0).squeeze(1)
+
+
+def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor) -> Tensor:
+    """Condition mean, variance, counts and gain on ``rewards`` given C[a, :]; the scaled row becomes pending."""
+    index = arms.unsqueeze(1)
+    prior_variance = row.gather(1, index).squeeze(1).clamp_(min=0.0)
+    ok = rewards.isfinite()
+    scale = (prior_variance + buffers.noise_var).rsqrt_().mul_(ok)
+    pending = buffers.pending[:, buffers.num_pending]
+    torch.mul(row, scale.unsqueeze(1), out=pending)
+    buffers.num_pending += 1
+    surprise = torch.where(ok, rewards - buffers.mean.gather(1, index).squeeze(1), 0.0).mul_(scale)
+    buffers.mean.addcmul_(pending, surprise.unsqueeze(1))
+    buffers.variance.addcmul_(pending, pending, value=-1.0).clamp_(min=0.0)
+    buffers.counts.scatter_add_(1, index, ok.to(scale.dtype).unsqueeze(1))
+    gain = prior_variance.div_(buffers.noise_var).log1p_().mul_(ok)
+    buffers.information_gain.add_(gain, alpha=0.5)
+    return ok
+
+
+def end_block_(buffers: ArmBuffers) -> None:
+    """Take the pending rounds into C_base and start a new block."""
+    k, m = buffers.num_pending, buffers.num_rows
+    if buffers.dense:
+        pending = buffers.pending[:, :k]
+        buffers.rows.baddbmm_(pending.mT, pending, alpha=-1.0)
+    else:
+        _refresh_inverse_(buffers, m)
+        if buffers.pending.shape[1] < m // 4:
+            s, n = buffers.mean.shape
+            buffers.pending = buffers.pending.new_zeros(s, m // 4, n)
+    buffers.num_pending = 0
+
+
+def _refresh_inverse_(buffers: ArmBuffers, m: int) -> None:
+    """N and Q = S (I + S K_DD S)^-1 S with S = sqrt(N / lambda); all eigenvalues in the bracket are >= 1."""
+    s = buffers.mean.shape[0]
+    row_arm = buffers.row_arm[:, :m]
+    in_use = torch.arange(m, device=row_arm.device) < buffers.filled.unsqueeze(1)
+    pulls = buffers.counts.gather(1, row_arm) * in_use
+    buffers.row_counts[:, :m] = pulls
+    S = (pulls / buffers.noise_var.unsqueeze(1)).sqrt_()
+    A = buffers.rows[:, :m].gather(2, row_arm.unsqueeze(1).expand(s, m, m))
+    A = A.mul_(S.unsqueeze(2)).mul_(S.unsqueeze(1))
+    A.diagonal(dim1=1, dim2=2).add_(1.0)
+    L, failed = torch.linalg.cholesky_ex(A)
+    if A.is_cuda or bool(failed.any()):  # rounding beat the identity: only where lambda / N < 1e-15 k(x, x)
+        top = A.diagonal(dim1=1, dim2=2).amax(1, keepdim=True)
+        A.diagonal(dim1=1, dim2=2).add_(top * (m * torch.finfo(A.dtype).eps) * (failed > 0).unsqueeze(1))
+        L, _ = torch.linalg.cholesky_ex(A)
+    inverse = torch.cholesky_inverse(L)
+    torch.mul(inverse.mul_(S.unsqueeze(2)), S.unsqueeze(1), out=buffers.inverse[:, :m, :m])

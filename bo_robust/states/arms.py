@@ -1,0 +1,242 @@
+"""Exact GP posterior over n finite arms for s independent trials, one reward per trial and round.
+
+Axes: ``s`` trials, ``n`` arms. mu_t and sigma_t^2 of every arm are kept up to date by
+:func:`observe`, at O(n m) a round for m distinct arms pulled (see :mod:`bo_robust.ops.arm_update`).
+Source: exact GP posterior, Srinivas et al. 2010, eqs. (1)-(2); the noise variance lambda is ``noise_var``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from bo_robust.ops import arm_update
+from bo_robust.ops.arm_update import BLOCK, ArmBuffers, BlockRows
+from bo_robust.validation import check_finite, check_kernel_matrix, check_positive
+
+__all__ = ["ArmKernel", "ArmPosterior", "init", "observe"]
+
+# Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
+# allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
+DENSE_MAX_ARMS = 256
+# Covariance rows allocated at first in the low-rank layout.
+FIRST_ROWS = 64
+# Up to this many arms a covariance function is tabulated once as an n x n matrix.
+MATRIX_MAX_ARMS = 4096
+
+
+@dataclass(frozen=True)
+class ArmKernel:
+    """Prior covariance of the arms: a matrix, or a covariance function evaluated row by row.
+
+    Attributes:
+        diagonal: k(x, x), ``n`` or ``s x n``.
+        matrix: ``n x n`` (shared by the trials) or ``s x n x n``; None when rows are evaluated.
+        covariance: Callable ``(r x d, n x d) -> r x n``; None when a matrix is given.
+        arms: Locations ``n x d``; None when a matrix is given.
+    """
+
+    diagonal: Tensor
+    matrix: Tensor | None = None
+    covariance: Callable[[Tensor, Tensor], Tensor] | None = None
+    arms: Tensor | None = None
+
+    @classmethod
+    def from_matrix(cls, K: Tensor, check: bool = True) -> ArmKernel:
+        """From a kernel matrix ``n x n`` or ``s x n x n``.
+
+        Raises:
+            ValueError: if ``check`` and K is not finite, symmetric and positive semi-definite.
+        """
+        if check:
+            check_kernel_matrix(K)
+        return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K.contiguous())
+
+    @classmethod
+    def from_covariance(cls, covariance: Callable[[Tensor, Tensor], Tensor], arms: Tensor) -> ArmKernel:
+        """From a covariance function (e.g. :class:`bo_robust.covariance.Matern`) and arm locations ``n x d``.
+
+        Raises:
+            ValueError: if ``arms`` is empty, not ``n x d``, not floating point or not finite, or the
+                covariance of the arms is not that of a kernel.
+        """
+        if arms.ndim != 2 or arms.shape[0] == 0:
+            raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")
+        if not arms.is_floating_point():
+            raise ValueError(f"arms must be floating point, got {arms.dtype}; convert them with .double().")
+        check_finite("arms", arms)
+        if arms.shape[0] <= MATRIX_MAX_ARMS:
+            K = covariance(arms, arms)
+            return cls.from_matrix(0.5 * (K + K.mT))
+        diagonal = torch.cat([covariance(x, x).diagonal() for x in arms.split(256)])
+        check_finite("k(x, x)", diagonal)
+        return cls(diagonal=diagonal, covariance=covariance, arms=arms)
+
+    @property
+    def num_arms(self) -> int:
+        """n."""
+        return self.diagonal.shape[-1]
+
+    def rows(self, arms: Tensor, trials: Tensor | None = None) -> Tensor:
+        """Rows K[a, :] of the chosen ``arms`` (r,) as ``r x n``; ``trials`` (r,) when not one per trial in order."""
+        if self.matrix is None:
+            assert self.covariance is not None and self.arms is not None
+            return self.covariance(self.arms[arms], self.arms)
+        if self.matrix.ndim == 2:
+            return self.matrix.index_select(0, arms)
+        if trials is None:
+            trials = torch.arange(arms.shape[0], device=arms.device)
+        return self.matrix[trials, arms]
+
+
+@dataclass
+class ArmPosterior:
+    """What is known about n arms in s trials; :func:`observe` updates it in place.
+
+    Attributes:
+        kernel: The prior covariance.
+        buffers: All tensors of the state (:class:`bo_robust.ops.arm_update.ArmBuffers`).
+        row_budget: Rounds that can be observed before free covariance rows must be counted again.
+        block_rows: Scratch of the CPU path; derived from the buffers, never saved.
+    """
+
+    kernel: ArmKernel
+    buffers: ArmBuffers
+    row_budget: int
+    block_rows: BlockRows = field(default_factory=list, repr=False)
+
+    @property
+    def mean(self) -> Tensor:
+        """mu_t of every arm, ``s x n``."""
+        return self.buffers.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """sigma_t^2 of f at every arm (without noise), ``s x n``, never negative."""
+        return self.buffers.variance
+
+    @property
+    def counts(self) -> Tensor:
+        """Rewards taken in per arm, ``s x n``."""
+        return self.buffers.counts
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+        return self.buffers.noise_var
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Realised gain 1/2 log det(I + K_t / lambda) of the rewards so far, ``s``."""
+        return self.buffers.information_gain
+
+
+def init(
+    kernel: ArmKernel,
+    noise_var: float | Tensor,
+    trials: int = 1,
+    *,
+    prior_mean: Tensor | None = None,
+    dense: bool | None = None,
+    block: int = BLOCK,
+) -> ArmPosterior:
+    """The prior, as the posterior of no data.
+
+    Args:
+        kernel: Prior covariance of the arms; fixes dtype and device.
+        noise_var: lambda > 0, one number or one per trial (``s``).
+        trials: s >= 1.
+        prior_mean: ``n`` or ``s x n``; zero by default.
+        dense: Force the dense (True) or low-rank (False) layout; by size when None.
+        block: Rounds between refreshes of the base covariance, at least.
+
+    Raises:
+        ValueError: on a noise variance <= 0, no trials, or shapes that do not fit.
+    """
+    n = kernel.num_arms
+    like = {"dtype": kernel.diagonal.dtype, "device": kernel.diagonal.device}
+    index = {"dtype": torch.long, "device": kernel.diagonal.device}
+    if trials < 1:
+        raise ValueError(f"trials must be >= 1, got {trials}.")
+    given = kernel.diagonal.shape[0] if kernel.diagonal.ndim == 2 else trials
+    if given != trials:
+        raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
+    noise = torch.as_tensor(noise_var, **like)
+    if noise.ndim > 1 or noise.numel() not in (1, trials):
+        raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
+    check_positive(noise_var=float(noise.min()))
+    mean = torch.zeros(trials, n, **like)
+    if prior_mean is not None:
+        if prior_mean.shape not in ((n,), (trials, n)):
+            raise ValueError(f"prior_mean must be {n} or {trials} x {n}, got shape {tuple(prior_mean.shape)}.")
+        check_finite("prior_mean", prior_mean)
+        mean += prior_mean
+    dense = (n <= DENSE_MAX_ARMS) if dense is None else dense
+    capacity = n if dense else min(n, FIRST_ROWS)
+    if dense:
+        K = kernel.rows(torch.arange(n, device=mean.device)) if kernel.matrix is None else kernel.matrix
+        rows = K.expand(trials, n, n).clone(memory_format=torch.contiguous_format)
+    else:
+        rows = torch.zeros(trials, capacity, n, **like)
+    tracked = 0 if dense else capacity
+    buffers = ArmBuffers(
+        noise_var=noise.expand(trials).clone(),
+        mean=mean,
+        variance=kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0),
+        counts=torch.zeros(trials, n, **like),
+        information_gain=torch.zeros(trials, **like),
+        pending=torch.zeros(trials, block, n, **like),
+        rows=rows,
+        row_arm=torch.zeros(trials, tracked, **index),
+        row_counts=torch.zeros(trials, tracked, **like),
+        inverse=torch.zeros(trials, tracked, tracked, **like),
+        slots=torch.full((trials, 0 if dense else n), -1, **index),
+        filled=torch.zeros(trials, **index),
+        dense=dense,
+    )
+    return ArmPosterior(kernel, buffers, row_budget=capacity, block_rows=[{} for _ in range(trials)])
+
+
+def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
+    """Take in one reward per trial; ``posterior`` is updated in place.
+
+    Args:
+        posterior: State before the round.
+        arms: ``s``, long, the arms pulled.
+        rewards: ``s``; a NaN or infinite reward is a failed pull and changes nothing of its trial.
+
+    Returns:
+        ``ok`` (``s``, bool), False where the pull failed.
+    """
+    if not posterior.buffers.dense:
+        if posterior.row_budget == 0:
+            _reserve(posterior)
+        posterior.row_budget -= 1
+    return arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.block_rows)
+
+
+def _reserve(posterior: ArmPosterior) -> None:
+    """Make room for more covariance rows.
+
+    Counts the rows in use, the only host synchronisation; it happens after as many rounds as rows were free.
+    """
+    buffers = posterior.buffers
+    trials, capacity, n = buffers.rows.shape
+    buffers.num_rows = filled = int(buffers.filled.max())
+    if filled == n:
+        posterior.row_budget = 2**62
+        return
+    if capacity - filled < min(FIRST_ROWS // 4, n - filled):
+        capacity = min(n, capacity + max(FIRST_ROWS, capacity // 2))
+        for name in ("rows", "row_arm", "row_counts"):
+            old = getattr(buffers, name)
+            new = old.new_zeros(trials, capacity, *old.shape[2:])
+            new[:, :filled] = old[:, :filled]
+            setattr(buffers, name, new)
+        inverse = buffers.inverse.new_zeros(trials, capacity, capacity)
+        inverse[:, :filled, :filled] = buffers.inverse[:, :filled, :filled]
+        buffers.inverse = inverse
+    posterior.row_budget = capacity - filled
