@@ -7,7 +7,15 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["check_delta", "check_finite", "check_kernel_matrix", "check_positive", "check_tail_index"]
+__all__ = [
+    "check_count",
+    "check_delta",
+    "check_finite",
+    "check_kernel_matrix",
+    "check_positive",
+    "check_round",
+    "check_tail_index",
+]
 
 
 def check_positive(**values: float) -> None:
@@ -65,3 +73,14 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
             f"the kernel matrix is not positive semi-definite (smallest eigenvalue {smallest:.3g}); "
             "project it (clip negative eigenvalues) or add jitter to its diagonal."
         )
+
+
+def check_round(t: int) -> None:
+    if t < 1:
+        raise ValueError(f"t is the round about to be played, counted from 1, got {t!r}.")
+
+
+def check_count(minimum: int, **values: int) -> None:
+    for name, value in values.items():
+        if value != int(value) or value < minimum:
+            raise ValueError(f"{name} must be a whole number >= {minimum}, got {value!r}.")

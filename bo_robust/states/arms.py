@@ -193,8 +193,10 @@ def init(
         row_arm=torch.zeros(trials, tracked, **index),
         row_counts=torch.zeros(trials, tracked, **like),
         inverse=torch.zeros(trials, tracked, tracked, **like),
+        inverse_ready=torch.zeros(trials, dtype=torch.bool, device=mean.device),
         slots=torch.full((trials, 0 if dense else n), -1, **index),
         filled=torch.zeros(trials, **index),
+        block_filled=torch.zeros(trials, **index),
         dense=dense,
     )
     return ArmPosterior(kernel, buffers, row_budget=capacity, block_rows=[{} for _ in range(trials)])

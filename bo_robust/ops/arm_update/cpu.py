@@ -13,7 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.ops.arm_update.naive import ArmBuffers, KernelRows, apply_, end_block_, posterior_row
+from bo_robust.ops.arm_update.naive import (
+    ArmBuffers,
+    KernelRows,
+    apply_,
+    end_block_,
+    posterior_row,
+    refresh_inverse_,
+)
 
 __all__ = ["BlockRows", "update_"]
 
@@ -52,18 +59,21 @@ def _base_row_(
     """C_base[a, :] of one arm of one trial (``n``), known from this block or computed; low rank only."""
     row = block_rows[trial].get(arm)
     if row is None:
-        slot, m = int(buffers.slots.numpy()[trial, arm]), int(buffers.filled.numpy()[trial])
+        m = int(buffers.block_filled.numpy()[trial])
+        if m and not buffers.inverse_ready.numpy()[trial]:
+            refresh_inverse_(buffers, slice(trial, trial + 1), m)
+        slot = int(buffers.slots.numpy()[trial, arm])
         if slot < 0:
-            slot, m = m, m + 1
+            slot = int(buffers.filled.numpy()[trial])
             _add_prior_row_(buffers, trial, slot, arm, kernel_rows(arms[trial : trial + 1], torch.tensor([trial])))
-        rows, inverse = buffers.rows.numpy()[trial, :m], buffers.inverse.numpy()[trial, :m, :m]
+        rows, inverse = buffers.rows.numpy()[trial], buffers.inverse.numpy()[trial, :m, :m]
         pulls = buffers.row_counts.numpy()[trial, slot]
         if pulls > 0:
-            weights = inverse[slot] * (buffers.noise_var.numpy()[trial] / pulls)
+            row = (inverse[slot] * (buffers.noise_var.numpy()[trial] / pulls)) @ rows[:m]
         else:
-            weights = -(inverse @ rows[slot, buffers.row_arm.numpy()[trial, :m]])
-            weights[slot] += 1.0
-        row = block_rows[trial][arm] = weights @ rows
+            weights = inverse @ rows[slot, buffers.row_arm.numpy()[trial, :m]]
+            row = rows[slot] - weights @ rows[:m]
+        block_rows[trial][arm] = row
     return row
 
 

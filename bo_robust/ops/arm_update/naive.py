@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "ArmBuffers", "KernelRows", "apply_", "end_block_", "posterior_row", "update_"]
+__all__ = ["BLOCK", "ArmBuffers", "KernelRows", "apply_", "end_block_", "posterior_row", "refresh_inverse_", "update_"]
 
 BLOCK = 32
 
@@ -55,10 +55,12 @@ class ArmBuffers:
         pending: ``s x b x n``, scaled rows p of the block.
         rows: ``s x n x n``, C_base (dense), or ``s x c x n``, the prior rows K_D (low rank).
         row_arm: ``s x c``, D (low rank; empty when dense, like the next four).
-        row_counts: ``s x c``, N, pulls of D at the block start.
+        row_counts: ``s x c``, N, pulls of D at the block start (zero for arms that are newer).
         inverse: ``s x c x c``, Q; zero where N is.
+        inverse_ready: ``s``, whether Q is that of this block.
         slots: ``s x n``, the row of each arm, -1 where it has none.
         filled: ``s``, rows in use.
+        block_filled: ``s``, rows in use at the block start.
         dense: Layout.
         num_pending: k.
         num_rows: Upper bound of ``filled`` known to the host; rows beyond it are not read.
@@ -74,8 +76,10 @@ class ArmBuffers:
     row_arm: Tensor
     row_counts: Tensor
     inverse: Tensor
+    inverse_ready: Tensor
     slots: Tensor
     filled: Tensor
+    block_filled: Tensor
     dense: bool
     num_pending: int = 0
     num_rows: int = 0
@@ -95,6 +99,8 @@ def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: Ker
     """
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
+        if not buffers.dense:
+            refresh_inverse_(buffers, slice(None), buffers.num_rows)
     base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
     return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards)
 
@@ -157,34 +163,39 @@ def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor) -> T
 
 
 def end_block_(buffers: ArmBuffers) -> None:
-    """Take the pending rounds into C_base and start a new block."""
+    """Take the pending rounds into C_base and start a new block; Q is then stale (:func:`refresh_inverse_`)."""
     k, m = buffers.num_pending, buffers.num_rows
     if buffers.dense:
         pending = buffers.pending[:, :k]
         buffers.rows.baddbmm_(pending.mT, pending, alpha=-1.0)
     else:
-        _refresh_inverse_(buffers, m)
+        row_arm = buffers.row_arm[:, :m]
+        in_use = torch.arange(m, device=row_arm.device) < buffers.filled.unsqueeze(1)
+        torch.mul(buffers.counts.gather(1, row_arm), in_use, out=buffers.row_counts[:, :m])
+        buffers.block_filled.copy_(buffers.filled)
+        buffers.inverse_ready.fill_(False)
         if buffers.pending.shape[1] < m // 4:
             s, n = buffers.mean.shape
             buffers.pending = buffers.pending.new_zeros(s, m // 4, n)
     buffers.num_pending = 0
 
 
-def _refresh_inverse_(buffers: ArmBuffers, m: int) -> None:
-    """N and Q = S (I + S K_DD S)^-1 S with S = sqrt(N / lambda); all eigenvalues in the bracket are >= 1."""
-    s = buffers.mean.shape[0]
-    row_arm = buffers.row_arm[:, :m]
-    in_use = torch.arange(m, device=row_arm.device) < buffers.filled.unsqueeze(1)
-    pulls = buffers.counts.gather(1, row_arm) * in_use
-    buffers.row_counts[:, :m] = pulls
-    S = (pulls / buffers.noise_var.unsqueeze(1)).sqrt_()
-    A = buffers.rows[:, :m].gather(2, row_arm.unsqueeze(1).expand(s, m, m))
+def refresh_inverse_(buffers: ArmBuffers, trials: slice, m: int) -> None:
+    """Q of ``trials`` over their first ``m`` rows: S (I + S K_DD S)^-1 S with S = sqrt(N / lambda).
+
+    All eigenvalues in the bracket are >= 1, so the Cholesky factor exists unless lambda / N is below rounding
+    of k(x, x); then rounding is what is added to the diagonal.
+    """
+    row_arm = buffers.row_arm[trials, :m]
+    S = (buffers.row_counts[trials, :m] / buffers.noise_var[trials].unsqueeze(1)).sqrt_()
+    A = buffers.rows[trials, :m].gather(2, row_arm.unsqueeze(1).expand(-1, m, m))
     A = A.mul_(S.unsqueeze(2)).mul_(S.unsqueeze(1))
     A.diagonal(dim1=1, dim2=2).add_(1.0)
     L, failed = torch.linalg.cholesky_ex(A)
-    if A.is_cuda or bool(failed.any()):  # rounding beat the identity: only where lambda / N < 1e-15 k(x, x)
+    if A.is_cuda or bool(failed.any()):
         top = A.diagonal(dim1=1, dim2=2).amax(1, keepdim=True)
         A.diagonal(dim1=1, dim2=2).add_(top * (m * torch.finfo(A.dtype).eps) * (failed > 0).unsqueeze(1))
         L, _ = torch.linalg.cholesky_ex(A)
-    inverse = torch.cholesky_inverse(L)
-    torch.mul(inverse.mul_(S.unsqueeze(2)), S.unsqueeze(1), out=buffers.inverse[:, :m, :m])
+    inverse = torch.cholesky_inverse(L).mul_(S.unsqueeze(2)).mul_(S.unsqueeze(1))
+    buffers.inverse[trials, :m, :m] = inverse
+    buffers.inverse_ready[trials] = True

@@ -1,0 +1,42 @@
+"""TGP-UCB: GP-UCB on rewards set to zero beyond a truncation level b_t, for heavy-tailed payoffs.
+
+Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 1: y_hat_t = y_t 1{|y_t| <= b_t} with
+b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))); each reward is judged once, with the level of its own round. Rewards
+should be centred: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.algorithms.gp_ucb import select_ucb
+from bo_robust.schedules import Truncation, Width
+
+__all__ = ["TGPUCB"]
+
+
+@dataclass(frozen=True)
+class TGPUCB(ArmAlgorithm):
+    """TGP-UCB.
+
+    Args:
+        width: Confidence width; :class:`bo_robust.schedules.TGPWidth` is the theorem's.
+        truncation: Level b_t; :class:`bo_robust.schedules.TGPTruncation` is the theorem's.
+    """
+
+    width: Width
+    truncation: Truncation
+
+    def select(self, state: State, uniform: Tensor) -> Selection:
+        """The arm of largest upper confidence bound."""
+        return select_ucb(state, self.width, uniform)
+
+    def observe(self, state: State, arms: Tensor, rewards: Tensor) -> Info:
+        """Take in the truncated rewards; infinite ones are failed pulls, not truncated ones."""
+        truncated = (rewards.abs() > self.truncation(state.round + 1)) & rewards.isfinite()
+        info = super().observe(state, arms, torch.where(truncated, 0.0, rewards))
+        return Info(info.ok, truncated)

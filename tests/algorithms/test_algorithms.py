@@ -1,0 +1,266 @@
+"""Rules every algorithm keeps, the rules themselves by hand, and their trivial limits."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
+from botorch.models import SingleTaskGP
+from scipy import stats
+
+from bo_robust.algorithms import (
+    ALGORITHMS,
+    GPUCB,
+    IRGPUCB,
+    TGPUCB,
+    ExpectedImprovement,
+    ProbabilityOfImprovement,
+    PureMean,
+    PureVariance,
+    RandomArm,
+)
+from bo_robust.algorithms.expected_improvement import incumbent, log_expected_improvement
+from bo_robust.covariance import SquaredExponential
+from bo_robust.schedules import (
+    ConstantWidth,
+    FiniteWidth,
+    NoTruncation,
+    RandomisedWidth,
+    SelfNormalisedWidth,
+    TGPTruncation,
+    TGPWidth,
+    information_gain,
+)
+from bo_robust.states.arms import ArmKernel
+
+N = 40
+
+
+def every_algorithm():
+    return {
+        "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
+        "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
+        "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
+        "ei": ExpectedImprovement(),
+        "pi": ProbabilityOfImprovement(),
+        "mean": PureMean(),
+        "variance": PureVariance(),
+        "random": RandomArm(),
+    }
+
+
+def kernel(device, n=N, lengthscale=0.2, dtype=torch.float64):
+    X = torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
+    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
+
+
+def play(algorithm, kern, f, noise, uniforms, noise_var=0.1):
+    """All rounds of a table of additive noise (T x s); returns arms T x s and the final state."""
+    state = algorithm.init(kern, noise_var, f.shape[0])
+    picks = []
+    for eta, u in zip(noise.unbind(0), uniforms.unbind(0), strict=True):
+        arms = algorithm.select(state, u).arms
+        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
+        picks.append(arms)
+    return torch.stack(picks), state
+
+
+def table(s, T, device, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    f = torch.randn(s, 3, generator=g, dtype=torch.float64)
+    x = torch.linspace(0, 1, N, dtype=torch.float64)
+    f = f @ torch.stack([torch.sin(3 * x), torch.cos(7 * x), x])
+    noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64)
+    uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
+    return f.to(device), noise.to(device), uniforms.to(device)
+
+
+def test_the_registry_is_complete():
+    assert {name: type(a) for name, a in every_algorithm().items()} == ALGORITHMS
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_a_batch_is_its_trials(name, device):
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = table(9, 60, device)
+    together, _ = play(algorithm, kernel(device), f, noise, uniforms)
+    assert together.dtype == torch.long
+    assert int(together.min()) >= 0
+    assert int(together.max()) < N
+    for i in (0, 7):
+        alone, _ = play(algorithm, kernel(device), f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
+        assert torch.equal(alone[:, 0], together[:, i])
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_select_is_pure_and_settings_are_frozen(name, device):
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = table(3, 10, device)
+    _, state = play(algorithm, kernel(device), f, noise, uniforms)
+    before = [t.clone() for t in vars(state.posterior.buffers).values() if isinstance(t, torch.Tensor)]
+    first = algorithm.select(state, uniforms[0])
+    second = algorithm.select(state, uniforms[0])
+    assert torch.equal(first.arms, second.arms)
+    after = [t for t in vars(state.posterior.buffers).values() if isinstance(t, torch.Tensor)]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert state.round == 10
+    for f_ in dataclasses.fields(algorithm):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(algorithm, f_.name, None)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_non_finite_rewards_are_failed_pulls(name, device):
+    algorithm = every_algorithm()[name]
+    state = algorithm.init(kernel(device), 0.1, 4)
+    arms = torch.tensor([0, 1, 2, 3], device=device)
+    bad = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.5], dtype=torch.float64, device=device)
+    info = algorithm.observe(state, arms, bad)
+    assert info.ok.tolist() == [False, False, False, True]
+    assert torch.equal(state.posterior.counts.sum(1).cpu(), torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64))
+    assert torch.isfinite(state.posterior.mean).all()
+    if info.truncated is not None:
+        assert not info.truncated.any()
+
+
+def test_gp_ucb_rule_by_hand(device):
+    # K = I, lambda = 1: one reward y at arm i gives mean y/2, sigma^2 1/2. After y = (2, 0) at arms 0, 1:
+    # mean (1, 0, 0), sigma (.7071, .7071, 1). w = 1: bounds 1.707, .707, 1; w = 4: 3.83, 2.83, 4.
+    for w, arm in ((1.0, 0), (4.0, 2)):
+        algorithm = GPUCB(ConstantWidth(w))
+        state = algorithm.init(ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device)), 1.0)
+        for i, y in enumerate((2.0, 0.0)):
+            algorithm.observe(
+                state, torch.tensor([i], device=device), torch.tensor([y], dtype=torch.float64, device=device)
+            )
+        selection = algorithm.select(state, torch.zeros(1, device=device))
+        assert selection.arms.tolist() == [arm]
+        assert selection.width == w
+
+
+def test_width_sees_the_realised_information_gain(device):
+    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
+    f, noise, uniforms = table(2, 25, device)
+    picks, state = play(GPUCB(width), kernel(device), f, noise, uniforms)
+    for i in range(2):
+        K = kernel("cpu").matrix[picks[:, i].cpu()][:, picks[:, i].cpu()]
+        gain = float(information_gain.exact(K, 0.1))
+        shown = GPUCB(width).select(state, uniforms[0]).width[i]
+        assert float(shown) == pytest.approx(1.0 + 0.3 * math.sqrt(2 * (gain + 1 + math.log(10))), rel=1e-9)
+
+
+def test_tgp_without_truncation_is_gp_ucb(device):
+    f, noise, uniforms = table(4, 80, device)
+    plain, a = play(GPUCB(FiniteWidth(N, 0.1)), kernel(device), f, noise, uniforms)
+    limit, b = play(TGPUCB(FiniteWidth(N, 0.1), NoTruncation()), kernel(device), f, noise, uniforms)
+    assert torch.equal(plain, limit)
+    assert torch.equal(a.posterior.mean, b.posterior.mean)
+
+
+def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
+    # golden tgp: v = alpha = 1, so b_t = t^(1/4); rewards beyond it count as zero, each with its own level
+    data, expected = golden["data"], golden["tgp"]
+    X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
+    kern = ArmKernel.from_covariance(SquaredExponential(0.4), X)
+    algorithm = TGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0))
+    state = algorithm.init(kern, data["noise_var"])
+    zeroed = []
+    for i, y in enumerate(data["y"]):
+        info = algorithm.observe(
+            state, torch.tensor([i], device=device), torch.tensor([y], dtype=torch.float64, device=device)
+        )
+        zeroed.append(bool(info.truncated))
+    assert zeroed == [y == 0.0 for y in expected["truncated"]]
+    torch.testing.assert_close(
+        state.posterior.mean[0, 12:].cpu(), torch.tensor(expected["mean"], dtype=torch.float64), rtol=1e-9, atol=0
+    )
+    torch.testing.assert_close(
+        state.posterior.variance[0, 12:].cpu(), torch.tensor(expected["variance"], dtype=torch.float64), rtol=1e-9, atol=0
+    )
+
+
+def test_irgp_width_follows_its_law(device):
+    # zeta = 2 log(n/2) + Exp(rate 1/2): mean 2 log(n/2) + 2, never below 2 log(n/2)
+    algorithm = IRGPUCB(RandomisedWidth(N))
+    state = algorithm.init(kernel(device), 0.1, 20_000)
+    u = torch.rand(20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
+    zeta = algorithm.select(state, u).width.square()
+    assert float(zeta.min()) >= 2 * math.log(N / 2)
+    assert float(zeta.mean()) == pytest.approx(2 * math.log(N / 2) + 2.0, abs=4 * 2.0 / math.sqrt(20_000))
+
+
+def test_expected_improvement_by_definition():
+    z = torch.tensor([-3.0, -1.0, -0.999, 0.0, 2.0, 10.0], dtype=torch.float64)
+    expected = torch.tensor([math.log(stats.norm.pdf(v) + v * stats.norm.cdf(v)) for v in z.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(log_expected_improvement(z), expected, rtol=1e-10, atol=1e-12)
+    # far below: log EI ~ log phi(z) - 2 log|z|, still finite and ordered
+    far = torch.tensor([-1e3, -50.0, -30.0], dtype=torch.float64)
+    out = log_expected_improvement(far)
+    asymptote = -0.5 * far.square() - 0.5 * math.log(2 * math.pi) - 2 * far.abs().log()
+    torch.testing.assert_close(out, asymptote, rtol=1e-2, atol=0)
+    assert out[0] < out[1] < out[2]
+
+
+def test_expected_improvement_picks_what_botorch_picks(device):
+    kern = kernel(device)
+    f, noise, uniforms = table(1, 12, device)
+    picks, state = play(RandomArm(), kern, f, noise, uniforms)
+    rewards = f[0, picks[:, 0]] + noise[:, 0]
+    X = torch.linspace(0, 1, N, dtype=torch.float64, device=device).unsqueeze(1)
+    model = SingleTaskGP(X[picks[:, 0]], rewards.unsqueeze(1), torch.full((12, 1), 0.1).to(X), outcome_transform=None)
+    model.covar_module.lengthscale = 0.2
+    model.mean_module.constant.data.zero_()
+    model.eval()
+    best = model.posterior(X[picks[:, 0]]).mean.max()
+    theirs = LogExpectedImprovement(model, best_f=best)(X.unsqueeze(1))
+    assert float(incumbent(state.posterior)) == pytest.approx(float(best), rel=1e-6)
+    assert int(ExpectedImprovement().select(state, uniforms[0]).arms) == int(theirs.argmax())
+
+
+def test_probability_of_improvement_by_hand(device):
+    # mean (1, .9, 0), sigma (.1, .3, 1), incumbent 1, margin .1: z = -1, -2/3, -1.1
+    algorithm = ProbabilityOfImprovement(0.1)
+    state = algorithm.init(ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device)), 1.0)
+    buffers = state.posterior.buffers
+    buffers.mean.copy_(torch.tensor([[1.0, 0.9, 0.0]]))
+    buffers.variance.copy_(torch.tensor([[0.01, 0.09, 1.0]]))
+    buffers.counts[0, 0] = 1.0
+    assert algorithm.select(state, torch.zeros(1)).arms.tolist() == [1]
+    with pytest.raises(ValueError, match="margin"):
+        ProbabilityOfImprovement(0.0)
+
+
+def test_pure_variance_is_greedy_experimental_design(device):
+    f, noise, uniforms = table(1, 30, device)
+    picks, state = play(PureVariance(), kernel(device), f, noise, uniforms)
+    gains, greedy = information_gain.greedy(kernel("cpu").matrix, 0.1, 30)
+    assert float(state.posterior.information_gain) == pytest.approx(float(gains[-1]), rel=1e-9)
+    assert picks[:5, 0].cpu().tolist() == greedy[:5].tolist()
+
+
+def test_random_arms_are_uniform(device):
+    algorithm = RandomArm()
+    state = algorithm.init(kernel(device), 0.1, 40_000)
+    u = torch.rand(40_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    counts = algorithm.select(state, u).arms.bincount(minlength=N).cpu().numpy()
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_gp_ucb_confidence_covers_a_gp_draw(device):
+    """Theorem 1's event: with probability 1 - delta every interval holds in every round. 400 draws, delta .1."""
+    trials, T, noise_var = 400, 30, 0.05
+    kern = kernel(device)
+    g = torch.Generator().manual_seed(5)
+    root = torch.linalg.cholesky(kern.matrix.cpu() + 1e-9 * torch.eye(N, dtype=torch.float64))
+    f = (torch.randn(trials, N, generator=g, dtype=torch.float64) @ root.T).to(device)
+    noise = (math.sqrt(noise_var) * torch.randn(T, trials, generator=g, dtype=torch.float64)).to(device)
+    algorithm = GPUCB(FiniteWidth(N, 0.1))
+    state = algorithm.init(kern, noise_var, trials)
+    held = torch.ones(trials, dtype=torch.bool, device=device)
+    for eta in noise.unbind(0):
+        selection = algorithm.select(state, eta)
+        posterior = state.posterior
+        held &= ((f - posterior.mean).abs() <= selection.width * posterior.variance.sqrt() + 1e-7).all(1)
+        algorithm.observe(state, selection.arms, f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + eta)
+    assert float(held.double().mean()) >= 0.9
