@@ -1,0 +1,66 @@
+"""Bandit problems by name: objectives, noise and real data tables that know their optimum."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bo_robust.problems.base import Problem, RewardModel
+from bo_robust.problems.lower_bound import hard_instance
+from bo_robust.problems.sensors import intel_lab, metr_la_week
+from bo_robust.problems.stocks import sp500
+from bo_robust.problems.synthetic import gp_draw, rkhs_function, spiked_function
+from bo_robust.problems.tables import cmu_light, djia29, seattle_latency
+
+__all__ = ["PROBLEMS", "Problem", "RewardModel", "make_problem"]
+
+PROBLEMS: dict[str, Callable[..., Problem]] = {
+    "cmu_light": cmu_light,
+    "djia29": djia29,
+    "gp_draw": gp_draw,
+    "hard_instance": hard_instance,
+    "intel_lab": intel_lab,
+    "metr_la_week": metr_la_week,
+    "rkhs_function": rkhs_function,
+    "seattle_latency": seattle_latency,
+    "sp500": sp500,
+    "spiked_function": spiked_function,
+}
+
+
+def make_problem(
+    name: str, trials: Sequence[int], seed: int, *, data_dir: Path | str | None = None, **params: Any
+) -> Problem:
+    """The problem of a name.
+
+    Args:
+        name: Key of :data:`PROBLEMS`.
+        trials: Trial indices; row i of the problem depends on (seed, trials[i]) alone.
+        seed: Seed of the experiment, >= 0.
+        data_dir: Folder of real data; ignored by problems that read none.
+        **params: Parameters of the problem's factory.
+
+    Raises:
+        ValueError: for an unknown name or parameter, naming the nearest valid one, or a bad value.
+    """
+    if name not in PROBLEMS:
+        raise ValueError(f"no problem is called {name!r}{_nearest(name, PROBLEMS)}")
+    factory = PROBLEMS[name]
+    accepted = [p for p in inspect.signature(factory).parameters if p not in ("trials", "seed")]
+    settable = [p for p in accepted if p != "data_dir"]
+    for param in params:
+        if param not in settable:
+            raise ValueError(f"problem {name!r} has no parameter {param!r}{_nearest(param, settable)}")
+    if "data_dir" in accepted:
+        params["data_dir"] = data_dir
+    return factory(trials, seed, **params)
+
+
+def _nearest(word: str, choices: Iterable[str]) -> str:
+    valid = sorted(choices)
+    near = difflib.get_close_matches(word, valid, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"{hint} Valid: {', '.join(valid) or 'none'}."

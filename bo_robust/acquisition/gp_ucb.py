@@ -1,0 +1,140 @@
+"""GP-UCB with a confidence width from theory: mu(x) + w_t sigma(x).
+
+Srinivas et al. 2010 with any width schedule (``bo_robust.schedules``); on ``TruncatedGP`` with ``TGPWidth``
+it is TGP-UCB (Ray Chowdhury & Gopalan 2019). Points without feedback yet are hallucinated (GP-BUCB,
+Desautels et al. 2014): mean and width stay, the standard deviation is that after observing them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
+from torch import Tensor
+
+from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
+from bo_robust.schedules import Width
+
+__all__ = ["GPUCB"]
+
+
+class GPUCB(AnalyticAcquisitionFunction):
+    """Upper confidence bound mu(x) + w_t sigma(x), maximised over x.
+
+    Build a new one each round, from the model of that round: the width is computed once, here, and kept in
+    the buffer ``width``. With q > 1 points the value is the sum of the bounds the points have when chosen one
+    after the other, so sequential optimisation (the default for batches) and joint re-evaluation agree.
+
+    GP-BUCB's guarantee multiplies the width by exp(C), C bounding the information the hallucinated points
+    hold; ask for it with the ``scale`` of the width.
+
+    Unlike BoTorch's analytic acquisition functions this one never casts the model to the dtype of X.
+
+    Args:
+        model: A fitted model with one output, or with several and a ``posterior_transform``. Batched models
+            (``batch_shape`` s) get one width per member.
+        width: Confidence width, called as ``width(t, information_gain, uniform)``. The information gain of
+            the model's data is computed (exact GPs only) if the width depends on it, which is seen by calling
+            it with NaN in that place.
+        t: Round about to be played, >= 1; default one more than the number of observations in the model.
+        posterior_transform: To one output, as in BoTorch. Widths in the units of f (``norm_bound``) are not
+            rescaled by it.
+        X_pending: ``k x d`` points evaluated but without feedback.
+        generator: Random numbers of a :class:`~bo_robust.schedules.RandomisedWidth`, drawn here once (on the
+            CPU); default the global ones. The same draw serves a whole batch of pending points.
+
+    Raises:
+        ValueError: if the model is an ensemble, ``t`` is needed and not given, or the width needs an
+            information gain that the model does not define.
+        UnsupportedError: if the model has several outputs and there is no ``posterior_transform``.
+
+    Example:
+        >>> model = TruncatedGP(X, Y, TGPTruncation(moment_bound=4.0, alpha=1.0), noise_var=1.0)
+        >>> acqf = GPUCB(model, FiniteWidth(num_arms=1000, delta=0.1))
+        >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
+    """
+
+    width: Tensor
+
+    def __init__(
+        self,
+        model: Model,
+        width: Width,
+        t: int | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(model=model, posterior_transform=posterior_transform)
+        if is_ensemble(model):
+            raise ValueError(
+                "GPUCB needs the posterior of one GP; an ensemble has no single confidence width."
+            )
+        self.t = _num_observations(model) + 1 if t is None else t
+        like = _reference(model)
+        uniform = torch.rand(model.batch_shape, generator=generator, dtype=like.dtype).to(like.device)
+        value = width(self.t, information_gain=math.nan, uniform=uniform)
+        if bool(torch.as_tensor(value).isnan().any()):
+            value = width(self.t, information_gain=information_gain(model), uniform=uniform)
+        self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
+        self.set_X_pending(X_pending)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Hallucinate these points (``k x d``, no gradient) from now on; None for no points."""
+        if X_pending is not None:
+            self._check(X_pending)
+        AcquisitionFunction.set_X_pending(self, X_pending)
+
+    @t_batch_mode_transform()  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The bound at X.
+
+        Args:
+            X: ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where dimensions of
+                ``batch_shape`` may be 1.
+
+        Returns:
+            Values, ``lead`` (``lead x batch_shape``).
+
+        Raises:
+            ValueError: if X is not of the model's dtype and device.
+        """
+        self._check(X)
+        if X.shape[-2] == 1:
+            mean, variance = marginal_moments(
+                self.model, X, posterior_transform=self.posterior_transform, X_pending=self.X_pending
+            )
+        else:
+            mean, variance = sequential_moments(self.model, X, self.posterior_transform, self.X_pending)
+        return (mean + self.width.unsqueeze(-1) * variance.sqrt()).sum(-1)
+
+    def _check(self, X: Tensor) -> None:
+        like = _reference(self.model)
+        if (X.dtype, X.device) != (like.dtype, like.device):
+            raise ValueError(
+                f"X is {X.dtype} on {X.device}, the model {like.dtype} on {like.device}; convert X, or the "
+                "bounds or choices it comes from, with `.to`."
+            )
+
+
+def _reference(model: Model) -> Tensor:
+    """A tensor of the model's dtype and device."""
+    inputs = getattr(model, "train_inputs", None)
+    while isinstance(inputs, tuple | list):
+        inputs = inputs[0]
+    return inputs if isinstance(inputs, Tensor) else next(model.parameters())
+
+
+def _num_observations(model: Model) -> int:
+    targets = getattr(model, "train_targets", None)
+    counts = {y.shape[-1] for y in (targets if isinstance(targets, list) else [targets]) if y is not None}
+    if len(counts) != 1:
+        raise ValueError(
+            "the number of observations cannot be read from the model; pass t, the round about to be played."
+        )
+    return counts.pop()

@@ -1,0 +1,64 @@
+"""Input constructors, by which Ax and other frameworks build our acquisition functions."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from torch import Tensor
+
+from bo_robust.acquisition.gp_ucb import GPUCB
+from bo_robust.schedules import WIDTHS, Width
+
+__all__ = ["construct_inputs_gp_ucb"]
+
+
+def construct_inputs_gp_ucb(
+    model: Model,
+    width: Width | str,
+    width_options: dict[str, Any] | None = None,
+    delta: float = 0.1,
+    t: int | None = None,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+) -> dict[str, Any]:
+    """Keyword arguments of :class:`GPUCB`.
+
+    Args:
+        model: The fitted model.
+        width: A width, or the name of one in ``WIDTHS`` (which can be stored as JSON).
+        width_options: Arguments of the named width.
+        delta: Failure probability of the named width, unless among its options or unknown to it.
+        t: As in :class:`GPUCB`.
+        posterior_transform: As in :class:`GPUCB`.
+        X_pending: As in :class:`GPUCB`.
+
+    Returns:
+        The keyword arguments.
+
+    Raises:
+        ValueError: if the name is unknown, or options come with a width that is not a name.
+    """
+    if isinstance(width, str):
+        if width not in WIDTHS:
+            raise ValueError(f"unknown width {width!r}; choose one of {', '.join(sorted(WIDTHS))}.")
+        options = dict(width_options or {})
+        if "delta" in inspect.signature(WIDTHS[width]).parameters:
+            options.setdefault("delta", delta)
+        width = WIDTHS[width](**options)
+    elif width_options:
+        raise ValueError("width_options are for a width given by name; put them into the width itself.")
+    return {
+        "model": model,
+        "width": width,
+        "t": t,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+    }
+
+
+if GPUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
+    acqf_input_constructor(GPUCB)(construct_inputs_gp_ucb)

@@ -1,0 +1,197 @@
+"""Posterior moments of any BoTorch model at many points, without the ``b x 1 x d`` penalty.
+
+GPyTorch expands the training set once per t-batch, so evaluating ``b`` arms as ``b x 1 x d`` costs ``b``
+copies of every kernel and solve. Points whose covariance with each other nobody asks for are therefore
+flattened and evaluated as ``(b / c) x c x d``, blocks of at most ``c`` points.
+
+Throughout ``lead`` are the t-batch dimensions beyond the model's own ``batch_shape``; everything returned
+has shape ``lead x batch_shape x q`` and can be differentiated with respect to X.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from gpytorch.models import ExactGP
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+
+from bo_robust.schedules.information_gain import exact
+
+__all__ = ["information_gain", "marginal_moments", "sequential_moments"]
+
+MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
+
+
+def marginal_moments(
+    model: Model,
+    X: Tensor,
+    block: int = 256,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Posterior mean and variance of f at each point of X on its own.
+
+    Args:
+        model: A model with one output, or with several and a ``posterior_transform`` to one.
+        X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where
+            dimensions of ``batch_shape`` may be 1 or missing.
+        block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
+        posterior_transform: Applied to the posterior of each block.
+        X_pending: ``k x d`` points whose outcomes are on their way. The variance is the one after observing
+            them; the mean is unchanged, as if each outcome were its posterior mean (GP-BUCB, Desautels
+            et al. 2014, hallucination).
+
+    Returns:
+        Mean and variance (>= 1e-12), each ``lead x batch_shape x q``.
+
+    Raises:
+        ValueError: if the posterior has more than one output per point, or pending points are given and
+            the posterior is not Gaussian.
+    """
+    blocks, restore = _to_blocks(X, model.batch_shape, block)
+    if X_pending is None:
+        posterior = _posterior(model, blocks, posterior_transform)
+        mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+    else:
+        k = X_pending.shape[-2]
+        noise = _observation_noise(model, X_pending, posterior_transform)
+        joint = torch.cat([X_pending.expand(*blocks.shape[:-2], -1, -1), blocks], dim=-2)
+        mean, covariance = _joint_moments(_posterior(model, joint, posterior_transform))
+        L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(noise))
+        explained = torch.linalg.solve_triangular(L, covariance[..., :k, k:], upper=False)
+        mean = mean[..., k:]
+        variance = covariance.diagonal(dim1=-2, dim2=-1)[..., k:] - explained.square().sum(-2)
+    return restore(mean), restore(variance).clamp_min(MIN_VARIANCE)
+
+
+def sequential_moments(
+    model: Model,
+    X: Tensor,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Like :func:`marginal_moments`, the variance of point j taken after observing points 1 .. j-1 too.
+
+    These are the moments a batch of q points meets when its points are chosen one after the other without
+    feedback. Points are evaluated jointly per t-batch, so keep ``lead`` small.
+
+    Args:
+        model: As in :func:`marginal_moments`.
+        X: ``q x d`` or ``lead x q x d``, in the order of choice.
+        posterior_transform: Applied to the joint posterior.
+        X_pending: ``k x d`` points observed before the first of X.
+
+    Returns:
+        Mean and variance (>= 1e-12), each ``lead x batch_shape x q``.
+
+    Raises:
+        ValueError: if the posterior has more than one output per point or is not Gaussian.
+    """
+    k = 0
+    if X_pending is not None:
+        k = X_pending.shape[-2]
+        X = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
+    mean, covariance = _joint_moments(_posterior(model, X, posterior_transform))
+    noise = _observation_noise(model, X, posterior_transform)
+    # Row j of the factor of C + noise holds on its diagonal the spread of y_j given y_1 .. y_{j-1}.
+    L = psd_safe_cholesky(covariance + torch.diag_embed(noise))
+    variance = L.diagonal(dim1=-2, dim2=-1).square() - noise
+    return mean[..., k:], variance[..., k:].clamp_min(MIN_VARIANCE)
+
+
+def information_gain(model: Model) -> Tensor:
+    """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, N the noise variances.
+
+    With N = noise_var I it is the realised gamma_t = 1/2 logdet(I + K/noise_var) of the widths. It is
+    computed at the current hyperparameters, without gradient.
+
+    Args:
+        model: An exact GP with one output.
+
+    Returns:
+        The gain in nats, of shape ``batch_shape``.
+
+    Raises:
+        ValueError: if the model is not an exact GP with one output and a Gaussian likelihood.
+    """
+    noise = getattr(getattr(model, "likelihood", None), "noise", None)
+    if not isinstance(model, ExactGP) or model.num_outputs != 1 or noise is None:
+        raise ValueError(
+            f"the information gain is defined for exact GPs with one output, not for {type(model).__name__}; "
+            "use a width that does not depend on it."
+        )
+    with torch.no_grad():
+        # In both modes of the model `forward` maps its current `train_inputs` to the prior.
+        K = model.forward(*model.train_inputs).covariance_matrix
+        root_noise = noise.expand(K.shape[:-1]).sqrt()
+        scaled = K / (root_noise.unsqueeze(-1) * root_noise.unsqueeze(-2))
+        return exact(scaled, 1.0)
+
+
+def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
+    """The posterior at X; Any because BoTorch's ``Posterior`` declares neither mean nor variance."""
+    posterior: Any = model.posterior(X, posterior_transform=transform)
+    if posterior.mean.shape[-2:] != (X.shape[-2], 1):
+        raise ValueError(
+            f"expected one output per point, got a posterior mean of shape {tuple(posterior.mean.shape)} at "
+            f"{X.shape[-2]} points; pass a posterior_transform to one output, and remove input transforms "
+            "that add points (AppendFeatures, InputPerturbation)."
+        )
+    return posterior
+
+
+def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
+    """Mean ``... x q`` and covariance ``... x q x q``."""
+    if not isinstance(posterior, GPyTorchPosterior):
+        raise ValueError(
+            f"pending points and q > 1 need a Gaussian posterior, got {type(posterior).__name__}; use an "
+            "affine outcome_transform or none."
+        )
+    return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+
+
+def _observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:
+    """Variance that observing adds to f at X, ``... x q``, in the units the posterior is given in."""
+    noisy: Any = model.posterior(X, observation_noise=True, posterior_transform=transform)
+    clean = _posterior(model, X, transform)
+    return (noisy.variance - clean.variance).squeeze(-1).clamp_min(0.0)
+
+
+def _to_blocks(X: Tensor, batch_shape: torch.Size, block: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """``lead x batch_shape x q x d`` as ``(blocks) x batch_shape x c x d`` and the way back for ``... x c``.
+
+    One block has no leading dimension. The last block is filled up with copies of the last point.
+    """
+    k = len(batch_shape)
+    try:
+        shape = torch.broadcast_shapes(X.shape[:-2], batch_shape)
+    except RuntimeError:
+        raise ValueError(
+            f"X of shape {tuple(X.shape)} does not broadcast with the model's batch_shape "
+            f"{tuple(batch_shape)}; n arms of a batched model are `n {'1 ' * k}1 d`."
+        ) from None
+    lead = shape[: len(shape) - k]
+    q, d = X.shape[-2:]
+    points = X.expand(*shape, q, d).reshape(-1, *batch_shape, q, d)  # L x B x q x d
+    points = points.movedim(0, k).reshape(*batch_shape, -1, d)  # B x (L q) x d
+    total = points.shape[-2]
+    num_blocks = max(1, math.ceil(total / block))
+    c = math.ceil(total / num_blocks)
+
+    def restore(values: Tensor) -> Tensor:
+        values = values if num_blocks == 1 else values.movedim(0, k)  # B x blocks x c
+        values = values.reshape(*batch_shape, -1)[..., :total].reshape(*batch_shape, -1, q)
+        return values.movedim(k, 0).reshape(*lead, *batch_shape, q)
+
+    if num_blocks == 1:
+        return points, restore
+    filling = points[..., -1:, :].expand(*batch_shape, num_blocks * c - total, d)
+    blocks = torch.cat([points, filling], dim=-2).reshape(*batch_shape, num_blocks, c, d)
+    return blocks.movedim(k, 0), restore

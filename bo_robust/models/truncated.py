@@ -1,0 +1,315 @@
+"""TGP-UCB's model: an exact GP on rewards truncated once each, with their own level b_t.
+
+Ray Chowdhury & Gopalan 2019, Algorithm 1: y_t becomes y_t 1{|y_t| <= b_t} (zero, not clipped) and enters an
+ordinary GP posterior with noise variance lambda. This cannot be an ``OutcomeTransform``: a transform never
+learns the round t of an observation, and would truncate fantasies too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.utils.assorted import fantasize
+from botorch.utils.datasets import SupervisedDataset
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods.likelihood import Likelihood
+from gpytorch.means import Mean, ZeroMean
+from gpytorch.module import Module
+from torch import Tensor
+
+from bo_robust.models.moments import information_gain
+from bo_robust.schedules import Truncation, truncate
+from bo_robust.validation import check_finite, check_positive
+
+__all__ = ["TruncatedGP"]
+
+
+class TruncatedGP(SingleTaskGP):
+    """Exact GP on rewards truncated at b_t (TGP-UCB); ``SingleTaskGP`` in everything else.
+
+    Row i (from 0) of the data is round t = i + 1 and is truncated at b_{i+1}; observations added by
+    :meth:`condition_on_observations` continue with t = n + 1. Fantasies are draws of the model, not rewards,
+    and are never truncated. With an infinite level this is ``SingleTaskGP`` with the same modules.
+
+    Two defaults differ from ``SingleTaskGP``. The prior mean is zero, as the guarantee assumes and because a
+    truncated reward is zero. Outcome transforms are refused: the levels, B, v and the noise variance are in
+    the units of the rewards, which ``Standardize`` would rescale by a heavy-tailed standard deviation.
+    Rescale the rewards yourself (by a robust centre and spread of a first sample), and v with them. The
+    default kernel has k(x, x) = 1, the normalisation of the widths.
+
+    Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) the model believes
+    in zero, so centre the rewards and let v bound their raw moment, f included.
+
+    The rewards as observed and their levels are kept in the buffers ``rewards`` and ``levels``
+    (``batch_shape x n x 1``), which follow ``.to``, ``deepcopy`` and ``pickle``. Like ``train_targets`` they
+    are data and not part of ``state_dict``, so that hyperparameters load into a model of other data.
+
+    Args:
+        train_X: ``batch_shape x n x d`` points, n >= 1, in the order they were observed.
+        train_Y: ``batch_shape x n x 1`` rewards, finite, not truncated.
+        truncation: The level b_t: a schedule called with a tensor of rounds t >= 1, or the levels themselves,
+            ``n x 1`` or ``batch_shape x n x 1``, > 0 (then no observation can be added).
+        train_Yvar: ``batch_shape x n x 1`` noise variances, if known one by one.
+        likelihood: A Gaussian likelihood in place of those chosen by the noise arguments.
+        covar_module: Kernel; default an ``RBFKernel`` without output scale.
+        mean_module: Prior mean; default zero.
+        outcome_transform: Must be None; an argument because Ax passes it.
+        input_transform: As in ``SingleTaskGP``.
+        noise_var: lambda > 0, one fixed noise variance for all observations. With neither ``noise_var`` nor
+            ``train_Yvar`` a homoskedastic noise variance is learned by ``fit_gpytorch_mll``, from the
+            truncated rewards.
+
+    Raises:
+        ValueError: if data are not finite or have more than one output, levels do not fit or are not > 0,
+            the noise is given twice, or an outcome transform is given.
+    """
+
+    rewards: Tensor
+    levels: Tensor
+    truncation: Truncation | None
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        truncation: Truncation | Tensor,
+        train_Yvar: Tensor | None = None,
+        likelihood: Likelihood | None = None,
+        covar_module: Module | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+        input_transform: InputTransform | None = None,
+        noise_var: float | None = None,
+    ) -> None:
+        _check_data(train_X, train_Y)
+        if outcome_transform is not None:
+            raise ValueError(
+                f"TruncatedGP takes no outcome_transform (got {type(outcome_transform).__name__}): levels "
+                "and widths are in the units of train_Y. Rescale train_Y and the moment bound instead."
+            )
+        if noise_var is not None:
+            if train_Yvar is not None or likelihood is not None:
+                raise ValueError("give one of noise_var (one for all), train_Yvar (one by one), likelihood.")
+            check_positive(noise_var=noise_var)
+            train_Yvar = torch.full_like(train_Y, noise_var)
+        levels = _levels(truncation, train_Y, first_round=1)
+        super().__init__(
+            train_X=train_X,
+            train_Y=truncate(train_Y, levels),
+            train_Yvar=train_Yvar,
+            likelihood=likelihood,
+            covar_module=covar_module,
+            mean_module=ZeroMean(batch_shape=train_X.shape[:-2]) if mean_module is None else mean_module,
+            outcome_transform=None,
+            input_transform=input_transform,
+        )
+        self.truncation = None if isinstance(truncation, Tensor) else truncation
+        self._set_rewards(train_Y, levels)
+
+    @classmethod
+    def construct_inputs(  # type: ignore[override]
+        cls,
+        training_data: SupervisedDataset,
+        truncation: Truncation | Tensor,
+        noise_var: float | None = None,
+        **search_space_options: Any,
+    ) -> dict[str, Any]:
+        """Keyword arguments of the constructor from a data set whose rows are in the order of the rounds.
+
+        Args:
+            training_data: Points and rewards, and noise variances unless ``noise_var`` replaces them.
+            truncation: As in the constructor.
+            noise_var: As in the constructor; wins over the noise variances of the data.
+            search_space_options: What Ax adds for search spaces with categorical, fidelity or task features.
+                Not used: such features are ordinary columns of X, for ``covar_module`` to treat.
+
+        Returns:
+            The keyword arguments.
+        """
+        inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
+        inputs["truncation"] = truncation
+        if noise_var is not None:
+            inputs["noise_var"] = noise_var
+            inputs.pop("train_Yvar", None)
+        return inputs
+
+    @property
+    def truncated(self) -> Tensor:
+        """Which rewards were set to zero, ``batch_shape x n x 1``, bool."""
+        return self.rewards.abs() > self.levels
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Realised 1/2 logdet(I + K/noise_var) of the points observed, in nats, ``batch_shape``."""
+        return information_gain(self)
+
+    def condition_on_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> TruncatedGP:
+        """The model with the observations of rounds n + 1, n + 2, ... added.
+
+        Args:
+            X: ``batch_shape x n' x d`` points.
+            Y: ``batch_shape' x n' x 1`` rewards, not truncated; inside :meth:`fantasize` they stay so.
+            noise: Noise variances, ``batch_shape x n' x 1``. Needed only where those of the model are fixed
+                and differ from each other.
+            kwargs: Passed to ``get_fantasy_model``.
+
+        Returns:
+            A new model; this one is unchanged.
+
+        Raises:
+            ValueError: if data are not finite, not of the model's dtype and device or have more than one
+                output, the levels were given as a tensor, or ``noise`` is needed.
+        """
+        if Y.shape[-2:] != (X.shape[-2], 1):
+            raise ValueError(
+                f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}."
+            )
+        if self.prediction_strategy is None:  # the update needs the caches that a prediction leaves
+            self.posterior(X.reshape(-1, X.shape[-1])[:1])
+        if noise is not None:
+            kwargs["noise"] = noise
+        return cast(TruncatedGP, super().condition_on_observations(X, Y, **kwargs))
+
+    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedGP:
+        """What :meth:`condition_on_observations` and ``ModelListGP`` call; truncates here.
+
+        Args:
+            inputs: ``batch_shape x n' x d`` transformed points.
+            targets: ``batch_shape' x n'`` rewards, not truncated; inside :meth:`fantasize` they stay so.
+            kwargs: ``noise``, ``batch_shape x n'``, and what the kernel takes.
+
+        Returns:
+            A new model; this one is unchanged.
+
+        Raises:
+            ValueError: as :meth:`condition_on_observations`.
+        """
+        rewards = targets.unsqueeze(-1)
+        if fantasize.on():
+            levels = torch.full_like(rewards, torch.inf)
+        else:
+            self._check_new("X", inputs)
+            self._check_new("Y", rewards)
+            levels = _levels(self._schedule(), rewards, first_round=self.rewards.shape[-2] + 1)
+        if "noise" not in kwargs and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            noise = self._common_noise_var()  # in the batch shape of the points, which outcomes may exceed
+            shape = torch.broadcast_shapes(noise.shape[:-1], inputs.shape[:-2])
+            kwargs["noise"] = noise.expand(*shape, targets.shape[-1])
+        kept = truncate(rewards, levels).squeeze(-1)
+        model = cast(TruncatedGP, super().get_fantasy_model(inputs, kept, **kwargs))
+        batch_shape = model.train_targets.shape[:-1]
+        model._set_rewards(
+            _append(self.rewards, rewards, batch_shape), _append(self.levels, levels, batch_shape)
+        )
+        return model
+
+    def set_train_data(
+        self,
+        inputs: Tensor | Iterable[Tensor] | None = None,
+        targets: Tensor | None = None,
+        strict: bool = True,
+    ) -> None:
+        """Replace the data, hyperparameters unchanged.
+
+        Args:
+            inputs: As in ``ExactGP``.
+            targets: ``batch_shape x n`` rewards of rounds 1 .. n, not truncated.
+            strict: Whether shapes, dtypes and devices must stay as they are.
+
+        Raises:
+            ValueError: if ``targets`` are not finite, or their number changes and the levels were given as a
+                tensor.
+        """
+        if targets is None:
+            super().set_train_data(inputs=inputs, strict=strict)
+            return
+        rewards = targets.unsqueeze(-1)
+        check_finite("targets", rewards)
+        same_rounds = rewards.shape == self.rewards.shape
+        levels = self.levels if same_rounds else _levels(self._schedule(), rewards, first_round=1)
+        super().set_train_data(inputs=inputs, targets=truncate(rewards, levels).squeeze(-1), strict=strict)
+        self._set_rewards(rewards, levels)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TruncatedGP:
+        before = self.train_targets
+        super()._apply(fn)
+        if self.train_targets is not before:  # really moved: caches and original inputs are left behind
+            self.prediction_strategy = None
+            if self._original_train_inputs is not None:
+                self._original_train_inputs = fn(self._original_train_inputs)
+        return self
+
+    def _set_rewards(self, rewards: Tensor, levels: Tensor) -> None:
+        # Detached: a tensor with a history (a fantasy) could not be copied with the model.
+        self.register_buffer("rewards", rewards.detach().clone(), persistent=False)
+        self.register_buffer("levels", levels, persistent=False)
+
+    def _schedule(self) -> Truncation:
+        if self.truncation is None:
+            raise ValueError(
+                "the levels were given as a tensor and end with the training data; pass a schedule as "
+                "`truncation` to add observations, or build a new model."
+            )
+        return self.truncation
+
+    def _check_new(self, name: str, x: Tensor) -> None:
+        check_finite(name, x)
+        if (x.dtype, x.device) != (self.rewards.dtype, self.rewards.device):
+            raise ValueError(
+                f"{name} is {x.dtype} on {x.device}, the model {self.rewards.dtype} on "
+                f"{self.rewards.device}; convert one of them."
+            )
+
+    def _common_noise_var(self) -> Tensor:
+        """The noise variance all observations share, ``batch_shape x 1``."""
+        noise = self.likelihood.noise
+        if not torch.equal(noise, noise[..., :1].expand_as(noise)):
+            raise ValueError("the model's noise variances differ; pass `noise` for the new observations.")
+        return noise[..., :1]
+
+
+def _append(old: Tensor, new: Tensor, batch_shape: torch.Size) -> Tensor:
+    """``... x n x 1`` and ``... x n' x 1`` as ``batch_shape x (n + n') x 1``."""
+    return torch.cat([x.expand(*batch_shape, *x.shape[-2:]) for x in (old, new)], dim=-2)
+
+
+def _levels(truncation: Truncation | Tensor, rewards: Tensor, first_round: int) -> Tensor:
+    """The levels of consecutive rounds in the shape ``batch_shape x n x 1`` of their rewards."""
+    n = rewards.shape[-2]
+    if isinstance(truncation, Tensor):
+        levels = truncation
+    elif not callable(truncation):
+        raise ValueError(f"truncation must be a schedule or a tensor of levels, got {truncation!r}.")
+    else:
+        rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)
+        levels = truncation(rounds).unsqueeze(-1)
+    if (
+        levels.shape not in ((n, 1), rewards.shape)
+        or levels.dtype != rewards.dtype
+        or levels.device != rewards.device
+    ):
+        raise ValueError(
+            f"truncation levels must be {n} x 1 (or of the shape {tuple(rewards.shape)} of the rewards), "
+            f"{rewards.dtype} on {rewards.device}; got {tuple(levels.shape)}, {levels.dtype} on "
+            f"{levels.device}."
+        )
+    if not bool((levels > 0).all()):
+        raise ValueError("truncation levels must be > 0 (infinity keeps every reward).")
+    return levels.expand(rewards.shape).clone()
+
+
+def _check_data(X: Tensor, Y: Tensor) -> None:
+    if X.ndim < 2 or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
+        raise ValueError(
+            "TruncatedGP needs train_X batch_shape x n x d and train_Y batch_shape x n x 1 with n >= 1, got "
+            f"{tuple(X.shape)} and {tuple(Y.shape)}; model several outputs with a ModelListGP."
+        )
+    check_finite("train_X", X)
+    check_finite("train_Y", Y)

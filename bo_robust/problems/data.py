@@ -1,0 +1,107 @@
+"""Finding, checking and reading the files of real data. Nothing is unpickled, nothing is downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["DATA_FILES", "DataFile", "check_sha256", "load_csv", "load_npz", "verified"]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a data folder.
+
+    Attributes:
+        path: Relative to the data folder.
+        sha256: Of the file's bytes.
+        source: Where the data comes from.
+    """
+
+    path: str
+    sha256: str
+    source: str
+
+
+DATA_FILES: dict[str, DataFile] = {
+    "djia29": DataFile(
+        "djia29/djia29_adjclose.csv.gz",
+        "6c37e415574eff2ea5263690ed2fc3b3c1d21e81987d44bf5ebe8a7f9b61d2c5",
+        "fin.csv of GitHub sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs @ 673ce5c, gzipped",
+    ),
+    "cmu_light": DataFile(
+        "cmu_light/cmu_light.npz",
+        "14e21e327c31b7997036e11f110ce1b46dde9aa810e37acf7a77e9db1bc0b10e",
+        "iw_data_all.mat of GitHub sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs @ 673ce5c "
+        "(collected by A. Krause, 2005)",
+    ),
+    "intel_lab": DataFile(
+        "intel_lab/intel_lab_30min.npz",
+        "57cea5df3243cddb9a31118dcc8731f6af680fed847058a6767b632a0d17eb08",
+        "Intel Berkeley Research Lab (Bodik, Hong, Guestrin, Madden, Paskin, Thibaux), 30-minute values of "
+        "GitHub ironhide23586/Sensor-Network-CS583 @ 70a1812",
+    ),
+    "metr_la_week": DataFile(
+        "metr_la_week/metr_la_week.npz",
+        "a8a824de3815a2cf6814a54c8de841885c494919c97bab829d6118ddd54466d4",
+        "los_speed.csv of GitHub lehaifeng/T-GCN @ 219a234 (METR-LA, Jagadish et al. 2014)",
+    ),
+    "seattle_latency": DataFile(
+        "seattle_latency/seattle_rtt.npz",
+        "57fe9a12c18217a006d10050b3aa530b5d34a1b5d826a2df8957df32c40b7512",
+        "GitHub uofa-rzhu3/NetLatency-Data @ a584557 (Zhu, Liu, Niu, Li, Zhao, IEEE/ACM ToN 2017)",
+    ),
+}
+
+
+def load_npz(name: str, data_dir: Path | str | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a data set's ``.npz`` file; errors as :func:`verified`."""
+    with np.load(io.BytesIO(verified(name, data_dir)), allow_pickle=False) as arrays:
+        return {key: arrays[key] for key in arrays.files}
+
+
+def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
+    """The table of a data set's ``.csv.gz`` file, first column as index; errors as :func:`verified`."""
+    return pd.read_csv(io.BytesIO(verified(name, data_dir)), index_col=0, compression="gzip")
+
+
+def verified(name: str, data_dir: Path | str | None = None) -> bytes:
+    """The bytes of a data set's file, if they are the expected ones.
+
+    Args:
+        name: Key of :data:`DATA_FILES`.
+        data_dir: The data folder; None takes the environment variable ``BO_ROBUST_DATA``.
+
+    Raises:
+        FileNotFoundError: if the file is not there, saying how to point at it.
+        ValueError: if its checksum differs.
+    """
+    file = DATA_FILES[name]
+    folder = data_dir if data_dir is not None else os.environ.get("BO_ROBUST_DATA")
+    path = Path(folder, file.path) if folder else None
+    if path is None or not path.is_file():
+        where = f"no file {path}" if path else "no data folder was given"
+        raise FileNotFoundError(
+            f"problem {name!r} needs the data file {file.path}: {where}. It is not part of the package; it "
+            f"comes from {file.source}. Point at the folder that holds {name}/ with --data-dir FOLDER "
+            "(data_dir= in Python) or the environment variable BO_ROBUST_DATA."
+        )
+    content = path.read_bytes()
+    check_sha256(path, content, file.sha256)
+    return content
+
+
+def check_sha256(path: Path, content: bytes, expected: str, remedy: str = "Fetch it again.") -> None:
+    """Raise ``ValueError`` with the ``remedy`` unless the content of ``path`` has the expected checksum."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise ValueError(
+            f"{path} is not the expected file: its sha256 is {found}, expected {expected}. It is damaged, "
+            f"truncated or another version. {remedy}"
+        )

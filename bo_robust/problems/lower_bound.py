@@ -1,0 +1,111 @@
+"""The hard functions behind the lower bound for heavy tails (Ray Chowdhury & Gopalan 2019, Thm 2).
+
+f_j(x) = g(x - x_j) on [0, 1], one bump per trial at one of M even places, g band limited as in Scarlett,
+Bogunovic & Cevher 2017: g(x) = 2 gap h(c x) / h(0), h the inverse Fourier transform of the bump
+phi(u) = exp(-1 / (1 - u^2)) on [-1, 1]. c makes g fall to gap at distance 1/(2M), so no arm is within
+gap of the best for two different j. With S the spectral density of k,
+||g||_k^2 = int |g^|^2 / S = (2 gap / h(0))^2 / c * int phi(u)^2 / S(c u) du: B is exact for f on the line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.problems.base import Problem, trial_list
+from bo_robust.problems.rewards import HardRewards
+from bo_robust.problems.synthetic import even_points, stationary
+from bo_robust.random import stream
+
+__all__ = ["hard_instance"]
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
+PHI = np.exp(-1.0 / (1.0 - NODES**2))
+# h(HALF_WIDTH) = h(0) / 2
+HALF_WIDTH = 0.44647931378221695
+
+
+def hard_instance(
+    trials: Sequence[int],
+    seed: int,
+    *,
+    num_arms: int = 100,
+    kernel: str = "se",
+    lengthscale: float = 0.2,
+    peaks: int = 5,
+    gap: float = 0.1,
+    v: float = 1.0,
+    alpha: float = 1.0,
+    noise_var: float = 1.0,
+) -> Problem:
+    """A bump of height 2 gap at one of ``peaks`` random places, with rewards that are almost always 0.
+
+    Args:
+        trials: Trial indices, the place of the bump is the trial's own.
+        seed: Seed of the experiment.
+        num_arms: n even points of [0, 1].
+        kernel: "se", "matern12", "matern32" or "matern52", with k(x, x) = 1.
+        lengthscale: l > 0.
+        peaks: M >= 1; the norm bound grows fast with it.
+        gap: Delta > 0; f is in [-2 gap, 2 gap].
+        v: Moment bound.
+        alpha: Tail index in (0, 1].
+        noise_var: lambda of the posterior.
+
+    Raises:
+        ValueError: on bad parameters, among them a gap and v that give no probability.
+    """
+    indices = trial_list(trials)
+    rewards = HardRewards(gap=gap, v=v, alpha=alpha)
+    if peaks < 1:
+        raise ValueError(f"peaks must be at least 1, got {peaks}.")
+    X, covariance = even_points(num_arms), stationary(kernel, lengthscale)
+    centres = (np.arange(peaks) + 0.5) / peaks
+    c = 2.0 * peaks * HALF_WIDTH
+    bumps = 2.0 * gap * _h(c * (X[:, 0].numpy() - centres[:, None])) / _h(np.zeros(1))
+    places = [int(stream(seed, "problem", i).integers(peaks)) for i in indices]
+    norm = _norm(covariance, c, gap)
+    return Problem(
+        name="hard_instance",
+        f=torch.from_numpy(bumps[places]),
+        kernel=covariance,
+        rewards=rewards,
+        noise_var=noise_var,
+        arms=X,
+        norm_bound=norm,
+        moment_bound=v,
+        alpha=alpha,
+        noise_scale=0.5 * rewards.value,
+        notes=(
+            f"Lower-bound instance: bump of height {2 * gap:g} at one of {peaks} places, norm exactly "
+            f"{norm:.4g} in the RKHS of {covariance} on the line; rewards 0 or +-{rewards.value:g}; regret "
+            "on the scale of f."
+        ),
+    )
+
+
+def _h(x: np.ndarray) -> np.ndarray:
+    """int_{-1}^{1} phi(u) cos(2 pi x u) du, elementwise."""
+    return np.cos(2.0 * math.pi * x[..., None] * NODES) @ (WEIGHTS * PHI)
+
+
+def _norm(covariance: SquaredExponential | Matern, c: float, gap: float) -> float:
+    """||g||_k on the real line."""
+    integral = float((WEIGHTS * PHI**2 / _spectral_density(covariance, c * NODES)).sum())
+    return 2.0 * gap / float(_h(np.zeros(1))[0]) * math.sqrt(integral / c)
+
+
+def _spectral_density(covariance: SquaredExponential | Matern, frequency: np.ndarray) -> np.ndarray:
+    """S(w) with k(r) = int S(w) exp(2 pi i w r) dw, in one dimension."""
+    l = float(covariance.lengthscale)  # type: ignore[arg-type]
+    w2 = (2.0 * math.pi * frequency) ** 2
+    if isinstance(covariance, SquaredExponential):
+        return math.sqrt(2.0 * math.pi) * l * np.exp(-0.5 * l**2 * w2)
+    nu = covariance.nu
+    rate = 2.0 * nu / l**2
+    front = 2.0 * math.sqrt(math.pi) * math.gamma(nu + 0.5) / math.gamma(nu) * rate**nu
+    return front * (rate + w2) ** (-(nu + 0.5))

@@ -1,0 +1,92 @@
+"""Files that are whole or not there: atomic writes, and the state of a run under way as safetensors.
+
+A checkpoint holds every tensor of the algorithm's state, the traces so far and a few host numbers; random
+streams need none (they depend on trial and block only). Resuming from one gives bit-identical traces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bo_robust.algorithms import State
+from bo_robust.ops.arm_update import ArmBuffers
+from bo_robust.runner.errors import RunError
+
+__all__ = ["load_checkpoint", "restore_state", "save_checkpoint", "state_tensors", "write_atomic"]
+
+
+def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
+    """Call ``write`` on a temporary file beside ``path``, flush it to disk and move it into place.
+
+    Raises:
+        RunError: when the disk is full or the folder cannot be written; ``path`` keeps its old content.
+    """
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
+        raise RunError(f"cannot write {path}: {reason}. What was written before is intact.") from None
+
+
+def state_tensors(state: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """All tensors of a state (the rows in use only) and its host numbers."""
+    buffers = state.posterior.buffers
+    tensors = {f.name: getattr(buffers, f.name) for f in fields(buffers)}
+    numbers = {name: value for name, value in tensors.items() if not isinstance(value, Tensor)}
+    numbers |= {"round": state.round, "row_budget": state.posterior.row_budget}
+    return {k: v for k, v in tensors.items() if isinstance(v, Tensor)}, numbers
+
+
+def restore_state(state: State, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+    """Put saved tensors and numbers into a freshly initialised state, in place."""
+    posterior = state.posterior
+    device = posterior.mean.device
+    values = {f.name: numbers[f.name] if f.name in numbers else tensors[f.name].to(device) for f in fields(ArmBuffers)}
+    posterior.buffers = ArmBuffers(**values)
+    posterior.row_budget = numbers["row_budget"]
+    posterior.block_rows = [{} for _ in posterior.block_rows]
+    state.round = numbers["round"]
+
+
+def save_checkpoint(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write tensors and JSON-able ``meta`` atomically."""
+    plain = {k: v.detach().contiguous().cpu() for k, v in tensors.items() if v.numel()}
+    empty = {k: [list(v.shape), str(v.dtype).removeprefix("torch.")] for k, v in tensors.items() if not v.numel()}
+    header = {"meta": json.dumps(meta), "empty": json.dumps(empty)}
+    write_atomic(path, lambda temporary: save_file(plain, temporary, metadata=header))
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_checkpoint` wrote.
+
+    Raises:
+        RunError: when the file is truncated or damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as handle:
+            header = handle.metadata()
+            tensors = {k: handle.get_tensor(k) for k in handle.keys()}  # noqa: SIM118
+        for name, (shape, dtype) in json.loads(header["empty"]).items():
+            tensors[name] = torch.empty(shape, dtype=getattr(torch, dtype))
+        return tensors, json.loads(header["meta"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            f"the checkpoint {path} is damaged ({error}). Delete it and resume again: finished algorithms are "
+            "kept, only the one under way starts anew."
+        ) from None

@@ -1,0 +1,122 @@
+"""The command line: ``bo-robust run | list | plot | resume``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bo_robust.runner.errors import RunError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+
+Threads = Annotated[int, typer.Option(help="CPU threads of torch. Small batched algebra is fastest on one.")]
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="YAML configuration, e.g. configs/quickstart.yaml.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, dotted keys; may be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Result folder; results/NAME by default.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    trials: Annotated[int | None, typer.Option(help="Trials of every panel.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds of every panel.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 5.0,
+    threads: Threads = 1,
+) -> None:
+    """Play every panel of a configuration and report regret."""
+    from bo_robust.runner import config as configs  # noqa: PLC0415  imports torch
+    from bo_robust.runner import run as runs  # noqa: PLC0415
+
+    _set_threads(threads)
+    loaded = configs.load(config, set_ or (), trials=trials, horizon=horizon)
+    folder = _default_folder(loaded.name) if out is None else out
+    runs.start(loaded, folder, device=device, data_dir=data_dir, checkpoint_seconds=checkpoint_seconds)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")], threads: Threads = 1
+) -> None:
+    """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
+    from bo_robust.runner import run as runs  # noqa: PLC0415
+
+    _set_threads(threads)
+    runs.resume(folder)
+
+
+@app.command()
+def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")]) -> None:
+    """Draw the pictures and print the table again from the stored traces."""
+    from bo_robust.runner import run as runs  # noqa: PLC0415
+
+    runs.finish(folder)
+
+
+@app.command("list")
+def list_() -> None:
+    """List algorithms, problems, widths and truncation levels."""
+    from bo_robust.algorithms import ALGORITHMS  # noqa: PLC0415
+    from bo_robust.problems import PROBLEMS  # noqa: PLC0415
+    from bo_robust.schedules import TRUNCATIONS, WIDTHS  # noqa: PLC0415
+
+    console = Console()
+    for title, registry in (
+        ("algorithms", ALGORITHMS),
+        ("problems", PROBLEMS),
+        ("widths", WIDTHS),
+        ("truncation levels", TRUNCATIONS),
+    ):
+        console.print(f"[bold]{title}[/bold]")
+        for name, item in registry.items():
+            first = (item.__doc__ or "").strip().splitlines()[0]
+            console.print(f"  {name:18s} {first}", markup=False, highlight=False)
+
+
+def _set_threads(threads: int) -> None:
+    import torch  # noqa: PLC0415
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not 1 <= threads <= cores:
+        raise RunError(f"--threads must be between 1 and the {cores} cores of this machine, got {threads}.")
+    torch.set_num_threads(threads)
+
+
+def _default_folder(name: str) -> Path:
+    """results/NAME, or the first free of results/NAME-2, -3, ..."""
+    base = Path("results") / name
+    folder, k = base, 1
+    while folder.exists():
+        k += 1
+        folder = base.with_name(f"{name}-{k}")
+    return folder
+
+
+def main() -> None:
+    """Entry point: user errors are one line on stderr and exit code 2."""
+    try:
+        app(standalone_mode=False)
+    except RunError as error:
+        print(f"bo-robust: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("bo-robust: interrupted; `bo-robust resume FOLDER` goes on from the last checkpoint.", file=sys.stderr)
+        sys.exit(130)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except Exception as error:  # click's usage errors know how to show themselves
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()
+            sys.exit(error.exit_code)
+        raise
+
+
+if __name__ == "__main__":
+    main()

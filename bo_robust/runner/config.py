@@ -1,0 +1,325 @@
+"""YAML to frozen dataclasses, with errors that name the nearest valid key.
+
+A file describes panels. Keys at the top level are defaults of its panels; with ``include`` (other files, by
+paths relative to this one) they override what those files say::
+
+    name: quickstart
+    trials: 48
+    horizon: 2000
+    algorithms:
+      - {name: gp-ucb, width: {kind: finite, scale: 0.447}}
+    panels:
+      - {name: clean, problem: {kind: sp500}}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bo_robust.algorithms import ALGORITHMS
+from bo_robust.runner.errors import RunError
+from bo_robust.validation import check_count, check_delta
+
+__all__ = ["AlgorithmConfig", "PanelConfig", "RunConfig", "apply_overrides", "load", "nearest"]
+
+
+@dataclass(frozen=True)
+class AlgorithmConfig:
+    """One algorithm of a panel.
+
+    Attributes:
+        name: Name in :data:`bo_robust.algorithms.ALGORITHMS`.
+        label: Name in tables and pictures; the upper-case name by default. Unique within a panel.
+        width: ``{kind: ..., ...}`` of :data:`bo_robust.schedules.WIDTHS`; what is left out comes from the problem.
+        truncation: ``{kind: ..., ...}`` of :data:`bo_robust.schedules.TRUNCATIONS`.
+        margin: Of the probability of improvement only.
+    """
+
+    name: str
+    label: str = ""
+    width: dict[str, Any] | None = None
+    truncation: dict[str, Any] | None = None
+    margin: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in ALGORITHMS:
+            raise RunError(f"unknown algorithm {self.name!r}; {nearest(self.name, ALGORITHMS)}")
+        if not self.label:
+            object.__setattr__(self, "label", self.name.upper())
+
+
+@dataclass(frozen=True)
+class PanelConfig:
+    """One problem, several algorithms on the same draws.
+
+    Attributes:
+        name: Unique within the run.
+        problem: ``{kind: ..., ...}`` of :data:`bo_robust.problems.PROBLEMS`.
+        algorithms: What to compare.
+        trials: Independent trials, >= 1, all played at once.
+        horizon: Rounds, >= 1.
+        seed: Seed of problems, rewards and randomised algorithms.
+        delta: Failure probability handed to widths and levels that do not set their own.
+        noise_var: lambda of the posterior; the problem's by default.
+        dtype: "float64" or "float32".
+        compare: Pairs of labels to compare in words, the candidate first.
+        intervals: Whether to draw the final confidence intervals of the first trial.
+    """
+
+    name: str
+    problem: dict[str, Any]
+    algorithms: tuple[AlgorithmConfig, ...]
+    trials: int = 20
+    horizon: int = 1000
+    seed: int = 0
+    delta: float = 0.1
+    noise_var: float | None = None
+    dtype: str = "float64"
+    compare: tuple[tuple[str, ...], ...] = ()
+    intervals: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            check_count(1, trials=self.trials)
+            check_count(1, horizon=self.horizon)
+            check_count(0, seed=self.seed)
+            check_delta(self.delta)
+        except ValueError as error:
+            raise RunError(f"panel {self.name!r}: {error}") from None
+        if self.noise_var is not None and not self.noise_var > 0:
+            raise RunError(f"panel {self.name!r}: noise_var must be > 0, got {self.noise_var}.")
+        if self.dtype not in ("float64", "float32"):
+            raise RunError(f"panel {self.name!r}: dtype must be float64 or float32, got {self.dtype!r}.")
+        if not self.algorithms:
+            raise RunError(f"panel {self.name!r} has no algorithms; list at least one under `algorithms:`.")
+        labels = [a.label for a in self.algorithms]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise RunError(f"panel {self.name!r} has two algorithms labelled {label!r}; give each a `label`.")
+        for pair in self.compare:
+            if len(pair) != 2:
+                raise RunError(f"panel {self.name!r}: `compare` holds pairs of labels, got {list(pair)}.")
+            for label in pair:
+                if label not in labels:
+                    raise RunError(f"panel {self.name!r} compares {label!r}, {nearest(label, labels)}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything a run does.
+
+    Attributes:
+        name: Of the run; names the result folder.
+        panels: In the order they are played.
+        description: One or two sentences shown with the results.
+    """
+
+    name: str
+    panels: tuple[PanelConfig, ...]
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        names = [p.name for p in self.panels]
+        if not names:
+            raise RunError(f"run {self.name!r} has no panels; list at least one under `panels:`.")
+        for name in names:
+            if names.count(name) > 1:
+                raise RunError(f"run {self.name!r} has two panels named {name!r}; give each its own name.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with every default written out."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @property
+    def digest(self) -> str:
+        """A hash of :meth:`to_dict`, to notice a changed configuration."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> RunConfig:
+        """From the data of one file (without ``include``), unknown and ill-typed keys refused."""
+        panel_keys = {f.name for f in dataclasses.fields(PanelConfig)} - {"name", "problem"}
+        known = {"name", "description", "panels"} | panel_keys
+        _refuse_unknown(data, known, "the run")
+        defaults = {k: v for k, v in data.items() if k in panel_keys}
+        panels = data.get("panels")
+        if not isinstance(panels, list):
+            raise RunError("`panels:` must be a list of panels.")
+        return cls(
+            name=_typed(data.get("name", "run"), str, "name"),
+            description=_typed(data.get("description", ""), str, "description"),
+            panels=tuple(_panel({**defaults, **_mapping(p, "a panel")}) for p in panels),
+        )
+
+
+def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> RunConfig:
+    """Read a configuration file.
+
+    Args:
+        path: The YAML file.
+        overrides: ``key=value`` strings; keys are dotted paths (``trials``, ``panels.0.problem.bad_ticks``).
+            A panel key at the top level is set in every panel.
+        **forced: Panel keys to set in every panel where the value is not None (trials, horizon).
+
+    Raises:
+        RunError: on a missing or unreadable file, unknown or ill-typed keys, or values out of range.
+    """
+    data = _read(path)
+    apply_overrides(data, overrides)
+    for key, value in forced.items():
+        if value is not None:
+            _force(data, key, value)
+    return RunConfig.from_dict(data)
+
+
+def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> None:
+    """Set ``key=value`` strings in plain configuration data, in place."""
+    for text in overrides:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise RunError(f"--set takes key=value, got {text!r}.")
+        parsed = yaml.safe_load(value)
+        if "." not in key:
+            _force(data, key, parsed)
+            continue
+        target: Any = data
+        *path, last = key.split(".")
+        for part in path:
+            target = _step(target, part, key)
+        if isinstance(target, list):
+            _step(target, last, key)
+            target[int(last)] = parsed
+        elif isinstance(target, dict):
+            target[last] = parsed
+        else:
+            raise RunError(f"--set {key}: {path[-1]!r} has no keys.")
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A hint such as ``did you mean 'tgp-ucb'? (one of: ...)``."""
+    options = sorted(valid)
+    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}(one of: {', '.join(options)})"
+
+
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """One file with its includes resolved into ``panels``."""
+    if path.resolve() in seen:
+        raise RunError(f"{path} includes itself.")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"cannot read the configuration {path}: {error.strerror}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    data = _mapping(data, str(path))
+    included = data.pop("include", None)
+    if included is None:
+        return data
+    if not isinstance(included, list):
+        raise RunError(f"{path}: `include:` must be a list of files.")
+    panels: list[dict[str, Any]] = []
+    for name in included:
+        inner = _read(path.parent / str(name), (*seen, path.resolve()))
+        shared = {k: v for k, v in inner.items() if k not in ("name", "description", "panels")}
+        for panel in inner.get("panels", []):
+            panels.append({**shared, **_mapping(panel, "a panel")})
+    over = {k: v for k, v in data.items() if k not in ("name", "description", "panels")}
+    own = data.get("panels", [])
+    data["panels"] = [{**panel, **over} for panel in panels] + own
+    return data
+
+
+def _force(data: dict[str, Any], key: str, value: Any) -> None:
+    data[key] = value
+    if key not in ("name", "description", "panels"):
+        for panel in data.get("panels") or []:
+            if isinstance(panel, dict):
+                panel.pop(key, None)
+
+
+def _step(target: Any, part: str, key: str) -> Any:
+    try:
+        return target[int(part)] if isinstance(target, list) else target[part]
+    except (KeyError, IndexError, ValueError, TypeError):
+        options = [str(i) for i in range(len(target))] if isinstance(target, list) else list(target or [])
+        raise RunError(f"--set {key}: there is no {part!r}; {nearest(part, options)}") from None
+
+
+def _panel(data: dict[str, Any]) -> PanelConfig:
+    where = f"panel {data.get('name', '?')!r}"
+    for key in ("name", "problem"):
+        if key not in data:
+            raise RunError(f"{where} has no `{key}:`.")
+    values = dict(data)
+    problem = _mapping(values["problem"], f"`problem` of {where}")
+    if "kind" not in problem:
+        raise RunError(f"`problem` of {where} has no `kind:`.")
+    algorithms = values.get("algorithms", [])
+    if not isinstance(algorithms, list):
+        raise RunError(f"`algorithms` of {where} must be a list.")
+    values["algorithms"] = tuple(_algorithm(a, where) for a in algorithms)
+    compare = values.get("compare", [])
+    if not isinstance(compare, list) or not all(isinstance(p, list) for p in compare):
+        raise RunError(f"`compare` of {where} must be a list of pairs of labels.")
+    values["compare"] = tuple(tuple(str(label) for label in pair) for pair in compare)
+    return PanelConfig(**_checked(values, PanelConfig, where))
+
+
+def _algorithm(data: Any, where: str) -> AlgorithmConfig:
+    if isinstance(data, str):
+        data = {"name": data}
+    values = _mapping(data, f"an algorithm of {where}")
+    if "name" not in values:
+        raise RunError(f"an algorithm of {where} has no `name:`.")
+    for key in ("width", "truncation"):
+        if values.get(key) is not None and "kind" not in _mapping(values[key], f"`{key}` of {where}"):
+            raise RunError(f"`{key}` of {values['name']!r} in {where} has no `kind:`.")
+    return AlgorithmConfig(**_checked(values, AlgorithmConfig, f"algorithm {values['name']!r} of {where}"))
+
+
+def _checked(values: dict[str, Any], cls: type, where: str) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    _refuse_unknown(values, hints, where)
+    return {key: _typed(value, hints[key], f"{key} of {where}") for key, value in values.items()}
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    plain = tuple(typing.get_origin(option) or option for option in options)
+    if isinstance(value, bool) and bool not in plain:
+        raise RunError(f"{where} must be {_describe(plain)}, got {value!r}.")
+    if float in plain and isinstance(value, int):
+        return float(value)
+    if not isinstance(value, plain):
+        raise RunError(f"{where} must be {_describe(plain)}, got {value!r}.")
+    return value
+
+
+def _describe(options: tuple[type, ...]) -> str:
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a mapping"}
+    return " or ".join(names.get(o, "empty" if o is types.NoneType else o.__name__) for o in options)
+
+
+def _refuse_unknown(data: dict[str, Any], known: Iterable[str], where: str) -> None:
+    for key in data:
+        if key not in set(known):
+            raise RunError(f"unknown key {key!r} in {where}; {nearest(str(key), known)}")
+
+
+def _mapping(data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise RunError(f"{where} must be a mapping of keys to values, got {data!r}.")
+    return data

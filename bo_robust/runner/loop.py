@@ -1,0 +1,144 @@
+"""Play one algorithm on one problem: all trials together, round after round, recording traces.
+
+Random numbers come in blocks of rounds from streams keyed by (seed, purpose, trial, block): rewards from
+"reward", the same for every algorithm of a panel, randomised rules from "algorithm". Nothing is read back from
+the device until a block ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_robust.algorithms import ArmAlgorithm, State
+from bo_robust.linalg import row_argmax
+from bo_robust.problems import Problem
+from bo_robust.random import stream
+from bo_robust.runner.build import build_kernel
+
+__all__ = ["BLOCK_ROUNDS", "Traces", "play"]
+
+BLOCK_ROUNDS = 256
+
+
+@dataclass
+class Traces:
+    """What happened, ``T x s`` each; rows beyond ``rounds`` are unwritten.
+
+    Attributes:
+        arms: Arm pulled, int32.
+        rewards: Reward as it came, before any truncation.
+        recommended: Arm of largest posterior mean after the round, int32.
+        width: Confidence width used; NaN for rules without one.
+        coverage: Share of arms with |f - mu| <= w sigma before the pull; NaN for rules without a width.
+        truncated: Whether the reward was set to zero.
+        ok: Whether the reward was finite.
+        rounds: Rounds played.
+    """
+
+    arms: Tensor
+    rewards: Tensor
+    recommended: Tensor
+    width: Tensor
+    coverage: Tensor
+    truncated: Tensor
+    ok: Tensor
+    rounds: int = 0
+
+    @classmethod
+    def empty(cls, horizon: int, trials: int, device: torch.device, dtype: torch.dtype) -> Traces:
+        """Room for ``horizon`` rounds."""
+        shape = (horizon, trials)
+        whole = {"dtype": torch.int32, "device": device}
+        real = {"dtype": dtype, "device": device}
+        return cls(
+            arms=torch.zeros(shape, **whole),
+            rewards=torch.zeros(shape, **real),
+            recommended=torch.zeros(shape, **whole),
+            width=torch.full(shape, torch.nan, **real),
+            coverage=torch.full(shape, torch.nan, **real),
+            truncated=torch.zeros(shape, dtype=torch.bool, device=device),
+            ok=torch.zeros(shape, dtype=torch.bool, device=device),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The traces by name."""
+        return {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
+
+
+def play(
+    algorithm: ArmAlgorithm,
+    problem: Problem,
+    trials: Sequence[int],
+    seed: int,
+    noise_var: float,
+    traces: Traces,
+    state: State | None = None,
+    after_block: Callable[[State, Traces], None] = lambda state, traces: None,
+) -> State:
+    """Play until the traces are full.
+
+    Args:
+        algorithm: What to play.
+        problem: Of the given trials.
+        trials: Trial indices, one per row of the problem.
+        seed: Of rewards and randomised rules.
+        noise_var: lambda of the posterior.
+        traces: Filled from ``traces.rounds`` on, in place.
+        state: To go on from; a fresh one when None. Its round is ``traces.rounds``.
+        after_block: Called after every block of rounds (progress, checkpoints).
+
+    Returns:
+        The final state.
+    """
+    if state is None:
+        state = algorithm.init(build_kernel(problem), noise_var, len(trials))
+    horizon = traces.arms.shape[0]
+    while traces.rounds < horizon:
+        block, offset = divmod(traces.rounds, BLOCK_ROUNDS)
+        stop = min(horizon, (block + 1) * BLOCK_ROUNDS)
+        draws, uniforms = _draw(problem, trials, seed, block)
+        with torch.no_grad():
+            for i in range(offset, offset + stop - traces.rounds):
+                _round(algorithm, problem, state, draws[i], uniforms[i], traces)
+        after_block(state, traces)
+    return state
+
+
+def _round(
+    algorithm: ArmAlgorithm, problem: Problem, state: State, draws: Tensor, uniform: Tensor, traces: Traces
+) -> None:
+    t, posterior = traces.rounds, state.posterior
+    selection = algorithm.select(state, uniform)
+    if selection.width is not None:
+        width = selection.width
+        traces.width[t] = width
+        reach = posterior.variance.sqrt().mul_(width.unsqueeze(1) if isinstance(width, Tensor) else width)
+        # Where sigma is rounding of the prior, so is |f - mu|: a billionth of the prior scale counts as covered.
+        slack = 1e-9 if posterior.mean.dtype == torch.float64 else 1e-4
+        covered = (problem.f - posterior.mean).abs_() <= reach.add_(slack)
+        traces.coverage[t] = covered.to(reach.dtype).mean(1)
+    rewards = problem.rewards(problem.f, selection.arms, draws)
+    info = algorithm.observe(state, selection.arms, rewards)
+    traces.arms[t] = selection.arms
+    traces.rewards[t] = rewards
+    traces.ok[t] = info.ok
+    if info.truncated is not None:
+        traces.truncated[t] = info.truncated
+    traces.recommended[t] = row_argmax(posterior.mean)
+    traces.rounds += 1
+
+
+def _draw(problem: Problem, trials: Sequence[int], seed: int, block: int) -> tuple[Tensor, Tensor]:
+    """Raw reward variates (``B x s x k``) and uniforms (``B x s``) of a block, on the problem's device."""
+    f = problem.f
+    draws = np.stack(
+        [problem.rewards.draw(stream(seed, "reward", trial, block), BLOCK_ROUNDS) for trial in trials], axis=1
+    )
+    uniforms = np.stack([stream(seed, "algorithm", trial, block).random(BLOCK_ROUNDS) for trial in trials], axis=1)
+    below_one = 1.0 - torch.finfo(f.dtype).eps / 2.0  # float32 rounds some draws up to 1
+    return torch.from_numpy(draws).to(f), torch.from_numpy(uniforms).to(f).clamp_(max=below_one)

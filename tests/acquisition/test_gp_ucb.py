@@ -1,0 +1,337 @@
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions import UnsupportedError
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from gpytorch.kernels import RBFKernel
+
+import bo_robust.acquisition.gp_ucb as gp_ucb
+from bo_robust.acquisition import GPUCB
+from bo_robust.models import TruncatedGP
+from bo_robust.schedules import (
+    ConstantWidth,
+    FiniteWidth,
+    RandomisedWidth,
+    SelfNormalisedWidth,
+    TGPTruncation,
+    TGPWidth,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+
+NOISE_VAR = 0.1
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def data(tkwargs, n=14, batch=(), d=2):
+    g = torch.Generator().manual_seed(0)
+    X = torch.rand(*batch, n, d, generator=g, dtype=torch.float64)
+    Y = torch.sin(4 * X).sum(-1, keepdim=True) + torch.randn(*batch, n, 1, generator=g, dtype=torch.float64)
+    return X.to(**tkwargs), Y.to(**tkwargs)
+
+
+def make(tkwargs, n=14, batch=(), d=2):
+    kernel = RBFKernel(batch_shape=torch.Size(batch)).to(**tkwargs)
+    kernel.lengthscale = torch.tensor(0.3, **tkwargs)
+    X, Y = data(tkwargs, n, batch, d)
+    return TruncatedGP(X, Y, TGPTruncation(4.0, 1.0), noise_var=NOISE_VAR, covar_module=kernel)
+
+
+def points(tkwargs, *shape, seed=3):
+    g = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, generator=g, dtype=torch.float64).to(**tkwargs)
+
+
+def unit_box(tkwargs, d=2):
+    return torch.stack([torch.zeros(d, **tkwargs), torch.ones(d, **tkwargs)])
+
+
+class Dense:
+    """mu and sigma by a dense numpy solve, for greedy choices by hand."""
+
+    def __init__(self, model):
+        self.X = model.train_inputs[0].cpu().numpy()
+        self.y = model.train_targets.cpu().numpy()
+
+    @staticmethod
+    def k(A, B):
+        return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * 0.3**2))
+
+    def bound(self, arms, width, pending=()):
+        K = self.k(arms, self.X)
+        mean = K @ np.linalg.solve(self.k(self.X, self.X) + NOISE_VAR * np.eye(len(self.X)), self.y)
+        known = np.concatenate([self.X, *[p[None] for p in pending]])
+        K = self.k(arms, known)
+        solve = np.linalg.solve(self.k(known, known) + NOISE_VAR * np.eye(len(known)), K.T)
+        return mean + width * np.sqrt(1.0 - (K * solve.T).sum(-1))
+
+
+@pytest.mark.parametrize("kind", ["truncated", "single", "single_fixed"])
+def test_is_botorch_ucb_at_the_squared_width(tkwargs, kind):
+    X, Y = data(tkwargs)
+    model = {
+        "truncated": lambda: make(tkwargs),
+        "single": lambda: SingleTaskGP(X, Y),
+        "single_fixed": lambda: SingleTaskGP(X, Y, torch.full_like(Y, 0.1)),
+    }[kind]()
+    acqf = GPUCB(model, FiniteWidth(num_arms=100, delta=0.1))
+    w = math.sqrt(2 * math.log(100 * 15**2 * math.pi**2 / 0.6))  # t = 15: 14 observations were made
+    assert float(acqf.width) == pytest.approx(w, abs=1e-12)
+    ucb = UpperConfidenceBound(model, beta=torch.tensor(w**2, **tkwargs))
+    for shape in [(600, 1, 2), (3, 5, 1, 2), (1, 2)]:
+        x = points(tkwargs, *shape)
+        torch.testing.assert_close(acqf(x), ucb(x), atol=1e-10, rtol=0)
+
+
+def test_value_against_a_dense_solve(tkwargs):
+    model = make(tkwargs)
+    acqf = GPUCB(model, ConstantWidth(1.5))
+    arms, pending = points(tkwargs, 30, 2), points(tkwargs, 2, 2, seed=4)
+
+    def check(acqf, *pending):
+        expected = Dense(model).bound(arms.cpu().numpy(), 1.5, [p.cpu().numpy() for p in pending])
+        np.testing.assert_allclose(acqf(arms.unsqueeze(-2)).detach().cpu(), expected, atol=1e-9)
+
+    check(acqf)
+    acqf.set_X_pending(pending)
+    check(acqf, *pending)
+    check(GPUCB(model, ConstantWidth(1.5), X_pending=pending), *pending)
+    acqf.set_X_pending(None)
+    assert acqf.X_pending is None
+    check(acqf)
+
+
+def test_round_and_information_gain_reach_the_width(tkwargs, monkeypatch):
+    model, calls = make(tkwargs), []
+    original = gp_ucb.information_gain
+    monkeypatch.setattr(gp_ucb, "information_gain", lambda m: calls.append(m) or original(m))
+    assert GPUCB(model, FiniteWidth(num_arms=10, delta=0.1)).t == 15
+    acqf = GPUCB(model, FiniteWidth(num_arms=10, delta=0.1), t=3)
+    assert float(acqf.width) == pytest.approx(math.sqrt(2 * math.log(10 * 9 * math.pi**2 / 0.6)))
+    assert not calls  # the width does not depend on the gain
+    acqf = GPUCB(model, SelfNormalisedWidth(norm_bound=2.0, noise_scale=0.5, delta=0.1))
+    assert len(calls) == 1
+    gain = float(model.information_gain)
+    assert float(acqf.width) == pytest.approx(2 + 0.5 * math.sqrt(2 * (gain + 1 + math.log(10))), abs=1e-10)
+    width = TGPWidth(norm_bound=2.0, moment_bound=4.0, alpha=1.0, noise_var=NOISE_VAR, delta=0.1)
+    expected = 2 + 3 / math.sqrt(NOISE_VAR) * 2 * 14**0.25 * math.sqrt(2 * gain + 2 * math.log(10))
+    assert float(GPUCB(model, width).width) == pytest.approx(expected, rel=1e-10)
+
+
+def test_randomised_width_is_drawn_once(tkwargs):
+    model, x = make(tkwargs), points(tkwargs, 5, 1, 2)
+    width = RandomisedWidth(num_arms=50)
+
+    def new(seed, model=model):
+        return GPUCB(model, width, generator=torch.Generator().manual_seed(seed))
+
+    acqf = new(0)
+    assert torch.equal(acqf(x), acqf(x))
+    assert torch.equal(acqf.width, new(0).width)
+    widths = {float(new(seed).width) for seed in range(20)}
+    assert len(widths) == 20
+    assert min(widths) >= math.sqrt(2 * math.log(25.0))
+    assert len(set(new(0, make(tkwargs, batch=(4,))).width.tolist())) == 4
+
+
+def test_batch_value_is_the_sum_of_sequential_increments(tkwargs):
+    model = make(tkwargs)
+    acqf = GPUCB(model, ConstantWidth(2.0), X_pending=points(tkwargs, 2, 2, seed=9))
+    X = points(tkwargs, 4, 3, 2)
+    joint = acqf(X)
+    assert joint.shape == (4,)
+    for b in range(4):
+        total = 0.0
+        for j in range(3):
+            step = GPUCB(model, ConstantWidth(2.0), X_pending=torch.cat([acqf.X_pending, X[b, :j]]))
+            total += step(X[b, j : j + 1]).item()
+        assert joint[b].item() == pytest.approx(total, abs=1e-9)
+
+
+def test_batched_models_have_one_width_and_value_per_member(tkwargs):
+    model = make(tkwargs, batch=(3,))
+    width = SelfNormalisedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1)
+    acqf, x = GPUCB(model, width), points(tkwargs, 20, 1, 1, 2)
+    pending = points(tkwargs, 2, 2, seed=5)
+    assert acqf.width.shape == (3,)
+    before = acqf(x)
+    acqf.set_X_pending(pending)
+    after, pairs = acqf(x), acqf(points(tkwargs, 4, 1, 2, 2))
+    assert before.shape == after.shape == (20, 3)
+    assert pairs.shape == (4, 3)
+    for s in range(3):
+        X, Y = model.train_inputs[0][s], model.rewards[s]
+        kernel = RBFKernel().to(**tkwargs)
+        kernel.lengthscale = torch.tensor(0.3, **tkwargs)
+        one = TruncatedGP(X, Y, TGPTruncation(4.0, 1.0), noise_var=NOISE_VAR, covar_module=kernel)
+        single = GPUCB(one, width)
+        torch.testing.assert_close(before[:, s], single(x.squeeze(1)), atol=1e-9, rtol=0)
+        single.set_X_pending(pending)
+        torch.testing.assert_close(after[:, s], single(x.squeeze(1)), atol=1e-9, rtol=0)
+        torch.testing.assert_close(
+            pairs[:, s], single(points(tkwargs, 4, 1, 2, 2).squeeze(1)), atol=1e-9, rtol=0
+        )
+
+
+def test_optimize_acqf_finds_the_maximum(tkwargs):
+    model = make(tkwargs, d=1)
+    acqf = GPUCB(model, ConstantWidth(2.0))
+    torch.manual_seed(0)
+    grid = torch.linspace(0, 1, 4001, **tkwargs).reshape(-1, 1, 1)
+    x, value = optimize_acqf(acqf, unit_box(tkwargs, 1), q=1, num_restarts=4, raw_samples=64)
+    assert x.shape == (1, 1)
+    assert float(value) >= acqf(grid).max().item() - 1e-6
+    assert float(value) == pytest.approx(acqf(x).item(), abs=1e-10)
+
+
+def test_optimize_acqf_spreads_a_sequential_batch(tkwargs):
+    model = make(tkwargs, n=6)
+    acqf = GPUCB(model, ConstantWidth(5.0))
+    torch.manual_seed(0)
+    x, values = optimize_acqf(acqf, unit_box(tkwargs), q=3, num_restarts=4, raw_samples=64, sequential=True)
+    assert x.shape == (3, 2)
+    assert acqf.X_pending is None
+    assert float(torch.pdist(x).min()) > 0.2
+    assert values[0] > values[1] > values[2]
+    joint, value = optimize_acqf(acqf, unit_box(tkwargs), q=3, num_restarts=4, raw_samples=64)
+    assert joint.shape == (3, 2)
+    assert float(torch.pdist(joint).min()) > 0.2
+    assert float(value) >= float(values.sum()) - 1e-3
+    options = {"num_restarts": 2, "raw_samples": 16, "sequential": True}
+    fixed, _ = optimize_acqf(acqf, unit_box(tkwargs), q=2, fixed_features={0: 0.25}, **options)
+    assert fixed[:, 0].tolist() == [0.25, 0.25]
+    assert abs(float(fixed[0, 1] - fixed[1, 1])) > 0.1
+
+
+def test_optimize_acqf_discrete_is_the_greedy_choice_by_hand(tkwargs):
+    model, arms = make(tkwargs, n=5), points(tkwargs, 300, 2)
+    acqf = GPUCB(model, ConstantWidth(3.0))
+    by_hand, numpy_arms = [], arms.cpu().numpy()
+    for _ in range(3):
+        pending = [numpy_arms[i] for i in by_hand]
+        by_hand.append(int(Dense(model).bound(numpy_arms, 3.0, pending).argmax()))
+    assert len(set(by_hand)) == 3
+    one, _ = optimize_acqf_discrete(acqf, q=1, choices=arms)
+    three, values = optimize_acqf_discrete(acqf, q=3, choices=arms, max_batch_size=100)
+    assert torch.equal(one, arms[by_hand[:1]])
+    assert torch.equal(three, arms[by_hand])
+    assert values.shape == (3,)
+    assert acqf.X_pending is None
+
+
+def test_optimize_acqf_mixed(tkwargs):
+    acqf = GPUCB(make(tkwargs), ConstantWidth(3.0))
+    torch.manual_seed(0)
+    x, value = optimize_acqf_mixed(
+        acqf,
+        unit_box(tkwargs),
+        q=2,
+        num_restarts=2,
+        raw_samples=32,
+        fixed_features_list=[{0: 0.1}, {0: 0.9}],
+    )
+    assert {round(float(v), 3) for v in x[:, 0]} <= {0.1, 0.9}
+    assert value.item() == pytest.approx(acqf(x).item(), abs=1e-9)
+    assert float(torch.pdist(x)) > 0.1
+
+
+def test_posterior_transforms(tkwargs):
+    model, x = make(tkwargs), points(tkwargs, 10, 1, 2)
+    pending = points(tkwargs, 2, 2, seed=5)
+    minus = ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
+    lower = GPUCB(model, ConstantWidth(2.0), posterior_transform=minus, X_pending=pending)(x)
+    upper = GPUCB(model, ConstantWidth(2.0), X_pending=pending)(x)
+    mean = model.posterior(x.squeeze(-2)).mean.squeeze(-1)
+    torch.testing.assert_close(lower, upper - 2 * mean, atol=1e-10, rtol=0)
+    X, Y = data(tkwargs)
+    both = ModelListGP(model, SingleTaskGP(X, Y))
+    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.5], **tkwargs))
+    acqf = GPUCB(both, FiniteWidth(num_arms=10, delta=0.1), posterior_transform=weights)
+    assert acqf.t == 15
+    candidates, _ = optimize_acqf(
+        acqf, unit_box(tkwargs), q=2, num_restarts=2, raw_samples=16, sequential=True
+    )
+    assert float(torch.pdist(candidates)) > 0.05
+    posterior = both.posterior(x.squeeze(-2))
+    mean = posterior.mean @ weights.weights
+    sigma = (posterior.variance @ weights.weights.square()).sqrt()
+    torch.testing.assert_close(acqf(x), mean + acqf.width * sigma, atol=1e-10, rtol=0)
+
+
+def test_bad_arguments_are_refused(tkwargs):
+    model, other = make(tkwargs), make(tkwargs, n=9)
+    transform = ScalarizedPosteriorTransform(torch.ones(2, **tkwargs))
+    with pytest.raises(UnsupportedError, match="posterior transform"):
+        GPUCB(ModelListGP(model, other), ConstantWidth(1.0))
+    with pytest.raises(ValueError, match="pass t"):
+        GPUCB(ModelListGP(model, other), ConstantWidth(1.0), posterior_transform=transform)
+    with pytest.raises(ValueError, match="information gain is defined for exact GPs"):
+        GPUCB(
+            ModelListGP(model, model),
+            SelfNormalisedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1),
+            posterior_transform=transform,
+        )
+    with pytest.raises(ValueError, match="counted from 1"):
+        GPUCB(model, ConstantWidth(1.0), t=0)
+    X, Y = data(tkwargs)
+    with pytest.raises(ValueError, match="ensemble"):
+        GPUCB(EnsembleMapSaasSingleTaskGP(X, Y), ConstantWidth(1.0))
+
+
+def test_another_dtype_is_refused_and_leaves_the_model_alone(tkwargs):
+    model, x = make(tkwargs), points(tkwargs, 5, 1, 2)
+    acqf = GPUCB(model, ConstantWidth(2.0))
+    before = acqf(x)
+    with pytest.raises(ValueError, match=r"X is torch.float32.*torch.float64"):
+        acqf(x.float())
+    with pytest.raises(ValueError, match="float32"):
+        acqf.set_X_pending(x[:, 0].float())
+    assert acqf.X_pending is None
+    assert all(p.dtype == torch.float64 for p in model.parameters())
+    assert torch.equal(acqf(x), before)
+
+
+def test_float32_model(tkwargs):
+    double = make(tkwargs)
+    x, pending = points(tkwargs, 9, 1, 2), points(tkwargs, 2, 2, seed=5)
+    expected = GPUCB(double, ConstantWidth(2.0), X_pending=pending)(x)
+    single = make(tkwargs).float()
+    acqf = GPUCB(single, ConstantWidth(2.0), X_pending=pending.float())
+    assert acqf.width.dtype == torch.float32
+    torch.testing.assert_close(acqf(x.float()).double(), expected, atol=1e-3, rtol=0)
+    candidates, _ = optimize_acqf(
+        acqf, unit_box(tkwargs).float(), q=2, num_restarts=2, raw_samples=16, sequential=True
+    )
+    assert candidates.dtype == torch.float32
+
+
+@pytest.mark.parametrize("copier", [copy.deepcopy, lambda acqf: pickle.loads(pickle.dumps(acqf))])
+def test_copies(tkwargs, copier):
+    width = SelfNormalisedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1)
+    acqf = GPUCB(make(tkwargs), width, X_pending=points(tkwargs, 1, 2, seed=5))
+    x = points(tkwargs, 5, 1, 2)
+    value = acqf(x)
+    torch.testing.assert_close(copier(acqf)(x), value, atol=1e-12, rtol=0)
+
+
+def test_pending_points_carry_no_gradient_and_no_alias(tkwargs):
+    acqf, pending = GPUCB(make(tkwargs), ConstantWidth(2.0)), points(tkwargs, 2, 2, seed=5)
+    acqf.set_X_pending(pending)
+    x = points(tkwargs, 3, 1, 2)
+    value = acqf(x)
+    pending.zero_()
+    assert torch.equal(acqf(x), value)
+    acqf.set_X_pending(torch.empty(0, 2, **tkwargs))
+    torch.testing.assert_close(acqf(x), GPUCB(acqf.model, ConstantWidth(2.0))(x), atol=1e-12, rtol=0)

@@ -1,0 +1,149 @@
+import importlib
+
+import pytest
+import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.utils.datasets import SupervisedDataset
+
+from bo_robust.acquisition import GPUCB, input_constructors
+from bo_robust.models import TruncatedGP
+from bo_robust.schedules import ConstantWidth, FiniteWidth, RandomisedWidth, TGPTruncation
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+
+
+@pytest.fixture
+def model(device):
+    X = torch.rand(6, 2, dtype=torch.float64, device=device)
+    return TruncatedGP(X, X.sum(-1, keepdim=True), TGPTruncation(4.0, 1.0), noise_var=0.1)
+
+
+def build(model, **options):
+    """As Ax does: everything by name, much of it not for us."""
+    X = model.train_inputs[0]
+    names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
+    inputs = get_acqf_input_constructor(GPUCB)(
+        training_data=SupervisedDataset(X, model.rewards, **names),
+        bounds=[(0.0, 1.0), (0.0, 1.0)],
+        model=model,
+        X_baseline=X,
+        objective=None,
+        constraints=None,
+        constraints_tuple=None,
+        ref_point=None,
+        **options,
+    )
+    return GPUCB(**inputs)
+
+
+def test_constructor_is_registered_and_passes_everything_on(model):
+    pending = model.train_inputs[0][:2] + 0.1
+    transform = ScalarizedPosteriorTransform(torch.tensor([-1.0]).to(pending))
+    acqf = build(model, width=ConstantWidth(1.5), posterior_transform=transform, X_pending=pending, t=4)
+    assert float(acqf.width) == 1.5
+    assert acqf.t == 4
+    assert acqf.posterior_transform is transform
+    assert torch.equal(acqf.X_pending, pending)
+    assert build(model, width=ConstantWidth(1.5), X_pending=None).t == 7
+
+
+def test_widths_by_name(model):
+    expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.1)).width
+    acqf = build(model, width="finite", width_options={"num_arms": 9})
+    assert torch.equal(acqf.width, expected)
+    expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.02)).width
+    for options in (
+        {"delta": 0.02, "width_options": {"num_arms": 9}},
+        {"width_options": {"num_arms": 9, "delta": 0.02}},
+    ):
+        assert torch.equal(build(model, width="finite", **options).width, expected)
+    # Widths without a delta do not get one.
+    assert float(build(model, width="constant", width_options={"value": 2.0}).width) == 2.0
+    assert build(model, width="randomised", width_options={"num_arms": 4}).width > 0
+
+
+def test_bad_options_are_refused(model):
+    with pytest.raises(ValueError, match=r"unknown width 'beta'; choose one of ata_fourier"):
+        build(model, width="beta")
+    with pytest.raises(ValueError, match="given by name"):
+        build(model, width=RandomisedWidth(num_arms=3), width_options={"num_arms": 4})
+    with pytest.raises(TypeError, match="beta"):
+        build(model, width="constant", beta=0.2)
+
+
+def test_importing_again_does_not_register_twice():
+    before = get_acqf_input_constructor(GPUCB)
+    importlib.reload(input_constructors)
+    assert get_acqf_input_constructor(GPUCB) is before
+
+
+def test_ax_loop_with_pending_trials(monkeypatch):
+    pytest.importorskip("ax")
+    from ax.adapter.registry import Generators, MBM_X_trans
+    from ax.adapter.transforms.derelativize import Derelativize
+    from ax.api.client import Client
+    from ax.api.configs import RangeParameterConfig
+    from ax.generation_strategy.generation_node import GenerationNode
+    from ax.generation_strategy.generation_strategy import GenerationStrategy
+    from ax.generation_strategy.generator_spec import GeneratorSpec
+    from ax.generation_strategy.transition_criterion import MinTrials
+    from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
+
+    config = ModelConfig(
+        botorch_model_class=TruncatedGP,
+        model_options={"truncation": TGPTruncation(moment_bound=4.0, alpha=1.0), "noise_var": 0.01},
+    )
+    spec = GeneratorSpec(
+        generator_enum=Generators.BOTORCH_MODULAR,
+        generator_kwargs={
+            "surrogate_spec": SurrogateSpec(model_configs=[config]),
+            "botorch_acqf_class": GPUCB,
+            "botorch_acqf_options": {"width": "constant", "width_options": {"value": 0.5}},
+            "transforms": [*MBM_X_trans, Derelativize],  # drops Winsorize, BilogY, StandardizeY
+        },
+        generator_gen_kwargs={
+            "model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}
+        },
+    )
+    sobol = GenerationNode(
+        name="Sobol",
+        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
+        transition_criteria=[MinTrials(threshold=4, transition_to="TGP")],
+    )
+    strategy = GenerationStrategy(
+        name="tgp-ucb", nodes=[sobol, GenerationNode(name="TGP", generator_specs=[spec])]
+    )
+    client = Client(random_seed=0)
+    client.configure_experiment(
+        parameters=[
+            RangeParameterConfig(name=name, parameter_type="float", bounds=(-1.0, 3.0)) for name in ("a", "b")
+        ]
+    )
+    client.configure_optimization(objective="-y")
+    client.set_generation_strategy(strategy)
+
+    rewards, spread, pending = [], [], []
+    original = GPUCB.set_X_pending
+    monkeypatch.setattr(GPUCB, "set_X_pending", lambda self, X=None: pending.append(X) or original(self, X))
+    for i in range(9):
+        trials = client.get_next_trials(max_trials=1)
+        if i >= 4:  # a second trial while the first is pending
+            trials |= client.get_next_trials(max_trials=1)
+            first, second = trials.values()
+            spread.append(sum((first[k] - second[k]) ** 2 for k in first) ** 0.5)
+        for index, p in trials.items():
+            y = 0.1 * ((p["a"] - 1.0) ** 2 + (p["b"] - 0.5) ** 2) - 0.5 - (500.0 if index == 2 else 0.0)
+            rewards.append(y)
+            client.complete_trial(trial_index=index, raw_data={"y": y})
+    assert len(rewards) == 14
+    assert min(spread) > 1e-3  # without hallucination both would be the one maximum
+    assert spread[0] > 0.05
+    assert sum(X is not None and X.shape == (1, 2) for X in pending) >= 5
+    model = strategy.adapter.generator.surrogate.model
+    assert isinstance(model, TruncatedGP)
+    # Rows are the trials in order, the rewards are not transformed, and only the outlier is truncated.
+    known = len(model.rewards)
+    torch.testing.assert_close(model.rewards[:, 0], torch.tensor(rewards[:known], dtype=torch.float64))
+    assert model.truncated[:, 0].nonzero().tolist() == [[2]]
+    assert min(rewards[4:]) < -0.45

@@ -1,0 +1,214 @@
+import math
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms.input import AppendFeatures, Normalize
+from botorch.models.transforms.outcome import Log
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+from bo_robust.models import information_gain, marginal_moments, sequential_moments
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def single(tkwargs, n=15, d=2, batch=(), seed=0, **kwargs):
+    torch.manual_seed(seed)
+    X = torch.rand(*batch, n, d, **tkwargs)
+    Y = torch.sin(5 * X).sum(-1, keepdim=True) + 0.1 * torch.randn(*batch, n, 1, **tkwargs)
+    return SingleTaskGP(X, Y, kwargs.pop("train_Yvar", torch.full_like(Y, 0.2)), **kwargs)
+
+
+def direct(model, X, **kwargs):
+    """Moments from BoTorch's own path, one t-batch per arm."""
+    posterior = model.posterior(X, **kwargs)
+    return posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (101,)])
+@pytest.mark.parametrize("q", [1, 3])
+def test_marginals_equal_the_posterior_whatever_the_blocks(tkwargs, shape, q):
+    model = single(tkwargs)
+    X = torch.rand(*shape, q, 2, **tkwargs)
+    mean, variance = direct(model, X)
+    for block in (1, 10, 256):
+        m, v = marginal_moments(model, X, block=block)
+        assert m.shape == v.shape == (*shape, q)
+        torch.testing.assert_close(m, mean, atol=1e-12, rtol=0)
+        torch.testing.assert_close(v, variance, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (30, 1), (30, 4), (3, 2, 1), ()])
+def test_marginals_of_a_batched_model(tkwargs, shape):
+    model = single(tkwargs, batch=(4,))
+    X = torch.rand(*shape, 2, 2, **tkwargs)
+    mean, variance = direct(model, X)
+    m, v = marginal_moments(model, X, block=16)
+    assert m.shape == mean.shape
+    torch.testing.assert_close(m, mean, atol=1e-12, rtol=0)
+    torch.testing.assert_close(v, variance, atol=1e-12, rtol=0)
+
+
+def test_marginals_of_one_batch_member_are_those_of_the_single_model(tkwargs):
+    batched = single(tkwargs, batch=(3,), covar_module=RBFKernel())
+    X = torch.rand(20, 1, 1, 2, **tkwargs)
+    m, v = marginal_moments(batched, X)
+    for s in range(3):
+        Y = batched.outcome_transform.untransform(batched.train_targets.unsqueeze(-1))[0][s]
+        one = SingleTaskGP(batched.train_inputs[0][s], Y, torch.full_like(Y, 0.2), covar_module=RBFKernel())
+        ms, vs = marginal_moments(one, X.squeeze(1))
+        torch.testing.assert_close(m[:, s], ms, atol=1e-10, rtol=0)
+        torch.testing.assert_close(v[:, s], vs, atol=1e-10, rtol=0)
+
+
+def test_a_shape_that_does_not_fit_the_batch_is_refused(tkwargs):
+    with pytest.raises(ValueError, match=r"n 1 1 d"):
+        marginal_moments(single(tkwargs, batch=(4,)), torch.rand(30, 1, 2, **tkwargs))
+
+
+def test_gradients_are_those_of_the_posterior(tkwargs):
+    model = single(tkwargs, input_transform=Normalize(d=2))
+    X = torch.rand(9, 1, 2, **tkwargs, requires_grad=True)
+    weights = torch.randn(9, 1, **tkwargs)
+    expected = torch.autograd.grad(sum((weights * f).sum() for f in direct(model, X)), X)[0]
+    got = torch.autograd.grad(sum((weights * f).sum() for f in marginal_moments(model, X, block=4)), X)[0]
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(got, expected, atol=1e-10, rtol=0)
+
+
+def test_gradients_through_pending_points_match_finite_differences(tkwargs):
+    model = single(tkwargs, train_Yvar=None)
+    pending = torch.rand(2, 2, **tkwargs)
+    X = torch.rand(3, 1, 2, **tkwargs, requires_grad=True)
+    torch.autograd.gradcheck(lambda x: marginal_moments(model, x, 2, X_pending=pending), X)
+    X2 = torch.rand(2, 2, 2, **tkwargs, requires_grad=True)
+    torch.autograd.gradcheck(lambda x: sequential_moments(model, x, X_pending=pending), X2)
+
+
+@pytest.mark.parametrize("noise", ["fixed", "learned"])
+def test_pending_points_are_hallucinated_observations(tkwargs, noise):
+    model = single(tkwargs, train_Yvar=None) if noise == "learned" else single(tkwargs)
+    pending, X = torch.rand(3, 2, **tkwargs), torch.rand(40, 1, 2, **tkwargs)
+    given = {"noise": model.likelihood.noise[:1].expand(3).unsqueeze(-1)} if noise == "fixed" else {}
+    conditioned = model.condition_on_observations(pending, model.posterior(pending).mean, **given)
+    m, v = marginal_moments(model, X, block=16, X_pending=pending)
+    torch.testing.assert_close(m, direct(model, X)[0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(v, direct(conditioned, X)[1], atol=1e-9, rtol=0)
+    assert (v < direct(model, X)[1]).all()
+
+
+def test_sequential_moments_condition_one_point_at_a_time(tkwargs):
+    model = single(tkwargs)
+    X, pending = torch.rand(5, 3, 2, **tkwargs), torch.rand(2, 2, **tkwargs)
+    m, v = sequential_moments(model, X, X_pending=pending)
+    torch.testing.assert_close(m, direct(model, X)[0], atol=1e-10, rtol=0)
+    for b in range(5):
+        for j in range(3):
+            known = torch.cat([pending, X[b, :j]])
+            expected = marginal_moments(model, X[b, j : j + 1], X_pending=known)[1]
+            torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
+
+
+def test_sequential_moments_of_a_batched_model(tkwargs):
+    model = single(tkwargs, batch=(4,))
+    pending = torch.rand(2, 2, **tkwargs)
+    X = torch.rand(6, 1, 1, 2, **tkwargs)
+    for a, b in zip(
+        sequential_moments(model, X, X_pending=pending),
+        marginal_moments(model, X, X_pending=pending),
+        strict=True,
+    ):
+        assert a.shape == b.shape == (6, 4, 1)
+        torch.testing.assert_close(a, b, atol=1e-10, rtol=0)
+
+
+def test_several_outputs_need_a_transform_to_one(tkwargs):
+    models = [single(tkwargs, seed=1), single(tkwargs, seed=2, n=9)]
+    both, X = ModelListGP(*models), torch.rand(30, 1, 2, **tkwargs)
+    pending = torch.rand(2, 2, **tkwargs)
+    transform = ScalarizedPosteriorTransform(torch.tensor([2.0, -1.0], **tkwargs))
+    parts = [marginal_moments(model, X, X_pending=pending) for model in models]
+    m, v = marginal_moments(both, X, block=7, posterior_transform=transform)
+    plain = [marginal_moments(model, X) for model in models]
+    torch.testing.assert_close(m, 2 * plain[0][0] - plain[1][0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(v, 4 * plain[0][1] + plain[1][1], atol=1e-10, rtol=0)
+    m, _ = marginal_moments(both, X, posterior_transform=transform, X_pending=pending)
+    torch.testing.assert_close(m, 2 * parts[0][0] - parts[1][0], atol=1e-10, rtol=0)
+    with pytest.raises(ValueError, match="posterior_transform"):
+        marginal_moments(both, X)
+
+
+def test_models_whose_points_are_not_single_outputs_are_refused(tkwargs):
+    features = torch.rand(3, 1, **tkwargs)
+    model = single(tkwargs, input_transform=AppendFeatures(feature_set=features, transform_on_train=False))
+    with pytest.raises(ValueError, match="AppendFeatures"):
+        marginal_moments(model, torch.rand(4, 1, 1, **tkwargs))
+    X = torch.rand(8, 1, **tkwargs)
+    log = SingleTaskGP(X, X + 1, outcome_transform=Log())
+    marginal_moments(log, X.unsqueeze(-2))
+    with pytest.raises(ValueError, match="Gaussian posterior"):
+        marginal_moments(log, X.unsqueeze(-2), X_pending=X[:1])
+
+
+def test_repeated_points_keep_a_positive_variance(tkwargs):
+    model = single(tkwargs, train_Yvar=torch.full((15, 1), 1e-6, **tkwargs), outcome_transform=None)
+    x = model.train_inputs[0][:1].clone()
+    X = x.expand(4, 3, 2).clone().requires_grad_()
+    for _, v in (sequential_moments(model, X, X_pending=x), marginal_moments(model, X, X_pending=x)):
+        assert (v > 0).all()
+        assert (v < 1e-5).all()
+        assert torch.autograd.grad(v.sqrt().sum(), X)[0].isfinite().all()
+
+
+def test_float32(device):
+    tkwargs = {"dtype": torch.float32, "device": device}
+    with pytest.warns(InputDataWarning):
+        model = single(tkwargs)
+    m, v = marginal_moments(model, torch.rand(20, 1, 2, **tkwargs), X_pending=torch.rand(1, 2, **tkwargs))
+    assert m.dtype == v.dtype == torch.float32
+
+
+def test_information_gain_by_hand(tkwargs):
+    # Two points with k(x, x) = 1 and k(x, x') = exp(-1/2), noise 1/2: det(I + 2K) = 9 - 4/e.
+    X = torch.tensor([[0.0], [1.0]], **tkwargs)
+    kernel = RBFKernel().to(**tkwargs)
+    kernel.lengthscale = 1.0
+    model = SingleTaskGP(
+        X, torch.zeros_like(X), torch.full_like(X, 0.5), covar_module=kernel, outcome_transform=None
+    )
+    expected = 0.5 * math.log(9.0 - 4.0 / math.e)
+    assert float(information_gain(model)) == pytest.approx(expected, abs=1e-12)
+    # Noise variances 1/2 and 1/4: det(I + N^-1/2 K N^-1/2) = 3 * 5 - 8/e.
+    yvar = torch.tensor([[0.5], [0.25]], **tkwargs)
+    model = SingleTaskGP(X, torch.zeros_like(X), yvar, covar_module=kernel, outcome_transform=None)
+    assert float(information_gain(model)) == pytest.approx(0.5 * math.log(15.0 - 8.0 / math.e), abs=1e-12)
+
+
+def test_information_gain_sees_the_transformed_inputs_in_both_modes(tkwargs):
+    model = single(
+        tkwargs,
+        batch=(2,),
+        input_transform=Normalize(d=2, bounds=torch.tensor([[0.0, 0.0], [5.0, 5.0]], **tkwargs)),
+        covar_module=ScaleKernel(MaternKernel()),
+        train_Yvar=None,
+    )
+    model.train()
+    in_training = information_gain(model)
+    model.posterior(torch.rand(1, 2, **tkwargs))
+    assert not model.training
+    K = model.covar_module(model.train_inputs[0]).to_dense() / model.likelihood.noise.unsqueeze(-1)
+    expected = 0.5 * torch.logdet(torch.eye(15, **tkwargs) + K)
+    torch.testing.assert_close(information_gain(model), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(in_training, expected, atol=1e-9, rtol=0)
+
+
+def test_information_gain_needs_one_exact_gp(tkwargs):
+    with pytest.raises(ValueError, match="ModelListGP"):
+        information_gain(ModelListGP(single(tkwargs)))

@@ -1,0 +1,471 @@
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
+from botorch.exceptions import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.outcome import Standardize
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.datasets import SupervisedDataset
+from gpytorch.kernels import RBFKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from bo_robust.models import TruncatedGP
+from bo_robust.schedules import NoTruncation, TGPTruncation
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+
+LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def kernel(lengthscale=0.4, batch=()):
+    k = RBFKernel(batch_shape=torch.Size(batch)).double()
+    k.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)  # a plain number is rounded to float32
+    return k
+
+
+def make(tkwargs, n=12, batch=(), seed=0, truncation=LEVEL, **kwargs):
+    """A model of heavy-tailed rewards, some of which are truncated."""
+    g = torch.Generator().manual_seed(seed)
+    X = torch.rand(*batch, n, 2, generator=g, dtype=torch.float64).to(**tkwargs)
+    Y = 2.0 * torch.randn(*batch, n, 1, generator=g, dtype=torch.float64).to(**tkwargs)
+    kwargs.setdefault("covar_module", kernel(batch=batch).to(**tkwargs))
+    if not kwargs.keys() & {"train_Yvar", "likelihood", "noise_var"}:
+        kwargs["noise_var"] = 0.3
+    return TruncatedGP(X, Y, truncation, **kwargs)
+
+
+def points(tkwargs, *shape, seed=7):
+    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
+        **tkwargs
+    )
+
+
+def moments(model, X):
+    posterior = model.posterior(X)
+    return posterior.mean.detach(), posterior.variance.detach()
+
+
+def assert_same(model, other, X, tol=1e-9):
+    for a, b in zip(moments(model, X), moments(other, X), strict=True):
+        torch.testing.assert_close(a, b, atol=tol, rtol=0)
+
+
+def dense(X, y, noise, X_test, lengthscale=0.4):
+    """The posterior by a dense numpy solve."""
+
+    def k(A, B):
+        return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * lengthscale**2))
+
+    X, y, X_test = (np.asarray(a.detach().cpu()) for a in (X, y, X_test))
+    C = k(X, X) + np.diag(np.broadcast_to(noise, len(X)))
+    K = k(X_test, X)
+    return K @ np.linalg.solve(C, y), 1.0 - (K * np.linalg.solve(C, K.T).T).sum(-1)
+
+
+@pytest.mark.parametrize(("name", "truncation"), [("exact", NoTruncation()), ("tgp", LEVEL)])
+def test_golden_posteriors(tkwargs, golden, name, truncation):
+    X, y, X_test = (torch.tensor(golden["data"][key], **tkwargs) for key in ("X", "y", "X_test"))
+    model = TruncatedGP(
+        X,
+        y.unsqueeze(-1),
+        truncation,
+        noise_var=golden["data"]["noise_var"],
+        covar_module=kernel().to(**tkwargs),
+    )
+    mean, variance = moments(model, X_test)
+    for got, key in ((mean, "mean"), (variance, "variance")):
+        expected = torch.tensor(golden[name][key], **tkwargs)
+        torch.testing.assert_close(got.squeeze(-1), expected, atol=1e-9, rtol=0)
+    if name == "tgp":
+        kept = torch.tensor(golden["tgp"]["truncated"], **tkwargs)
+        torch.testing.assert_close(model.train_targets, kept, atol=1e-12, rtol=0)
+        levels = torch.tensor(golden["tgp"]["levels"], **tkwargs)
+        torch.testing.assert_close(model.levels.squeeze(-1), levels, atol=1e-12, rtol=0)
+        assert torch.equal(model.truncated.squeeze(-1), (kept == 0) & (y != 0))
+        gain = golden["information_gain"]["of_all_12"]
+        assert float(model.information_gain) == pytest.approx(gain, abs=1e-9)
+    assert torch.equal(model.rewards.squeeze(-1), y)
+
+
+@pytest.mark.parametrize("noise", ["noise_var", "train_Yvar", "likelihood"])
+def test_posterior_is_that_of_the_truncated_rewards(tkwargs, noise):
+    torch.manual_seed(0)
+    if noise == "noise_var":
+        model, used = make(tkwargs, noise_var=0.2), 0.2
+    elif noise == "train_Yvar":
+        used = 0.1 + torch.rand(12, 1, **tkwargs)
+        model, used = make(tkwargs, train_Yvar=used), used.squeeze(-1).cpu().numpy()
+    else:
+        likelihood = GaussianLikelihood().to(**tkwargs)
+        likelihood.noise = torch.tensor(0.2, **tkwargs)
+        model, used = make(tkwargs, likelihood=likelihood), 0.2
+    X = points(tkwargs, 9)
+    y = model.rewards.squeeze(-1)
+    t = torch.arange(1, 13, **tkwargs)
+    y = torch.where(y.abs() > t**0.25, 0.0, y)
+    assert 0 < int((y == 0).sum()) < 12
+    mean, variance = dense(model.train_inputs[0], y, used, X)
+    got = moments(model, X)
+    np.testing.assert_allclose(got[0].squeeze(-1).cpu(), mean, atol=1e-9)
+    np.testing.assert_allclose(got[1].squeeze(-1).cpu(), variance, atol=1e-9)
+
+
+def test_an_infinite_level_is_a_plain_gp(tkwargs):
+    for inf in (NoTruncation(), torch.full((12, 1), math.inf, **tkwargs)):
+        model = make(tkwargs, truncation=inf, mean_module=ConstantMean().to(**tkwargs))
+        plain = SingleTaskGP(
+            model.train_inputs[0],
+            model.rewards,
+            torch.full_like(model.rewards, 0.3),
+            covar_module=model.covar_module,
+            mean_module=model.mean_module,
+            outcome_transform=None,
+        )
+        assert_same(model, plain, points(tkwargs, 5, 3), tol=0.0)
+        assert not model.truncated.any()
+
+
+def test_levels_as_a_tensor(tkwargs):
+    levels = LEVEL(torch.arange(1, 13, **tkwargs)).unsqueeze(-1)
+    assert_same(make(tkwargs, truncation=levels), make(tkwargs), points(tkwargs, 5), tol=0.0)
+    batched = make(tkwargs, batch=(2,), truncation=torch.stack([levels, levels / 100]))
+    assert batched.truncated.sum(dim=(-2, -1)).tolist()[1] == 12
+    with pytest.raises(ValueError, match="pass a schedule"):
+        make(tkwargs, truncation=levels).condition_on_observations(
+            points(tkwargs, 1), torch.ones(1, 1, **tkwargs)
+        )
+
+
+@pytest.mark.parametrize("transform", [False, True])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_conditioning_equals_construction_on_all_data(tkwargs, transform, fresh):
+    def new(n):
+        bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
+        return Normalize(d=2, bounds=bounds) if transform else None
+
+    whole = make(tkwargs, n=20, input_transform=new(20))
+    X, Y = whole.train_inputs[0].clone(), whole.rewards
+    part = TruncatedGP(
+        X[:12], Y[:12], LEVEL, noise_var=0.3, covar_module=kernel().to(**tkwargs), input_transform=new(12)
+    )
+    if not fresh:
+        part.posterior(points(tkwargs, 1))
+    # Chosen so that the level of the right round matters: |y| is between b_1 = 1 and b_17 = 2.03.
+    assert ((Y[12:].abs() > 1.0) & ~whole.truncated[12:]).any()
+    grown = part.condition_on_observations(X[12:17], Y[12:17]).condition_on_observations(X[17:], Y[17:])
+    assert_same(grown, whole, points(tkwargs, 6, 3))
+    assert torch.equal(grown.rewards, whole.rewards)
+    assert torch.equal(grown.truncated, whole.truncated)
+    torch.testing.assert_close(grown.levels, whole.levels, atol=1e-14, rtol=0)
+    assert torch.equal(grown.likelihood.noise, whole.likelihood.noise)
+    torch.testing.assert_close(grown.information_gain, whole.information_gain, atol=1e-9, rtol=0)
+    assert part.rewards.shape == (12, 1)  # unchanged
+    grown.train()
+    assert_same(grown, whole, points(tkwargs, 6, 3))  # and again from the data instead of updated caches
+
+
+def test_conditioning_a_batch_of_trials(tkwargs):
+    whole = make(tkwargs, n=10, batch=(3,))
+    X, Y = whole.train_inputs[0], whole.rewards
+    part = TruncatedGP(
+        X[:, :8], Y[:, :8], LEVEL, noise_var=0.3, covar_module=kernel(batch=(3,)).to(**tkwargs)
+    )
+    grown = part.condition_on_observations(X[:, 8:], Y[:, 8:])
+    assert grown.batch_shape == (3,)
+    assert_same(grown, whole, points(tkwargs, 6, 1, 2))
+    assert torch.equal(grown.rewards, whole.rewards)
+    torch.testing.assert_close(grown.levels, whole.levels, atol=1e-14, rtol=0)
+
+
+def test_conditioning_on_many_outcomes_of_one_batch(tkwargs):
+    model = make(tkwargs)
+    X, Y = points(tkwargs, 2), torch.tensor([[[1.5], [9.0]], [[-1.2], [0.1]]], **tkwargs)
+    many = model.condition_on_observations(X, Y)
+    assert many.rewards.shape == (2, 14, 1)
+    assert many.truncated[:, 12:, 0].tolist() == [[False, True], [False, False]]
+    for i in range(2):
+        one = model.condition_on_observations(X, Y[i])
+        for a, b in zip(moments(many, points(tkwargs, 4)), moments(one, points(tkwargs, 4)), strict=True):
+            torch.testing.assert_close(a[i], b, atol=1e-9, rtol=0)
+
+
+def test_conditioning_with_fixed_noise_of_several_values(tkwargs):
+    yvar = torch.linspace(0.1, 0.5, 12, **tkwargs).unsqueeze(-1)
+    model = make(tkwargs, train_Yvar=yvar)
+    X, Y = points(tkwargs, 1), torch.ones(1, 1, **tkwargs)
+    with pytest.raises(ValueError, match="pass `noise`"):
+        model.condition_on_observations(X, Y)
+    grown = model.condition_on_observations(X, Y, noise=torch.full((1, 1), 0.7, **tkwargs))
+    assert float(grown.likelihood.noise[-1]) == 0.7
+    learned = make(tkwargs, likelihood=GaussianLikelihood().to(**tkwargs))
+    assert learned.condition_on_observations(X, Y).train_targets.shape == (13,)
+
+
+def test_conditioning_refuses_bad_data(tkwargs):
+    model = make(tkwargs)
+    X, Y = points(tkwargs, 2), torch.ones(2, 1, **tkwargs)
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="Y has 1 NaN"):
+            model.condition_on_observations(X, torch.tensor([[1.0], [bad]], **tkwargs))
+        with pytest.raises(ValueError, match="X has 1 NaN"):
+            model.condition_on_observations(torch.tensor([[0.1, 0.2], [0.1, bad]], **tkwargs), Y)
+    with pytest.raises(ValueError, match="n' x 1"):
+        model.condition_on_observations(X, torch.ones(2, 2, **tkwargs))
+    with pytest.raises(ValueError, match=r"float32.*float64"):
+        model.condition_on_observations(X.float(), Y.float())
+
+
+def test_fantasies_are_not_truncated(tkwargs):
+    model = make(tkwargs)
+    X = points(tkwargs, 3, 2)
+    sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
+    tiny = make(tkwargs, truncation=torch.full((12, 1), 1e-6, **tkwargs))  # truncates every reward
+    for m in (model, tiny):
+        fantasies = m.fantasize(X, sampler)
+        assert fantasies.train_targets.shape == (16, 3, 14)
+        assert fantasies.rewards.shape == fantasies.levels.shape == (16, 3, 14, 1)
+        assert torch.equal(fantasies.train_targets[..., 12:], fantasies.rewards[..., 12:, 0])
+        assert not fantasies.truncated[..., 12:, :].any()
+        assert torch.equal(fantasies.truncated[2, 1, :12], m.truncated)
+        assert fantasies.posterior(points(tkwargs, 5)).mean.shape == (16, 3, 5, 1)
+        assert float(fantasies.rewards[..., 12:, 0].abs().max()) > 1e-2
+    plain = SingleTaskGP(
+        tiny.train_inputs[0],
+        torch.zeros_like(tiny.rewards),
+        torch.full_like(tiny.rewards, 0.3),
+        covar_module=tiny.covar_module,
+        mean_module=tiny.mean_module,
+        outcome_transform=None,
+    )
+    assert_same(tiny.fantasize(X, sampler), plain.fantasize(X, sampler), points(tkwargs, 5), tol=1e-9)
+
+
+def test_look_ahead_acquisition_functions(tkwargs):
+    model = make(tkwargs)
+    X = points(tkwargs, 4, 1).requires_grad_()
+    baseline = model.train_inputs[0]
+    value = qLogNoisyExpectedImprovement(model, baseline)(X)
+    assert value.shape == (4,)
+    kg = qKnowledgeGradient(model, num_fantasies=3)
+    value = kg(torch.cat([X, points(tkwargs, 4, 3)], dim=-2))
+    value.sum().backward()
+    assert float(X.grad.abs().max()) > 0
+    with torch.no_grad():
+        fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([3]), seed=0))
+    again = fantasies.condition_on_observations(
+        points(tkwargs, 4, 1, seed=8), torch.ones(3, 4, 1, 1, **tkwargs)
+    )
+    assert again.rewards.shape == (3, 4, 14, 1)
+
+
+def test_a_batch_of_trials_equals_single_trials(tkwargs):
+    batch = make(tkwargs, batch=(3,))
+    assert batch.batch_shape == (3,)
+    X = points(tkwargs, 5)
+    mean, variance = moments(batch, X)
+    assert mean.shape == (3, 5, 1)
+    for s in range(3):
+        one = TruncatedGP(
+            batch.train_inputs[0][s], batch.rewards[s], LEVEL, noise_var=0.3, covar_module=kernel()
+        )
+        torch.testing.assert_close(mean[s], moments(one, X)[0], atol=1e-9, rtol=0)
+        torch.testing.assert_close(variance[s], moments(one, X)[1], atol=1e-9, rtol=0)
+        torch.testing.assert_close(batch.information_gain[s], one.information_gain, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("copier", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("learned", [False, True])
+def test_copies(tkwargs, copier, learned):
+    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
+    options = {"likelihood": None} if learned else {}
+    model = make(tkwargs, input_transform=Normalize(d=2, bounds=bounds), covar_module=None, **options)
+    assert isinstance(model.likelihood, GaussianLikelihood) == learned
+    model.posterior(points(tkwargs, 1))
+    copied = copier(model)
+    X, Y = points(tkwargs, 2), torch.tensor([[1.7], [3.0]], **tkwargs)
+    assert_same(copied, model, X, tol=0.0)
+    assert_same(copied.condition_on_observations(X, Y), model.condition_on_observations(X, Y), X, tol=1e-12)
+    copied.covar_module.lengthscale = 3.0
+    copied.train()
+    assert not torch.equal(moments(copied, X)[0], moments(model, X)[0])
+
+
+def test_state_dict_holds_hyperparameters_and_loads_into_other_data(tkwargs):
+    fitted, X = make(tkwargs, covar_module=None, likelihood=None), points(tkwargs, 4)
+    fitted.covar_module.lengthscale = 0.123
+    fitted.likelihood.noise = 0.456
+    fresh = make(tkwargs, covar_module=None, likelihood=None)
+    assert float((moments(fresh, X)[0] - moments(fitted, X)[0]).abs().max()) > 1e-3
+    fresh.load_state_dict(fitted.state_dict())
+    assert_same(fresh, fitted, X, tol=0.0)
+    assert not {"rewards", "levels"} & fitted.state_dict().keys()
+    longer = make(tkwargs, n=15, covar_module=None, likelihood=None)
+    longer.load_state_dict(fitted.state_dict())
+    assert longer.likelihood.noise.item() == pytest.approx(0.456)
+    assert longer.rewards.shape == (15, 1)
+
+
+@pytest.mark.filterwarnings("ignore:Very small noise")
+def test_moving_to_float32_and_back(tkwargs):
+    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
+    model, X = make(tkwargs, input_transform=Normalize(d=2, bounds=bounds)), points(tkwargs, 4)
+    before = moments(model, X)
+    model.float()
+    assert model.rewards.dtype == model.levels.dtype == model.train_targets.dtype == torch.float32
+    after = moments(model, X.float())
+    for a, b in zip(after, before, strict=True):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a.double(), b, atol=1e-4, rtol=0)
+    model.train()
+    assert model.train_inputs[0].dtype == torch.float32
+    assert_same(model, model.to(torch.float32), X.float(), tol=0.0)
+
+
+def test_a_move_that_changes_nothing_keeps_the_caches(tkwargs):
+    model = make(tkwargs)
+    model.posterior(points(tkwargs, 1))
+    cache = model.prediction_strategy
+    model.to(**tkwargs)  # BoTorch's analytic acquisition functions do this on every call
+    assert cache is not None
+    assert model.prediction_strategy is cache
+
+
+def test_float32_construction(device):
+    tkwargs = {"dtype": torch.float32, "device": device}
+    with pytest.warns(InputDataWarning):
+        model = make(tkwargs, covar_module=kernel().to(**tkwargs))
+    assert model.levels.dtype == torch.float32
+    exact = make({"dtype": torch.float64, "device": device})
+    X = points({"dtype": torch.float64, "device": device}, 5)
+    for a, b in zip(moments(model, X.float()), moments(exact, X), strict=True):
+        torch.testing.assert_close(a.double(), b, atol=1e-4, rtol=0)
+
+
+def test_fitting_improves_the_evidence_of_the_truncated_rewards(tkwargs):
+    torch.manual_seed(0)
+    X = torch.rand(40, 1, **tkwargs)
+    Y = torch.sin(6 * X) + 0.1 * torch.randn(40, 1, **tkwargs)
+    Y[::10] = 50.0
+    truncation = TGPTruncation(moment_bound=4.0, alpha=1.0)
+    # Learned noise and lengthscale.
+    model = TruncatedGP(X, Y, truncation)
+    assert int(model.truncated.sum()) == 4
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    before = mll(model(*model.train_inputs), model.train_targets).item()
+    fit_gpytorch_mll(mll)
+    model.train()
+    after = mll(model(*model.train_inputs), model.train_targets).item()
+    assert after > before + 0.1
+    assert model.likelihood.noise.item() < 1.0
+    # Fixed noise: only the lengthscale moves.
+    fixed = TruncatedGP(X, Y, truncation, noise_var=0.25)
+    start = fixed.covar_module.lengthscale.item()
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(fixed.likelihood, fixed))
+    assert fixed.covar_module.lengthscale.item() != pytest.approx(start, rel=0.01)
+    assert torch.equal(fixed.likelihood.noise, torch.full((40,), 0.25, **tkwargs))
+
+
+def test_setting_train_data_truncates(tkwargs):
+    model, other = make(tkwargs), make(tkwargs, n=15, seed=1)
+    model.set_train_data(other.train_inputs[0], other.rewards.squeeze(-1), strict=False)
+    model.likelihood.noise_covar.noise = other.likelihood.noise
+    assert_same(model, other, points(tkwargs, 4), tol=1e-12)
+    assert torch.equal(model.levels, other.levels)
+    model.set_train_data(targets=2 * other.rewards.squeeze(-1))
+    assert torch.equal(model.truncated, 2 * other.rewards.abs() > other.levels)
+    with pytest.raises(ValueError, match="NaN"):
+        model.set_train_data(targets=torch.full((15,), math.nan, **tkwargs))
+
+
+def test_member_of_a_model_list(tkwargs):
+    model = make(tkwargs)
+    plain = SingleTaskGP(model.train_inputs[0], model.rewards, outcome_transform=None)
+    both, X = ModelListGP(model, plain), points(tkwargs, 4)
+    torch.testing.assert_close(both.posterior(X).mean[:, :1], model.posterior(X).mean)
+    assert both.fantasize(X[:2], SobolQMCNormalSampler(torch.Size([3]))).models[0].rewards.shape == (3, 14, 1)
+    Y = torch.tensor([[1.7, 0.0], [3.0, 0.0]], **tkwargs)  # between b_1 = 1 and b_13 = 1.9, and beyond
+    grown = both.condition_on_observations([X[:2], X[:2]], Y).models[0]
+    assert grown.train_targets[12:].tolist() == [1.7, 0.0]
+    assert_same(grown, model.condition_on_observations(X[:2], Y[:, :1]), X, tol=1e-12)
+    assert make(tkwargs, covar_module=None).subset_output([0]).rewards.shape == (12, 1)
+
+
+def test_observation_noise_in_the_posterior(tkwargs):
+    model, X = make(tkwargs), points(tkwargs, 4)
+    noisy = model.posterior(X, observation_noise=True).variance
+    torch.testing.assert_close(noisy, model.posterior(X).variance + 0.3)
+
+
+def test_construct_inputs(tkwargs):
+    X, Y = points(tkwargs, 5), torch.randn(5, 1, **tkwargs)
+    names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
+    data = SupervisedDataset(X, Y, Yvar=torch.full_like(Y, 0.1), **names)
+    inputs = TruncatedGP.construct_inputs(data, truncation=LEVEL)
+    assert inputs.keys() == {"train_X", "train_Y", "train_Yvar", "truncation"}
+    assert float(TruncatedGP(**inputs).likelihood.noise[0]) == pytest.approx(0.1)
+    inputs = TruncatedGP.construct_inputs(
+        data,
+        truncation=LEVEL,
+        noise_var=0.5,
+        categorical_features={0: 2},
+        fidelity_features=[1],
+        task_feature=0,
+    )
+    model = TruncatedGP(**inputs)
+    assert float(model.likelihood.noise[0]) == 0.5
+    assert torch.equal(model.rewards, Y)
+    inputs = TruncatedGP.construct_inputs(SupervisedDataset(X, Y, **names), truncation=LEVEL)
+    assert isinstance(TruncatedGP(**inputs).likelihood, GaussianLikelihood)
+
+
+def test_extreme_rewards_on_repeated_points(tkwargs):
+    X = points(tkwargs, 3).repeat(4, 1)
+    Y = torch.tensor([1e300, -1e300, 1e-300] * 4, **tkwargs).unsqueeze(-1)
+    model = TruncatedGP(X, Y, LEVEL, noise_var=1e-4, covar_module=kernel().to(**tkwargs))
+    assert int(model.truncated.sum()) == 8
+    mean, variance = moments(model, X)
+    assert float(mean.abs().max()) < 1e-290
+    assert ((variance > 0) & (variance < 1e-4)).all()
+
+
+def test_bad_arguments_are_refused(tkwargs):
+    X, Y = points(tkwargs, 3), torch.tensor([[1.0], [2.0], [3.0]], **tkwargs)
+
+    def refuse(match, X=X, Y=Y, truncation=LEVEL, **kwargs):
+        with pytest.raises(ValueError, match=match):
+            TruncatedGP(X, Y, truncation, **kwargs)
+
+    nan, inf = Y.clone(), X.clone()
+    nan[1], inf[0, 0] = math.nan, -math.inf
+    refuse("train_Y has 1 NaN", Y=nan)
+    refuse("train_Y has 1 NaN", Y=nan.nan_to_num(nan=math.inf))
+    refuse("train_X has 1 NaN", X=inf)
+    refuse("ModelListGP", Y=Y.expand(3, 2))
+    refuse("batch_shape x n x 1", Y=Y.squeeze(-1))
+    refuse("n >= 1", X=X[:0], Y=Y[:0])
+    refuse("outcome_transform", outcome_transform=Standardize(m=1))
+    refuse("noise_var must be", noise_var=0.0)
+    refuse("give one of", noise_var=0.1, train_Yvar=torch.full_like(Y, 0.1))
+    refuse("give one of", noise_var=0.1, likelihood=GaussianLikelihood())
+    refuse("levels must be 3 x 1", truncation=torch.ones(3, **tkwargs))
+    refuse("levels must be 3 x 1", truncation=torch.ones(3, 1, dtype=torch.float32))
+    refuse("levels must be > 0", truncation=torch.zeros(3, 1, **tkwargs))
+    refuse("levels must be > 0", truncation=torch.full((3, 1), math.nan, **tkwargs))
+    refuse("schedule or a tensor", truncation=2.0)
+    with pytest.raises(InputDataError):
+        TruncatedGP(X, Y.float(), LEVEL)
