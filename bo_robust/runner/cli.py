@@ -77,7 +77,7 @@ def list_() -> None:
         console.print(f"[bold]{title}[/bold]")
         for name, item in registry.items():
             first = (item.__doc__ or "").strip().splitlines()[0]
-            console.print(f"  {name:18s} {first}", markup=False, highlight=False)
+            console.print(f"  {name:18s} {first}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _set_threads(threads: int) -> None:

@@ -1,0 +1,317 @@
+"""Runs end to end: results, resuming after any interruption, and every way a run can be refused."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from rich.console import Console
+
+from bo_robust.runner import checkpoint, loop, results
+from bo_robust.runner import run as runs
+from bo_robust.runner.config import RunConfig
+from bo_robust.runner.errors import RunError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def config(trials=4, horizon=60, **panel):
+    algorithms = [
+        {"name": "gp-ucb", "label": "GP"},
+        {"name": "tgp-ucb", "label": "TGP", "width": {"kind": "tgp", "scale": 0.1}},
+        {"name": "irgp-ucb", "label": "IRGP"},
+    ]
+    noise = {"kind": "student_t", "df": 3}
+    return RunConfig.from_dict(
+        {
+            "name": "test",
+            "trials": trials,
+            "horizon": horizon,
+            "algorithms": algorithms,
+            "compare": [["TGP", "GP"]],
+            "panels": [{"name": "t3", "problem": {"kind": "rkhs_function", "noise": noise}, **panel}],
+        }
+    )
+
+
+def quiet():
+    return Console(file=open(os.devnull, "w"), width=200)  # noqa: SIM115
+
+
+def test_a_run_leaves_what_it_promises(tmp_path, device):
+    summary = runs.start(config(), tmp_path / "out", device=str(device), console=quiet())
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert {"run.json", "summary.json", "traces.parquet", "regret.png", "parts"} == names
+    info = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert {"config", "versions", "git", "device", "seeds", "machine", "started"} <= set(info)
+    traces = pd.read_parquet(tmp_path / "out" / "traces.parquet")
+    assert len(traces) == 3 * 4 * 60
+    entry = summary["panels"][0]["algorithms"]["GP"]
+    rows = traces[traces["algorithm"] == "GP"]
+    per_trial = rows.groupby("trial")["regret"].mean()
+    assert entry["average_regret"][0] == pytest.approx(per_trial.mean())
+    assert entry["average_regret"][1] == pytest.approx(per_trial.std(ddof=1) / 2.0)
+    assert (rows["regret"] >= 0).all()
+    assert rows["coverage"].between(0, 1).all()
+    # summary.json is what start returned
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == json.loads(json.dumps(summary))
+
+
+def test_traces_are_reproduced_from_first_principles(tmp_path):
+    """Regret, rewards and coverage of the traces, recomputed with dense solves for one trial."""
+    from bo_robust.problems import make_problem
+    from bo_robust.random import stream
+    from bo_robust.schedules import FiniteWidth
+
+    runs.start(config(trials=2, horizon=25), tmp_path / "out", console=quiet())
+    rows = pd.read_parquet(tmp_path / "out" / "traces.parquet").query("algorithm == 'GP' and trial == 1")
+    problem = make_problem("rkhs_function", [1], 0, noise={"kind": "student_t", "df": 3})
+    f = problem.f[0].numpy()
+    K = problem.kernel if isinstance(problem.kernel, torch.Tensor) else problem.kernel(problem.arms, problem.arms)
+    K = K.numpy()
+    draws = problem.rewards.draw(stream(0, "reward", 1, 0), 256)
+    width = FiniteWidth(len(f), 0.1, scale=5**-0.5)
+    arms, rewards = [], []
+    for t in range(25):
+        mean, variance = np.zeros(len(f)), K.diagonal()
+        if arms:
+            A = np.linalg.solve(K[np.ix_(arms, arms)] + problem.noise_var * np.eye(t), K[arms])
+            mean, variance = np.array(rewards) @ A, K.diagonal() - (K[arms] * A).sum(0)
+        sigma = np.sqrt(np.maximum(variance, 0))
+        arm = int(np.argmax(mean + width(t + 1) * sigma))
+        row = rows.iloc[t]
+        assert row["arm"] == arm
+        assert row["coverage"] == pytest.approx((np.abs(f - mean) <= width(t + 1) * sigma + 1e-9).mean(), abs=1e-6)
+        reward = problem.rewards(problem.f, torch.tensor([arm]), torch.from_numpy(draws[t : t + 1])).item()
+        assert row["reward"] == pytest.approx(reward, rel=1e-12)
+        assert row["regret"] == pytest.approx(f.max() - f[arm], abs=1e-12)
+        arms.append(arm)
+        rewards.append(reward)
+
+
+def test_trial_7_alone_is_trial_7_of_many():
+    from bo_robust.runner.build import build_algorithm, build_problem
+
+    panel = config().panels[0]
+    seen = []
+    for trials in (range(9), [7]):
+        problem = build_problem(panel, trials, None, torch.device("cpu"))
+        algorithm = build_algorithm(panel.algorithms[2], panel, problem)
+        traces = loop.Traces.empty(300, len(trials), torch.device("cpu"), torch.float64)
+        loop.play(algorithm, problem, trials, 0, 1.0, traces)
+        seen.append((traces.arms[:, -2 if len(trials) > 1 else 0], traces.rewards[:, -2 if len(trials) > 1 else 0]))
+    assert torch.equal(seen[0][0], seen[1][0])
+    torch.testing.assert_close(seen[0][1], seen[1][1], rtol=0, atol=0)
+
+
+def interrupt_after(monkeypatch, blocks):
+    """Let a run die after so many blocks of rounds, checkpoints written at each."""
+    real, count = loop._draw, {"left": blocks}
+
+    def dying(*args):
+        if count["left"] == 0:
+            raise KeyboardInterrupt
+        count["left"] -= 1
+        return real(*args)
+
+    monkeypatch.setattr(loop, "_draw", dying)
+
+
+@pytest.mark.parametrize("num_arms", [40, 300])
+@pytest.mark.parametrize("trials", [1, 3])
+def test_resume_is_bit_identical(tmp_path, monkeypatch, trials, num_arms):
+    monkeypatch.setattr(loop, "BLOCK_ROUNDS", 16)
+    problem = {"kind": "rkhs_function", "num_arms": num_arms, "noise": {"kind": "student_t", "df": 3}}
+    whole = config(trials, 75, problem=problem)
+    runs.start(whole, tmp_path / "a", console=quiet())
+    for blocks in (1, 3, 4, 7):
+        folder = tmp_path / f"b{blocks}"
+        with monkeypatch.context() as patch:
+            interrupt_after(patch, blocks)
+            with pytest.raises(KeyboardInterrupt):
+                runs.start(whole, folder, checkpoint_seconds=0.0, console=quiet())
+        assert (folder / "checkpoint.safetensors").exists() or (folder / "parts").exists()
+        runs.resume(folder, console=quiet())
+        assert not (folder / "checkpoint.safetensors").exists()
+        pd.testing.assert_frame_equal(
+            pd.read_parquet(tmp_path / "a" / "traces.parquet"), pd.read_parquet(folder / "traces.parquet"), check_exact=True
+        )
+
+
+def test_killed_and_resumed_from_the_command_line(tmp_path):
+    """SIGKILL while running, then `resume`: traces equal those of an uninterrupted run, byte for byte."""
+    path = tmp_path / "c.yaml"
+    data = config(trials=3, horizon=12_000).to_dict()
+    for panel in data["panels"]:
+        panel["algorithms"] = [{k: v for k, v in a.items() if v is not None} for a in panel["algorithms"]]
+        panel.pop("noise_var")
+    path.write_text(yaml.safe_dump(data))
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "bo_robust.runner.cli"]
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        [*command, "run", str(path), "--out", str(killed), "--checkpoint-seconds", "0.05"],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 120
+    while not (killed / "checkpoint.safetensors").exists():
+        assert process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "traces.parquet").exists()
+    resumed = subprocess.run([*command, "resume", str(killed)], env=env, capture_output=True, text=True, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+    runs.start(RunConfig.from_dict(data), tmp_path / "whole", console=quiet())
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "whole" / "traces.parquet"),
+        pd.read_parquet(killed / "traces.parquet"),
+        check_exact=True,
+    )
+
+
+def test_refused_before_anything_is_lost(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    runs.start(config(horizon=5), out, console=quiet())
+    before = (out / "traces.parquet").read_bytes()
+    with pytest.raises(RunError, match="exists already"):
+        runs.start(config(horizon=5), out, console=quiet())
+    info = json.loads((out / "run.json").read_text())
+    info["config"]["panels"][0]["seed"] = 3
+    (out / "run.json").write_text(json.dumps(info))
+    with pytest.raises(RunError, match="changed after the run began"):
+        runs.resume(out, console=quiet())
+    assert (out / "traces.parquet").read_bytes() == before
+    with pytest.raises(RunError, match="not a result folder"):
+        runs.resume(tmp_path / "nothing", console=quiet())
+    (out / "run.json").write_text("{")
+    with pytest.raises(RunError, match="damaged"):
+        runs.resume(out, console=quiet())
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunError, match="cannot write"):
+        runs.start(config(horizon=5), file / "below", console=quiet())
+    with pytest.raises(RunError, match="unknown device"):
+        runs.start(config(horizon=5), tmp_path / "x", device="tpu7", console=quiet())
+    if not torch.cuda.is_available():
+        with pytest.raises(RunError, match="no CUDA device"):
+            runs.start(config(horizon=5), tmp_path / "x", device="cuda", console=quiet())
+    assert not (tmp_path / "x").exists()
+
+
+def test_truncated_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "BLOCK_ROUNDS", 16)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 6)  # the first algorithm (4 blocks) is finished, the second under way
+        with pytest.raises(KeyboardInterrupt):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    saved = out / "checkpoint.safetensors"
+    saved.write_bytes(saved.read_bytes()[:-100])
+    with pytest.raises(RunError, match="damaged.*Delete it and resume"):
+        runs.resume(out, console=quiet())
+    assert len(list((out / "parts").glob("*.parquet"))) == 1
+    saved.unlink()
+    runs.resume(out, console=quiet())
+    assert (out / "traces.parquet").exists()
+
+
+def test_full_disk_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "BLOCK_ROUNDS", 16)
+    out, real = tmp_path / "out", checkpoint.save_file
+    calls = {"n": 0}
+
+    def full(*args, **kwargs):
+        calls["n"] += 1
+        if calls["n"] > 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", full)
+        with pytest.raises(RunError, match="No space left on device"):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    tensors, meta = checkpoint.load_checkpoint(out / "checkpoint.safetensors")
+    assert meta["state"]["round"] == 32
+    assert not list(out.glob(".*.part"))
+    runs.resume(out, console=quiet())
+    assert (out / "summary.json").exists()
+
+
+def test_plot_of_an_unfinished_run_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "BLOCK_ROUNDS", 16)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    with pytest.raises(RunError, match="no results of GP"):
+        runs.finish(out, console=quiet())
+
+
+def test_losing_most_rewards_to_truncation_warns(tmp_path):
+    data = config(horizon=200).to_dict()
+    data["panels"][0]["algorithms"] = [
+        {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
+    ]
+    data["panels"][0]["compare"] = []
+    data["panels"][0].pop("noise_var")
+    summary = runs.start(RunConfig.from_dict(data), tmp_path / "out", console=quiet())
+    (line,) = summary["panels"][0]["warnings"]
+    assert "moment_bound" in line
+    assert "worst is arm" in line
+    # b_200 = v^(1/2) 200^(1/4) = .01 x 3.76
+    assert "b_t = 0.0376" in line
+
+
+def test_failed_pulls_are_reported_and_the_run_goes_on(tmp_path, monkeypatch):
+    from bo_robust.problems import noise
+
+    real = noise.StudentT.__call__
+
+    def broken(self, f, arms, draws):
+        rewards = real(self, f, arms, draws)
+        rewards[1] = float("nan")
+        return rewards
+
+    monkeypatch.setattr(noise.StudentT, "__call__", broken)
+    summary = runs.start(config(horizon=20), tmp_path / "out", console=quiet())
+    entry = summary["panels"][0]["algorithms"]["GP"]
+    assert entry["failed_pulls"] == 20
+    assert entry["first_failed"] == [1, 1]
+    assert np.isfinite(entry["average_regret"][0])
+
+
+def test_command_line_errors_are_one_line(tmp_path):
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for arguments, message in (
+        (["run", str(tmp_path / "none.yaml")], "cannot read"),
+        (["resume", str(tmp_path)], "not a result folder"),
+        (["run", str(ROOT / "configs/quickstart.yaml"), "--threads", "9999"], "--threads must be between"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "bo_robust.runner.cli", *arguments], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_standard_error_of_one_trial_is_not_a_number():
+    mean, error = results.mean_and_error(np.array([2.0]))
+    assert mean == 2.0
+    assert np.isnan(error)
+    # 1, 3: mean 2, sd sqrt 2, error 1
+    assert results.mean_and_error(np.array([1.0, 3.0])) == pytest.approx((2.0, 1.0))
