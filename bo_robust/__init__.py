@@ -1,3 +1,33 @@
-"""bo_robust: Bayesian optimisation when the textbook assumptions fail."""
+"""bo_robust: Bayesian optimisation when the textbook assumptions fail.
+
+Names load on first use, so that a command-line call or an arm-mode script does not import BoTorch's acquisition
+functions. Importing any acquisition function registers it with BoTorch's input constructors.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bo_robust import algorithms, problems, schedules
+    from bo_robust.acquisition import GPUCB
+    from bo_robust.models import TruncatedGP
+
+__all__ = ["GPUCB", "TruncatedGP", "algorithms", "problems", "schedules"]
 
 __version__ = "0.1.0"
+
+_HOMES = {"GPUCB": "bo_robust.acquisition", "TruncatedGP": "bo_robust.models"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"bo_robust.{name}")
+    raise AttributeError(f"module 'bo_robust' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,14 +1,15 @@
 """Covariance functions on arm locations: stationary ones of our own and any GPyTorch kernel.
 
-Everything that needs k(x, x') takes a callable ``covariance(X1, X2)`` of two point sets ``n1 x d``, ``n2 x d``
-returning the dense ``n1 x n2`` matrix. A GPyTorch kernel becomes one by :func:`from_gpytorch`.
+Everything that needs k(x, x') takes a :class:`Covariance`. A GPyTorch kernel becomes one by
+:class:`GPyTorchCovariance`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from gpytorch.kernels import Kernel
@@ -16,9 +17,17 @@ from torch import Tensor
 
 from bo_robust.validation import check_positive
 
-__all__ = ["Covariance", "Matern", "SquaredExponential", "from_gpytorch"]
+__all__ = ["Covariance", "GPyTorchCovariance", "Matern", "SquaredExponential"]
 
-Covariance = Callable[[Tensor, Tensor], Tensor]
+
+class Covariance(Protocol):
+    """k, as a matrix between two point sets and on its diagonal."""
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """k(x, x') of points ``n1 x d`` and ``n2 x d``, ``n1 x n2``."""
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of points ``n x d``, ``n``."""
 
 
 def _scaled_distance_squared(X1: Tensor, X2: Tensor, lengthscale: float | Sequence[float]) -> Tensor:
@@ -55,6 +64,10 @@ class SquaredExponential:
     def __post_init__(self) -> None:
         _check(self.lengthscale, self.outputscale)
 
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every point, ``n``."""
+        return X.new_full((X.shape[0],), self.outputscale)
+
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The ``n1 x n2`` matrix of k(x, x')."""
         r2 = _scaled_distance_squared(X1, X2, self.lengthscale)
@@ -83,6 +96,10 @@ class Matern:
             raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; use a GPyTorch kernel for others.")
         _check(self.lengthscale, self.outputscale)
 
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every point, ``n``."""
+        return X.new_full((X.shape[0],), self.outputscale)
+
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The ``n1 x n2`` matrix of k(x, x')."""
         c = _scaled_distance_squared(X1, X2, self.lengthscale).mul_(2.0 * self.nu).sqrt_()
@@ -94,14 +111,25 @@ class Matern:
         return decay if self.outputscale == 1.0 else decay.mul_(self.outputscale)
 
 
-def from_gpytorch(kernel: Kernel) -> Covariance:
-    """A covariance callable from any GPyTorch kernel, hyperparameters as they stand now, no gradient."""
+@dataclass(frozen=True)
+class GPyTorchCovariance:
+    """Any GPyTorch kernel as a covariance: hyperparameters as they stand at each call, no gradient.
 
-    def covariance(X1: Tensor, X2: Tensor) -> Tensor:
+    Args:
+        kernel: Kernel without a batch shape.
+    """
+
+    kernel: Kernel
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every point, ``n``."""
         with torch.no_grad():
-            return kernel(X1, X2).to_dense()
+            return self.kernel(X, diag=True)
 
-    return covariance
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The ``n1 x n2`` matrix of k(x, x')."""
+        with torch.no_grad():
+            return self.kernel(X1, X2).to_dense()
 
 
 def _check(lengthscale: float | Sequence[float], outputscale: float) -> None:

@@ -178,18 +178,12 @@ class TruncatedGP(SingleTaskGP):
         return cast(TruncatedGP, super().condition_on_observations(X, Y, **kwargs))
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedGP:
-        """What :meth:`condition_on_observations` and ``ModelListGP`` call; truncates here.
+        """:meth:`condition_on_observations` without transforms and output dimension; ``ModelListGP`` uses it.
 
         Args:
             inputs: ``batch_shape x n' x d`` transformed points.
             targets: ``batch_shape' x n'`` rewards, not truncated; inside :meth:`fantasize` they stay so.
             kwargs: ``noise``, ``batch_shape x n'``, and what the kernel takes.
-
-        Returns:
-            A new model; this one is unchanged.
-
-        Raises:
-            ValueError: as :meth:`condition_on_observations`.
         """
         rewards = targets.unsqueeze(-1)
         if fantasize.on():
@@ -205,9 +199,8 @@ class TruncatedGP(SingleTaskGP):
         kept = truncate(rewards, levels).squeeze(-1)
         model = cast(TruncatedGP, super().get_fantasy_model(inputs, kept, **kwargs))
         batch_shape = model.train_targets.shape[:-1]
-        model._set_rewards(
-            _append(self.rewards, rewards, batch_shape), _append(self.levels, levels, batch_shape)
-        )
+        both = zip((self.rewards, self.levels), (rewards, levels), strict=True)
+        model._set_rewards(*(_append(old, new, batch_shape) for old, new in both))
         return model
 
     def set_train_data(
@@ -254,8 +247,7 @@ class TruncatedGP(SingleTaskGP):
     def _schedule(self) -> Truncation:
         if self.truncation is None:
             raise ValueError(
-                "the levels were given as a tensor and end with the training data; pass a schedule as "
-                "`truncation` to add observations, or build a new model."
+                "the levels were given as a tensor and end with the data; pass a schedule instead."
             )
         return self.truncation
 
@@ -290,11 +282,8 @@ def _levels(truncation: Truncation | Tensor, rewards: Tensor, first_round: int) 
     else:
         rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)
         levels = truncation(rounds).unsqueeze(-1)
-    if (
-        levels.shape not in ((n, 1), rewards.shape)
-        or levels.dtype != rewards.dtype
-        or levels.device != rewards.device
-    ):
+    fits = levels.shape in ((n, 1), rewards.shape)
+    if not fits or levels.dtype != rewards.dtype or levels.device != rewards.device:
         raise ValueError(
             f"truncation levels must be {n} x 1 (or of the shape {tuple(rewards.shape)} of the rewards), "
             f"{rewards.dtype} on {rewards.device}; got {tuple(levels.shape)}, {levels.dtype} on "

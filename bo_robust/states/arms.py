@@ -7,12 +7,12 @@ Source: exact GP posterior, Srinivas et al. 2010, eqs. (1)-(2); the noise varian
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from bo_robust.covariance import Covariance
 from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import BLOCK, ArmBuffers, BlockRows
 from bo_robust.validation import check_finite, check_kernel_matrix, check_positive
@@ -35,13 +35,13 @@ class ArmKernel:
     Attributes:
         diagonal: k(x, x), ``n`` or ``s x n``.
         matrix: ``n x n`` (shared by the trials) or ``s x n x n``; None when rows are evaluated.
-        covariance: Callable ``(r x d, n x d) -> r x n``; None when a matrix is given.
+        covariance: None when a matrix is given.
         arms: Locations ``n x d``; None when a matrix is given.
     """
 
     diagonal: Tensor
     matrix: Tensor | None = None
-    covariance: Callable[[Tensor, Tensor], Tensor] | None = None
+    covariance: Covariance | None = None
     arms: Tensor | None = None
 
     @classmethod
@@ -56,7 +56,7 @@ class ArmKernel:
         return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K.contiguous())
 
     @classmethod
-    def from_covariance(cls, covariance: Callable[[Tensor, Tensor], Tensor], arms: Tensor) -> ArmKernel:
+    def from_covariance(cls, covariance: Covariance, arms: Tensor) -> ArmKernel:
         """From a covariance function (e.g. :class:`bo_robust.covariance.Matern`) and arm locations ``n x d``.
 
         Raises:
@@ -71,7 +71,7 @@ class ArmKernel:
         if arms.shape[0] <= MATRIX_MAX_ARMS:
             K = covariance(arms, arms)
             return cls.from_matrix(0.5 * (K + K.mT))
-        diagonal = torch.cat([covariance(x, x).diagonal() for x in arms.split(256)])
+        diagonal = covariance.diagonal(arms)
         check_finite("k(x, x)", diagonal)
         return cls(diagonal=diagonal, covariance=covariance, arms=arms)
 

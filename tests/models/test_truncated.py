@@ -145,7 +145,7 @@ def test_levels_as_a_tensor(tkwargs):
     assert_same(make(tkwargs, truncation=levels), make(tkwargs), points(tkwargs, 5), tol=0.0)
     batched = make(tkwargs, batch=(2,), truncation=torch.stack([levels, levels / 100]))
     assert batched.truncated.sum(dim=(-2, -1)).tolist()[1] == 12
-    with pytest.raises(ValueError, match="pass a schedule"):
+    with pytest.raises(ValueError, match="a tensor and end with the data; pass a schedule"):
         make(tkwargs, truncation=levels).condition_on_observations(
             points(tkwargs, 1), torch.ones(1, 1, **tkwargs)
         )
@@ -265,8 +265,9 @@ def test_look_ahead_acquisition_functions(tkwargs):
     value = kg(torch.cat([X, points(tkwargs, 4, 3)], dim=-2))
     value.sum().backward()
     assert float(X.grad.abs().max()) > 0
-    with torch.no_grad():
-        fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([3]), seed=0))
+    fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([3]), seed=0))
+    assert fantasies.train_targets.requires_grad
+    assert not fantasies.rewards.requires_grad
     again = fantasies.condition_on_observations(
         points(tkwargs, 4, 1, seed=8), torch.ones(3, 4, 1, 1, **tkwargs)
     )

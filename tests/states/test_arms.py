@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.covariance import Matern, SquaredExponential, from_gpytorch
+from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from bo_robust.ops.arm_update import naive
 from bo_robust.states import arms as arm_states
 from bo_robust.states.arms import ArmKernel, init, observe
@@ -159,7 +159,7 @@ def test_rows_without_a_matrix_and_gpytorch_kernels(device, monkeypatch):
     ours = Matern(2.5, (0.3, 0.5, 0.7), 1.7)
     tabulated = play(init(ArmKernel.from_covariance(ours, X), 0.1, 2, dense=False), pulls, rewards)
     monkeypatch.setattr(arm_states, "MATRIX_MAX_ARMS", 0)
-    for covariance in (ours, from_gpytorch(theirs)):
+    for covariance in (ours, GPyTorchCovariance(theirs)):
         kernel = ArmKernel.from_covariance(covariance, X)
         assert kernel.matrix is None
         by_row = play(init(kernel, 0.1, 2, dense=False), pulls, rewards)

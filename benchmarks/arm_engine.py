@@ -1,0 +1,334 @@
+"""The arm engine against what a user would write: ``python -m benchmarks.arm_engine [--only NAME]``.
+
+One JSON object a line. One BLAS thread throughout. Every comparison plays the same rewards, and where the
+alternative computes the same posterior the picks are compared before a ratio is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.common import copy_bandwidth, environment, medians, report
+from bo_robust.algorithms import GPUCB, TGPUCB, ArmAlgorithm
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.schedules import ConstantWidth, FiniteWidth, TGPTruncation
+from bo_robust.states import arms as arm_states
+from bo_robust.states.arms import ArmKernel
+
+
+def play(algorithm: ArmAlgorithm, kernel: ArmKernel, noise_var: float, f: Tensor, noise: Tensor) -> Tensor:
+    """All rounds of a noise table (T x s); picks T x s."""
+    trials = f.shape[0]
+    uniform = torch.zeros(trials, dtype=f.dtype)
+    picks = torch.empty(noise.shape, dtype=torch.long)
+    with torch.inference_mode():
+        state = algorithm.init(kernel, noise_var, trials)
+        for t, eta in enumerate(noise.unbind(0)):
+            arms = algorithm.select(state, uniform).arms
+            picks[t] = arms
+            algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
+    return picks
+
+
+def gp_problem(
+    n: int, d: int, lengthscale: float, trials: int, rounds: int, noise_var: float, grid: bool = False
+) -> tuple[ArmKernel, Tensor, Tensor, Tensor]:
+    """Locations, kernel, draws of f (s x n) and a noise table (T x s)."""
+    g = torch.Generator().manual_seed(0)
+    X = torch.rand(n, d, generator=g, dtype=torch.float64)
+    if grid:
+        X = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(1)
+    kernel = ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
+    assert kernel.matrix is not None
+    values, vectors = torch.linalg.eigh(kernel.matrix)
+    root = vectors * values.clamp(min=0.0).sqrt()
+    f = torch.randn(trials, n, generator=g, dtype=torch.float64) @ root.T
+    noise = math.sqrt(noise_var) * torch.randn(rounds, trials, generator=g, dtype=torch.float64)
+    return kernel, X, f, noise
+
+
+def botorch_loop(X: Tensor, f: Tensor, noise: Tensor, lengthscale: float, noise_var: float, width: FiniteWidth) -> Tensor:
+    """What a BoTorch user writes: a fixed-hyperparameter SingleTaskGP, UCB and optimize_acqf_discrete each round."""
+    from botorch.acquisition import UpperConfidenceBound  # noqa: PLC0415
+    from botorch.models import SingleTaskGP  # noqa: PLC0415
+    from botorch.optim import optimize_acqf_discrete  # noqa: PLC0415
+    from gpytorch.kernels import RBFKernel  # noqa: PLC0415
+    from gpytorch.means import ZeroMean  # noqa: PLC0415
+
+    covariance = RBFKernel().to(X)
+    covariance.lengthscale = torch.tensor(lengthscale, dtype=X.dtype)
+    picks = [0]  # before any reward all bounds are equal: the first arm
+    for t in range(1, noise.shape[0]):
+        arms = torch.tensor(picks)
+        Y = (f[arms] + noise[:t, 0]).unsqueeze(1)
+        model = SingleTaskGP(
+            X[arms],
+            Y,
+            torch.full_like(Y, noise_var),
+            covar_module=covariance,
+            mean_module=ZeroMean(),
+            outcome_transform=None,
+        )
+        acquisition = UpperConfidenceBound(model.eval(), beta=torch.tensor(float(width(t + 1)) ** 2, dtype=X.dtype))
+        choice, _ = optimize_acqf_discrete(acquisition, q=1, choices=X)
+        picks.append(int((X - choice).abs().sum(1).argmin()))
+    return torch.tensor(picks)
+
+
+def numpy_loop(K: np.ndarray, f: np.ndarray, noise: np.ndarray, noise_var: float, width: ConstantWidth) -> np.ndarray:
+    """The honest baseline: a cached factor, one row of V = L^-1 K a round, in NumPy."""
+    T, n = len(noise), len(f)
+    V, mean, variance = np.empty((T, n)), np.zeros(n), K.diagonal().copy()
+    picks = np.empty(T, dtype=np.int64)
+    for t in range(T):
+        a = int(np.argmax(mean + width.value * np.sqrt(np.maximum(variance, 0.0))))
+        picks[t] = a
+        scale = 1.0 / math.sqrt(noise_var + max(variance[a], 0.0))
+        V[t] = (K[a] - V[:t, a] @ V[:t]) * scale
+        mean += V[t] * ((f[a] + noise[t] - mean[a]) * scale)
+        variance -= V[t] * V[t]
+    return picks
+
+
+def against_botorch(rounds: int, target: float, repeats: int) -> None:
+    """Srinivas' synthetic problem, one trial, same picks."""
+    kernel, X, f, noise = gp_problem(1000, 1, 0.2, 1, rounds, 0.025, grid=True)
+    width = FiniteWidth(1000, 0.1, scale=5.0**-0.5)
+    theirs: list[float] = []
+    picks = torch.empty(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(repeats):
+            began = time.perf_counter()
+            picks = botorch_loop(X, f[0], noise, 0.2, 0.025, width)
+            theirs.append(time.perf_counter() - began)
+    ours_picks = play(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
+    (ours,) = medians(7, lambda: play(GPUCB(width), kernel, 0.025, f, noise))
+    ratio = statistics.median(theirs) / ours
+    same = int((ours_picks == picks).sum())
+    report(
+        f"gp_ucb_vs_botorch_T{rounds}",
+        ratio,
+        "x faster",
+        f">= {target:g}, same picks",
+        ratio >= target and same == rounds,
+        {
+            "botorch_s": [round(t, 2) for t in theirs],
+            "ours_s": round(ours, 4),
+            "same_picks": f"{same}/{rounds}",
+            "distinct_arms": len(ours_picks.unique()),
+        },
+    )
+
+
+def against_numpy() -> None:
+    """n=1000, d=5, T=1000: the cached-factor loop, one trial and 64."""
+    rounds, noise_var, width = 1000, 0.01, ConstantWidth(2.0)
+    kernel, _, f, noise = gp_problem(1000, 5, 0.5, 64, rounds, noise_var)
+    assert kernel.matrix is not None
+    K, f0, noise0 = kernel.matrix.numpy(), f[0].numpy(), noise[:, 0].numpy()
+    one, one_noise = f[:1].contiguous(), noise[:, :1].contiguous()
+    picks = play(GPUCB(width), kernel, noise_var, one, one_noise)[:, 0]
+    same = int((torch.from_numpy(numpy_loop(K, f0, noise0, noise_var, width)) == picks).sum())
+    numpy_s, single_s, batch_s = medians(
+        7,
+        lambda: numpy_loop(K, f0, noise0, noise_var, width),
+        lambda: play(GPUCB(width), kernel, noise_var, one, one_noise),
+        lambda: play(GPUCB(width), kernel, noise_var, f, noise),
+    )
+    detail = {
+        "numpy_us_per_round": round(numpy_s / rounds * 1e6, 1),
+        "s1_us_per_round": round(single_s / rounds * 1e6, 1),
+        "s64_us_per_trial_round": round(batch_s / rounds / 64 * 1e6, 1),
+        "same_picks": f"{same}/{rounds}",
+        "distinct_arms": len(picks.unique()),
+    }
+    report("numpy_cached_factor_vs_s1", numpy_s / single_s, "x faster", ">= 1.5", numpy_s / single_s >= 1.5, detail)
+    per_trial = numpy_s / (batch_s / 64)
+    report("numpy_cached_factor_vs_s64_per_trial", per_trial, "x faster", ">= 3", per_trial >= 3.0, detail)
+    share = batch_s / 64 / single_s
+    report("trial_round_cost_s64_over_s1", share, "ratio", "<= 1/3", share <= 1 / 3, detail)
+
+
+def tgp_stream() -> None:
+    """TGP-UCB, 20 trials x 20,000 rounds x 100 arms, against the bare stream of rank-one updates of its covariances."""
+    rounds, trials, n = 20_000, 20, 100
+    kernel, _, f, _ = gp_problem(n, 1, 0.2, trials, 1, 1.0, grid=True)
+    noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (rounds, trials)))
+    algorithm = TGPUCB(FiniteWidth(n, 0.1, scale=5.0**-0.5), TGPTruncation(4.0, 1.0))
+    assert kernel.matrix is not None
+    C = kernel.matrix.expand(trials, n, n).clone()
+    row = 1e-6 * torch.randn(trials, n, 1, dtype=torch.float64)
+
+    def bare() -> None:
+        with torch.inference_mode():
+            for _ in range(rounds):
+                C.baddbmm_(row, row.mT, alpha=-1.0)
+
+    ours_s, bare_s = medians(3, lambda: play(algorithm, kernel, 1.0, f, noise), bare)
+    report(
+        "tgp_ucb_20x20000x100_over_bare_stream",
+        ours_s / bare_s,
+        "ratio",
+        "<= 2",
+        ours_s / bare_s <= 2.0,
+        {"ours_s": round(ours_s, 3), "bare_s": round(bare_s, 3), "us_per_round": round(ours_s / rounds * 1e6, 1)},
+    )
+    with torch.inference_mode():
+        state = algorithm.init(kernel, 1.0, trials)
+        uniform = torch.zeros(trials, dtype=f.dtype)
+        cost: dict[int, list[float]] = {200: [], 20_000: []}
+        for t, eta in enumerate(noise.unbind(0), start=1):
+            began = time.perf_counter()
+            arms = algorithm.select(state, uniform).arms
+            algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
+            for mark, times in cost.items():  # windows of 200 rounds, folds included
+                if mark - 200 < t <= mark:
+                    times.append(time.perf_counter() - began)
+    first, last = (statistics.fmean(sorted(times)[10:-10]) for times in cost.values())
+    report(
+        "tgp_ucb_round_20000_over_round_200",
+        last / first,
+        "ratio",
+        "<= 1.2",
+        last / first <= 1.2,
+        {"us_at_200": round(first * 1e6, 1), "us_at_20000": round(last * 1e6, 1), "window": "200 rounds, trimmed mean"},
+    )
+
+
+def million_arms() -> None:
+    """n = 10^6, d = 6, T = 200, Matern-2.5, one trial."""
+    n, d, rounds = 1_000_000, 6, 200
+    bandwidth = copy_bandwidth()
+    X = torch.rand(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    f = torch.sin(3.0 * X.sum(1)) + X[:, 0]
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X)
+    algorithm, uniform = GPUCB(ConstantWidth(2.0)), torch.zeros(1, dtype=X.dtype)
+    moved = 0
+    with torch.inference_mode():
+        state = algorithm.init(kernel, 0.01, 1)
+        buffers = state.posterior.buffers
+        began = time.perf_counter()
+        for _ in range(rounds):
+            before = buffers.num_rows
+            arms = algorithm.select(state, uniform).arms
+            algorithm.observe(state, arms, f[arms])
+            new = buffers.num_rows - before
+            # Read: rows and pending rows; locations for a new row. Read and written: mean, variance. Read again by
+            # select: mean, variance. Written: the new prior row and the new pending row.
+            moved += 8 * n * (buffers.num_rows + buffers.num_pending - 1 + new * (d + 1) + 4 + 2 + 1)
+        elapsed = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    rate = moved / elapsed
+    report("million_arms_peak_memory", peak, "GiB", "<= 4", peak <= 4.0, {"process": "alone, imports included"})
+    report(
+        "million_arms_bandwidth_share",
+        rate / bandwidth,
+        "of copy bandwidth",
+        ">= 0.5",
+        rate >= 0.5 * bandwidth,
+        {
+            "GB_per_round": round(moved / rounds / 1e9, 3),
+            "achieved_GB_s": round(rate / 1e9, 2),
+            "copy_GB_s": round(bandwidth / 1e9, 2),
+            "s_total": round(elapsed, 2),
+            "distinct_arms": buffers.num_rows,
+        },
+    )
+
+
+def crossover() -> None:
+    """Dense against low rank: time per trial-round at the sizes around DENSE_MAX_ARMS."""
+    for n in (64, 128, 256, 512):
+        for trials in (1, 32):
+            kernel, _, f, noise = gp_problem(n, 5, 0.5, trials, 400, 0.01)
+
+            def run(dense: bool, kernel: ArmKernel = kernel, f: Tensor = f, noise: Tensor = noise) -> None:
+                with torch.inference_mode():
+                    posterior = arm_states.init(kernel, 0.01, f.shape[0], dense=dense)
+                    for eta in noise.unbind(0):
+                        bound = torch.add(posterior.mean, posterior.variance.sqrt(), alpha=2.0)
+                        arms = bound.argmax(1)
+                        arm_states.observe(posterior, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
+
+            dense_s, low_rank_s = medians(3, lambda: run(True), lambda: run(False))  # noqa: B023
+            report(
+                f"crossover_n{n}_s{trials}",
+                dense_s / low_rank_s,
+                "dense / low rank",
+                None,
+                None,
+                {"dense_us": round(dense_s / 400 / trials * 1e6, 1), "low_rank_us": round(low_rank_s / 400 / trials * 1e6, 1)},
+            )
+
+
+IMPORT = """
+import time
+import botorch
+{first}
+began = time.perf_counter()
+{then}
+print(time.perf_counter() - began)
+"""
+
+
+def import_time() -> None:
+    """What bo_robust adds to `import botorch`, and what its BoTorch classes add to the BoTorch modules they use."""
+    cases = {
+        "import_beyond_botorch": ("", "import bo_robust"),
+        "import_classes_beyond_their_botorch_modules": (
+            "import botorch.models, botorch.acquisition.input_constructors",
+            "from bo_robust import GPUCB, TruncatedGP",
+        ),
+    }
+    for name, (first, then) in cases.items():
+        code = IMPORT.format(first=first, then=then)
+        times = []
+        for _ in range(5):
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+            times.append(1e3 * float(done.stdout))
+        value = statistics.median(times)
+        report(name, value, "ms", "<= 50", value <= 50.0, {"statement": then, "after": f"import botorch; {first}"})
+
+
+PARTS = {
+    "numpy": against_numpy,
+    "tgp": tgp_stream,
+    "botorch400": lambda: against_botorch(400, 150.0, 3),
+    "botorch1000": lambda: against_botorch(1000, 400.0, 1),
+    "crossover": crossover,
+    "million": million_arms,
+    "imports": import_time,
+}
+
+
+def main() -> None:
+    """Run every part, the one that measures peak memory in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=sorted(PARTS), help="run one part")
+    only = parser.parse_args().only
+    torch.set_num_threads(1)
+    if only:
+        PARTS[only]()
+        return
+    print(json.dumps({"environment": environment()}), flush=True)
+    began = time.perf_counter()
+    for name in PARTS:
+        subprocess.run([sys.executable, "-m", "benchmarks.arm_engine", "--only", name], check=True)
+    print(json.dumps({"total_s": round(time.perf_counter() - began, 1)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

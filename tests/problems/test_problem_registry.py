@@ -1,0 +1,78 @@
+"""make_problem: every problem alone and among others, on any dtype; typos."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from bo_robust.problems import PROBLEMS, make_problem
+from bo_robust.problems.data import DATA_FILES
+from bo_robust.random import stream
+
+SMALL = {"gp_draw": {"num_arms": 60}}
+
+
+@pytest.fixture
+def build(request):
+    """make_problem with the data folder, skipping where a problem's data is absent."""
+
+    def make(name, trials, **params):
+        if name == "sp500" and importlib.util.find_spec("skfolio") is None:
+            pytest.skip("skfolio is not installed")
+        folder = request.getfixturevalue("data_dir") if name in DATA_FILES else None
+        return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}), **params)
+
+    return make
+
+
+@pytest.mark.parametrize("name", sorted(PROBLEMS))
+def test_trial_alone_is_the_trial_among_others(name, build, device):
+    alone = build(name, [7]).to(device, torch.float64)
+    among = build(name, range(16)).to(device, torch.float64)
+    assert alone.name == name
+    assert torch.equal(alone.f[0], among.f[7])
+    for constant in ("noise_var", "norm_bound", "moment_bound", "alpha", "noise_scale", "arm_names"):
+        assert getattr(alone, constant) == getattr(among, constant), constant
+    if isinstance(alone.kernel, torch.Tensor):
+        assert torch.equal(alone.kernel, among.kernel)
+    draws = torch.from_numpy(among.rewards.draw(stream(4, "reward", 7), 16)).to(device)
+    arms = torch.arange(16, device=device) % among.num_arms
+    for t in range(16):
+        together = among.rewards(among.f, arms[t].expand(16), draws[t].expand(16, -1))
+        assert torch.equal(together[7:8], alone.rewards(alone.f, arms[t : t + 1], draws[t : t + 1]))
+
+
+@pytest.mark.parametrize("name", sorted(PROBLEMS))
+def test_single_precision(name, build, device):
+    problem = build(name, range(3)).to(device, torch.float32)
+    draws = torch.from_numpy(problem.rewards.draw(stream(0, "reward", 0), 3)).to(device, torch.float32)
+    y = problem.rewards(problem.f, torch.zeros(3, dtype=torch.long, device=device), draws)
+    assert (y.shape, y.dtype, y.device.type) == ((3,), torch.float32, device.type)
+    assert bool(torch.isfinite(y).all())
+    assert problem.notes
+
+
+def test_seeds_and_trials_differ(build):
+    one, two = build("rkhs_function", [0]), make_problem("rkhs_function", [0], 5)
+    assert not torch.equal(one.f, two.f)
+    f = build("rkhs_function", range(8)).f
+    assert len(torch.unique(f, dim=0)) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
+        ("zzz", {}, "Valid: cmu_light, djia29"),
+        ("rkhs_function", {"lenghtscale": 0.1}, "no parameter 'lenghtscale'; did you mean 'lengthscale'"),
+        ("djia29", {"scale": "paper"}, "did you mean 'scaling'"),
+        ("intel_lab", {"rows": 3}, "Valid: none"),
+    ],
+)
+def test_typos_name_the_nearest(name, params, message):
+    with pytest.raises(ValueError, match=message):
+        make_problem(name, [0], 0, **params)
+
+
+def test_data_dir_is_ignored_by_problems_without_data(tmp_path):
+    assert make_problem("hard_instance", [0], 0, data_dir=tmp_path).num_arms == 100
