@@ -34,7 +34,7 @@ def play(algorithm: ArmAlgorithm, kernel: ArmKernel, noise_var: float, f: Tensor
     uniform = torch.zeros(trials, dtype=f.dtype)
     picks = torch.empty(noise.shape, dtype=torch.long)
     with torch.inference_mode():
-        state = algorithm.init(kernel, noise_var, trials)
+        state = algorithm.init(kernel, noise_var, trials, rounds=len(noise))
         for t, eta in enumerate(noise.unbind(0)):
             arms = algorithm.select(state, uniform).arms
             picks[t] = arms
@@ -218,7 +218,7 @@ def million_arms() -> None:
     algorithm, uniform = GPUCB(ConstantWidth(2.0)), torch.zeros(1, dtype=X.dtype)
     moved = 0
     with torch.inference_mode():
-        state = algorithm.init(kernel, 0.01, 1)
+        state = algorithm.init(kernel, 0.01, 1, rounds=rounds)
         buffers = state.posterior.buffers
         began = time.perf_counter()
         for _ in range(rounds):

@@ -30,23 +30,12 @@ class Covariance(Protocol):
         """k(x, x) of points ``n x d``, ``n``."""
 
 
-def _scaled_distance_squared(X1: Tensor, X2: Tensor, lengthscale: float | Sequence[float]) -> Tensor:
-    """Squared distances after division by the lengthscale(s), ``n1 x n2``, never negative.
-
-    One row against many points (the arm engine's use) subtracts directly, in place and exactly; two
-    large sets use ||a||^2 - 2ab + ||b||^2 of centred points, where rounding is relative to the spread.
-    """
-    ell = torch.as_tensor(lengthscale, dtype=X1.dtype, device=X1.device)
-    A, B = X1 / ell, X2 / ell
-    if A.shape[-2] * A.shape[-1] <= 64:
-        out = torch.zeros(A.shape[-2], B.shape[-2], dtype=A.dtype, device=A.device)
-        for j in range(A.shape[-1]):
-            out.add_((A[:, j, None] - B[None, :, j]).square_())
-        return out
-    centre = B.mean(-2, keepdim=True)
-    A, B = A - centre, B - centre
-    out = A.square().sum(-1, keepdim=True) + B.square().sum(-1) - 2.0 * (A @ B.mT)
-    return out.clamp_(min=0.0)
+def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) -> Tensor:
+    """Euclidean distances in units of the lengthscale(s), ``n1 x n2``, by differences (exact where points meet)."""
+    if isinstance(lengthscale, tuple):
+        ell = torch.tensor(lengthscale, dtype=X1.dtype, device=X1.device)
+        return torch.cdist(X1 / ell, X2 / ell, compute_mode="donot_use_mm_for_euclid_dist")
+    return torch.cdist(X1, X2, compute_mode="donot_use_mm_for_euclid_dist").div_(lengthscale)
 
 
 @dataclass(frozen=True)
@@ -70,8 +59,7 @@ class SquaredExponential:
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The ``n1 x n2`` matrix of k(x, x')."""
-        r2 = _scaled_distance_squared(X1, X2, self.lengthscale)
-        out = r2.mul_(-0.5).exp_()
+        out = _distance(X1, X2, self.lengthscale).square_().mul_(-0.5).exp_()
         return out if self.outputscale == 1.0 else out.mul_(self.outputscale)
 
 
@@ -102,7 +90,7 @@ class Matern:
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The ``n1 x n2`` matrix of k(x, x')."""
-        c = _scaled_distance_squared(X1, X2, self.lengthscale).mul_(2.0 * self.nu).sqrt_()
+        c = _distance(X1, X2, self.lengthscale).mul_(math.sqrt(2.0 * self.nu))
         decay = torch.exp(-c)
         if self.nu == 1.5:
             decay.mul_(c.add_(1.0))

@@ -56,10 +56,16 @@ class ArmAlgorithm(ABC):
     """Base of the finite-arm algorithms; subclasses are frozen dataclasses of their settings."""
 
     def init(
-        self, kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1, prior_mean: Tensor | None = None
+        self,
+        kernel: ArmKernel,
+        noise_var: float | Tensor,
+        trials: int = 1,
+        *,
+        prior_mean: Tensor | None = None,
+        rounds: int | None = None,
     ) -> State:
         """State before any reward; arguments and errors as :func:`bo_robust.states.arms.init`."""
-        return State(arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean))
+        return State(arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
 
     @abstractmethod
     def select(self, state: State, uniform: Tensor) -> Selection:

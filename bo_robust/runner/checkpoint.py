@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bo_robust.algorithms import State
-from bo_robust.ops.arm_update import ArmBuffers
 from bo_robust.runner.errors import RunError
 
-__all__ = ["load_checkpoint", "restore_state", "save_checkpoint", "state_tensors", "write_atomic"]
+__all__ = ["load_checkpoint", "save_checkpoint", "write_atomic"]
 
 
 def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
@@ -42,26 +39,6 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
         raise RunError(f"cannot write {path}: {reason}. What was written before is intact.") from None
-
-
-def state_tensors(state: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """All tensors of a state (the rows in use only) and its host numbers."""
-    buffers = state.posterior.buffers
-    tensors = {f.name: getattr(buffers, f.name) for f in fields(buffers)}
-    numbers = {name: value for name, value in tensors.items() if not isinstance(value, Tensor)}
-    numbers |= {"round": state.round, "row_budget": state.posterior.row_budget}
-    return {k: v for k, v in tensors.items() if isinstance(v, Tensor)}, numbers
-
-
-def restore_state(state: State, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Put saved tensors and numbers into a freshly initialised state, in place."""
-    posterior = state.posterior
-    device = posterior.mean.device
-    values = {f.name: numbers[f.name] if f.name in numbers else tensors[f.name].to(device) for f in fields(ArmBuffers)}
-    posterior.buffers = ArmBuffers(**values)
-    posterior.row_budget = numbers["row_budget"]
-    posterior.block_rows = [{} for _ in posterior.block_rows]
-    state.round = numbers["round"]
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:

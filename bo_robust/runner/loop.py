@@ -95,9 +95,9 @@ def play(
     Returns:
         The final state.
     """
-    if state is None:
-        state = algorithm.init(build_kernel(problem), noise_var, len(trials))
     horizon = traces.arms.shape[0]
+    if state is None:
+        state = algorithm.init(build_kernel(problem), noise_var, len(trials), rounds=horizon)
     while traces.rounds < horizon:
         block, offset = divmod(traces.rounds, BLOCK_ROUNDS)
         stop = min(horizon, (block + 1) * BLOCK_ROUNDS)

@@ -26,15 +26,18 @@ from bo_robust.algorithms import State
 from bo_robust.problems import Problem
 from bo_robust.runner import results
 from bo_robust.runner.build import build_algorithm, build_kernel, build_problem
-from bo_robust.runner.checkpoint import load_checkpoint, restore_state, save_checkpoint, state_tensors, write_atomic
+from bo_robust.runner.checkpoint import load_checkpoint, save_checkpoint, write_atomic
 from bo_robust.runner.config import PanelConfig, RunConfig
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces, play
 from bo_robust.runner.report import print_report
+from bo_robust.states.snapshots import restore_, snapshot
 
 __all__ = ["finish", "resume", "start"]
 
 CHECKPOINT = "checkpoint.safetensors"
+# The next checkpoint waits at least this many times as long as the last one took to write.
+CHECKPOINT_PAUSE = 20.0
 
 
 def start(
@@ -165,34 +168,41 @@ def _play_one(
     noise_var = panel.noise_var or problem.noise_var
     trials = range(panel.trials)
     traces = Traces.empty(panel.horizon, panel.trials, problem.f.device, problem.f.dtype)
-    state = algorithm.init(build_kernel(problem), noise_var, panel.trials)
+    state = algorithm.init(build_kernel(problem), noise_var, panel.trials, rounds=panel.horizon)
     checkpoint = folder / CHECKPOINT
     spent = 0.0
     key = [info["config_digest"], i, j]
     if checkpoint.exists():
         tensors, meta = load_checkpoint(checkpoint)
         if meta["key"] == key:
-            restore_state(state, {k[6:]: v for k, v in tensors.items() if k.startswith("state.")}, meta["state"])
+            restore_(
+                state.posterior,
+                {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")},
+                meta["state"],
+            )
+            state.round = traces.rounds = meta["round"]
             for name, target in traces.tensors().items():
-                target[: state.round] = tensors[f"trace.{name}"].to(target.device)
-            traces.rounds, spent = state.round, meta["seconds"]
+                target[: traces.rounds] = tensors[f"trace.{name}"].to(target.device)
+            spent = meta["seconds"]
     task = progress.add_task(
         f"{panel.name} · {algorithm_config.label}", total=panel.horizon, completed=traces.rounds, rate=""
     )
     began, first = time.perf_counter(), traces.rounds
-    last_save = began
+    next_save = began + info["checkpoint_seconds"]
 
     def after_block(state: State, traces: Traces) -> None:
-        nonlocal last_save
+        nonlocal next_save
         now = time.perf_counter()
         rate = (traces.rounds - first) * panel.trials / max(now - began, 1e-9)  # of all trials
         progress.update(task, completed=traces.rounds, rate=f"{rate:,.0f} rounds/s")
-        if now - last_save >= info["checkpoint_seconds"] and traces.rounds < panel.horizon:
-            tensors, numbers = state_tensors(state)
+        if now >= next_save and traces.rounds < panel.horizon:
+            tensors, numbers = snapshot(state.posterior)
             tensors = {f"state.{k}": v for k, v in tensors.items()}
             tensors |= {f"trace.{k}": v[: traces.rounds] for k, v in traces.tensors().items()}
-            save_checkpoint(checkpoint, tensors, {"key": key, "state": numbers, "seconds": spent + now - began})
-            last_save = time.perf_counter()
+            meta = {"key": key, "round": traces.rounds, "state": numbers, "seconds": spent + now - began}
+            save_checkpoint(checkpoint, tensors, meta)
+            took = time.perf_counter() - now
+            next_save = now + took + max(info["checkpoint_seconds"], CHECKPOINT_PAUSE * took)
 
     play(algorithm, problem, trials, panel.seed, noise_var, traces, state, after_block)
     seconds = spent + time.perf_counter() - began

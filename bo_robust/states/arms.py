@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import BLOCK, ArmBuffers, BlockRows
 from bo_robust.validation import check_finite, check_kernel_matrix, check_positive
 
-__all__ = ["ArmKernel", "ArmPosterior", "init", "observe"]
+__all__ = ["ArmKernel", "ArmPosterior", "init", "observe", "zeros_like_shape"]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
 # allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
@@ -26,6 +27,10 @@ DENSE_MAX_ARMS = 256
 FIRST_ROWS = 64
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
 MATRIX_MAX_ARMS = 4096
+# Beyond it, rows of the covariance are evaluated in pieces of this many arms.
+ROW_BLOCK = 16_384
+# Memory that may be reserved at once for covariance rows of rounds to come.
+RESERVE_BYTES = 2**31
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,13 @@ class ArmKernel:
     def rows(self, arms: Tensor, trials: Tensor | None = None) -> Tensor:
         """Rows K[a, :] of the chosen ``arms`` (r,) as ``r x n``; ``trials`` (r,) when not one per trial in order."""
         if self.matrix is None:
-            assert self.covariance is not None and self.arms is not None
-            return self.covariance(self.arms[arms], self.arms)
+            assert self.covariance is not None
+            assert self.arms is not None
+            chosen, out = self.arms[arms], self.arms.new_empty(arms.shape[0], self.num_arms)
+            for start in range(0, self.num_arms, ROW_BLOCK):  # temporaries stay in the cache
+                block = slice(start, start + ROW_BLOCK)
+                out[:, block] = self.covariance(chosen, self.arms[block])
+            return out
         if self.matrix.ndim == 2:
             return self.matrix.index_select(0, arms)
         if trials is None:
@@ -140,6 +150,7 @@ def init(
     trials: int = 1,
     *,
     prior_mean: Tensor | None = None,
+    rounds: int | None = None,
     dense: bool | None = None,
     block: int = BLOCK,
 ) -> ArmPosterior:
@@ -150,6 +161,9 @@ def init(
         noise_var: lambda > 0, one number or one per trial (``s``).
         trials: s >= 1.
         prior_mean: ``n`` or ``s x n``; zero by default.
+        rounds: Rounds to come, if known: in the low-rank layout their covariance rows are then reserved at once
+            where that is at most 2 GiB, which saves the copies of growing (on a CPU the memory is taken only as rows
+            are used).
         dense: Force the dense (True) or low-rank (False) layout; by size when None.
         block: Rounds between refreshes of the base covariance, at least.
 
@@ -176,11 +190,13 @@ def init(
         mean += prior_mean
     dense = (n <= DENSE_MAX_ARMS) if dense is None else dense
     capacity = n if dense else min(n, FIRST_ROWS)
+    if not dense and rounds is not None and min(n, rounds) * trials * n * mean.element_size() <= RESERVE_BYTES:
+        capacity = max(1, min(n, rounds))
     if dense:
         K = kernel.rows(torch.arange(n, device=mean.device)) if kernel.matrix is None else kernel.matrix
         rows = K.expand(trials, n, n).clone(memory_format=torch.contiguous_format)
     else:
-        rows = torch.zeros(trials, capacity, n, **like)
+        rows = zeros_like_shape((trials, capacity, n), mean)
     tracked = 0 if dense else capacity
     buffers = ArmBuffers(
         noise_var=noise.expand(trials).clone(),
@@ -188,11 +204,11 @@ def init(
         variance=kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0),
         counts=torch.zeros(trials, n, **like),
         information_gain=torch.zeros(trials, **like),
-        pending=torch.zeros(trials, block, n, **like),
+        pending=zeros_like_shape((trials, block, n), mean),
         rows=rows,
         row_arm=torch.zeros(trials, tracked, **index),
         row_counts=torch.zeros(trials, tracked, **like),
-        inverse=torch.zeros(trials, tracked, tracked, **like),
+        inverse=zeros_like_shape((trials, tracked, tracked), mean),
         inverse_ready=torch.zeros(trials, dtype=torch.bool, device=mean.device),
         slots=torch.full((trials, 0 if dense else n), -1, **index),
         filled=torch.zeros(trials, **index),
@@ -235,10 +251,17 @@ def _reserve(posterior: ArmPosterior) -> None:
         capacity = min(n, capacity + max(FIRST_ROWS, capacity // 2))
         for name in ("rows", "row_arm", "row_counts"):
             old = getattr(buffers, name)
-            new = old.new_zeros(trials, capacity, *old.shape[2:])
+            new = zeros_like_shape((trials, capacity, *old.shape[2:]), old)
             new[:, :filled] = old[:, :filled]
             setattr(buffers, name, new)
-        inverse = buffers.inverse.new_zeros(trials, capacity, capacity)
+        inverse = zeros_like_shape((trials, capacity, capacity), buffers.inverse)
         inverse[:, :filled, :filled] = buffers.inverse[:, :filled, :filled]
         buffers.inverse = inverse
     posterior.row_budget = capacity - filled
+
+
+def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Zeros of the dtype and device of ``like``; on a CPU by calloc, so that pages are taken only when written."""
+    if like.is_cuda:
+        return like.newzeros_like_shape(shape)
+    return torch.from_numpy(np.zeros(shape, dtype=like.numpy().dtype))
