@@ -18,7 +18,7 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
         title = f"{panel['name']}: {panel['trials']} trials x {panel['horizon']} rounds"
         table = Table(title=escape(title), title_justify="left", pad_edge=False)
         table.add_column("algorithm", no_wrap=True)
-        for column in ("average regret", "simple regret", "cover", "width", "trunc.", "sec."):
+        for column in ("average regret", "simple regret", "cover", "end", "width", "trunc.", "sec."):
             table.add_column(column, justify="right", no_wrap=True)
         for label, entry in panel["algorithms"].items():
             table.add_row(
@@ -26,6 +26,7 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
                 _with_error(entry["average_regret"]),
                 _with_error(entry["simple_regret"]),
                 _optional(entry["coverage"], "{:.3f}"),
+                _optional(entry["final_coverage"], "{:.3f}"),
                 _optional(entry["mean_width"], "{:.3g}"),
                 f"{100 * entry['truncated']:.2g}%" if entry["truncated"] else "-",
                 f"{entry['seconds']:.1f}",
@@ -37,7 +38,7 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
             console.print(f"Warning: {line}", style="yellow", markup=False)
     console.print(
         "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean ± "
-        "standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds.",
+        "standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in the last.",
         style="dim",
         markup=False,
     )
@@ -46,7 +47,7 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
 
 
 def closing_lines(summary: dict[str, Any]) -> list[str]:
-    """What was found, in words; differences below two standard errors are called none."""
+    """What was found, in words; differences within two standard errors are called noise."""
     lines = []
     for panel in summary["panels"]:
         entries = panel["algorithms"]
@@ -71,6 +72,9 @@ def _in_words(comparison: dict[str, Any], entries: dict[str, Any]) -> str:
     for measure in ("average_regret", "simple_regret"):
         saved, error = comparison[f"{measure}_saved"]
         a, b = entries[ours][measure][0], entries[theirs][measure][0]
+        if saved == 0.0 and error == 0.0:
+            parts.append(f"{measure.replace('_', ' ')} {a:.3g}, identical in every trial")
+            continue
         verdict = "no difference beyond noise"
         if not math.isnan(error) and abs(saved) > 2.0 * error:
             verdict = ("lower" if saved > 0 else "higher") + (f" by {100 * abs(saved) / b:.0f} %" if b > 0 else "")

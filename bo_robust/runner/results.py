@@ -95,6 +95,7 @@ def summarise(config: RunConfig, traces: pd.DataFrame, facts: dict[str, Any]) ->
                 "average_regret": mean_and_error(average),
                 "simple_regret": mean_and_error(final),
                 "coverage": float(covered.mean()) if len(covered) else None,
+                "final_coverage": float(by_trial["coverage"].last().mean()) if len(covered) else None,
                 "mean_width": float(of["width"].mean()) if len(covered) else None,
                 "truncated": float(of["truncated"].mean()),
                 "failed_pulls": int((~of["ok"]).sum()),

@@ -209,11 +209,13 @@ def _play_one(
     part = results.part_path(folder, i, j)
     posterior = state.posterior
     truncation = getattr(algorithm, "truncation", None)
+    # Of the first trial, or averaged over the trials where they share f (for the picture of the intervals).
+    shown = slice(None) if bool((problem.f == problem.f[0]).all()) else slice(1)
     final = {
-        "mean": posterior.mean[0].cpu().clone(),
-        "sigma": posterior.variance[0].sqrt().cpu(),
+        "mean": posterior.mean[shown].mean(0).cpu(),
+        "sigma": posterior.variance[shown].sqrt().mean(0).cpu(),
         "f": problem.f[0].cpu().clone(),
-        "width": traces.width[-1, :1].cpu().clone(),
+        "width": traces.width[-1, shown].mean(0, keepdim=True).cpu(),
     }
     facts = {
         "seconds": seconds,

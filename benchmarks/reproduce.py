@@ -1,0 +1,118 @@
+"""Play every configuration at full size and keep what it showed: ``python -m benchmarks.reproduce [NAME ...]``.
+
+Writes ``benchmarks/results/curves/NAME.json`` (summary, environment) and pictures, and prints one JSON object a
+line: what the curves show, against what was asked of them. About 20 minutes on one core with the data folder
+(``--data-dir`` or ``BO_ROBUST_DATA``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+
+from benchmarks.common import ROOT, environment, report
+from bo_robust.runner import run as runs
+from bo_robust.runner.config import load
+
+NAMES = {
+    "quickstart": "quickstart.yaml",
+    **{f"srinivas_{n}": f"srinivas/{n}.yaml" for n in ("synthetic", "temperature", "traffic")},
+    **{
+        f"heavy_tails_{n}": f"heavy_tails/{n}.yaml"
+        for n in (
+            "where_it_matters",
+            "one_point_spikes",
+            "latency",
+            "stocks",
+            "light",
+            "lower_bound",
+            "student_t",
+            "pareto",
+            "matern",
+        )
+    },
+}
+
+
+def play(name: str, data_dir: Path | None, results: Path) -> None:
+    """One configuration: run it, keep summary and pictures, print verdicts."""
+    config = load(ROOT / "configs" / NAMES[name])
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / name
+        summary = runs.start(config, folder, data_dir=data_dir, console=Console(stderr=True, width=110))
+        traces = pd.read_parquet(folder / "traces.parquet", columns=["panel", "algorithm", "trial", "round", "regret"])
+        results.mkdir(parents=True, exist_ok=True)
+        for picture in folder.glob("*.png"):
+            shutil.copy(picture, results / f"{name}_{picture.name}")
+    for panel in summary["panels"]:
+        for label, entry in panel["algorithms"].items():
+            entry["average_regret_at"] = curve(traces, panel["name"], label)
+    kept = {"environment": environment(), **summary}
+    (results / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    for panel in summary["panels"]:
+        verdicts(name, panel)
+
+
+def curve(traces: pd.DataFrame, panel: str, label: str) -> dict[str, float]:
+    """Mean average regret at eight rounds, evenly spaced in the logarithm."""
+    rows = traces[(traces["panel"] == panel) & (traces["algorithm"] == label)]
+    T = int(rows["round"].max())
+    average = rows["regret"].to_numpy().reshape(-1, T).cumsum(1).mean(0) / np.arange(1, T + 1)
+    return {str(t): round(float(average[t - 1]), 6) for t in np.unique(np.geomspace(1, T, 8).round().astype(int))}
+
+
+def verdicts(name: str, panel: dict[str, Any]) -> None:
+    """What was asked of the curves (issue 2, section 8), and every comparison of a panel."""
+    entries = panel["algorithms"]
+    if name == "srinivas_synthetic":
+        ours = list(entries["GP-UCB /5"]["average_regret_at"].values())
+        falling = all(b < a for a, b in zip(ours[2:-1], ours[3:], strict=True))
+        report(f"{name}: GP-UCB /5 average regret falls", ours[-1], "regret", "decreasing", falling, {"at": ours})
+    if name == "heavy_tails_one_point_spikes":
+        for label, target in (("no truncation", "< 1: misses f"), ("truncation", "= 1: covers f")):
+            share = entries[label]["final_coverage"]
+            met = share < 1.0 if label == "no truncation" else share == 1.0
+            report(f"{name}: final coverage, {label}", share, "share of arms", target, met, {"trials": panel["trials"]})
+    for comparison in panel["comparisons"]:
+        ours, theirs = comparison["pair"]
+        saved, error = comparison["average_regret_saved"]
+        a, b = (entries[label]["average_regret"][0] for label in (ours, theirs))
+        verdict = "lower" if saved > 2 * error else "higher" if saved < -2 * error else "no difference beyond noise"
+        target = {"mean": "lower", "variance": "lower", "EI": "not higher"}.get(theirs) if "synthetic" in name else None
+        met = None if target is None else verdict == "lower" or (target == "not higher" and verdict != "higher")
+        report(
+            f"{name} / {panel['name']}: {ours} against {theirs}",
+            a / b,
+            "average regret ratio",
+            target,
+            met,
+            {"verdict": verdict, "saved": [round(saved, 5), round(error, 5)], "coverage": entries[ours]["coverage"]},
+        )
+
+
+def main() -> None:
+    """Play the named configurations, all by default."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "curves")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(NAMES)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    torch.set_num_threads(1)
+    for name in arguments.names or NAMES:
+        play(name, arguments.data_dir, arguments.results)
+
+
+if __name__ == "__main__":
+    main()
