@@ -59,13 +59,15 @@ def gp_problem(
     return kernel, X, f, noise
 
 
-def botorch_loop(X: Tensor, f: Tensor, noise: Tensor, lengthscale: float, noise_var: float, width: FiniteWidth) -> Tensor:
+def botorch_loop(
+    X: Tensor, f: Tensor, noise: Tensor, lengthscale: float, noise_var: float, width: FiniteWidth
+) -> Tensor:
     """What a BoTorch user writes: a fixed-hyperparameter SingleTaskGP, UCB and optimize_acqf_discrete each round."""
-    from botorch.acquisition import UpperConfidenceBound  # noqa: PLC0415
-    from botorch.models import SingleTaskGP  # noqa: PLC0415
-    from botorch.optim import optimize_acqf_discrete  # noqa: PLC0415
-    from gpytorch.kernels import RBFKernel  # noqa: PLC0415
-    from gpytorch.means import ZeroMean  # noqa: PLC0415
+    from botorch.acquisition import UpperConfidenceBound
+    from botorch.models import SingleTaskGP
+    from botorch.optim import optimize_acqf_discrete
+    from gpytorch.kernels import RBFKernel
+    from gpytorch.means import ZeroMean
 
     covariance = RBFKernel().to(X)
     covariance.lengthscale = torch.tensor(lengthscale, dtype=X.dtype)
@@ -155,7 +157,14 @@ def against_numpy() -> None:
         "same_picks": f"{same}/{rounds}",
         "distinct_arms": len(picks.unique()),
     }
-    report("numpy_cached_factor_vs_s1", numpy_s / single_s, "x faster", ">= 1.5", numpy_s / single_s >= 1.5, detail)
+    report(
+        "numpy_cached_factor_vs_s1",
+        numpy_s / single_s,
+        "x faster",
+        ">= 1.5",
+        numpy_s / single_s >= 1.5,
+        detail,
+    )
     per_trial = numpy_s / (batch_s / 64)
     report("numpy_cached_factor_vs_s64_per_trial", per_trial, "x faster", ">= 3", per_trial >= 3.0, detail)
     share = batch_s / 64 / single_s
@@ -184,7 +193,11 @@ def tgp_stream() -> None:
         "ratio",
         "<= 2",
         ours_s / bare_s <= 2.0,
-        {"ours_s": round(ours_s, 3), "bare_s": round(bare_s, 3), "us_per_round": round(ours_s / rounds * 1e6, 1)},
+        {
+            "ours_s": round(ours_s, 3),
+            "bare_s": round(bare_s, 3),
+            "us_per_round": round(ours_s / rounds * 1e6, 1),
+        },
     )
     with torch.inference_mode():
         state = algorithm.init(kernel, 1.0, trials)
@@ -204,7 +217,11 @@ def tgp_stream() -> None:
         "ratio",
         "<= 1.2",
         last / first <= 1.2,
-        {"us_at_200": round(first * 1e6, 1), "us_at_20000": round(last * 1e6, 1), "window": "200 rounds, trimmed mean"},
+        {
+            "us_at_200": round(first * 1e6, 1),
+            "us_at_20000": round(last * 1e6, 1),
+            "window": "200 rounds, trimmed mean",
+        },
     )
 
 
@@ -263,14 +280,17 @@ def crossover() -> None:
                         arms = bound.argmax(1)
                         arm_states.observe(posterior, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
 
-            dense_s, low_rank_s = medians(3, lambda: run(True), lambda: run(False))  # noqa: B023
+            dense_s, low_rank_s = medians(3, lambda: run(True), lambda: run(False))
             report(
                 f"crossover_n{n}_s{trials}",
                 dense_s / low_rank_s,
                 "dense / low rank",
                 None,
                 None,
-                {"dense_us": round(dense_s / 400 / trials * 1e6, 1), "low_rank_us": round(low_rank_s / 400 / trials * 1e6, 1)},
+                {
+                    "dense_us": round(dense_s / 400 / trials * 1e6, 1),
+                    "low_rank_us": round(low_rank_s / 400 / trials * 1e6, 1),
+                },
             )
 
 
@@ -300,7 +320,14 @@ def import_time() -> None:
             done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
             times.append(1e3 * float(done.stdout))
         value = statistics.median(times)
-        report(name, value, "ms", "<= 50", value <= 50.0, {"statement": then, "after": f"import botorch; {first}"})
+        report(
+            name,
+            value,
+            "ms",
+            "<= 50",
+            value <= 50.0,
+            {"statement": then, "after": f"import botorch; {first}"},
+        )
 
 
 PARTS = {

@@ -23,17 +23,32 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def report(
-    name: str, value: float, unit: str, target: str | None, met: bool | None, detail: dict[str, Any] | None = None
+    name: str,
+    value: float,
+    unit: str,
+    target: str | None,
+    met: bool | None,
+    detail: dict[str, Any] | None = None,
 ) -> None:
     """Print one result; ``met`` is None where no target was set."""
-    row = {"name": name, "value": float(f"{value:.4g}"), "unit": unit, "target": target, "met": met, "detail": detail or {}}
+    row = {
+        "name": name,
+        "value": float(f"{value:.4g}"),
+        "unit": unit,
+        "target": target,
+        "met": met,
+        "detail": detail or {},
+    }
     print(json.dumps(row), flush=True)
 
 
 def environment() -> dict[str, Any]:
     """Machine, versions, date and command of this run."""
     git = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return {
         "command": " ".join(["python", "-m", *_module(), *sys.argv[1:]]),

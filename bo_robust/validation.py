@@ -65,7 +65,7 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
     skew = float((K - K.mT).abs().max())
     if skew > tol * max(scale, 1e-300):
         raise ValueError(
-            f"the kernel matrix is not symmetric (largest |K - K^T| is {skew:.3g}); use (K + K.T) / 2 if that is rounding."
+            f"the kernel matrix is not symmetric (largest |K - K^T| is {skew:.3g}); use (K + K.T) / 2 if rounding."
         )
     smallest = float(torch.linalg.eigvalsh(K.double())[..., 0].min())
     if smallest < -tol * K.shape[-1] * max(scale, 1e-300):
@@ -76,11 +76,13 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
 
 
 def check_round(t: int) -> None:
+    """Raise ``ValueError`` unless the round is counted from 1."""
     if t < 1:
         raise ValueError(f"t is the round about to be played, counted from 1, got {t!r}.")
 
 
 def check_count(minimum: int, **values: int) -> None:
+    """Raise ``ValueError`` unless every value is a whole number of at least ``minimum``."""
     for name, value in values.items():
         if value != int(value) or value < minimum:
             raise ValueError(f"{name} must be a whole number >= {minimum}, got {value!r}.")

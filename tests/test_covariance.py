@@ -28,7 +28,9 @@ def test_agrees_with_gpytorch(n1, device):
     A, B = (torch.rand(n, 3, generator=g, dtype=torch.float64).to(device) for n in (n1, 150))
     ell = torch.tensor([0.2, 0.7, 1.5], dtype=torch.float64, device=device)
     pairs = [(SquaredExponential((0.2, 0.7, 1.5)), gpytorch.kernels.RBFKernel(ard_num_dims=3))]
-    pairs += [(Matern(nu, (0.2, 0.7, 1.5)), gpytorch.kernels.MaternKernel(nu=nu, ard_num_dims=3)) for nu in (0.5, 1.5, 2.5)]
+    pairs += [
+        (Matern(nu, (0.2, 0.7, 1.5)), gpytorch.kernels.MaternKernel(nu=nu, ard_num_dims=3)) for nu in (0.5, 1.5, 2.5)
+    ]
     for ours, theirs in pairs:
         theirs = theirs.to(A)
         theirs.lengthscale = ell

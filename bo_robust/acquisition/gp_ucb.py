@@ -72,9 +72,7 @@ class GPUCB(AnalyticAcquisitionFunction):
     ) -> None:
         super().__init__(model=model, posterior_transform=posterior_transform)
         if is_ensemble(model):
-            raise ValueError(
-                "GPUCB needs the posterior of one GP; an ensemble has no single confidence width."
-            )
+            raise ValueError("GPUCB needs the posterior of one GP; an ensemble has no single confidence width.")
         self.t = _num_observations(model) + 1 if t is None else t
         like = _reference(model)
         uniform = torch.rand(model.batch_shape, generator=generator, dtype=like.dtype).to(like.device)

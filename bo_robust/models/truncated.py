@@ -168,9 +168,7 @@ class TruncatedGP(SingleTaskGP):
                 output, the levels were given as a tensor, or ``noise`` is needed.
         """
         if Y.shape[-2:] != (X.shape[-2], 1):
-            raise ValueError(
-                f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}."
-            )
+            raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
         if self.prediction_strategy is None:  # the update needs the caches that a prediction leaves
             self.posterior(X.reshape(-1, X.shape[-1])[:1])
         if noise is not None:
@@ -246,9 +244,7 @@ class TruncatedGP(SingleTaskGP):
 
     def _schedule(self) -> Truncation:
         if self.truncation is None:
-            raise ValueError(
-                "the levels were given as a tensor and end with the data; pass a schedule instead."
-            )
+            raise ValueError("the levels were given as a tensor and end with the data; pass a schedule instead.")
         return self.truncation
 
     def _check_new(self, name: str, x: Tensor) -> None:

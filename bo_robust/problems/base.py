@@ -74,22 +74,17 @@ class Problem:
     def __post_init__(self) -> None:
         f = self.f
         if f.ndim != 2 or 0 in f.shape or not f.is_floating_point():
-            raise ValueError(
-                f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}."
-            )
+            raise ValueError(f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}.")
         check_finite("f (mean rewards)", f)
         s, n = f.shape
         if isinstance(self.kernel, Tensor):
             if self.kernel.shape not in ((n, n), (s, n, n)):
                 raise ValueError(
-                    f"the kernel matrix must be {n} x {n} or {s} x {n} x {n} to fit f, "
-                    f"got {tuple(self.kernel.shape)}."
+                    f"the kernel matrix must be {n} x {n} or {s} x {n} x {n} to fit f, got {tuple(self.kernel.shape)}."
                 )
             _same_kind("the kernel matrix", self.kernel, f)
         elif self.arms is None:
-            raise ValueError(
-                "a covariance function needs arm locations: give arms (n x d) or a kernel matrix."
-            )
+            raise ValueError("a covariance function needs arm locations: give arms (n x d) or a kernel matrix.")
         if self.arms is not None:
             if self.arms.ndim != 2 or self.arms.shape[0] != n:
                 raise ValueError(f"arms must be {n} x d to fit f, got {tuple(self.arms.shape)}.")
@@ -98,9 +93,7 @@ class Problem:
         if self.arm_names and len(self.arm_names) != n:
             raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
         if (self.moment_bound is None) != (self.alpha is None):
-            raise ValueError(
-                "moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither."
-            )
+            raise ValueError("moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither.")
         if self.alpha is not None:
             check_tail_index(self.alpha)
         check_positive(noise_var=self.noise_var)
@@ -149,6 +142,4 @@ def trial_list(trials: Sequence[int]) -> list[int]:
 
 def _same_kind(name: str, x: Tensor, f: Tensor) -> None:
     if x.dtype != f.dtype or x.device != f.device:
-        raise ValueError(
-            f"{name} is {x.dtype} on {x.device} but f is {f.dtype} on {f.device}; convert one with .to()."
-        )
+        raise ValueError(f"{name} is {x.dtype} on {x.device} but f is {f.dtype} on {f.device}; convert one with .to().")

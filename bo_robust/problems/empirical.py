@@ -51,9 +51,7 @@ def median_mad(rows: np.ndarray) -> tuple[float, float]:
     centre = float(np.median(rows))
     scale = float(np.median(np.abs(rows - centre)))
     if scale == 0.0:
-        raise ValueError(
-            "more than half of the entries are equal: their MAD is 0 and cannot scale the rewards."
-        )
+        raise ValueError("more than half of the entries are equal: their MAD is 0 and cannot scale the rewards.")
     return centre, scale
 
 

@@ -25,9 +25,7 @@ SCALINGS: dict[str, Callable[..., Problem]] = {"paper": paper_problem, "centred"
 TEN_MS = 0.01
 
 
-def djia29(
-    trials: Sequence[int], seed: int, *, data_dir: Path | str | None = None, scaling: str = "paper"
-) -> Problem:
+def djia29(trials: Sequence[int], seed: int, *, data_dir: Path | str | None = None, scaling: str = "paper") -> Problem:
     """Which of 29 DJIA stocks has the largest mean price: reward = price on a random day of 2016 to 2019.
 
     The kernel is the correlation of the prices over all 823 days, the same that rewards are drawn from (the

@@ -32,8 +32,8 @@ def run(
     threads: Threads = 1,
 ) -> None:
     """Play every panel of a configuration and report regret."""
-    from bo_robust.runner import config as configs  # noqa: PLC0415  imports torch
-    from bo_robust.runner import run as runs  # noqa: PLC0415
+    from bo_robust.runner import config as configs
+    from bo_robust.runner import run as runs
 
     _set_threads(threads)
     loaded = configs.load(config, set_ or (), trials=trials, horizon=horizon)
@@ -46,7 +46,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")], threads: Threads = 1
 ) -> None:
     """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
-    from bo_robust.runner import run as runs  # noqa: PLC0415
+    from bo_robust.runner import run as runs
 
     _set_threads(threads)
     runs.resume(folder)
@@ -55,7 +55,7 @@ def resume(
 @app.command()
 def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")]) -> None:
     """Draw the pictures and print the table again from the stored traces."""
-    from bo_robust.runner import run as runs  # noqa: PLC0415
+    from bo_robust.runner import run as runs
 
     runs.finish(folder)
 
@@ -63,9 +63,9 @@ def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finishe
 @app.command("list")
 def list_() -> None:
     """List algorithms, problems, widths and truncation levels."""
-    from bo_robust.algorithms import ALGORITHMS  # noqa: PLC0415
-    from bo_robust.problems import PROBLEMS  # noqa: PLC0415
-    from bo_robust.schedules import TRUNCATIONS, WIDTHS  # noqa: PLC0415
+    from bo_robust.algorithms import ALGORITHMS
+    from bo_robust.problems import PROBLEMS
+    from bo_robust.schedules import TRUNCATIONS, WIDTHS
 
     console = Console()
     for title, registry in (
@@ -81,7 +81,7 @@ def list_() -> None:
 
 
 def _set_threads(threads: int) -> None:
-    import torch  # noqa: PLC0415
+    import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not 1 <= threads <= cores:
@@ -107,7 +107,10 @@ def main() -> None:
         print(f"bo-robust: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("bo-robust: interrupted; `bo-robust resume FOLDER` goes on from the last checkpoint.", file=sys.stderr)
+        print(
+            "bo-robust: interrupted; `bo-robust resume FOLDER` goes on from the last checkpoint.",
+            file=sys.stderr,
+        )
         sys.exit(130)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)

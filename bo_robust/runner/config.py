@@ -74,7 +74,7 @@ class PanelConfig:
         noise_var: lambda of the posterior; the problem's by default.
         dtype: "float64" or "float32".
         compare: Pairs of labels to compare in words, the candidate first.
-        intervals: Whether to draw the final confidence intervals of the first trial.
+        intervals: Whether to draw the final confidence intervals of the worst-covered trial.
     """
 
     name: str

@@ -53,16 +53,15 @@ class Traces:
     def empty(cls, horizon: int, trials: int, device: torch.device, dtype: torch.dtype) -> Traces:
         """Room for ``horizon`` rounds."""
         shape = (horizon, trials)
-        whole = {"dtype": torch.int32, "device": device}
-        real = {"dtype": dtype, "device": device}
+        like = torch.zeros(0, dtype=dtype, device=device)
         return cls(
-            arms=torch.zeros(shape, **whole),
-            rewards=torch.zeros(shape, **real),
-            recommended=torch.zeros(shape, **whole),
-            width=torch.full(shape, torch.nan, **real),
-            coverage=torch.full(shape, torch.nan, **real),
-            truncated=torch.zeros(shape, dtype=torch.bool, device=device),
-            ok=torch.zeros(shape, dtype=torch.bool, device=device),
+            arms=like.new_zeros(shape, dtype=torch.int32),
+            rewards=like.new_zeros(shape),
+            recommended=like.new_zeros(shape, dtype=torch.int32),
+            width=like.new_full(shape, torch.nan),
+            coverage=like.new_full(shape, torch.nan),
+            truncated=like.new_zeros(shape, dtype=torch.bool),
+            ok=like.new_zeros(shape, dtype=torch.bool),
         )
 
     def tensors(self) -> dict[str, Tensor]:

@@ -50,7 +50,7 @@ def plot_regret(config: RunConfig, traces: pd.DataFrame, path: Path) -> None:
 
 
 def plot_intervals(config: RunConfig, folder: Path, path: Path) -> bool:
-    """Final confidence intervals of the first trial against f, for panels with ``intervals: true``."""
+    """Final confidence intervals against f in each algorithm's worst-covered trial, where a panel asks for them."""
     wanted = [(i, panel) for i, panel in enumerate(config.panels) if panel.intervals]
     if not wanted:
         return False
@@ -70,7 +70,8 @@ def _interval_row(axes: np.ndarray, index: int, panel: PanelConfig, folder: Path
         axes[j].fill_between(x, final["mean"] - reach, final["mean"] + reach, alpha=0.3, label="mean ± width · sigma")
         axes[j].plot(x, final["mean"], label="posterior mean")
         axes[j].plot(x, final["f"], "k--", label="f")
-        axes[j].set_title(f"{panel.name}: {algorithm.label}", fontsize=9)
+        covered = f"worst of {panel.trials} trials, {100 * float(final['coverage'][0]):.0f} % covered"
+        axes[j].set_title(f"{panel.name}: {algorithm.label}\n({covered})", fontsize=9)
         axes[j].set_xlabel("arm")
     axes[0].legend(fontsize=8)
 

@@ -37,8 +37,9 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
         for line in panel["warnings"]:
             console.print(f"Warning: {line}", style="yellow", markup=False)
     console.print(
-        "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean ± "
-        "standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in the last.",
+        "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean "
+        "± standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in "
+        "the last round.",
         style="dim",
         markup=False,
     )
@@ -80,9 +81,8 @@ def _in_words(comparison: dict[str, Any], entries: dict[str, Any]) -> str:
             verdict = ("lower" if saved > 0 else "higher") + (f" by {100 * abs(saved) / b:.0f} %" if b > 0 else "")
         elif math.isnan(error):
             verdict = "a single trial, no verdict"
-        parts.append(
-            f"{measure.replace('_', ' ')} {a:.3g} against {b:.3g} ({verdict}; paired difference {saved:.2g} ± {error:.1g})"
-        )
+        difference = f"paired difference {saved:.2g} ± {error:.1g}"
+        parts.append(f"{measure.replace('_', ' ')} {a:.3g} against {b:.3g} ({verdict}; {difference})")
     return f"{ours} against {theirs}: " + "; ".join(parts) + "."
 
 

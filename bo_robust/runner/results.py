@@ -47,9 +47,9 @@ def traces_frame(traces: Traces, problem: Problem, panel: str, label: str, trial
     frame = pd.DataFrame({k: v.T.reshape(-1).numpy() for k, v in columns.items()})
     frame.insert(0, "round", np.tile(np.arange(1, T + 1, dtype=np.int32), s))
     frame.insert(0, "trial", np.repeat(np.asarray(trials, dtype=np.int32), T))
-    frame.insert(0, "algorithm", pd.Categorical([label] * (T * s)))
-    frame.insert(0, "panel", pd.Categorical([panel] * (T * s)))
-    return frame
+    frame.insert(0, "algorithm", label)
+    frame.insert(0, "panel", panel)
+    return frame.astype({"panel": "category", "algorithm": "category"})
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
@@ -137,17 +137,17 @@ def _truncation_warnings(rows: pd.DataFrame, known: dict[str, Any]) -> list[str]
     """One line per algorithm in which some arm lost more than half of its rewards to truncation."""
     lines = []
     for label, of in rows.groupby("algorithm", observed=True, sort=False):
-        share = of.groupby("arm")["truncated"].agg(["mean", "sum", "size"])
-        lost = share[(share["mean"] > 0.5) & (share["sum"] >= MIN_TRUNCATED)]
-        if lost.empty:
+        by_arm = of.groupby("arm")["truncated"]
+        lost, pulls = by_arm.sum(), by_arm.size()
+        reported = lost[(lost > 0.5 * pulls) & (lost >= MIN_TRUNCATED)]
+        if reported.empty:
             continue
-        arm = int(lost["sum"].idxmax())
+        arm = int(reported.index.to_numpy()[reported.to_numpy().argmax()])
         name = known["arm_names"][arm] if known["arm_names"] else str(arm)
         scale = float(of.loc[of["arm"] == arm, "reward"].abs().median())
         lines.append(
-            f"{label}: {len(lost)} arm(s) lost more than half of their rewards to truncation; worst is arm {name} with "
-            f"{int(lost.loc[arm, 'sum'])} of {int(lost.loc[arm, 'size'])}. Final b_t = {known['level'][label]:.3g}, "
-            f"median |reward| of that arm = {scale:.3g}: v (moment_bound) is too small for these rewards, or they are "
-            "not centred."
+            f"{label}: {len(reported)} arm(s) lost more than half of their rewards to truncation; worst is arm {name} "
+            f"with {lost[arm]} of {pulls[arm]}. Final b_t = {known['level'][label]:.3g}, median |reward| of that arm = "
+            f"{scale:.3g}: v (moment_bound) is too small for these rewards, or they are not centred."
         )
     return lines

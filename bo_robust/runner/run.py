@@ -74,7 +74,11 @@ def start(
             "python": platform.python_version(),
             **{name: metadata.version(name) for name in ("torch", "botorch", "gpytorch", "numpy")},
         },
-        "machine": {"platform": platform.platform(), "processor": _processor(device), "threads": torch.get_num_threads()},
+        "machine": {
+            "platform": platform.platform(),
+            "processor": _processor(device),
+            "threads": torch.get_num_threads(),
+        },
         "git": _git_revision(),
     }
     write_atomic(folder / "run.json", lambda p: _dump(info, p))
@@ -114,7 +118,7 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     Raises:
         RunError: when parts are missing.
     """
-    from bo_robust.runner import plot  # noqa: PLC0415  matplotlib takes a second to import
+    from bo_robust.runner import plot
 
     _, config = read_run(folder)
     for i, panel in enumerate(config.panels):
@@ -160,7 +164,13 @@ def read_run(folder: Path) -> tuple[dict[str, Any], RunConfig]:
 
 
 def _play_one(
-    folder: Path, info: dict[str, Any], panel: PanelConfig, i: int, j: int, problem: Problem, progress: Progress
+    folder: Path,
+    info: dict[str, Any],
+    panel: PanelConfig,
+    i: int,
+    j: int,
+    problem: Problem,
+    progress: Progress,
 ) -> None:
     """Play one algorithm, from its checkpoint if there is one, and write its part."""
     algorithm_config = panel.algorithms[j]
@@ -209,13 +219,14 @@ def _play_one(
     part = results.part_path(folder, i, j)
     posterior = state.posterior
     truncation = getattr(algorithm, "truncation", None)
-    # Of the first trial, or averaged over the trials where they share f (for the picture of the intervals).
-    shown = slice(None) if bool((problem.f == problem.f[0]).all()) else slice(1)
+    # Of the trial that ended with the lowest coverage, for the picture of the intervals.
+    shown = int(traces.coverage[-1].nan_to_num().argmin())
     final = {
-        "mean": posterior.mean[shown].mean(0).cpu(),
-        "sigma": posterior.variance[shown].sqrt().mean(0).cpu(),
-        "f": problem.f[0].cpu().clone(),
-        "width": traces.width[-1, shown].mean(0, keepdim=True).cpu(),
+        "mean": posterior.mean[shown].cpu().clone(),
+        "sigma": posterior.variance[shown].sqrt().cpu(),
+        "f": problem.f[shown].cpu().clone(),
+        "width": traces.width[-1, shown : shown + 1].cpu().clone(),
+        "coverage": traces.coverage[-1, shown : shown + 1].cpu().clone(),
     }
     facts = {
         "seconds": seconds,
@@ -265,7 +276,10 @@ def _git_revision() -> str | None:
         return None
     try:
         run = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True
+            ["git", "-C", str(root), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -144,9 +144,7 @@ def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
         if spectrum.min() < -1e-8 * spectrum.numel() * spectrum.abs().max():
             raise ValueError(f"eigenvalues must be >= 0, the smallest is {float(spectrum.min()):.3g}.")
     else:
-        raise ValueError(
-            f"spectrum must be n x n or n floating point numbers, got shape {tuple(spectrum.shape)}."
-        )
+        raise ValueError(f"spectrum must be n x n or n floating point numbers, got shape {tuple(spectrum.shape)}.")
     ratio = spectrum.clamp(min=0.0).sort(descending=True).values[:T] / noise_var
     # The objective is separable and concave, so the best t units are the t largest single gains
     # log(1 + m r_i) - log(1 + (m-1) r_i). Larger r_i get at least as many units, so the i-th largest gets at

@@ -15,9 +15,7 @@ from bo_robust.validation import check_positive
 __all__ = ["gp_ucb_regret_bound"]
 
 
-def gp_ucb_regret_bound(
-    widths: Tensor, information_gain: Tensor, noise_var: float, compact: bool = False
-) -> Tensor:
+def gp_ucb_regret_bound(widths: Tensor, information_gain: Tensor, noise_var: float, compact: bool = False) -> Tensor:
     """R_T <= sqrt(C1 T w_T^2 gamma_T), plus 2 on a compact set; C1 = 8 / log(1 + 1/noise_var).
 
     Holds with probability 1 - delta for every T at once when f ~ GP(0, k), the noise is Gaussian with

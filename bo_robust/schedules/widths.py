@@ -147,9 +147,7 @@ class CompactWidth(_ScaledWidth):
         check_delta(self.delta)
         check_positive(a=self.a, b=self.b, r=self.r)
         if 4.0 * self.dim * self.a <= self.delta:
-            raise ValueError(
-                f"a must exceed delta / (4 dim), where log(4 dim a / delta) > 0; got a={self.a!r}."
-            )
+            raise ValueError(f"a must exceed delta / (4 dim), where log(4 dim a / delta) > 0; got a={self.a!r}.")
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         slope = self.b * math.sqrt(math.log(4.0 * self.dim * self.a / self.delta))

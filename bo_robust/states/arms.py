@@ -171,18 +171,17 @@ def init(
         ValueError: on a noise variance <= 0, no trials, or shapes that do not fit.
     """
     n = kernel.num_arms
-    like = {"dtype": kernel.diagonal.dtype, "device": kernel.diagonal.device}
-    index = {"dtype": torch.long, "device": kernel.diagonal.device}
+    like = kernel.diagonal
     if trials < 1:
         raise ValueError(f"trials must be >= 1, got {trials}.")
     given = kernel.diagonal.shape[0] if kernel.diagonal.ndim == 2 else trials
     if given != trials:
         raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
-    noise = torch.as_tensor(noise_var, **like)
+    noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
     if noise.ndim > 1 or noise.numel() not in (1, trials):
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
-    mean = torch.zeros(trials, n, **like)
+    mean = like.new_zeros(trials, n)
     if prior_mean is not None:
         if prior_mean.shape not in ((n,), (trials, n)):
             raise ValueError(f"prior_mean must be {n} or {trials} x {n}, got shape {tuple(prior_mean.shape)}.")
@@ -202,17 +201,17 @@ def init(
         noise_var=noise.expand(trials).clone(),
         mean=mean,
         variance=kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0),
-        counts=torch.zeros(trials, n, **like),
-        information_gain=torch.zeros(trials, **like),
+        counts=like.new_zeros(trials, n),
+        information_gain=like.new_zeros(trials),
         pending=zeros_like_shape((trials, block, n), mean),
         rows=rows,
-        row_arm=torch.zeros(trials, tracked, **index),
-        row_counts=torch.zeros(trials, tracked, **like),
+        row_arm=like.new_zeros(trials, tracked, dtype=torch.long),
+        row_counts=like.new_zeros(trials, tracked),
         inverse=zeros_like_shape((trials, tracked, tracked), mean),
-        inverse_ready=torch.zeros(trials, dtype=torch.bool, device=mean.device),
-        slots=torch.full((trials, 0 if dense else n), -1, **index),
-        filled=torch.zeros(trials, **index),
-        block_filled=torch.zeros(trials, **index),
+        inverse_ready=like.new_zeros(trials, dtype=torch.bool),
+        slots=like.new_full((trials, 0 if dense else n), -1, dtype=torch.long),
+        filled=like.new_zeros(trials, dtype=torch.long),
+        block_filled=like.new_zeros(trials, dtype=torch.long),
         dense=dense,
     )
     return ArmPosterior(kernel, buffers, row_budget=capacity, block_rows=[{} for _ in range(trials)])
@@ -263,5 +262,5 @@ def _reserve(posterior: ArmPosterior) -> None:
 def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Zeros of the dtype and device of ``like``; on a CPU by calloc, so that pages are taken only when written."""
     if like.is_cuda:
-        return like.newzeros_like_shape(shape)
+        return like.new_zeros(shape)
     return torch.from_numpy(np.zeros(shape, dtype=like.numpy().dtype))

@@ -26,7 +26,11 @@ def snapshot(posterior: ArmPosterior) -> tuple[dict[str, Tensor], dict[str, Any]
     if b.dense:
         tensors["rows"] = b.rows
     else:
-        tensors |= {"row_arm": b.row_arm[:, :m], "row_counts": b.row_counts[:, :m], "inverse": b.inverse[:, :m, :m]}
+        tensors |= {
+            "row_arm": b.row_arm[:, :m],
+            "row_counts": b.row_counts[:, :m],
+            "inverse": b.inverse[:, :m, :m],
+        }
     numbers = {
         "num_pending": b.num_pending,
         "num_rows": m,

@@ -180,9 +180,7 @@ def test_batched_models_have_one_width_and_value_per_member(tkwargs):
         torch.testing.assert_close(before[:, s], single(x.squeeze(1)), atol=1e-9, rtol=0)
         single.set_X_pending(pending)
         torch.testing.assert_close(after[:, s], single(x.squeeze(1)), atol=1e-9, rtol=0)
-        torch.testing.assert_close(
-            pairs[:, s], single(points(tkwargs, 4, 1, 2, 2).squeeze(1)), atol=1e-9, rtol=0
-        )
+        torch.testing.assert_close(pairs[:, s], single(points(tkwargs, 4, 1, 2, 2).squeeze(1)), atol=1e-9, rtol=0)
 
 
 def test_optimize_acqf_finds_the_maximum(tkwargs):
@@ -260,9 +258,7 @@ def test_posterior_transforms(tkwargs):
     weights = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.5], **tkwargs))
     acqf = GPUCB(both, FiniteWidth(num_arms=10, delta=0.1), posterior_transform=weights)
     assert acqf.t == 15
-    candidates, _ = optimize_acqf(
-        acqf, unit_box(tkwargs), q=2, num_restarts=2, raw_samples=16, sequential=True
-    )
+    candidates, _ = optimize_acqf(acqf, unit_box(tkwargs), q=2, num_restarts=2, raw_samples=16, sequential=True)
     assert float(torch.pdist(candidates)) > 0.05
     posterior = both.posterior(x.squeeze(-2))
     mean = posterior.mean @ weights.weights
@@ -311,9 +307,7 @@ def test_float32_model(tkwargs):
     acqf = GPUCB(single, ConstantWidth(2.0), X_pending=pending.float())
     assert acqf.width.dtype == torch.float32
     torch.testing.assert_close(acqf(x.float()).double(), expected, atol=1e-3, rtol=0)
-    candidates, _ = optimize_acqf(
-        acqf, unit_box(tkwargs).float(), q=2, num_restarts=2, raw_samples=16, sequential=True
-    )
+    candidates, _ = optimize_acqf(acqf, unit_box(tkwargs).float(), q=2, num_restarts=2, raw_samples=16, sequential=True)
     assert candidates.dtype == torch.float32
 
 

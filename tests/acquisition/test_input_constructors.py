@@ -102,23 +102,17 @@ def test_ax_loop_with_pending_trials(monkeypatch):
             "botorch_acqf_options": {"width": "constant", "width_options": {"value": 0.5}},
             "transforms": [*MBM_X_trans, Derelativize],  # drops Winsorize, BilogY, StandardizeY
         },
-        generator_gen_kwargs={
-            "model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}
-        },
+        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
     )
     sobol = GenerationNode(
         name="Sobol",
         generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
         transition_criteria=[MinTrials(threshold=4, transition_to="TGP")],
     )
-    strategy = GenerationStrategy(
-        name="tgp-ucb", nodes=[sobol, GenerationNode(name="TGP", generator_specs=[spec])]
-    )
+    strategy = GenerationStrategy(name="tgp-ucb", nodes=[sobol, GenerationNode(name="TGP", generator_specs=[spec])])
     client = Client(random_seed=0)
     client.configure_experiment(
-        parameters=[
-            RangeParameterConfig(name=name, parameter_type="float", bounds=(-1.0, 3.0)) for name in ("a", "b")
-        ]
+        parameters=[RangeParameterConfig(name=name, parameter_type="float", bounds=(-1.0, 3.0)) for name in ("a", "b")]
     )
     client.configure_optimization(objective="-y")
     client.set_generation_strategy(strategy)

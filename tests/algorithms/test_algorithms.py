@@ -173,10 +173,16 @@ def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
         zeroed.append(bool(info.truncated))
     assert zeroed == [y == 0.0 for y in expected["truncated"]]
     torch.testing.assert_close(
-        state.posterior.mean[0, 12:].cpu(), torch.tensor(expected["mean"], dtype=torch.float64), rtol=1e-9, atol=0
+        state.posterior.mean[0, 12:].cpu(),
+        torch.tensor(expected["mean"], dtype=torch.float64),
+        rtol=1e-9,
+        atol=0,
     )
     torch.testing.assert_close(
-        state.posterior.variance[0, 12:].cpu(), torch.tensor(expected["variance"], dtype=torch.float64), rtol=1e-9, atol=0
+        state.posterior.variance[0, 12:].cpu(),
+        torch.tensor(expected["variance"], dtype=torch.float64),
+        rtol=1e-9,
+        atol=0,
     )
 
 
@@ -192,7 +198,9 @@ def test_irgp_width_follows_its_law(device):
 
 def test_expected_improvement_by_definition():
     z = torch.tensor([-3.0, -1.0, -0.999, 0.0, 2.0, 10.0], dtype=torch.float64)
-    expected = torch.tensor([math.log(stats.norm.pdf(v) + v * stats.norm.cdf(v)) for v in z.tolist()], dtype=torch.float64)
+    expected = torch.tensor(
+        [math.log(stats.norm.pdf(v) + v * stats.norm.cdf(v)) for v in z.tolist()], dtype=torch.float64
+    )
     torch.testing.assert_close(log_expected_improvement(z), expected, rtol=1e-10, atol=1e-12)
     # far below: log EI ~ log phi(z) - 2 log|z|, still finite and ordered
     far = torch.tensor([-1e3, -50.0, -30.0], dtype=torch.float64)

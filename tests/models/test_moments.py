@@ -180,9 +180,7 @@ def test_information_gain_by_hand(tkwargs):
     X = torch.tensor([[0.0], [1.0]], **tkwargs)
     kernel = RBFKernel().to(**tkwargs)
     kernel.lengthscale = 1.0
-    model = SingleTaskGP(
-        X, torch.zeros_like(X), torch.full_like(X, 0.5), covar_module=kernel, outcome_transform=None
-    )
+    model = SingleTaskGP(X, torch.zeros_like(X), torch.full_like(X, 0.5), covar_module=kernel, outcome_transform=None)
     expected = 0.5 * math.log(9.0 - 4.0 / math.e)
     assert float(information_gain(model)) == pytest.approx(expected, abs=1e-12)
     # Noise variances 1/2 and 1/4: det(I + N^-1/2 K N^-1/2) = 3 * 5 - 8/e.

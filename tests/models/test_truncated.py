@@ -50,9 +50,7 @@ def make(tkwargs, n=12, batch=(), seed=0, truncation=LEVEL, **kwargs):
 
 
 def points(tkwargs, *shape, seed=7):
-    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
-        **tkwargs
-    )
+    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 
 
 def moments(model, X):
@@ -146,9 +144,7 @@ def test_levels_as_a_tensor(tkwargs):
     batched = make(tkwargs, batch=(2,), truncation=torch.stack([levels, levels / 100]))
     assert batched.truncated.sum(dim=(-2, -1)).tolist()[1] == 12
     with pytest.raises(ValueError, match="a tensor and end with the data; pass a schedule"):
-        make(tkwargs, truncation=levels).condition_on_observations(
-            points(tkwargs, 1), torch.ones(1, 1, **tkwargs)
-        )
+        make(tkwargs, truncation=levels).condition_on_observations(points(tkwargs, 1), torch.ones(1, 1, **tkwargs))
 
 
 @pytest.mark.parametrize("transform", [False, True])
@@ -182,9 +178,7 @@ def test_conditioning_equals_construction_on_all_data(tkwargs, transform, fresh)
 def test_conditioning_a_batch_of_trials(tkwargs):
     whole = make(tkwargs, n=10, batch=(3,))
     X, Y = whole.train_inputs[0], whole.rewards
-    part = TruncatedGP(
-        X[:, :8], Y[:, :8], LEVEL, noise_var=0.3, covar_module=kernel(batch=(3,)).to(**tkwargs)
-    )
+    part = TruncatedGP(X[:, :8], Y[:, :8], LEVEL, noise_var=0.3, covar_module=kernel(batch=(3,)).to(**tkwargs))
     grown = part.condition_on_observations(X[:, 8:], Y[:, 8:])
     assert grown.batch_shape == (3,)
     assert_same(grown, whole, points(tkwargs, 6, 1, 2))
@@ -268,9 +262,7 @@ def test_look_ahead_acquisition_functions(tkwargs):
     fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([3]), seed=0))
     assert fantasies.train_targets.requires_grad
     assert not fantasies.rewards.requires_grad
-    again = fantasies.condition_on_observations(
-        points(tkwargs, 4, 1, seed=8), torch.ones(3, 4, 1, 1, **tkwargs)
-    )
+    again = fantasies.condition_on_observations(points(tkwargs, 4, 1, seed=8), torch.ones(3, 4, 1, 1, **tkwargs))
     assert again.rewards.shape == (3, 4, 14, 1)
 
 
@@ -281,9 +273,7 @@ def test_a_batch_of_trials_equals_single_trials(tkwargs):
     mean, variance = moments(batch, X)
     assert mean.shape == (3, 5, 1)
     for s in range(3):
-        one = TruncatedGP(
-            batch.train_inputs[0][s], batch.rewards[s], LEVEL, noise_var=0.3, covar_module=kernel()
-        )
+        one = TruncatedGP(batch.train_inputs[0][s], batch.rewards[s], LEVEL, noise_var=0.3, covar_module=kernel())
         torch.testing.assert_close(mean[s], moments(one, X)[0], atol=1e-9, rtol=0)
         torch.testing.assert_close(variance[s], moments(one, X)[1], atol=1e-9, rtol=0)
         torch.testing.assert_close(batch.information_gain[s], one.information_gain, atol=1e-9, rtol=0)

@@ -33,9 +33,7 @@ def test_kernels_of_few_rows_are_symmetric_and_positive_semi_definite():
 
 def test_constant_column_is_uncorrelated():
     rows = np.column_stack([HISTORY, np.full(3, 0.1)])
-    np.testing.assert_allclose(
-        correlation_kernel(rows).numpy(), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]], atol=1e-15
-    )
+    np.testing.assert_allclose(correlation_kernel(rows).numpy(), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]], atol=1e-15)
 
 
 def test_median_and_mad():

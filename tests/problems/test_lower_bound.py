@@ -38,15 +38,11 @@ def test_bumps_are_high_at_one_place_only():
     assert int(((f > gap + 1e-9).sum(dim=0)).max()) == 1  # no arm is within gap of the best for two places
 
 
-@pytest.mark.parametrize(
-    "covariance", [SquaredExponential(0.2), Matern(0.5, 0.3), Matern(1.5, 0.2), Matern(2.5, 0.2)]
-)
+@pytest.mark.parametrize("covariance", [SquaredExponential(0.2), Matern(0.5, 0.3), Matern(1.5, 0.2), Matern(2.5, 0.2)])
 @pytest.mark.parametrize("r", [0.0, 0.17, 0.5])
 def test_spectral_density_transforms_to_the_covariance(covariance, r):
     def integrand(w):
-        return (
-            2 * float(lower_bound._spectral_density(covariance, np.array(w))) * math.cos(2 * math.pi * w * r)
-        )
+        return 2 * float(lower_bound._spectral_density(covariance, np.array(w))) * math.cos(2 * math.pi * w * r)
 
     top = 400.0 if isinstance(covariance, Matern) else 20.0
     value = integrate.quad(integrand, 0.0, top, limit=4000)[0]

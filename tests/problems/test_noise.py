@@ -132,9 +132,7 @@ def test_additive_noise_is_the_same_at_every_arm(device):
     draws = torch.from_numpy(model.draw(np.random.default_rng(0), 4)).to(device)
     f = torch.arange(12.0, dtype=torch.float64, device=device).reshape(4, 3)
     zero, two = torch.zeros(4, dtype=torch.long, device=device), torch.full((4,), 2, device=device)
-    torch.testing.assert_close(
-        model(f, two, draws) - model(f, zero, draws), torch.full_like(draws[:, 0], 2.0)
-    )
+    torch.testing.assert_close(model(f, two, draws) - model(f, zero, draws), torch.full_like(draws[:, 0], 2.0))
 
 
 @pytest.mark.parametrize(

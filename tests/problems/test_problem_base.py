@@ -38,10 +38,7 @@ def test_to_moves_every_tensor(device):
         assert (tensor.dtype, tensor.device.type) == (torch.float32, device.type)
     assert problem.f.dtype == torch.float64
     covariance = SquaredExponential(0.2)
-    assert (
-        make(kernel=covariance, arms=torch.zeros(3, 1).double()).to(device, torch.float32).kernel
-        is covariance
-    )
+    assert make(kernel=covariance, arms=torch.zeros(3, 1).double()).to(device, torch.float32).kernel is covariance
 
 
 @pytest.mark.parametrize(

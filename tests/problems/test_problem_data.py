@@ -16,9 +16,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("BO_ROBUST_DATA", raising=False)
     (tmp_path / "toy").mkdir()
     np.savez(tmp_path / "toy/toy.npz", a=np.arange(3.0))
-    (tmp_path / "toy/prices.csv.gz").write_bytes(
-        gzip.compress(b"Date,X,Y\n2020-01-01,1.5,2\n2020-01-02,3,4\n")
-    )
+    (tmp_path / "toy/prices.csv.gz").write_bytes(gzip.compress(b"Date,X,Y\n2020-01-01,1.5,2\n2020-01-02,3,4\n"))
     for name, file in (("toy", "toy/toy.npz"), ("prices", "toy/prices.csv.gz")):
         digest = hashlib.sha256((tmp_path / file).read_bytes()).hexdigest()
         monkeypatch.setitem(data.DATA_FILES, name, data.DataFile(file, digest, "the workshop"))

@@ -12,9 +12,7 @@ import torch
 from bo_robust.problems import stocks
 from bo_robust.problems.stocks import HeldReturns, sp500
 
-needs_skfolio = pytest.mark.skipif(
-    importlib.util.find_spec("skfolio") is None, reason="skfolio is not installed"
-)
+needs_skfolio = pytest.mark.skipif(importlib.util.find_spec("skfolio") is None, reason="skfolio is not installed")
 
 
 @needs_skfolio
@@ -39,14 +37,10 @@ def test_returns_by_hand(device):
 
     moved = problem.to(device, torch.float64)
     m = len(later)
-    draws = torch.stack([torch.arange(m, dtype=torch.float64), torch.ones(m, dtype=torch.float64)], 1).to(
-        device
-    )
+    draws = torch.stack([torch.arange(m, dtype=torch.float64), torch.ones(m, dtype=torch.float64)], 1).to(device)
     for arm in (0, 19):
         y = moved.rewards(moved.f[:1].expand(m, -1), torch.full((m,), arm, device=device), draws)
-        np.testing.assert_allclose(
-            y.cpu().numpy(), (later.iloc[:, arm] - centre) / scale, rtol=1e-9, atol=1e-9
-        )
+        np.testing.assert_allclose(y.cpu().numpy(), (later.iloc[:, arm] - centre) / scale, rtol=1e-9, atol=1e-9)
 
 
 def test_bad_ticks_hit_each_quote_independently():

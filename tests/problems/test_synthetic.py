@@ -106,9 +106,7 @@ def test_spiked_function(device):
     points = problem.rewards.points
     assert points.tolist() == [int(stream(0, "problem", i, block=1).integers(100)) for i in range(50)]
     plus = torch.ones(50, 1, dtype=torch.float64, device=device)
-    rewards = torch.stack(
-        [problem.rewards(problem.f, torch.full_like(points, a), plus) for a in range(100)], 1
-    )
+    rewards = torch.stack([problem.rewards(problem.f, torch.full_like(points, a), plus) for a in range(100)], 1)
     spiked = (rewards - problem.f).abs() > 1e-9
     assert torch.equal(spiked.sum(dim=1), torch.ones_like(points))
     torch.testing.assert_close(rewards[spiked] - problem.f[spiked], torch.full_like(plus[:, 0], 10.0))

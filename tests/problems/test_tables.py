@@ -17,9 +17,7 @@ def average_over_rows(problem, device):
     draws = torch.arange(m, dtype=torch.float64, device=device).unsqueeze(1)
     f = problem.f[:1].expand(m, -1)
     arms = range(problem.num_arms)
-    return torch.stack(
-        [problem.rewards(f, torch.full((m,), a, device=device), draws).mean() for a in arms]
-    ).cpu()
+    return torch.stack([problem.rewards(f, torch.full((m,), a, device=device), draws).mean() for a in arms]).cpu()
 
 
 def check(problem, device):
@@ -27,9 +25,7 @@ def check(problem, device):
     if isinstance(problem.kernel, torch.Tensor):
         assert torch.equal(problem.kernel, problem.kernel.T)
         check_kernel_matrix(problem.kernel, tol=1e-12)
-        torch.testing.assert_close(
-            problem.kernel.diagonal(), torch.ones(problem.num_arms, dtype=torch.float64)
-        )
+        torch.testing.assert_close(problem.kernel.diagonal(), torch.ones(problem.num_arms, dtype=torch.float64))
 
 
 def test_djia29(data_dir, device):
@@ -43,9 +39,7 @@ def test_djia29(data_dir, device):
     assert float(problem.rewards.table.max()) * top > top
     frame = pd.read_csv(data_dir / "djia29/djia29_adjclose.csv.gz", index_col="Date")
     assert frame["BA"].mean() == pytest.approx(237.3, abs=0.05)
-    np.testing.assert_allclose(
-        problem.f[0].numpy(), (frame.mean() / frame["BA"].mean()).to_numpy(), rtol=1e-12
-    )
+    np.testing.assert_allclose(problem.f[0].numpy(), (frame.mean() / frame["BA"].mean()).to_numpy(), rtol=1e-12)
     np.testing.assert_allclose(problem.kernel.numpy(), frame.corr().to_numpy(), rtol=1e-8, atol=1e-10)
 
 
@@ -68,9 +62,7 @@ def test_cmu_light(data_dir, device):
     assert means.max() == pytest.approx(945.54, abs=0.005)  # peers.md: B, and v = 377421
     assert problem.moment_bound == pytest.approx(377421 / 945.54**2, rel=1e-4)
     np.testing.assert_allclose(problem.f[0].numpy(), means / means.max(), rtol=1e-12)
-    np.testing.assert_allclose(
-        problem.kernel.numpy(), np.corrcoef(arrays["train"].T.astype(float)), atol=1e-10
-    )
+    np.testing.assert_allclose(problem.kernel.numpy(), np.corrcoef(arrays["train"].T.astype(float)), atol=1e-10)
     assert float(problem.arms.min()) == 0.0
     assert float(problem.arms.max()) == 1.0
 
@@ -99,17 +91,12 @@ def test_seattle_latency(data_dir, device, view, arms):
     np.testing.assert_allclose(problem.f[0].numpy(), (rewards[344:].mean(axis=0) - centre) / scale, rtol=1e-9)
     assert f"(y - {centre:.6g}) / {scale:.6g}" in problem.notes
     best = problem.arm_names[problem.f[0].argmax()]
-    assert (
-        best
-        == f"node {[j for j in range(99) if view == 'node' or j != 40][rewards[344:].mean(axis=0).argmax()]}"
-    )
+    assert best == f"node {[j for j in range(99) if view == 'node' or j != 40][rewards[344:].mean(axis=0).argmax()]}"
 
 
 def test_seattle_alpha_changes_the_moment(data_dir):
     heavy = seattle_latency([0], 0, data_dir=data_dir, alpha=0.2)
-    past = (
-        np.load(data_dir / "seattle_latency/seattle_rtt.npz")["rtt_10ms"][:344, 0, 1:] / -100.0 + 0.15
-    ) / 0.11
+    past = (np.load(data_dir / "seattle_latency/seattle_rtt.npz")["rtt_10ms"][:344, 0, 1:] / -100.0 + 0.15) / 0.11
     assert heavy.moment_bound == pytest.approx((np.abs(past) ** 1.2).mean(axis=0).max())
 
 

@@ -124,7 +124,11 @@ def test_unreadable_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("trials", "key=value"), ("panels.3.trials=1", "there is no '3'"), ("panels.0.problme.x=1", "did you mean 'problem'")],
+    [
+        ("trials", "key=value"),
+        ("panels.3.trials=1", "there is no '3'"),
+        ("panels.0.problme.x=1", "did you mean 'problem'"),
+    ],
 )
 def test_bad_overrides(tmp_path, text, message):
     with pytest.raises(RunError, match=message):

@@ -31,7 +31,7 @@ def _every_block_is_saved(monkeypatch):
 
 def config(trials=4, horizon=60, **panel):
     algorithms = [
-        {"name": "gp-ucb", "label": "GP"},
+        {"name": "gp-ucb", "label": "GP", "width": {"kind": "finite", "scale": 5.0**-0.5}},
         {"name": "tgp-ucb", "label": "TGP", "width": {"kind": "tgp", "scale": 0.1}},
         {"name": "irgp-ucb", "label": "IRGP"},
     ]
@@ -49,7 +49,7 @@ def config(trials=4, horizon=60, **panel):
 
 
 def quiet():
-    return Console(file=open(os.devnull, "w"), width=200)  # noqa: SIM115
+    return Console(file=open(os.devnull, "w"), width=200)
 
 
 def test_a_run_leaves_what_it_promises(tmp_path, device):
@@ -148,7 +148,9 @@ def test_resume_is_bit_identical(tmp_path, monkeypatch, trials, num_arms):
         runs.resume(folder, console=quiet())
         assert not (folder / "checkpoint.safetensors").exists()
         pd.testing.assert_frame_equal(
-            pd.read_parquet(tmp_path / "a" / "traces.parquet"), pd.read_parquet(folder / "traces.parquet"), check_exact=True
+            pd.read_parquet(tmp_path / "a" / "traces.parquet"),
+            pd.read_parquet(folder / "traces.parquet"),
+            check_exact=True,
         )
 
 
@@ -225,7 +227,7 @@ def test_truncated_checkpoint(tmp_path, monkeypatch):
             runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
     saved = out / "checkpoint.safetensors"
     saved.write_bytes(saved.read_bytes()[:-100])
-    with pytest.raises(RunError, match="damaged.*Delete it and resume"):
+    with pytest.raises(RunError, match=r"damaged.*Delete it and resume"):
         runs.resume(out, console=quiet())
     assert len(list((out / "parts").glob("*.parquet"))) == 1
     saved.unlink()
@@ -248,7 +250,7 @@ def test_full_disk_loses_nothing(tmp_path, monkeypatch):
         patch.setattr(checkpoint, "save_file", full)
         with pytest.raises(RunError, match="No space left on device"):
             runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
-    tensors, meta = checkpoint.load_checkpoint(out / "checkpoint.safetensors")
+    _, meta = checkpoint.load_checkpoint(out / "checkpoint.safetensors")
     assert meta["round"] == 32
     assert not list(out.glob(".*.part"))
     runs.resume(out, console=quiet())
@@ -307,7 +309,11 @@ def test_command_line_errors_are_one_line(tmp_path):
         (["run", str(ROOT / "configs/quickstart.yaml"), "--threads", "9999"], "--threads must be between"),
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "bo_robust.runner.cli", *arguments], env=env, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "bo_robust.runner.cli", *arguments],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 2
         assert message in done.stderr

@@ -54,9 +54,7 @@ def test_golden(golden, golden_matrix):
     T = expected["greedy_T"]
     assert float(ig.exact(K, noise_var)) == pytest.approx(expected["of_all_12"], rel=1e-11)
     assert float(ig.greedy(K, noise_var, T)[0][-1]) == pytest.approx(expected["greedy"], rel=1e-11)
-    assert float(ig.spectral_bound(K, noise_var, T)[-1]) == pytest.approx(
-        expected["spectral_bound_T6"], rel=1e-11
-    )
+    assert float(ig.spectral_bound(K, noise_var, T)[-1]) == pytest.approx(expected["spectral_bound_T6"], rel=1e-11)
     assert float(ig.effective_dimension(K, noise_var)) == pytest.approx(expected["d_eff"], rel=1e-11)
 
 
@@ -149,8 +147,7 @@ def test_bounds_hold_for_the_true_maximum_over_multisets(seed, n, rank, noise_va
     spectral = ig.spectral_bound(K, noise_var, T)
     for t in range(1, T + 1):
         best = max(
-            dense_gain(K, multiset, noise_var)
-            for multiset in itertools.combinations_with_replacement(range(n), t)
+            dense_gain(K, multiset, noise_var) for multiset in itertools.combinations_with_replacement(range(n), t)
         )
         slack = 1e-9 * (1.0 + best)
         assert SHARE * best - slack <= float(reached[t - 1]) <= best + slack
@@ -161,9 +158,7 @@ def test_bounds_hold_for_the_true_maximum_over_multisets(seed, n, rank, noise_va
 def test_greedy_bound_is_the_greedy_gain_over_its_share(golden_matrix):
     K, noise_var = golden_matrix
     # 1 / (1 - 1/e) = 1.5819767068693265
-    torch.testing.assert_close(
-        ig.greedy_bound(K, noise_var, 5), ig.greedy(K, noise_var, 5)[0] * 1.5819767068693265
-    )
+    torch.testing.assert_close(ig.greedy_bound(K, noise_var, 5), ig.greedy(K, noise_var, 5)[0] * 1.5819767068693265)
 
 
 def test_spectral_bound_by_hand(device):

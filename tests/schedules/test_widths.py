@@ -147,9 +147,7 @@ def test_tensor_of_trials_equals_single_numbers(name, dtype, device):
         torch.tensor(gains, dtype=dtype, device=device),
         torch.tensor(draws, dtype=dtype, device=device),
     )
-    want = torch.tensor(
-        [width(11, g, u) for g, u in zip(gains, draws, strict=True)], dtype=dtype, device=device
-    )
+    want = torch.tensor([width(11, g, u) for g, u in zip(gains, draws, strict=True)], dtype=dtype, device=device)
     if isinstance(got, float):  # depends on t alone
         got = torch.full_like(want, got)
     torch.testing.assert_close(got, want, rtol=1e-5 if dtype == torch.float32 else 1e-13, atol=0.0)

@@ -80,14 +80,18 @@ def test_golden_exact(golden, device):
         play(posterior, torch.arange(12, device=device).unsqueeze(1), y.unsqueeze(1))
         expected = golden["exact"]
         torch.testing.assert_close(
-            posterior.mean[0, 12:].cpu(), torch.tensor(expected["mean"], dtype=torch.float64), rtol=1e-9, atol=0
+            posterior.mean[0, 12:].cpu(),
+            torch.tensor(expected["mean"], dtype=torch.float64),
+            rtol=1e-9,
+            atol=0,
         )
         torch.testing.assert_close(
-            posterior.variance[0, 12:].cpu(), torch.tensor(expected["variance"], dtype=torch.float64), rtol=1e-9, atol=0
+            posterior.variance[0, 12:].cpu(),
+            torch.tensor(expected["variance"], dtype=torch.float64),
+            rtol=1e-9,
+            atol=0,
         )
-        assert float(posterior.information_gain) == pytest.approx(
-            golden["information_gain"]["of_all_12"], rel=1e-9
-        )
+        assert float(posterior.information_gain) == pytest.approx(golden["information_gain"]["of_all_12"], rel=1e-9)
 
 
 def test_information_gain_is_half_logdet(device):

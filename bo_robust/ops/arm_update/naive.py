@@ -34,7 +34,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "ArmBuffers", "KernelRows", "apply_", "end_block_", "posterior_row", "refresh_inverse_", "update_"]
+__all__ = [
+    "BLOCK",
+    "ArmBuffers",
+    "KernelRows",
+    "apply_",
+    "end_block_",
+    "posterior_row",
+    "refresh_inverse_",
+    "update_",
+]
 
 BLOCK = 32
 

@@ -1,0 +1,100 @@
+"""Which width do we recommend? One rule over all suites, not per figure: ``python -m benchmarks.width_rule``.
+
+Rule: every candidate plays every panel of configs/ (GP-UCB on the Srinivas suites, TGP-UCB with the theorem's
+truncation on the heavy-tailed ones; at most 20 trials and 3000 rounds, one seed). In each panel its average regret is
+divided by that of the panel's best candidate; the recommendation is the smallest geometric mean of these ratios.
+Coverage is reported beside it. Prints one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from benchmarks.common import ROOT, environment, report
+from bo_robust.runner import run as runs
+from bo_robust.runner.config import AlgorithmConfig, PanelConfig, RunConfig, load
+
+FIFTH = 5.0**-0.5
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "Theorem 1": {"kind": "finite"},
+    "Theorem 1, w^2/5": {"kind": "finite", "scale": FIFTH},
+    "Theorem 1, w^2/20": {"kind": "finite", "scale": 20.0**-0.5},
+    "IRGP": {"kind": "randomised"},
+    "IRGP, w^2/5": {"kind": "randomised", "scale": FIFTH},
+    "constant 1": {"kind": "constant", "value": 1.0},
+    "constant 2": {"kind": "constant", "value": 2.0},
+    "constant 3": {"kind": "constant", "value": 3.0},
+}
+
+
+def panels() -> list[PanelConfig]:
+    """Every panel of both suites and the quickstart, with the candidates in place of its algorithms."""
+    found = []
+    for path in sorted((ROOT / "configs").rglob("*.yaml")):
+        if path.stem.startswith("smoke"):
+            continue
+        for panel in load(path).panels:
+            heavy = path.parent.name != "srinivas"
+            algorithms = tuple(
+                AlgorithmConfig("tgp-ucb" if heavy else "gp-ucb", label, width, {"kind": "tgp"} if heavy else None)
+                for label, width in CANDIDATES.items()
+            )
+            found.append(
+                dataclasses.replace(
+                    panel,
+                    algorithms=algorithms,
+                    compare=(),
+                    trials=min(panel.trials, 20),
+                    horizon=min(panel.horizon, 3000),
+                    intervals=False,
+                )
+            )
+    return found
+
+
+def main() -> None:
+    """Play, divide, average, report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", type=Path)
+    data_dir = parser.parse_args().data_dir
+    torch.set_num_threads(1)
+    print(json.dumps({"environment": environment()}), flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        config = RunConfig("width_rule", tuple(panels()))
+        summary = runs.start(config, Path(scratch) / "run", data_dir=data_dir, console=Console(stderr=True, width=110))
+    ratios: dict[str, list[float]] = {label: [] for label in CANDIDATES}
+    for panel in summary["panels"]:
+        regret = {label: entry["average_regret"][0] for label, entry in panel["algorithms"].items()}
+        best = min(regret.values())
+        for label, value in regret.items():
+            ratios[label].append(value / best)
+    means = {label: math.exp(sum(map(math.log, r)) / len(r)) for label, r in ratios.items()}
+    names = [panel["name"] for panel in summary["panels"]]
+    for label, mean in sorted(means.items(), key=lambda item: item[1]):
+        coverage = [panel["algorithms"][label]["coverage"] for panel in summary["panels"]]
+        report(
+            f"width {label}",
+            mean,
+            "geometric mean of regret over the panel's best",
+            None,
+            None,
+            {
+                "recommended": mean == min(means.values()),
+                "worst": round(max(ratios[label]), 2),
+                "mean_coverage": round(sum(coverage) / len(coverage), 3),
+                "per_panel": {n: round(r, 2) for n, r in zip(names, ratios[label], strict=True)},
+            },
+        )
+
+
+if __name__ == "__main__":
+    main()
