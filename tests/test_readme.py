@@ -1,0 +1,38 @@
+"""The README's commands and code are what a user copies: they are run here."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+
+
+def test_the_two_commands_stand_there_as_one_line_each():
+    commands = re.findall(r"^pip install .*$", README, flags=re.M)
+    assert commands == [
+        'pip install torch==2.13.0 -e ".[data]" && bo-robust run configs/quickstart.yaml',
+        'pip install torch==2.13.0 -e ".[dev]" && pytest',
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_botorch_loop_finds_the_optimum():
+    names: dict = {}
+    loop = BLOCKS[0]
+    assert "optimize_acqf" in loop
+    statements = [line for line in loop.split("\n") if line and not line.startswith(("import", "from"))]
+    assert len(statements) <= 15
+    exec(compile(loop, "README.md", "exec"), names)
+    assert abs(float(names["best"]) - 0.7) < 0.15
+    assert len(names["Y"]) == 30
+
+
+def test_the_arm_mode_loop_runs(capsys):
+    torch.manual_seed(0)
+    exec(compile(BLOCKS[1], "README.md", "exec"), {})
+    regret = float(re.search(r"tensor\(([0-9.]+)", capsys.readouterr().out)[1])
+    assert regret < 0.2  # of a range of 2; random arms lose 0.9
