@@ -61,7 +61,7 @@ def _base_row_(
     if row is None:
         m = int(buffers.block_filled.numpy()[trial])
         if m and not buffers.inverse_ready.numpy()[trial]:
-            refresh_inverse_(buffers, slice(trial, trial + 1), m)
+            refresh_inverse_(buffers, slice(trial, trial + 1), m, branch_free=False)
         slot = int(buffers.slots.numpy()[trial, arm])
         if slot < 0:
             slot = int(buffers.filled.numpy()[trial])

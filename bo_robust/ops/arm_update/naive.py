@@ -109,7 +109,7 @@ def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: Ker
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
-            refresh_inverse_(buffers, slice(None), buffers.num_rows)
+            refresh_inverse_(buffers, slice(None), buffers.num_rows, branch_free=True)
     base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
     return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards)
 
@@ -189,11 +189,12 @@ def end_block_(buffers: ArmBuffers) -> None:
     buffers.num_pending = 0
 
 
-def refresh_inverse_(buffers: ArmBuffers, trials: slice, m: int) -> None:
+def refresh_inverse_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bool) -> None:
     """Q of ``trials`` over their first ``m`` rows: S (I + S K_DD S)^-1 S with S = sqrt(N / lambda).
 
     All eigenvalues in the bracket are >= 1, so the Cholesky factor exists unless lambda / N is below rounding
-    of k(x, x); then rounding is what is added to the diagonal.
+    of k(x, x); then rounding is what is added to the diagonal, in a second factorisation (always computed when
+    ``branch_free``, so that nothing is read back).
     """
     row_arm = buffers.row_arm[trials, :m]
     S = (buffers.row_counts[trials, :m] / buffers.noise_var[trials].unsqueeze(1)).sqrt_()
@@ -201,7 +202,7 @@ def refresh_inverse_(buffers: ArmBuffers, trials: slice, m: int) -> None:
     A = A.mul_(S.unsqueeze(2)).mul_(S.unsqueeze(1))
     A.diagonal(dim1=1, dim2=2).add_(1.0)
     L, failed = torch.linalg.cholesky_ex(A)
-    if A.is_cuda or bool(failed.any()):
+    if branch_free or bool(failed.any()):
         top = A.diagonal(dim1=1, dim2=2).amax(1, keepdim=True)
         A.diagonal(dim1=1, dim2=2).add_(top * (m * torch.finfo(A.dtype).eps) * (failed > 0).unsqueeze(1))
         L, _ = torch.linalg.cholesky_ex(A)

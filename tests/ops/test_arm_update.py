@@ -1,0 +1,58 @@
+"""The branch-free round reads nothing back to the host: what CUDA runs, watched on the CPU."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bo_robust.algorithms import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement, ProbabilityOfImprovement, PureVariance
+from bo_robust.covariance import SquaredExponential
+from bo_robust.ops.arm_update import naive
+from bo_robust.schedules import FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPTruncation, TGPWidth
+from bo_robust.states import arms as arm_states
+from bo_robust.states.arms import ArmKernel
+
+READS = {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "unique_dim", "_unique2"}
+
+
+class NothingIsRead(TorchDispatchMode):
+    """Raises at any operator that would wait for the device."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in READS, f"{func} reads a tensor back to the host"
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_watch_works():
+    with NothingIsRead(), pytest.raises(AssertionError, match="reads a tensor"):
+        float(torch.ones(1))
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        GPUCB(FiniteWidth(90, 0.1)),
+        GPUCB(SelfNormalisedWidth(1.0, 0.3, 0.1)),
+        IRGPUCB(RandomisedWidth(90)),
+        TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
+        ExpectedImprovement(),
+        ProbabilityOfImprovement(),
+        PureVariance(),
+    ],
+    ids=lambda a: type(a).__name__,
+)
+def test_no_round_waits_for_the_device(algorithm, dense, monkeypatch):
+    monkeypatch.setattr(arm_states.arm_update, "update_", lambda *args: naive.update_(*args[:4]))
+    g = torch.Generator().manual_seed(0)
+    X = torch.rand(90, 2, generator=g, dtype=torch.float64)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
+    state = algorithm.init(kernel, 0.1, 4)
+    state.posterior = arm_states.init(kernel, 0.1, 4, dense=dense)
+    noise = torch.randn(60, 4, generator=g, dtype=torch.float64)
+    uniform = torch.rand(60, 4, generator=g, dtype=torch.float64)
+    with NothingIsRead():  # 60 rounds: more than a block, less than the rows allocated at first
+        for eta, u in zip(noise.unbind(0), uniform.unbind(0), strict=True):
+            picks = algorithm.select(state, u).arms
+            algorithm.observe(state, picks, eta)
+    assert state.round == 60
