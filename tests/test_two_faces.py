@@ -12,8 +12,6 @@ from bo_robust.models import TruncatedGP
 from bo_robust.schedules import FiniteWidth, TGPTruncation, TGPWidth
 from bo_robust.states.arms import ArmKernel
 
-pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
-
 LENGTHSCALE, NOISE_VAR, ROUNDS = 0.25, 0.3, 40
 TRUNCATION = TGPTruncation(moment_bound=1.0, alpha=0.8)
 WIDTHS = {

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
 from bo_robust.schedules import Width
+from bo_robust.validation import check_finite
 
 __all__ = ["GPUCB"]
 
@@ -39,18 +40,21 @@ class GPUCB(AnalyticAcquisitionFunction):
         model: A fitted model with one output, or with several and a ``posterior_transform``. Batched models
             (``batch_shape`` s) get one width per member.
         width: Confidence width, called as ``width(t, information_gain, uniform)``. The information gain of
-            the model's data is computed (exact GPs only) if the width depends on it, which is seen by calling
-            it with NaN in that place.
-        t: Round about to be played, >= 1; default one more than the number of observations in the model.
+            the model's data is computed (exact GPs only) and random numbers are drawn if the width depends on
+            them, which is seen by calling it with NaN in their place.
+        t: Round about to be played, a whole number >= 1; default one more than the number of observations in the model.
         posterior_transform: To one output, as in BoTorch. Widths in the units of f (``norm_bound``) are not
-            rescaled by it.
-        X_pending: ``k x d`` points evaluated but without feedback.
+            rescaled by it. Nor by an outcome transform: on a ``SingleTaskGP`` with its default ``Standardize``,
+            ``norm_bound`` and ``noise_scale`` are in standardised units, those of its GP.
+        X_pending: ``k x d`` points evaluated but without feedback (a list of models must be a
+            ``ModelListGP`` for this, as for q > 1).
         generator: Random numbers of a :class:`~bo_robust.schedules.RandomisedWidth`, drawn here once (on the
             CPU); default the global ones. The same draw serves a whole batch of pending points.
 
     Raises:
-        ValueError: if the model is an ensemble, ``t`` is needed and not given, or the width needs an
-            information gain that the model does not define.
+        ValueError: if the model is an ensemble or has neither data nor parameters, ``t`` is not a whole number
+            or is needed and not given, the width is not a schedule or needs an information gain that the model
+            does not define, or ``X_pending`` is not ``k x d``, finite and of the model's dtype and device.
         UnsupportedError: if the model has several outputs and there is no ``posterior_transform``.
 
     Example:
@@ -73,19 +77,30 @@ class GPUCB(AnalyticAcquisitionFunction):
         super().__init__(model=model, posterior_transform=posterior_transform)
         if is_ensemble(model):
             raise ValueError("GPUCB needs the posterior of one GP; an ensemble has no single confidence width.")
+        if not callable(width):
+            raise ValueError(
+                f"width must be a schedule of bo_robust.schedules, such as ConstantWidth(2.0), got {width!r}."
+            )
         self.t = _num_observations(model) + 1 if t is None else t
+        if not isinstance(self.t, int):
+            raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
         like = _reference(model)
-        uniform = torch.rand(model.batch_shape, generator=generator, dtype=like.dtype).to(like.device)
-        value = width(self.t, information_gain=math.nan, uniform=uniform)
-        if bool(torch.as_tensor(value).isnan().any()):
-            value = width(self.t, information_gain=information_gain(model), uniform=uniform)
+        value = _evaluate(width, self.t, model, like.dtype, generator)
         self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
+        self.register_buffer("X_pending", None, persistent=False)  # a buffer moves along in `.to`
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate these points (``k x d``, no gradient) from now on; None for no points."""
+        """Hallucinate these points (``k x d``, no gradient) from now on; None for no points.
+
+        Raises:
+            ValueError: if they are not ``k x d``, finite and of the model's dtype and device.
+        """
         if X_pending is not None:
-            self._check(X_pending)
+            if X_pending.ndim != 2:
+                raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
+            self._check("X_pending", X_pending)
+            check_finite("X_pending", X_pending)
         AcquisitionFunction.set_X_pending(self, X_pending)
 
     @t_batch_mode_transform()  # type: ignore[arg-type]
@@ -100,9 +115,17 @@ class GPUCB(AnalyticAcquisitionFunction):
             Values, ``lead`` (``lead x batch_shape``).
 
         Raises:
-            ValueError: if X is not of the model's dtype and device.
+            ValueError: if X, the pending points or the width are not of the model's dtype and device, or the
+                pending points do not have the dimension of X.
         """
-        self._check(X)
+        self._check("X", X)
+        self._check("the width", self.width)
+        if self.X_pending is not None:
+            self._check("X_pending", self.X_pending)
+            if self.X_pending.shape[-1] != X.shape[-1]:
+                raise ValueError(
+                    f"X_pending must be k x d with the d = {X.shape[-1]} of X, got shape {tuple(self.X_pending.shape)}."
+                )
         if X.shape[-2] == 1:
             mean, variance = marginal_moments(
                 self.model, X, posterior_transform=self.posterior_transform, X_pending=self.X_pending
@@ -111,13 +134,34 @@ class GPUCB(AnalyticAcquisitionFunction):
             mean, variance = sequential_moments(self.model, X, self.posterior_transform, self.X_pending)
         return (mean + self.width.unsqueeze(-1) * variance.sqrt()).sum(-1)
 
-    def _check(self, X: Tensor) -> None:
+    def _check(self, name: str, x: Tensor) -> None:
         like = _reference(self.model)
-        if (X.dtype, X.device) != (like.dtype, like.device):
+        if (x.dtype, x.device) != (like.dtype, like.device):
             raise ValueError(
-                f"X is {X.dtype} on {X.device}, the model {like.dtype} on {like.device}; convert X, or the "
-                "bounds or choices it comes from, with `.to`."
+                f"{name} is {x.dtype} on {x.device}, the model {like.dtype} on {like.device}; convert points, or "
+                "the bounds or choices they come from, with `.to`, and model, width and pending points together "
+                "with the `.to` of the acquisition function."
             )
+
+
+def _evaluate(
+    width: Width, t: int, model: Model, dtype: torch.dtype, generator: torch.Generator | None
+) -> float | Tensor:
+    """w_t, drawing random numbers and computing the information gain only if the width depends on them."""
+    gain: float | Tensor = 0.0
+    uniform = torch.full(model.batch_shape, math.nan, dtype=dtype)
+    if _has_nan(width(t, information_gain=gain, uniform=uniform)):
+        uniform = torch.rand(model.batch_shape, generator=generator, dtype=dtype)
+    else:
+        uniform = torch.zeros_like(uniform)
+    if _has_nan(width(t, information_gain=math.nan, uniform=uniform)):
+        gain = information_gain(model)
+        uniform = uniform.to(gain.device)
+    return width(t, information_gain=gain, uniform=uniform)
+
+
+def _has_nan(value: float | Tensor) -> bool:
+    return bool(torch.as_tensor(value).isnan().any())
 
 
 def _reference(model: Model) -> Tensor:
@@ -125,12 +169,19 @@ def _reference(model: Model) -> Tensor:
     inputs = getattr(model, "train_inputs", None)
     while isinstance(inputs, tuple | list):
         inputs = inputs[0]
-    return inputs if isinstance(inputs, Tensor) else next(model.parameters())
+    found = inputs if isinstance(inputs, Tensor) else next(model.parameters(), None)
+    if found is None:
+        raise ValueError(
+            f"{type(model).__name__} has neither training data nor parameters to read a dtype and device from; "
+            "GPUCB needs a model with uncertainty, such as a GP."
+        )
+    return found
 
 
 def _num_observations(model: Model) -> int:
-    targets = getattr(model, "train_targets", None)
-    counts = {y.shape[-1] for y in (targets if isinstance(targets, list) else [targets]) if y is not None}
+    """The number of observations of the model, or of each model of a list (those without any aside)."""
+    targets = [getattr(m, "train_targets", None) for m in getattr(model, "models", [model])]
+    counts = {y.shape[-1] for y in targets if y is not None}
     if len(counts) != 1:
         raise ValueError(
             "the number of observations cannot be read from the model; pass t, the round about to be played."

@@ -29,7 +29,8 @@ def construct_inputs_gp_ucb(
 
     Args:
         model: The fitted model.
-        width: A width, or the name of one in ``WIDTHS`` (which can be stored as JSON).
+        width: A width, or the name of one in ``WIDTHS``. Ax can store only a name in JSON (and GPUCB once
+            ``ax.storage.botorch_modular_registry.register_acquisition_function`` knows it).
         width_options: Arguments of the named width.
         delta: Failure probability of the named width, unless among its options or unknown to it.
         t: As in :class:`GPUCB`.

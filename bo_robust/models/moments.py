@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
+from botorch.models import ModelListGP
+from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
@@ -39,7 +40,8 @@ def marginal_moments(
     """Posterior mean and variance of f at each point of X on its own.
 
     Args:
-        model: A model with one output, or with several and a ``posterior_transform`` to one.
+        model: A model with one output, or with several and a ``posterior_transform`` to one. Pending points
+            and :func:`sequential_moments` need a ``ModelListGP`` where it is a list of models.
         X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where
             dimensions of ``batch_shape`` may be 1 or missing.
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
@@ -53,13 +55,15 @@ def marginal_moments(
 
     Raises:
         ValueError: if the posterior has more than one output per point, or pending points are given and
-            the posterior is not Gaussian.
+            the posterior is not Gaussian or one per model of a ``ModelList``.
     """
-    blocks, restore = _to_blocks(X, model.batch_shape, block)
+    # A ModelList has a posterior per model, which transforms to one output take for one point at a time.
+    blocks, restore = _to_blocks(X, model.batch_shape, 1 if _is_plain_list(model) else block)
     if X_pending is None:
         posterior = _posterior(model, blocks, posterior_transform)
         mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
     else:
+        _check_joint(model)
         k = X_pending.shape[-2]
         noise = _observation_noise(model, X_pending, posterior_transform)
         joint = torch.cat([X_pending.expand(*blocks.shape[:-2], -1, -1), blocks], dim=-2)
@@ -92,8 +96,10 @@ def sequential_moments(
         Mean and variance (>= 1e-12), each ``lead x batch_shape x q``.
 
     Raises:
-        ValueError: if the posterior has more than one output per point or is not Gaussian.
+        ValueError: if the posterior has more than one output per point, is not Gaussian or one per model of a
+            ``ModelList``.
     """
+    _check_joint(model)
     k = 0
     if X_pending is not None:
         k = X_pending.shape[-2]
@@ -145,6 +151,18 @@ def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) ->
             "that add points (AppendFeatures, InputPerturbation)."
         )
     return posterior
+
+
+def _is_plain_list(model: Model) -> bool:
+    return isinstance(model, ModelList) and not isinstance(model, ModelListGP)
+
+
+def _check_joint(model: Model) -> None:
+    if _is_plain_list(model):
+        raise ValueError(
+            f"pending points and q > 1 need joint posteriors, which a {type(model).__name__} does not combine; "
+            "put the GPs into a ModelListGP."
+        )
 
 
 def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:

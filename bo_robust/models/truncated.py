@@ -7,10 +7,12 @@ learns the round t of an observation, and would truncate fantasies too.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import torch
+from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
@@ -22,9 +24,10 @@ from gpytorch.means import Mean, ZeroMean
 from gpytorch.module import Module
 from torch import Tensor
 
+from bo_robust.models.inputs import check_data, check_noise_var, levels_of_rounds, truncation_by_name
 from bo_robust.models.moments import information_gain
 from bo_robust.schedules import Truncation, truncate
-from bo_robust.validation import check_finite, check_positive
+from bo_robust.validation import check_finite
 
 __all__ = ["TruncatedGP"]
 
@@ -47,26 +50,33 @@ class TruncatedGP(SingleTaskGP):
 
     The rewards as observed and their levels are kept in the buffers ``rewards`` and ``levels``
     (``batch_shape x n x 1``), which follow ``.to``, ``deepcopy`` and ``pickle``. Like ``train_targets`` they
-    are data and not part of ``state_dict``, so that hyperparameters load into a model of other data.
+    are data and not part of ``state_dict``, so that hyperparameters load into a model of other data; the
+    schedule, the levels and fixed noise variances are not in it either and come from the construction.
+    ``pickle`` and ``torch.save(model)`` keep everything.
+
+    Folds of a cross-validation are data sets of their own, whose rows count as rounds 1, 2, ...; to keep the
+    original rounds fold the levels like the rewards and pass them as a tensor.
 
     Args:
         train_X: ``batch_shape x n x d`` points, n >= 1, in the order they were observed.
         train_Y: ``batch_shape x n x 1`` rewards, finite, not truncated.
-        truncation: The level b_t: a schedule called with a tensor of rounds t >= 1, or the levels themselves,
-            ``n x 1`` or ``batch_shape x n x 1``, > 0 (then no observation can be added).
+        truncation: The level b_t: a schedule called with a tensor of rounds t >= 1 (one number may serve them
+            all), or the levels themselves, ``n x 1`` or ``batch_shape x n x 1``, > 0 (then no observation can be
+            added).
         train_Yvar: ``batch_shape x n x 1`` noise variances, if known one by one.
         likelihood: A Gaussian likelihood in place of those chosen by the noise arguments.
         covar_module: Kernel; default an ``RBFKernel`` without output scale.
         mean_module: Prior mean; default zero.
         outcome_transform: Must be None; an argument because Ax passes it.
         input_transform: As in ``SingleTaskGP``.
-        noise_var: lambda > 0, one fixed noise variance for all observations. With neither ``noise_var`` nor
+        noise_var: lambda, one fixed noise variance for all observations, at least 1e-6 in float64 and 1e-4 in
+            float32 (``gpytorch.settings.min_fixed_noise``). With neither ``noise_var`` nor
             ``train_Yvar`` a homoskedastic noise variance is learned by ``fit_gpytorch_mll``, from the
             truncated rewards.
 
     Raises:
         ValueError: if data are not finite or have more than one output, levels do not fit or are not > 0,
-            the noise is given twice, or an outcome transform is given.
+            the noise is given twice or ``noise_var`` too small, or an outcome transform is given.
     """
 
     rewards: Tensor
@@ -86,7 +96,7 @@ class TruncatedGP(SingleTaskGP):
         input_transform: InputTransform | None = None,
         noise_var: float | None = None,
     ) -> None:
-        _check_data(train_X, train_Y)
+        check_data(train_X, train_Y)
         if outcome_transform is not None:
             raise ValueError(
                 f"TruncatedGP takes no outcome_transform (got {type(outcome_transform).__name__}): levels "
@@ -95,19 +105,22 @@ class TruncatedGP(SingleTaskGP):
         if noise_var is not None:
             if train_Yvar is not None or likelihood is not None:
                 raise ValueError("give one of noise_var (one for all), train_Yvar (one by one), likelihood.")
-            check_positive(noise_var=noise_var)
+            check_noise_var(noise_var, train_Y.dtype)
             train_Yvar = torch.full_like(train_Y, noise_var)
-        levels = _levels(truncation, train_Y, first_round=1)
-        super().__init__(
-            train_X=train_X,
-            train_Y=truncate(train_Y, levels),
-            train_Yvar=train_Yvar,
-            likelihood=likelihood,
-            covar_module=covar_module,
-            mean_module=ZeroMean(batch_shape=train_X.shape[:-2]) if mean_module is None else mean_module,
-            outcome_transform=None,
-            input_transform=input_transform,
-        )
+        levels = levels_of_rounds(truncation, train_Y, first_round=1)
+        with warnings.catch_warnings():  # not to be standardised: see the docstring
+            message = r"Data \(outcome observations\) is not standardized"
+            warnings.filterwarnings("ignore", message, InputDataWarning)
+            super().__init__(
+                train_X=train_X,
+                train_Y=truncate(train_Y, levels),
+                train_Yvar=train_Yvar,
+                likelihood=likelihood,
+                covar_module=covar_module,
+                mean_module=ZeroMean(batch_shape=train_X.shape[:-2]) if mean_module is None else mean_module,
+                outcome_transform=None,
+                input_transform=input_transform,
+            )
         self.truncation = None if isinstance(truncation, Tensor) else truncation
         self._set_rewards(train_Y, levels)
 
@@ -115,7 +128,8 @@ class TruncatedGP(SingleTaskGP):
     def construct_inputs(  # type: ignore[override]
         cls,
         training_data: SupervisedDataset,
-        truncation: Truncation | Tensor,
+        truncation: Truncation | Tensor | str,
+        truncation_options: dict[str, Any] | None = None,
         noise_var: float | None = None,
         **search_space_options: Any,
     ) -> dict[str, Any]:
@@ -123,16 +137,21 @@ class TruncatedGP(SingleTaskGP):
 
         Args:
             training_data: Points and rewards, and noise variances unless ``noise_var`` replaces them.
-            truncation: As in the constructor.
+            truncation: As in the constructor, or the name of a schedule in ``TRUNCATIONS``. Ax can store only a
+                name in JSON (and a model once ``ax.storage.botorch_modular_registry.register_model`` knows it).
+            truncation_options: Arguments of the named schedule.
             noise_var: As in the constructor; wins over the noise variances of the data.
             search_space_options: What Ax adds for search spaces with categorical, fidelity or task features.
                 Not used: such features are ordinary columns of X, for ``covar_module`` to treat.
 
         Returns:
             The keyword arguments.
+
+        Raises:
+            ValueError: if the name is unknown, or options come with a truncation that is not a name.
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
-        inputs["truncation"] = truncation
+        inputs["truncation"] = truncation_by_name(truncation, truncation_options)
         if noise_var is not None:
             inputs["noise_var"] = noise_var
             inputs.pop("train_Yvar", None)
@@ -189,7 +208,7 @@ class TruncatedGP(SingleTaskGP):
         else:
             self._check_new("X", inputs)
             self._check_new("Y", rewards)
-            levels = _levels(self._schedule(), rewards, first_round=self.rewards.shape[-2] + 1)
+            levels = levels_of_rounds(self._schedule(), rewards, first_round=self.rewards.shape[-2] + 1)
         if "noise" not in kwargs and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             noise = self._common_noise_var()  # in the batch shape of the points, which outcomes may exceed
             shape = torch.broadcast_shapes(noise.shape[:-1], inputs.shape[:-2])
@@ -207,7 +226,7 @@ class TruncatedGP(SingleTaskGP):
         targets: Tensor | None = None,
         strict: bool = True,
     ) -> None:
-        """Replace the data, hyperparameters unchanged.
+        """Replace the data, hyperparameters unchanged; a noise variance shared by all is the new data's too.
 
         Args:
             inputs: As in ``ExactGP``.
@@ -216,7 +235,7 @@ class TruncatedGP(SingleTaskGP):
 
         Raises:
             ValueError: if ``targets`` are not finite, or their number changes and the levels were given as a
-                tensor.
+                tensor or the fixed noise variances differ from each other.
         """
         if targets is None:
             super().set_train_data(inputs=inputs, strict=strict)
@@ -224,8 +243,12 @@ class TruncatedGP(SingleTaskGP):
         rewards = targets.unsqueeze(-1)
         check_finite("targets", rewards)
         same_rounds = rewards.shape == self.rewards.shape
-        levels = self.levels if same_rounds else _levels(self._schedule(), rewards, first_round=1)
+        levels = self.levels if same_rounds else levels_of_rounds(self._schedule(), rewards, first_round=1)
+        fixed_noise = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
+        noise = self._common_noise_var() if fixed_noise and not same_rounds else None
         super().set_train_data(inputs=inputs, targets=truncate(rewards, levels).squeeze(-1), strict=strict)
+        if noise is not None:
+            self.likelihood.noise_covar.noise = noise.expand(targets.shape).clone()
         self._set_rewards(rewards, levels)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TruncatedGP:
@@ -257,44 +280,15 @@ class TruncatedGP(SingleTaskGP):
 
     def _common_noise_var(self) -> Tensor:
         """The noise variance all observations share, ``batch_shape x 1``."""
-        noise = self.likelihood.noise
+        noise = self.likelihood.noise_covar.noise
         if not torch.equal(noise, noise[..., :1].expand_as(noise)):
-            raise ValueError("the model's noise variances differ; pass `noise` for the new observations.")
+            raise ValueError(
+                "the model's noise variances differ, so that of new observations is unknown: pass `noise` to "
+                "condition_on_observations, or build a new model instead of changing the size of its data."
+            )
         return noise[..., :1]
 
 
 def _append(old: Tensor, new: Tensor, batch_shape: torch.Size) -> Tensor:
     """``... x n x 1`` and ``... x n' x 1`` as ``batch_shape x (n + n') x 1``."""
     return torch.cat([x.expand(*batch_shape, *x.shape[-2:]) for x in (old, new)], dim=-2)
-
-
-def _levels(truncation: Truncation | Tensor, rewards: Tensor, first_round: int) -> Tensor:
-    """The levels of consecutive rounds in the shape ``batch_shape x n x 1`` of their rewards."""
-    n = rewards.shape[-2]
-    if isinstance(truncation, Tensor):
-        levels = truncation
-    elif not callable(truncation):
-        raise ValueError(f"truncation must be a schedule or a tensor of levels, got {truncation!r}.")
-    else:
-        rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)
-        levels = truncation(rounds).unsqueeze(-1)
-    fits = levels.shape in ((n, 1), rewards.shape)
-    if not fits or levels.dtype != rewards.dtype or levels.device != rewards.device:
-        raise ValueError(
-            f"truncation levels must be {n} x 1 (or of the shape {tuple(rewards.shape)} of the rewards), "
-            f"{rewards.dtype} on {rewards.device}; got {tuple(levels.shape)}, {levels.dtype} on "
-            f"{levels.device}."
-        )
-    if not bool((levels > 0).all()):
-        raise ValueError("truncation levels must be > 0 (infinity keeps every reward).")
-    return levels.expand(rewards.shape).clone()
-
-
-def _check_data(X: Tensor, Y: Tensor) -> None:
-    if X.ndim < 2 or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
-        raise ValueError(
-            "TruncatedGP needs train_X batch_shape x n x d and train_Y batch_shape x n x 1 with n >= 1, got "
-            f"{tuple(X.shape)} and {tuple(Y.shape)}; model several outputs with a ModelListGP."
-        )
-    check_finite("train_X", X)
-    check_finite("train_Y", Y)

@@ -8,7 +8,8 @@ import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions import UnsupportedError
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import ModelList, ModelListGP, SingleTaskGP
+from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from gpytorch.kernels import RBFKernel
@@ -24,8 +25,6 @@ from bo_robust.schedules import (
     TGPTruncation,
     TGPWidth,
 )
-
-pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
 NOISE_VAR = 0.1
 
@@ -281,6 +280,14 @@ def test_bad_arguments_are_refused(tkwargs):
         )
     with pytest.raises(ValueError, match="counted from 1"):
         GPUCB(model, ConstantWidth(1.0), t=0)
+    for t in (2.5, 3.0, torch.tensor(3)):
+        with pytest.raises(ValueError, match="must be an int"):
+            GPUCB(model, ConstantWidth(1.0), t=t)
+    for width in (2.0, "finite"):
+        with pytest.raises(ValueError, match=r"such as ConstantWidth\(2.0\)"):
+            GPUCB(model, width)
+    with pytest.raises(ValueError, match="GenericDeterministicModel has neither training data nor parameters"):
+        GPUCB(GenericDeterministicModel(lambda x: x.sum(-1, keepdim=True)), ConstantWidth(1.0), t=1)
     X, Y = data(tkwargs)
     with pytest.raises(ValueError, match="ensemble"):
         GPUCB(EnsembleMapSaasSingleTaskGP(X, Y), ConstantWidth(1.0))
@@ -299,6 +306,83 @@ def test_another_dtype_is_refused_and_leaves_the_model_alone(tkwargs):
     assert torch.equal(acqf(x), before)
 
 
+def test_bad_pending_points_are_refused(tkwargs):
+    acqf, x = GPUCB(make(tkwargs), ConstantWidth(2.0)), points(tkwargs, 5, 1, 2)
+    for shape in [(2,), (1, 2, 2)]:
+        with pytest.raises(ValueError, match="X_pending must be k x d, got shape"):
+            acqf.set_X_pending(points(tkwargs, *shape))
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="X_pending has 1 NaN or infinite"):
+            acqf.set_X_pending(torch.tensor([[0.1, bad]], **tkwargs))
+    assert acqf.X_pending is None
+    acqf.set_X_pending(points(tkwargs, 2, 3))
+    with pytest.raises(ValueError, match=r"d = 2 of X, got shape \(2, 3\)"):
+        acqf(x)
+
+
+def test_moving_takes_width_and_pending_points_along(tkwargs):
+    acqf = GPUCB(make(tkwargs), ConstantWidth(2.0), X_pending=points(tkwargs, 2, 2, seed=5))
+    x = points(tkwargs, 5, 1, 2)
+    expected = acqf(x)
+    assert not {"X_pending"} & acqf.state_dict().keys()
+    assert acqf.float().X_pending.dtype == acqf.width.dtype == torch.float32
+    torch.testing.assert_close(acqf(x.float()).double(), expected, atol=1e-3, rtol=0)
+    torch.testing.assert_close(acqf.double()(x), expected, atol=1e-3, rtol=0)
+    acqf.model.float()  # alone
+    with pytest.raises(ValueError, match=r"the width is torch.float64"):
+        acqf(x.float())
+    acqf.width = acqf.width.float()
+    with pytest.raises(ValueError, match=r"X_pending is torch.float64.*`.to` of the acquisition function"):
+        acqf(x.float())
+
+
+def test_random_numbers_are_drawn_only_for_widths_that_use_them(tkwargs):
+    model = make(tkwargs)
+    fixed = SelfNormalisedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1)
+    for width, draws in ((ConstantWidth(2.0), False), (fixed, False), (RandomisedWidth(num_arms=50), True)):
+        before = torch.get_rng_state()
+        first = GPUCB(model, width).width
+        assert torch.equal(torch.get_rng_state(), before) != draws
+        torch.set_rng_state(before)
+        if draws:
+            uniform = torch.rand((), dtype=torch.float64)  # one number, as drawn from the global generator
+            torch.testing.assert_close(first.cpu(), width(15, uniform=uniform), atol=1e-14, rtol=0)
+
+
+def test_a_width_may_use_both_the_gain_and_random_numbers(tkwargs):
+    model = make(tkwargs, batch=(3,))
+    acqf = GPUCB(
+        model,
+        lambda t, information_gain, uniform: information_gain + uniform,
+        generator=torch.Generator().manual_seed(4),
+    )
+    uniform = torch.rand(3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    torch.testing.assert_close(acqf.width, model.information_gain + uniform.to(**tkwargs), atol=1e-12, rtol=0)
+
+
+def test_a_list_of_any_models_at_one_point(tkwargs):
+    X, Y = data(tkwargs)
+    members, x = (make(tkwargs), SingleTaskGP(X, Y)), points(tkwargs, 300, 1, 2)
+    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5], **tkwargs))
+    acqf = GPUCB(ModelList(*members), FiniteWidth(num_arms=10, delta=0.1), posterior_transform=weights)
+    same = GPUCB(ModelListGP(*members), FiniteWidth(num_arms=10, delta=0.1), posterior_transform=weights)
+    assert acqf.t == 15
+    for X in (x, x[0], x.reshape(3, 100, 1, 2)):
+        torch.testing.assert_close(acqf(X), same(X), atol=1e-10, rtol=0)
+    cost = GenericDeterministicModel(lambda x: x.sum(-1, keepdim=True), batch_shape=torch.Size())
+    both = GPUCB(ModelList(members[0], cost), ConstantWidth(2.0), posterior_transform=weights)
+    expected = GPUCB(members[0], ConstantWidth(2.0))(x) - 0.5 * x.sum((-2, -1))
+    assert both.t == 15
+    torch.testing.assert_close(both(x), expected, atol=1e-9, rtol=0)
+    with pytest.raises(ValueError, match="put the GPs into a ModelListGP"):
+        acqf(points(tkwargs, 5, 2, 2))
+    acqf.set_X_pending(points(tkwargs, 1, 2))
+    with pytest.raises(ValueError, match="put the GPs into a ModelListGP"):
+        acqf(x)
+    with pytest.raises(ValueError, match="pass t"):
+        GPUCB(ModelList(members[0], make(tkwargs, n=9)), ConstantWidth(1.0), posterior_transform=weights)
+
+
 def test_float32_model(tkwargs):
     double = make(tkwargs)
     x, pending = points(tkwargs, 9, 1, 2), points(tkwargs, 2, 2, seed=5)
@@ -307,6 +391,7 @@ def test_float32_model(tkwargs):
     acqf = GPUCB(single, ConstantWidth(2.0), X_pending=pending.float())
     assert acqf.width.dtype == torch.float32
     torch.testing.assert_close(acqf(x.float()).double(), expected, atol=1e-3, rtol=0)
+    torch.manual_seed(0)
     candidates, _ = optimize_acqf(acqf, unit_box(tkwargs).float(), q=2, num_restarts=2, raw_samples=16, sequential=True)
     assert candidates.dtype == torch.float32
 

@@ -10,8 +10,6 @@ from bo_robust.acquisition import GPUCB, input_constructors
 from bo_robust.models import TruncatedGP
 from bo_robust.schedules import ConstantWidth, FiniteWidth, RandomisedWidth, TGPTruncation
 
-pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
-
 
 @pytest.fixture
 def model(device):
@@ -78,8 +76,8 @@ def test_importing_again_does_not_register_twice():
     assert get_acqf_input_constructor(GPUCB) is before
 
 
-def test_ax_loop_with_pending_trials(monkeypatch):
-    pytest.importorskip("ax")
+def ax_client():
+    """An Ax client whose options are plain JSON: four Sobol trials, then TGP-UCB."""
     from ax.adapter.registry import Generators, MBM_X_trans
     from ax.adapter.transforms.derelativize import Derelativize
     from ax.api.client import Client
@@ -92,7 +90,11 @@ def test_ax_loop_with_pending_trials(monkeypatch):
 
     config = ModelConfig(
         botorch_model_class=TruncatedGP,
-        model_options={"truncation": TGPTruncation(moment_bound=4.0, alpha=1.0), "noise_var": 0.01},
+        model_options={
+            "truncation": "tgp",
+            "truncation_options": {"moment_bound": 4.0, "alpha": 1.0},
+            "noise_var": 0.01,
+        },
     )
     spec = GeneratorSpec(
         generator_enum=Generators.BOTORCH_MODULAR,
@@ -116,7 +118,16 @@ def test_ax_loop_with_pending_trials(monkeypatch):
     )
     client.configure_optimization(objective="-y")
     client.set_generation_strategy(strategy)
+    return client
 
+
+def ax_reward(p):
+    return 0.1 * ((p["a"] - 1.0) ** 2 + (p["b"] - 0.5) ** 2) - 0.5
+
+
+def test_ax_loop_with_pending_trials(monkeypatch):
+    pytest.importorskip("ax")
+    client = ax_client()
     rewards, spread, pending = [], [], []
     original = GPUCB.set_X_pending
     monkeypatch.setattr(GPUCB, "set_X_pending", lambda self, X=None: pending.append(X) or original(self, X))
@@ -127,17 +138,48 @@ def test_ax_loop_with_pending_trials(monkeypatch):
             first, second = trials.values()
             spread.append(sum((first[k] - second[k]) ** 2 for k in first) ** 0.5)
         for index, p in trials.items():
-            y = 0.1 * ((p["a"] - 1.0) ** 2 + (p["b"] - 0.5) ** 2) - 0.5 - (500.0 if index == 2 else 0.0)
+            y = ax_reward(p) - (500.0 if index == 2 else 0.0)
             rewards.append(y)
             client.complete_trial(trial_index=index, raw_data={"y": y})
     assert len(rewards) == 14
     assert min(spread) > 1e-3  # without hallucination both would be the one maximum
     assert spread[0] > 0.05
     assert sum(X is not None and X.shape == (1, 2) for X in pending) >= 5
-    model = strategy.adapter.generator.surrogate.model
+    model = client._generation_strategy.adapter.generator.surrogate.model
     assert isinstance(model, TruncatedGP)
     # Rows are the trials in order, the rewards are not transformed, and only the outlier is truncated.
     known = len(model.rewards)
     torch.testing.assert_close(model.rewards[:, 0], torch.tensor(rewards[:known], dtype=torch.float64))
     assert model.truncated[:, 0].nonzero().tolist() == [[2]]
     assert min(rewards[4:]) < -0.45
+
+
+def test_ax_loop_goes_on_from_json(tmp_path):
+    pytest.importorskip("ax")
+    from ax.api.client import Client
+    from ax.storage.botorch_modular_registry import register_acquisition_function, register_model
+
+    def play(client, trials):
+        for _ in range(trials):
+            for index, p in client.get_next_trials(max_trials=1).items():
+                client.complete_trial(trial_index=index, raw_data={"y": ax_reward(p)})
+
+    def rewards(client):
+        return client.summarize().sort_values("trial_index")["y"].tolist()
+
+    register_model(TruncatedGP)
+    register_acquisition_function(GPUCB)
+    client, file = ax_client(), str(tmp_path / "experiment.json")
+    play(client, 5)
+    client.save_to_json_file(file)
+    again = Client.load_from_json_file(file)
+    assert rewards(again) == pytest.approx(rewards(client), abs=1e-9)  # Ax rounds data in its files
+    play(again, 2)
+    node = again._generation_strategy
+    assert node.current_node_name == "TGP"
+    model = node.adapter.generator.surrogate.model
+    assert isinstance(model, TruncatedGP)
+    assert model.truncation == TGPTruncation(moment_bound=4.0, alpha=1.0)
+    known = len(model.rewards)
+    assert known >= 6
+    torch.testing.assert_close(model.rewards[:, 0], torch.tensor(rewards(again)[:known], dtype=torch.float64))

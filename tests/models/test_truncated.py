@@ -1,6 +1,8 @@
 import copy
+import io
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -21,8 +23,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import TruncatedGP
 from bo_robust.schedules import NoTruncation, TGPTruncation
-
-pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
 LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)
 
@@ -210,6 +210,7 @@ def test_conditioning_with_fixed_noise_of_several_values(tkwargs):
     assert learned.condition_on_observations(X, Y).train_targets.shape == (13,)
 
 
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")  # float32
 def test_conditioning_refuses_bad_data(tkwargs):
     model = make(tkwargs)
     X, Y = points(tkwargs, 2), torch.ones(2, 1, **tkwargs)
@@ -309,6 +310,15 @@ def test_state_dict_holds_hyperparameters_and_loads_into_other_data(tkwargs):
     longer.load_state_dict(fitted.state_dict())
     assert longer.likelihood.noise.item() == pytest.approx(0.456)
     assert longer.rewards.shape == (15, 1)
+    # Fixed noise and levels come from the construction; the whole model keeps them.
+    fixed, other = make(tkwargs, noise_var=0.7), make(tkwargs, noise_var=0.2, truncation=NoTruncation())
+    other.load_state_dict(fixed.state_dict())
+    assert float(other.likelihood.noise[0]) == 0.2
+    assert other.truncation == NoTruncation()
+    file = io.BytesIO()
+    torch.save(fixed, file)
+    file.seek(0)
+    assert_same(torch.load(file, weights_only=False), fixed, X, tol=0.0)
 
 
 @pytest.mark.filterwarnings("ignore:Very small noise")
@@ -374,15 +384,80 @@ def test_fitting_improves_the_evidence_of_the_truncated_rewards(tkwargs):
 def test_setting_train_data_truncates(tkwargs):
     model, other = make(tkwargs), make(tkwargs, n=15, seed=1)
     model.set_train_data(other.train_inputs[0], other.rewards.squeeze(-1), strict=False)
-    model.likelihood.noise_covar.noise = other.likelihood.noise
+    assert torch.equal(model.likelihood.noise, other.likelihood.noise)
+    torch.testing.assert_close(model.information_gain, other.information_gain, atol=1e-12, rtol=0)
     assert_same(model, other, points(tkwargs, 4), tol=1e-12)
     assert torch.equal(model.levels, other.levels)
     model.set_train_data(targets=2 * other.rewards.squeeze(-1))
     assert torch.equal(model.truncated, 2 * other.rewards.abs() > other.levels)
     with pytest.raises(ValueError, match="NaN"):
         model.set_train_data(targets=torch.full((15,), math.nan, **tkwargs))
+    batch, other = make(tkwargs, batch=(2,)), make(tkwargs, n=5, batch=(2,), seed=1)
+    batch.set_train_data(other.train_inputs[0], other.rewards.squeeze(-1), strict=False)
+    assert_same(batch, other, points(tkwargs, 4), tol=1e-12)
 
 
+def test_setting_train_data_where_rows_have_their_own_level_or_noise(tkwargs):
+    other = make(tkwargs, n=15, seed=1)
+    model = make(tkwargs, truncation=torch.linspace(0.5, 6.0, 12, **tkwargs).unsqueeze(-1))
+    levels, rewards = model.levels.clone(), 2 * model.rewards
+    model.set_train_data(targets=rewards.squeeze(-1))
+    assert torch.equal(model.levels, levels)
+    assert torch.equal(model.truncated, rewards.abs() > levels)
+    assert torch.equal(model.train_targets, torch.where(rewards.abs() > levels, 0.0, rewards).squeeze(-1))
+    with pytest.raises(ValueError, match="pass a schedule"):
+        model.set_train_data(other.train_inputs[0], other.rewards.squeeze(-1), strict=False)
+    yvar = torch.linspace(0.1, 0.5, 12, **tkwargs).unsqueeze(-1)
+    model = make(tkwargs, train_Yvar=yvar)
+    model.set_train_data(targets=rewards.squeeze(-1))
+    assert torch.equal(model.likelihood.noise, yvar.squeeze(-1))
+    with pytest.raises(ValueError, match="build a new model instead of changing the size"):
+        model.set_train_data(other.train_inputs[0], other.rewards.squeeze(-1), strict=False)
+    assert model.train_inputs[0].shape == (12, 2)  # unchanged
+
+
+def test_a_reward_at_its_level_is_kept(tkwargs):
+    X, Y = points(tkwargs, 4), torch.tensor([[2.0], [-2.0], [2.0], [-2.0]], **tkwargs)
+    below = math.nextafter(2.0, 0.0)
+    levels = torch.tensor([[2.0], [2.0], [below], [below]], **tkwargs)
+    model = TruncatedGP(X, Y, levels, noise_var=0.1)
+    assert model.train_targets.tolist() == [2.0, -2.0, 0.0, 0.0]
+    assert model.truncated[:, 0].tolist() == [False, False, True, True]
+
+
+def test_a_schedule_may_return_one_number(tkwargs):
+    model = make(tkwargs, truncation=lambda t: 2.0)
+    levels = torch.full((12, 1), 2.0, **tkwargs)
+    assert_same(model, make(tkwargs, truncation=levels), points(tkwargs, 5), tol=0.0)
+    grown = model.condition_on_observations(points(tkwargs, 2), torch.tensor([[1.9], [2.1]], **tkwargs))
+    assert torch.equal(grown.levels[12:], levels[:2])
+    assert grown.train_targets[12:].tolist() == [1.9, 0.0]
+
+
+def test_only_the_advice_to_standardise_is_silenced(tkwargs):
+    X, Y = points(tkwargs, 6), 50.0 + torch.arange(6.0, **tkwargs).unsqueeze(-1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TruncatedGP(X, Y, LEVEL, noise_var=0.1)
+        TruncatedGP(X[:1], Y[:1], LEVEL)
+    with pytest.warns(InputDataWarning, match="not contained to the unit cube"):
+        TruncatedGP(X + 1.0, Y, LEVEL, noise_var=0.1)
+    with pytest.warns(InputDataWarning, match="double precision"):
+        TruncatedGP(X.float(), Y.float(), LEVEL, noise_var=0.1)
+    with pytest.warns(InputDataWarning, match="not standardized"):  # filters are as before
+        SingleTaskGP(X, Y, outcome_transform=None)
+
+
+def test_noise_var_that_gpytorch_would_round_up_is_refused(tkwargs):
+    X, Y = points(tkwargs, 3), torch.ones(3, 1, **tkwargs)
+    with pytest.raises(ValueError, match=r"noise_var must be at least 1e-06 in torch.float64"):
+        TruncatedGP(X, Y, LEVEL, noise_var=9e-7)
+    with pytest.raises(ValueError, match=r"noise_var must be at least 0.0001 in torch.float32"):
+        TruncatedGP(X.float(), Y.float(), LEVEL, noise_var=9e-5)
+    assert TruncatedGP(X, Y, LEVEL, noise_var=1e-6).likelihood.noise.tolist() == [1e-6] * 3
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")  # of SingleTaskGP
 def test_member_of_a_model_list(tkwargs):
     model = make(tkwargs)
     plain = SingleTaskGP(model.train_inputs[0], model.rewards, outcome_transform=None)
@@ -420,8 +495,18 @@ def test_construct_inputs(tkwargs):
     model = TruncatedGP(**inputs)
     assert float(model.likelihood.noise[0]) == 0.5
     assert torch.equal(model.rewards, Y)
-    inputs = TruncatedGP.construct_inputs(SupervisedDataset(X, Y, **names), truncation=LEVEL)
+    data = SupervisedDataset(X, Y, **names)
+    inputs = TruncatedGP.construct_inputs(data, truncation=LEVEL)
     assert isinstance(TruncatedGP(**inputs).likelihood, GaussianLikelihood)
+    inputs = TruncatedGP.construct_inputs(data, "tgp", {"moment_bound": 4.0, "alpha": 0.5})
+    assert inputs["truncation"] == TGPTruncation(moment_bound=4.0, alpha=0.5)
+    assert TruncatedGP.construct_inputs(data, truncation="none")["truncation"] == NoTruncation()
+    levels = torch.ones(5, 1, **tkwargs)
+    assert TruncatedGP.construct_inputs(data, truncation=levels)["truncation"] is levels
+    with pytest.raises(ValueError, match=r"unknown truncation 'tpg'; choose one of .*, tgp\."):
+        TruncatedGP.construct_inputs(data, truncation="tpg")
+    with pytest.raises(ValueError, match="truncation given by name"):
+        TruncatedGP.construct_inputs(data, truncation=LEVEL, truncation_options={"alpha": 0.5})
 
 
 def test_extreme_rewards_on_repeated_points(tkwargs):
@@ -458,5 +543,7 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("levels must be > 0", truncation=torch.zeros(3, 1, **tkwargs))
     refuse("levels must be > 0", truncation=torch.full((3, 1), math.nan, **tkwargs))
     refuse("schedule or a tensor", truncation=2.0)
+    refuse("train_Y must be floating point, got torch.int64", Y=Y.long())
+    refuse("train_X must be floating point, got torch.int64", X=X.long())
     with pytest.raises(InputDataError):
         TruncatedGP(X, Y.float(), LEVEL)
