@@ -7,7 +7,6 @@ Everything that needs k(x, x') takes a :class:`Covariance`. A GPyTorch kernel be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,8 +32,12 @@ class Covariance(Protocol):
 def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) -> Tensor:
     """Euclidean distances in units of the lengthscale(s), ``n1 x n2``, by differences (exact where points meet)."""
     if isinstance(lengthscale, tuple):
-        ell = torch.tensor(lengthscale, dtype=X1.dtype, device=X1.device)
-        return torch.cdist(X1 / ell, X2 / ell, compute_mode="donot_use_mm_for_euclid_dist")
+        if len(lengthscale) != X1.shape[-1]:
+            raise ValueError(f"{len(lengthscale)} lengthscales for points of {X1.shape[-1]} dimensions.")
+        X1, X2 = (
+            torch.stack([x / ell for x, ell in zip(X.unbind(-1), lengthscale, strict=True)], -1) for X in (X1, X2)
+        )
+        lengthscale = 1.0
     return torch.cdist(X1, X2, compute_mode="donot_use_mm_for_euclid_dist").div_(lengthscale)
 
 
@@ -120,12 +123,9 @@ class GPyTorchCovariance:
             return self.kernel(X1, X2).to_dense()
 
 
-def _check(lengthscale: float | Sequence[float], outputscale: float) -> None:
-    scales = lengthscale if isinstance(lengthscale, Sequence) else (lengthscale,)
-    if not scales:
-        raise ValueError("lengthscale must be a positive number or one per dimension, got an empty sequence.")
-    for value in scales:
+def _check(lengthscale: float | tuple[float, ...], outputscale: float) -> None:
+    if not isinstance(lengthscale, float | int | tuple) or lengthscale == ():
+        raise ValueError(f"lengthscale must be a positive number or a tuple of one per dimension, got {lengthscale!r}.")
+    for value in lengthscale if isinstance(lengthscale, tuple) else (lengthscale,):
         check_positive(lengthscale=value)
-    if not math.isfinite(outputscale):
-        raise ValueError(f"outputscale must be finite, got {outputscale!r}.")
     check_positive(outputscale=outputscale)

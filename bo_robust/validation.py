@@ -67,8 +67,10 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
         raise ValueError(
             f"the kernel matrix is not symmetric (largest |K - K^T| is {skew:.3g}); use (K + K.T) / 2 if rounding."
         )
-    smallest = float(torch.linalg.eigvalsh(K.double())[..., 0].min())
-    if smallest < -tol * K.shape[-1] * max(scale, 1e-300):
+    slack = tol * K.shape[-1] * max(scale, 1e-300)
+    shifted = K.double() + slack * torch.eye(K.shape[-1], dtype=torch.float64, device=K.device)
+    if bool((torch.linalg.cholesky_ex(shifted)[1] > 0).any()):
+        smallest = float(torch.linalg.eigvalsh(K.double())[..., 0].min())
         raise ValueError(
             f"the kernel matrix is not positive semi-definite (smallest eigenvalue {smallest:.3g}); "
             "project it (clip negative eigenvalues) or add jitter to its diagonal."

@@ -1,12 +1,14 @@
 """Pure exploitation: argmax mu_{t-1}(x), a baseline of Srinivas et al. 2010.
 
-The first arm is uniformly random (before any reward all means are equal). Difference from :mod:`gp_ucb`: the rule.
+A trial's arms are uniformly random until its first reward (before it all means are equal). Difference from
+:mod:`gp_ucb`: the rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
@@ -22,6 +24,7 @@ class PureMean(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """The arm of largest posterior mean."""
-        if state.round == 0:
-            return Selection(uniform_arms(uniform, state.posterior.mean.shape[1]))
-        return Selection(row_argmax(state.posterior.mean))
+        posterior = state.posterior
+        seen = posterior.counts.amax(1) > 0
+        start = uniform_arms(uniform, posterior.mean.shape[1])
+        return Selection(torch.where(seen, row_argmax(posterior.mean), start))

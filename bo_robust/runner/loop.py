@@ -104,6 +104,8 @@ def play(
         with torch.no_grad():
             for i in range(offset, offset + stop - traces.rounds):
                 _round(algorithm, problem, state, draws[i], uniforms[i], traces)
+        # Saved or not, runs go on alike: what a checkpoint does not hold is forgotten after every block.
+        state.posterior.scratch.clear()
         after_block(state, traces)
     return state
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bo_robust.covariance import Covariance
 from bo_robust.ops import arm_update
-from bo_robust.ops.arm_update import BLOCK, ArmBuffers, BlockRows
-from bo_robust.validation import check_finite, check_kernel_matrix, check_positive
+from bo_robust.ops.arm_update import BLOCK, ArmBuffers, Scratch
+from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
 
 __all__ = ["ArmKernel", "ArmPosterior", "init", "observe", "zeros_like_shape"]
 
@@ -25,6 +25,8 @@ __all__ = ["ArmKernel", "ArmPosterior", "init", "observe", "zeros_like_shape"]
 DENSE_MAX_ARMS = 256
 # Covariance rows allocated at first in the low-rank layout.
 FIRST_ROWS = 64
+# With fewer rows than this left, more are allocated.
+SPARE_ROWS = 16
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
 MATRIX_MAX_ARMS = 4096
 # Beyond it, rows of the covariance are evaluated in pieces of this many arms.
@@ -50,15 +52,16 @@ class ArmKernel:
     arms: Tensor | None = None
 
     @classmethod
-    def from_matrix(cls, K: Tensor, check: bool = True) -> ArmKernel:
-        """From a kernel matrix ``n x n`` or ``s x n x n``.
+    def from_matrix(cls, K: Tensor) -> ArmKernel:
+        """From a kernel matrix ``n x n`` or ``s x n x n`` (copied).
 
         Raises:
-            ValueError: if ``check`` and K is not finite, symmetric and positive semi-definite.
+            ValueError: if K is not finite, symmetric and positive semi-definite.
         """
-        if check:
-            check_kernel_matrix(K)
-        return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K.contiguous())
+        K = K.detach()
+        check_kernel_matrix(K)
+        K = 0.5 * (K + K.mT)
+        return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K)
 
     @classmethod
     def from_covariance(cls, covariance: Covariance, arms: Tensor) -> ArmKernel:
@@ -66,17 +69,19 @@ class ArmKernel:
 
         Raises:
             ValueError: if ``arms`` is empty, not ``n x d``, not floating point or not finite, or the
-                covariance of the arms is not that of a kernel.
+                covariance of the arms is not that of one kernel.
         """
         if arms.ndim != 2 or arms.shape[0] == 0:
             raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")
         if not arms.is_floating_point():
             raise ValueError(f"arms must be floating point, got {arms.dtype}; convert them with .double().")
         check_finite("arms", arms)
-        if arms.shape[0] <= MATRIX_MAX_ARMS:
-            K = covariance(arms, arms)
-            return cls.from_matrix(0.5 * (K + K.mT))
+        arms = arms.detach()
         diagonal = covariance.diagonal(arms)
+        if diagonal.ndim != 1:
+            raise ValueError("the covariance has a batch shape; give its s x n x n matrices to from_matrix.")
+        if arms.shape[0] <= MATRIX_MAX_ARMS:
+            return cls.from_matrix(covariance(arms, arms))
         check_finite("k(x, x)", diagonal)
         return cls(diagonal=diagonal, covariance=covariance, arms=arms)
 
@@ -110,13 +115,13 @@ class ArmPosterior:
         kernel: The prior covariance.
         buffers: All tensors of the state (:class:`bo_robust.ops.arm_update.ArmBuffers`).
         row_budget: Rounds that can be observed before free covariance rows must be counted again.
-        block_rows: Scratch of the CPU path; derived from the buffers, never saved.
+        scratch: Of the CPU path; derived from the buffers, never saved.
     """
 
     kernel: ArmKernel
     buffers: ArmBuffers
     row_budget: int
-    block_rows: BlockRows = field(default_factory=list, repr=False)
+    scratch: Scratch = field(repr=False)
 
     @property
     def mean(self) -> Tensor:
@@ -158,22 +163,23 @@ def init(
 
     Args:
         kernel: Prior covariance of the arms; fixes dtype and device.
-        noise_var: lambda > 0, one number or one per trial (``s``).
+        noise_var: lambda > 0, one number or one per trial (``s``). In float32 keep it above about 1e-3 k(x, x): below,
+            rounding of the kernel is as large as the noise.
         trials: s >= 1.
         prior_mean: ``n`` or ``s x n``; zero by default.
-        rounds: Rounds to come, if known: in the low-rank layout their covariance rows are then reserved at once
-            where that is at most 2 GiB, which saves the copies of growing (on a CPU the memory is taken only as rows
-            are used).
+        rounds: Rounds to come, if known: in the low-rank layout room for their covariance rows is then reserved at
+            once where that is at most 2 GiB, which saves the copies of growing (on a CPU the memory is taken only as
+            rows are used).
         dense: Force the dense (True) or low-rank (False) layout; by size when None.
         block: Rounds between refreshes of the base covariance, at least.
 
     Raises:
-        ValueError: on a noise variance <= 0, no trials, or shapes that do not fit.
+        ValueError: on a noise variance <= 0, no trials, or shapes and dtypes that do not fit.
     """
     n = kernel.num_arms
     like = kernel.diagonal
-    if trials < 1:
-        raise ValueError(f"trials must be >= 1, got {trials}.")
+    check_count(1, trials=trials, block=block)
+    check_count(0, rounds=rounds or 0)
     given = kernel.diagonal.shape[0] if kernel.diagonal.ndim == 2 else trials
     if given != trials:
         raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
@@ -181,16 +187,16 @@ def init(
     if noise.ndim > 1 or noise.numel() not in (1, trials):
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
+    check_finite("noise_var", noise)
     mean = like.new_zeros(trials, n)
     if prior_mean is not None:
         if prior_mean.shape not in ((n,), (trials, n)):
             raise ValueError(f"prior_mean must be {n} or {trials} x {n}, got shape {tuple(prior_mean.shape)}.")
+        _check_kind("prior_mean", prior_mean, mean)
         check_finite("prior_mean", prior_mean)
         mean += prior_mean
     dense = (n <= DENSE_MAX_ARMS) if dense is None else dense
-    capacity = n if dense else min(n, FIRST_ROWS)
-    if not dense and rounds is not None and min(n, rounds) * trials * n * mean.element_size() <= RESERVE_BYTES:
-        capacity = max(1, min(n, rounds))
+    capacity = n if dense else _first_capacity(n, trials, rounds, mean.element_size())
     if dense:
         K = kernel.rows(torch.arange(n, device=mean.device)) if kernel.matrix is None else kernel.matrix
         rows = K.expand(trials, n, n).clone(memory_format=torch.contiguous_format)
@@ -207,14 +213,15 @@ def init(
         rows=rows,
         row_arm=like.new_zeros(trials, tracked, dtype=torch.long),
         row_counts=like.new_zeros(trials, tracked),
-        inverse=zeros_like_shape((trials, tracked, tracked), mean),
-        inverse_ready=like.new_zeros(trials, dtype=torch.bool),
+        root=zeros_like_shape((trials, tracked, tracked), mean),
+        root_ready=like.new_zeros(trials, dtype=torch.bool),
         slots=like.new_full((trials, 0 if dense else n), -1, dtype=torch.long),
         filled=like.new_zeros(trials, dtype=torch.long),
         block_filled=like.new_zeros(trials, dtype=torch.long),
         dense=dense,
     )
-    return ArmPosterior(kernel, buffers, row_budget=capacity, block_rows=[{} for _ in range(trials)])
+    budget = min(capacity, FIRST_ROWS)
+    return ArmPosterior(kernel, buffers, row_budget=budget, scratch=Scratch([{} for _ in range(trials)]))
 
 
 def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
@@ -222,41 +229,65 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
 
     Args:
         posterior: State before the round.
-        arms: ``s``, long, the arms pulled.
+        arms: ``s``, long, the arms pulled, each of 0..n-1 (checked on a CPU; reading them back from a GPU would wait).
         rewards: ``s``; a NaN or infinite reward is a failed pull and changes nothing of its trial.
 
     Returns:
         ``ok`` (``s``, bool), False where the pull failed.
+
+    Raises:
+        ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range.
     """
+    like = posterior.buffers.noise_var
+    if arms.shape != like.shape or rewards.shape != like.shape:
+        shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
+        raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")
+    if arms.dtype != torch.long:
+        raise ValueError(f"arms must be of dtype long, got {arms.dtype}.")
+    _check_kind("rewards", rewards, like)
     if not posterior.buffers.dense:
         if posterior.row_budget == 0:
             _reserve(posterior)
         posterior.row_budget -= 1
-    return arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.block_rows)
+    return arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch)
+
+
+def _check_kind(name: str, x: Tensor, like: Tensor) -> None:
+    if x.dtype != like.dtype or x.device != like.device:
+        raise ValueError(
+            f"{name} is {x.dtype} on {x.device}, the posterior {like.dtype} on {like.device}; convert it with `.to`."
+        )
+
+
+def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
+    """Rows to make room for at first, with their m x m root: all that ``rounds`` can need, if that is not too much."""
+    most = min(n, (rounds or 0) + SPARE_ROWS)
+    affordable = trials * most * (n + most) * item <= RESERVE_BYTES
+    return max(most, min(n, FIRST_ROWS)) if affordable else min(n, FIRST_ROWS)
 
 
 def _reserve(posterior: ArmPosterior) -> None:
-    """Make room for more covariance rows.
+    """Count the rows in use and make room for more.
 
-    Counts the rows in use, the only host synchronisation; it happens after as many rounds as rows were free.
+    Counting is the only host synchronisation. It happens after FIRST_ROWS rounds at first, then ever more seldom
+    as rows accumulate, and keeps ``num_rows`` near the truth.
     """
     buffers = posterior.buffers
     trials, capacity, n = buffers.rows.shape
     buffers.num_rows = filled = int(buffers.filled.max())
-    if filled == n:
-        posterior.row_budget = 2**62
-        return
-    if capacity - filled < min(FIRST_ROWS // 4, n - filled):
+    if capacity < n and capacity - filled < SPARE_ROWS:
         capacity = min(n, capacity + max(FIRST_ROWS, capacity // 2))
         for name in ("rows", "row_arm", "row_counts"):
             old = getattr(buffers, name)
             new = zeros_like_shape((trials, capacity, *old.shape[2:]), old)
             new[:, :filled] = old[:, :filled]
             setattr(buffers, name, new)
-        inverse = zeros_like_shape((trials, capacity, capacity), buffers.inverse)
-        inverse[:, :filled, :filled] = buffers.inverse[:, :filled, :filled]
-        buffers.inverse = inverse
-    posterior.row_budget = capacity - filled
+        root = zeros_like_shape((trials, capacity, capacity), buffers.root)
+        root[:, :filled, :filled] = buffers.root[:, :filled, :filled]
+        buffers.root = root
+    until_next = max(FIRST_ROWS, filled // 2)
+    # With a row for every arm there is always room, however many rounds go by.
+    posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)
 
 
 def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -247,6 +247,16 @@ def test_pure_variance_is_greedy_experimental_design(device):
     assert picks[:5, 0].cpu().tolist() == greedy[:5].tolist()
 
 
+def test_pure_mean_starts_at_random_until_a_reward_came(device):
+    algorithm = PureMean()
+    state = algorithm.init(kernel(device), 0.1, 2)
+    u = torch.tensor([0.5, 0.99], dtype=torch.float64, device=device)
+    assert algorithm.select(state, u).arms.tolist() == [20, 39]
+    arms = torch.tensor([3, 30], device=device)
+    algorithm.observe(state, arms, torch.tensor([float("nan"), 2.0], dtype=torch.float64, device=device))
+    assert algorithm.select(state, u).arms.tolist() == [20, 30]  # the first pull of trial 0 failed
+
+
 def test_random_arms_are_uniform(device):
     algorithm = RandomArm()
     state = algorithm.init(kernel(device), 0.1, 40_000)

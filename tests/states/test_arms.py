@@ -187,6 +187,52 @@ def test_no_drift_after_20000_rounds(dense, device):
     assert float(posterior.variance.min()) >= 0.0
 
 
+@pytest.mark.parametrize("path", ["cpu", "naive"])
+@pytest.mark.parametrize(
+    ("dtype", "noise_var", "mean_tol", "variance_tol"),
+    [(torch.float64, 1e-6, 1e-7, 1e-5), (torch.float64, 1e-4, 1e-8, 1e-7), (torch.float32, 0.025, 1e-3, 2e-2)],
+)
+def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean_tol, variance_tol, path, monkeypatch):
+    """Near-singular SE kernel on 1000 points, 333 of them pulled at random, 800 rounds."""
+    if path == "naive":
+        monkeypatch.setattr(arm_states.arm_update, "update_", lambda *args: naive.update_(*args[:4]))
+    kernel = grid_kernel(1000, 0.2, "cpu", dtype=dtype)
+    pulls, rewards = random_rounds(333, 1, 800, "cpu", dtype=dtype)
+    pulls = pulls * 3
+    rewards = torch.sin(pulls / 150.0).to(dtype) + math.sqrt(noise_var) * rewards
+    posterior = play(init(kernel, noise_var, 1, dense=False), pulls, rewards)
+    # the reference: the dense layout in double, itself within 1e-9 of an 80-bit solve at noise_var 1e-6
+    exact = play(init(grid_kernel(1000, 0.2, "cpu"), noise_var, 1, dense=True), pulls, rewards.double())
+    error = (posterior.mean.double() - exact.mean).abs().max() / exact.mean.abs().max()
+    assert float(error) < mean_tol
+    relative = (posterior.variance.double() - exact.variance).abs() / exact.variance.clamp(min=1e-3 * noise_var)
+    assert float(relative.max()) < variance_tol
+
+
+@pytest.mark.parametrize("rounds", [None, 4000])
+def test_rows_are_counted_often_enough(rounds, monkeypatch):
+    """Without looking at the data the branch-free path still reads rows near the number in use."""
+    monkeypatch.setattr(arm_states.arm_update, "update_", lambda *args: naive.update_(*args[:4]))
+    kernel = grid_kernel(400, 0.05, "cpu")
+    pulls, rewards = random_rounds(400, 2, 1000, "cpu", distinct=20)
+    posterior = init(kernel, 0.1, 2, rounds=rounds)
+    most = 0
+    for a, y in zip(pulls.unbind(0), rewards.unbind(0), strict=True):
+        observe(posterior, a, y)
+        most = max(most, posterior.buffers.num_rows)
+    assert most <= 20 + 64
+
+
+def test_counting_rows_grows_seldom_when_all_arms_were_pulled(monkeypatch):
+    kernel = grid_kernel(257, 0.05, "cpu")
+    pulls, rewards = random_rounds(257, 1, 3000, "cpu", distinct=256)
+    counted = []
+    real = arm_states._reserve
+    monkeypatch.setattr(arm_states, "_reserve", lambda p: (counted.append(1), real(p)))
+    play(init(kernel, 0.1, rounds=3000), pulls, rewards)
+    assert len(counted) < 40
+
+
 def test_cost_does_not_grow_with_repeats(device):
     """Rows are those of distinct arms, whatever the number of rounds."""
     kernel = grid_kernel(400, 0.05, device)
@@ -262,14 +308,15 @@ def bad_calls():
     se = SquaredExponential(0.2)
     skew = K.clone()
     skew[0, 1] = 0.5
+    batched = GPyTorchCovariance(gpytorch.kernels.RBFKernel(batch_shape=torch.Size([2])).double())
     return [
         ("> 0", lambda: init(good, 0.0)),
         ("> 0", lambda: init(good, -1.0)),
         ("> 0", lambda: init(good, float("nan"))),
         ("trials", lambda: init(good, 0.1, 0)),
         ("noise_var must be one number", lambda: init(good, torch.ones(2), 3)),
-        ("prior_mean", lambda: init(good, 0.1, prior_mean=torch.zeros(4))),
-        ("prior_mean", lambda: init(good, 0.1, prior_mean=torch.full((3,), float("nan")))),
+        ("prior_mean", lambda: init(good, 0.1, prior_mean=torch.zeros(4, dtype=K.dtype))),
+        ("prior_mean", lambda: init(good, 0.1, prior_mean=torch.full((3,), float("nan"), dtype=K.dtype))),
         ("2 matrices for 3 trials", lambda: init(ArmKernel.from_matrix(torch.stack([K, K])), 0.1, 3)),
         ("not symmetric", lambda: ArmKernel.from_matrix(skew)),
         ("positive semi-definite", lambda: ArmKernel.from_matrix(K - 2 * torch.ones(3, 3, dtype=K.dtype))),
@@ -277,6 +324,17 @@ def bad_calls():
         ("n x n", lambda: ArmKernel.from_matrix(torch.zeros(0, 0))),
         ("floating point", lambda: ArmKernel.from_matrix(torch.eye(3, dtype=torch.long))),
         ("NaN", lambda: ArmKernel.from_matrix(K * float("nan"))),
+        ("must be a finite number|infinite", lambda: init(good, torch.tensor([0.1, float("inf")]), 2)),
+        ("block", lambda: init(good, 0.1, block=0)),
+        ("prior_mean is torch.float32", lambda: init(good, 0.1, prior_mean=torch.zeros(3))),
+        ("one entry per trial", lambda: observe(init(good, 0.1, 2), torch.tensor([0]), torch.ones(2, dtype=K.dtype))),
+        ("dtype long", lambda: observe(init(good, 0.1), torch.tensor([0.0]), torch.ones(1, dtype=K.dtype))),
+        ("rewards is torch.float32", lambda: observe(init(good, 0.1), torch.tensor([0]), torch.ones(1))),
+        ("between 0 and 2", lambda: observe(init(good, 0.1), torch.tensor([-1]), torch.ones(1, dtype=K.dtype))),
+        ("between 0 and 2", lambda: observe(init(good, 0.1, 2), torch.tensor([0, 3]), torch.ones(2, dtype=K.dtype))),
+        ("batch shape", lambda: ArmKernel.from_covariance(batched, X)),
+        ("2 dimensions", lambda: ArmKernel.from_covariance(SquaredExponential((0.1, 0.2, 0.3)), X)),
+        ("tuple", lambda: SquaredExponential([0.1, 0.2])),
         ("n x d", lambda: ArmKernel.from_covariance(se, X[:0])),
         ("n x d", lambda: ArmKernel.from_covariance(se, X[0])),
         ("NaN", lambda: ArmKernel.from_covariance(se, X * float("inf"))),

@@ -9,19 +9,17 @@ from __future__ import annotations
 from torch import Tensor
 
 from bo_robust.ops.arm_update import cpu, naive
-from bo_robust.ops.arm_update.cpu import BlockRows
+from bo_robust.ops.arm_update.cpu import Scratch
 from bo_robust.ops.arm_update.naive import BLOCK, ArmBuffers, KernelRows
 
-__all__ = ["BLOCK", "ArmBuffers", "BlockRows", "KernelRows", "update_"]
+__all__ = ["BLOCK", "ArmBuffers", "KernelRows", "Scratch", "update_"]
 
 
-def update_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, block_rows: BlockRows
-) -> Tensor:
+def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch) -> Tensor:
     """Take in one reward per trial, in place; see :func:`bo_robust.ops.arm_update.naive.update_`.
 
-    ``block_rows`` is a scratch list of one dict per trial, kept by the caller between rounds (CPU only).
+    ``scratch`` is kept by the caller between rounds (CPU only).
     """
     if arms.is_cuda:
         return naive.update_(buffers, arms, rewards, kernel_rows)
-    return cpu.update_(buffers, arms, rewards, kernel_rows, block_rows)
+    return cpu.update_(buffers, arms, rewards, kernel_rows, scratch)

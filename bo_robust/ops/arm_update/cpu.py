@@ -1,13 +1,15 @@
 """The CPU's own round: same numbers as :mod:`naive`, its oracle, computing only what is needed.
 
-On a CPU looking at data costs nothing, so a base row is computed once per block and arm (most rounds repeat an
-arm of their block). A single trial runs on NumPy views of the same memory: at a few thousand arms a round is
-some twenty calls, and a torch call costs several times a NumPy call.
+On a CPU looking at data costs nothing, so in the low-rank layout the row of an arm is computed once per block and
+brought up to date when the arm comes again (most rounds repeat an arm of their block, often the last one). Rows and
+single trials run on NumPy views of the same memory: at a few thousand arms a round is some twenty calls, and a torch
+call costs several times a NumPy call.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,62 +21,83 @@ from bo_robust.ops.arm_update.naive import (
     apply_,
     end_block_,
     posterior_row,
-    refresh_inverse_,
+    refresh_root_,
 )
 
-__all__ = ["BlockRows", "update_"]
+__all__ = ["Scratch", "update_"]
 
-BlockRows = list[dict[int, np.ndarray]]
-"""Base rows computed in this block, per trial and arm; empty at every block start."""
+
+@dataclass
+class Scratch:
+    """What the rounds of one block share; forgotten at its end, derived from the buffers, never saved.
+
+    Attributes:
+        rows: Per trial and arm, C[a, :] when the arm was last pulled in this block, and the pending rows in it.
+        views: Pending rows, mean, variance, counts and gain of a single trial as NumPy arrays.
+    """
+
+    rows: list[dict[int, tuple[np.ndarray, int]]]
+    views: tuple[np.ndarray, ...] | None = None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.views = None
+        for known in self.rows:
+            known.clear()
+
 
 # Beyond this many arms a single trial is bound by memory, not by calls, and torch's threads pay.
 NUMPY_MAX_ARMS = 20_000
 
 
-def update_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, block_rows: BlockRows
-) -> Tensor:
+def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch) -> Tensor:
     """Take in one reward per trial; arguments and result as :func:`naive.update_`."""
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
-        for known in block_rows:
-            known.clear()
+        scratch.clear()
     s, n = buffers.mean.shape
     if s == 1 and n <= NUMPY_MAX_ARMS:
-        return _update_one_(buffers, arms, rewards, kernel_rows, block_rows)
+        return _update_one_(buffers, arms, rewards, kernel_rows, scratch)
+    low, high = arms.aminmax()
+    if int(low) < 0 or int(high) >= n:
+        raise ValueError(_out_of_range(n, arms))
     if buffers.dense:
-        flat = arms + torch.arange(0, s * n, n)
-        base = buffers.rows.view(s * n, n).index_select(0, flat)
+        base = buffers.rows.view(s * n, n).index_select(0, arms + torch.arange(0, s * n, n))
+        row = posterior_row(buffers, base, arms)
     else:
-        base = torch.empty_like(buffers.mean)
-        out = base.numpy()
+        row, pending = torch.empty_like(buffers.mean), buffers.pending.numpy()
+        out = row.numpy()
         for i, arm in enumerate(arms.tolist()):
-            out[i] = _base_row_(buffers, i, arm, arms, kernel_rows, block_rows)
-    return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards)
+            out[i] = _low_rank_row_(buffers, i, arm, pending[i], kernel_rows, scratch)
+    return apply_(buffers, row, arms, rewards)
 
 
-def _base_row_(
-    buffers: ArmBuffers, trial: int, arm: int, arms: Tensor, kernel_rows: KernelRows, block_rows: BlockRows
+def _low_rank_row_(
+    buffers: ArmBuffers, trial: int, arm: int, pending: np.ndarray, kernel_rows: KernelRows, scratch: Scratch
 ) -> np.ndarray:
-    """C_base[a, :] of one arm of one trial (``n``), known from this block or computed; low rank only."""
-    row = block_rows[trial].get(arm)
-    if row is None:
-        m = int(buffers.block_filled.numpy()[trial])
-        if m and not buffers.inverse_ready.numpy()[trial]:
-            refresh_inverse_(buffers, slice(trial, trial + 1), m, branch_free=False)
-        slot = int(buffers.slots.numpy()[trial, arm])
-        if slot < 0:
-            slot = int(buffers.filled.numpy()[trial])
-            _add_prior_row_(buffers, trial, slot, arm, kernel_rows(arms[trial : trial + 1], torch.tensor([trial])))
-        rows, inverse = buffers.rows.numpy()[trial], buffers.inverse.numpy()[trial, :m, :m]
-        pulls = buffers.row_counts.numpy()[trial, slot]
-        if pulls > 0:
-            row = (inverse[slot] * (buffers.noise_var.numpy()[trial] / pulls)) @ rows[:m]
-        else:
-            weights = inverse @ rows[slot, buffers.row_arm.numpy()[trial, :m]]
-            row = rows[slot] - weights @ rows[:m]
-        block_rows[trial][arm] = row
+    """C[a, :] of one arm of one trial (``n``, not to be written); ``pending`` are the trial's rows (``b x n``)."""
+    k = buffers.num_pending
+    row, done = scratch.rows[trial].get(arm) or (_base_row_(buffers, trial, arm, kernel_rows), 0)
+    if k - done == 1:
+        row = row - pending[done, arm] * pending[done]
+    elif k > done:
+        row = row - pending[done:k, arm] @ pending[done:k]
+    scratch.rows[trial][arm] = (row, k)
     return row
+
+
+def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRows) -> np.ndarray:
+    """C_base[a, :] of one arm of one trial (``n``); a new arm gets its prior row stored."""
+    m = int(buffers.block_filled.numpy()[trial])
+    if m and not buffers.root_ready.numpy()[trial]:
+        refresh_root_(buffers, slice(trial, trial + 1), m, branch_free=False)
+    slot = int(buffers.slots.numpy()[trial, arm])
+    if slot < 0:
+        slot = int(buffers.filled.numpy()[trial])
+        _add_prior_row_(buffers, trial, slot, arm, kernel_rows(torch.tensor([arm]), torch.tensor([trial])))
+    rows, root = buffers.rows.numpy()[trial], buffers.root.numpy()[trial, :m, :m]
+    weights = (root @ rows[slot, buffers.row_arm.numpy()[trial, :m]]) @ root
+    return rows[slot] - weights @ rows[:m]
 
 
 def _add_prior_row_(buffers: ArmBuffers, trial: int, slot: int, arm: int, k_row: Tensor) -> None:
@@ -86,28 +109,34 @@ def _add_prior_row_(buffers: ArmBuffers, trial: int, slot: int, arm: int, k_row:
 
 
 def _update_one_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, block_rows: BlockRows
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch
 ) -> Tensor:
     """:func:`naive.update_` of a single trial, on NumPy views of the buffers."""
     arm, reward, noise_var = int(arms), float(rewards), float(buffers.noise_var)
+    if not 0 <= arm < buffers.mean.shape[1]:
+        raise ValueError(_out_of_range(buffers.mean.shape[1], arms))
     if not math.isfinite(reward):
         return torch.zeros(1, dtype=torch.bool)
-    if buffers.dense:
-        row = buffers.rows.numpy()[0, arm]
-    else:
-        row = _base_row_(buffers, 0, arm, arms, kernel_rows, block_rows)
-    pending = buffers.pending.numpy()[0]
+    if scratch.views is None:
+        tensors = (buffers.pending, buffers.mean, buffers.variance, buffers.counts)
+        scratch.views = (*(x.numpy()[0] for x in tensors), buffers.information_gain.numpy())
+    pending, mean, variance, counts, gain = scratch.views
     k = buffers.num_pending
-    if k:
-        row = row - pending[:k, arm] @ pending[:k]
+    if buffers.dense:
+        row = buffers.rows.numpy()[0, arm] - pending[:k, arm] @ pending[:k]
+    else:
+        row = _low_rank_row_(buffers, 0, arm, pending, kernel_rows, scratch)
     prior_variance = max(float(row[arm]), 0.0)
     scale = 1.0 / math.sqrt(prior_variance + noise_var)
     new = np.multiply(row, scale, out=pending[k])
     buffers.num_pending = k + 1
-    mean, variance = buffers.mean.numpy()[0], buffers.variance.numpy()[0]
     mean += new * ((reward - float(mean[arm])) * scale)
     variance -= new * new
     np.maximum(variance, 0.0, out=variance)
-    buffers.counts.numpy()[0, arm] += 1.0
-    buffers.information_gain.numpy()[0] += 0.5 * math.log1p(prior_variance / noise_var)
+    counts[arm] += 1.0
+    gain[0] += 0.5 * math.log1p(prior_variance / noise_var)
     return torch.ones(1, dtype=torch.bool)
+
+
+def _out_of_range(n: int, arms: Tensor) -> str:
+    return f"arms must be between 0 and {n - 1}, got {arms.tolist()}."

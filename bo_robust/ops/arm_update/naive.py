@@ -9,19 +9,19 @@ for each of the k rounds since then (a cached Cholesky factor of those rounds),
 C_base comes in two layouts.
 
 * **dense**: C_base itself, ``n x n``. At the end of a block C_base -= P^T P, one matrix product.
-* **low rank**: the prior rows K_D of the m arms D pulled so far. With N the pulls of each arm at the block start
-  and Q = (K_DD + lambda N^-1)^-1 (pulling an arm N times is one reward of noise lambda / N),
+* **low rank**: the prior rows K_D of the m arms D pulled so far. Pulling an arm N times is one reward of noise
+  lambda / N, so with N the pulls at the block start
 
-      C_base[a, :] = w^T K_D,    w = e_a - Q K_Da,   which is (lambda / N_a) Q e_a where N_a > 0,
+      C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
-  since Q K_DD = I - lambda Q N^-1. At the end of a block N and Q are taken anew, from one m x m Cholesky; a
-  block lasts max(BLOCK, m / 4) rounds, so that this is O(m^2) a round. (Updating rows of C_base instead, and
-  new ones by K[a, :] - K_aD (N / lambda) C_base[D, :], is cheaper still and unstable: it multiplies errors by
-  N / lambda with every new arm.)
+  where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block N and R are taken anew, from
+  one m x m Cholesky; a block lasts max(BLOCK, m / 4) rounds, so that this is O(m^2) a round. (The explicit inverse
+  R^T R in place of its root loses the digits of lambda / N twice over; updating rows of C_base instead multiplies
+  errors by N / lambda with every new arm. Both were tried and are unstable.)
 
 So a round is O(n m) for m distinct arms, whatever the number of rounds; no system of the size of the number of
-rounds is ever formed, and nothing drifts: Q is fresh in every block and errors in mean, variance and C are
-contracted by each later update (E -> (I - c e_a^T/d) E (I - e_a c^T/d) for C).
+rounds is ever formed. R is fresh in every block; mean and variance are updated every round, and an error e of the
+mean becomes (I - c e_a^T / d) e, which no later reward makes grow without bound.
 
 Functions ending in ``_`` write into the buffers they are given.
 """
@@ -41,7 +41,7 @@ __all__ = [
     "apply_",
     "end_block_",
     "posterior_row",
-    "refresh_inverse_",
+    "refresh_root_",
     "update_",
 ]
 
@@ -65,8 +65,8 @@ class ArmBuffers:
         rows: ``s x n x n``, C_base (dense), or ``s x c x n``, the prior rows K_D (low rank).
         row_arm: ``s x c``, D (low rank; empty when dense, like the next four).
         row_counts: ``s x c``, N, pulls of D at the block start (zero for arms that are newer).
-        inverse: ``s x c x c``, Q; zero where N is.
-        inverse_ready: ``s``, whether Q is that of this block.
+        root: ``s x c x c``, R; its columns are zero where N is.
+        root_ready: ``s``, whether R is that of this block.
         slots: ``s x n``, the row of each arm, -1 where it has none.
         filled: ``s``, rows in use.
         block_filled: ``s``, rows in use at the block start.
@@ -84,8 +84,8 @@ class ArmBuffers:
     rows: Tensor
     row_arm: Tensor
     row_counts: Tensor
-    inverse: Tensor
-    inverse_ready: Tensor
+    root: Tensor
+    root_ready: Tensor
     slots: Tensor
     filled: Tensor
     block_filled: Tensor
@@ -109,7 +109,7 @@ def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: Ker
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
-            refresh_inverse_(buffers, slice(None), buffers.num_rows, branch_free=True)
+            refresh_root_(buffers, slice(None), buffers.num_rows, branch_free=True)
     base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
     return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards)
 
@@ -123,7 +123,7 @@ def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) 
     """C_base[a, :] of ``arms``, ``s x n``; the prior row of a new arm is stored first. No branch on data."""
     s, n = buffers.mean.shape
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
-    rows, row_arm, inverse = buffers.rows[:, :m], buffers.row_arm[:, :m], buffers.inverse[:, :m, :m]
+    rows, row_arm, root = buffers.rows[:, :m], buffers.row_arm[:, :m], buffers.root[:, :m, :m]
     index = arms.unsqueeze(1)
     slot = buffers.slots.gather(1, index)
     new = slot < 0
@@ -133,12 +133,9 @@ def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) 
     row_arm.scatter_(1, slot, index)
     buffers.slots.scatter_(1, index, slot)
     buffers.filled.add_(new.squeeze(1))
-    fresh = torch.bmm(inverse, k_row.gather(1, row_arm).unsqueeze(2)).squeeze(2).neg_()
-    fresh.scatter_add_(1, slot, torch.ones_like(slot, dtype=fresh.dtype))
-    pulls = buffers.row_counts.gather(1, slot)
-    repeat = inverse.gather(2, slot.unsqueeze(2).expand(s, m, 1)).squeeze(2)
-    repeat = repeat * (buffers.noise_var.unsqueeze(1) / pulls.clamp(min=1.0))
-    weights = torch.where(pulls > 0, repeat, fresh)
+    at_arms = k_row.gather(1, row_arm).unsqueeze(2)
+    weights = torch.bmm(root.mT, torch.bmm(root, at_arms)).squeeze(2).neg_()
+    weights.scatter_add_(1, slot, torch.ones_like(slot, dtype=weights.dtype))
     return torch.bmm(weights.unsqueeze(1), rows).squeeze(1)
 
 
@@ -172,7 +169,7 @@ def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor) -> T
 
 
 def end_block_(buffers: ArmBuffers) -> None:
-    """Take the pending rounds into C_base and start a new block; Q is then stale (:func:`refresh_inverse_`)."""
+    """Take the pending rounds into C_base and start a new block; R is then stale (:func:`refresh_root_`)."""
     k, m = buffers.num_pending, buffers.num_rows
     if buffers.dense:
         pending = buffers.pending[:, :k]
@@ -182,17 +179,17 @@ def end_block_(buffers: ArmBuffers) -> None:
         in_use = torch.arange(m, device=row_arm.device) < buffers.filled.unsqueeze(1)
         torch.mul(buffers.counts.gather(1, row_arm), in_use, out=buffers.row_counts[:, :m])
         buffers.block_filled.copy_(buffers.filled)
-        buffers.inverse_ready.fill_(False)
+        buffers.root_ready.fill_(False)
         if buffers.pending.shape[1] < m // 4:
             s, n = buffers.mean.shape
             buffers.pending = buffers.pending.new_zeros(s, m // 4, n)
     buffers.num_pending = 0
 
 
-def refresh_inverse_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bool) -> None:
-    """Q of ``trials`` over their first ``m`` rows: S (I + S K_DD S)^-1 S with S = sqrt(N / lambda).
+def refresh_root_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bool) -> None:
+    """R of ``trials`` over their first ``m`` rows.
 
-    All eigenvalues in the bracket are >= 1, so the Cholesky factor exists unless lambda / N is below rounding
+    All eigenvalues of I + S K_DD S are >= 1, so the Cholesky factor exists unless lambda / N is below rounding
     of k(x, x); then rounding is what is added to the diagonal, in a second factorisation (always computed when
     ``branch_free``, so that nothing is read back).
     """
@@ -206,6 +203,5 @@ def refresh_inverse_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free:
         top = A.diagonal(dim1=1, dim2=2).amax(1, keepdim=True)
         A.diagonal(dim1=1, dim2=2).add_(top * (m * torch.finfo(A.dtype).eps) * (failed > 0).unsqueeze(1))
         L, _ = torch.linalg.cholesky_ex(A)
-    inverse = torch.cholesky_inverse(L).mul_(S.unsqueeze(2)).mul_(S.unsqueeze(1))
-    buffers.inverse[trials, :m, :m] = inverse
-    buffers.inverse_ready[trials] = True
+    buffers.root[trials, :m, :m] = torch.linalg.solve_triangular(L, torch.diag_embed(S), upper=False)
+    buffers.root_ready[trials] = True
