@@ -243,9 +243,10 @@ def million_arms() -> None:
             arms = algorithm.select(state, uniform).arms
             algorithm.observe(state, arms, f[arms])
             new = buffers.num_rows - before
-            # Read: rows and pending rows; locations for a new row. Read and written: mean, variance. Read again by
-            # select: mean, variance. Written: the new prior row and the new pending row.
-            moved += 8 * n * (buffers.num_rows + buffers.num_pending - 1 + new * (d + 1) + 4 + 2 + 1)
+            # Read: rows known at the block start, pending rows; locations for a new row. Read and written: mean,
+            # variance. Read again by select: both. Written: the new prior row and the new pending row.
+            read = int(buffers.block_filled[0]) + buffers.num_pending - 1
+            moved += 8 * n * (read + new * (d + 1) + 4 + 2 + 1)
         elapsed = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rate = moved / elapsed

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
@@ -38,9 +37,5 @@ def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """argmax of mu + w sigma over the arms, first of equals."""
     posterior = state.posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
-    sigma = posterior.variance.sqrt()
-    if isinstance(w, Tensor):
-        bound = torch.addcmul(posterior.mean, sigma, w.unsqueeze(1))
-    else:
-        bound = torch.add(posterior.mean, sigma, alpha=w)
+    bound = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w).add_(posterior.mean)
     return Selection(row_argmax(bound), w)

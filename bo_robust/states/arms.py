@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bo_robust.covariance import Covariance
 from bo_robust.ops import arm_update
-from bo_robust.ops.arm_update import BLOCK, ArmBuffers, Scratch
+from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
 from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
 
 __all__ = ["ArmKernel", "ArmPosterior", "init", "observe", "zeros_like_shape"]
@@ -29,7 +29,7 @@ FIRST_ROWS = 64
 SPARE_ROWS = 16
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
 MATRIX_MAX_ARMS = 4096
-# Beyond it, rows of the covariance are evaluated in pieces of this many arms.
+# Beyond this many arms a row no longer fits the cache; rows of the covariance are evaluated in pieces of this size.
 ROW_BLOCK = 16_384
 # Memory that may be reserved at once for covariance rows of rounds to come.
 RESERVE_BYTES = 2**31
@@ -157,7 +157,7 @@ def init(
     prior_mean: Tensor | None = None,
     rounds: int | None = None,
     dense: bool | None = None,
-    block: int = BLOCK,
+    block: int | None = None,
 ) -> ArmPosterior:
     """The prior, as the posterior of no data.
 
@@ -171,14 +171,14 @@ def init(
             once where that is at most 2 GiB, which saves the copies of growing (on a CPU the memory is taken only as
             rows are used).
         dense: Force the dense (True) or low-rank (False) layout; by size when None.
-        block: Rounds between refreshes of the base covariance, at least.
+        block: Rounds between refreshes of the base covariance, at least; by layout and size when None.
 
     Raises:
         ValueError: on a noise variance <= 0, no trials, or shapes and dtypes that do not fit.
     """
     n = kernel.num_arms
     like = kernel.diagonal
-    check_count(1, trials=trials, block=block)
+    check_count(1, trials=trials, block=1 if block is None else block)
     check_count(0, rounds=rounds or 0)
     given = kernel.diagonal.shape[0] if kernel.diagonal.ndim == 2 else trials
     if given != trials:
@@ -196,6 +196,8 @@ def init(
         check_finite("prior_mean", prior_mean)
         mean += prior_mean
     dense = (n <= DENSE_MAX_ARMS) if dense is None else dense
+    if block is None:
+        block = SHORT_BLOCK if dense or n > ROW_BLOCK else LONG_BLOCK
     capacity = n if dense else _first_capacity(n, trials, rounds, mean.element_size())
     if dense:
         K = kernel.rows(torch.arange(n, device=mean.device)) if kernel.matrix is None else kernel.matrix

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from bo_robust.ops.arm_update import cpu, naive
 from bo_robust.ops.arm_update.cpu import Scratch
-from bo_robust.ops.arm_update.naive import BLOCK, ArmBuffers, KernelRows
+from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
 
-__all__ = ["BLOCK", "ArmBuffers", "KernelRows", "Scratch", "update_"]
+__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "Scratch", "update_"]
 
 
 def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch) -> Tensor:

@@ -64,6 +64,9 @@ def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: Ker
     if buffers.dense:
         base = buffers.rows.view(s * n, n).index_select(0, arms + torch.arange(0, s * n, n))
         row = posterior_row(buffers, base, arms)
+    elif s == 1:
+        known = _low_rank_row_(buffers, 0, int(arms), buffers.pending.numpy()[0], kernel_rows, scratch)
+        row = torch.from_numpy(known).unsqueeze(0)
     else:
         row, pending = torch.empty_like(buffers.mean), buffers.pending.numpy()
         out = row.numpy()
@@ -78,10 +81,9 @@ def _low_rank_row_(
     """C[a, :] of one arm of one trial (``n``, not to be written); ``pending`` are the trial's rows (``b x n``)."""
     k = buffers.num_pending
     row, done = scratch.rows[trial].get(arm) or (_base_row_(buffers, trial, arm, kernel_rows), 0)
-    if k - done == 1:
-        row = row - pending[done, arm] * pending[done]
-    elif k > done:
-        row = row - pending[done:k, arm] @ pending[done:k]
+    if k > done:
+        since = pending[done:k]
+        row -= since[0, arm] * since[0] if k - done == 1 else since[:, arm] @ since
     scratch.rows[trial][arm] = (row, k)
     return row
 
@@ -97,7 +99,8 @@ def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRow
         _add_prior_row_(buffers, trial, slot, arm, kernel_rows(torch.tensor([arm]), torch.tensor([trial])))
     rows, root = buffers.rows.numpy()[trial], buffers.root.numpy()[trial, :m, :m]
     weights = (root @ rows[slot, buffers.row_arm.numpy()[trial, :m]]) @ root
-    return rows[slot] - weights @ rows[:m]
+    row = weights @ rows[:m]
+    return np.subtract(rows[slot], row, out=row)
 
 
 def _add_prior_row_(buffers: ArmBuffers, trial: int, slot: int, arm: int, k_row: Tensor) -> None:

@@ -15,9 +15,9 @@ C_base comes in two layouts.
       C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
   where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block N and R are taken anew, from
-  one m x m Cholesky; a block lasts max(BLOCK, m / 4) rounds, so that this is O(m^2) a round. (The explicit inverse
-  R^T R in place of its root loses the digits of lambda / N twice over; updating rows of C_base instead multiplies
-  errors by N / lambda with every new arm. Both were tried and are unstable.)
+  one m x m Cholesky; a block lasts max(block, m / 4) rounds, so that this is O(m^2) a round. (The explicit
+  inverse R^T R in place of its root loses the digits of lambda / N twice over; updating rows of C_base instead
+  multiplies errors by N / lambda with every new arm. Both were tried and are unstable.)
 
 So a round is O(n m) for m distinct arms, whatever the number of rounds; no system of the size of the number of
 rounds is ever formed. R is fresh in every block; mean and variance are updated every round, and an error e of the
@@ -35,7 +35,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "BLOCK",
+    "LONG_BLOCK",
+    "SHORT_BLOCK",
     "ArmBuffers",
     "KernelRows",
     "apply_",
@@ -45,7 +46,10 @@ __all__ = [
     "update_",
 ]
 
-BLOCK = 32
+# Rounds of a block, chosen by measurement. A short block reads few pending rows; a long one factorises seldom, which
+# matters in the low-rank layout while rows are short.
+SHORT_BLOCK = 32
+LONG_BLOCK = 96
 
 KernelRows = Callable[[Tensor, Tensor | None], Tensor]
 """``(arms (r,), trials (r,) or None) -> K[a, :] as r x n``; None means one arm per trial, in order."""
