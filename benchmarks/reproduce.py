@@ -86,9 +86,11 @@ def verdicts(name: str, panel: dict[str, Any]) -> None:
     wanted = {"mean": "lower", "variance": "lower", "EI": "not higher"} if name == "srinivas_synthetic" else {}
     for comparison in panel["comparisons"]:
         ours, theirs = comparison["pair"]
-        saved, error = comparison["average_regret_saved"]
+        difference = comparison["average_regret"]
         a, b = (entries[label]["average_regret"][0] for label in (ours, theirs))
-        verdict = "lower" if saved > 2 * error else "higher" if saved < -2 * error else "no difference beyond noise"
+        verdict = "no difference beyond noise"
+        if difference["significant"]:
+            verdict = "lower" if difference["mean"] < 0 else "higher"
         target = wanted.get(theirs)
         met = None if target is None else verdict == "lower" or (target == "not higher" and verdict != "higher")
         report(
@@ -99,7 +101,7 @@ def verdicts(name: str, panel: dict[str, Any]) -> None:
             met,
             {
                 "verdict": verdict,
-                "saved": [round(saved, 5), round(error, 5)],
+                "difference": difference,
                 "coverage": entries[ours]["coverage"],
             },
         )

@@ -32,7 +32,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 
 
 def make_problem(
-    name: str, trials: Sequence[int], seed: int, *, data_dir: Path | str | None = None, **params: Any
+    name: str, trials: Sequence[int], seed: int, /, *, data_dir: Path | str | None = None, **params: Any
 ) -> Problem:
     """The problem of a name.
 
@@ -41,7 +41,7 @@ def make_problem(
         trials: Trial indices; row i of the problem depends on (seed, trials[i]) alone.
         seed: Seed of the experiment, >= 0.
         data_dir: Folder of real data; ignored by problems that read none.
-        **params: Parameters of the problem's factory.
+        **params: Parameters of the problem's factory, of the types its signature states.
 
     Raises:
         ValueError: for an unknown name or parameter, naming the nearest valid one, or a bad value.

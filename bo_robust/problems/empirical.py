@@ -26,6 +26,11 @@ __all__ = [
     "paper_problem",
 ]
 
+SHARED_F = (
+    "All trials share one f: a standard error over trials covers redrawn rewards (rows of the same table), not other "
+    "periods or data sets."
+)
+
 
 def covariance_kernel(rows: np.ndarray) -> Tensor:
     """Empirical covariance of the columns (divisor m - 1) in their own units, ``n x n``, symmetric, PSD."""
@@ -113,7 +118,7 @@ def centred_problem(
             f"{notes} Rewards and regret: (y - {centre:.6g}) / {scale:.6g}, median and MAD of the past "
             f"rows. v = {v:.4g} is the largest E|y|^{1 + alpha:g} of an arm in the past rows; in the rows "
             f"rewards are drawn from it is {v_table:.4g}. B is the largest |mean| of an arm in the past "
-            "rows, not an RKHS norm."
+            f"rows, not an RKHS norm. {SHARED_F}"
         ),
     )
 
@@ -154,7 +159,7 @@ def paper_problem(
             f"{notes} Rewards and regret: y / {top:.6g}, the largest mean (the published script scales only "
             f"f). v = {v:.4g} is the mean of y^2 over all arms as in the paper; it is NOT a bound: the "
             f"largest arm has {v_arm:.4g}. B = max f, not an RKHS norm. Rewards are not centred, truncation "
-            "to 0 is biased."
+            f"to 0 is biased. {SHARED_F}"
         ),
     )
 

@@ -57,7 +57,8 @@ def hard_instance(
         noise_var: lambda of the posterior.
 
     Raises:
-        ValueError: on bad parameters, among them a gap and v that give no probability.
+        ValueError: on bad parameters, among them a gap and v that give no probability, and peaks so many that the norm
+            of a bump is beyond float64.
     """
     indices = trial_list(trials)
     rewards = HardRewards(gap=gap, v=v, alpha=alpha)
@@ -66,9 +67,15 @@ def hard_instance(
     X, covariance = even_points(num_arms), stationary(kernel, lengthscale)
     centres = (np.arange(peaks) + 0.5) / peaks
     c = 2.0 * peaks * HALF_WIDTH
+    with np.errstate(all="ignore"):
+        norm = _norm(covariance, c, gap)
+    if not math.isfinite(norm):
+        raise ValueError(
+            f"peaks={peaks} are so narrow for lengthscale={lengthscale:g} that their norm is beyond float64; take "
+            "fewer peaks, a smaller lengthscale or a Matern kernel."
+        )
     bumps = 2.0 * gap * _h(c * (X[:, 0].numpy() - centres[:, None])) / _h(np.zeros(1))
     places = [int(stream(seed, "problem", i).integers(peaks)) for i in indices]
-    norm = _norm(covariance, c, gap)
     return Problem(
         name="hard_instance",
         f=torch.from_numpy(bumps[places]),

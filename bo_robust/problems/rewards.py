@@ -37,7 +37,9 @@ class TensorFree:
 
 @dataclass(frozen=True, eq=False)
 class OnePointSpikes:
-    """Noise of +-magnitude, equally likely, at ONE arm of each trial, none elsewhere (paper 000, Fig. 1f).
+    """Noise of +-magnitude, equally likely, at ONE arm of each trial, none elsewhere.
+
+    Ray Chowdhury & Gopalan 2019, Fig. 1 (f).
 
     Attributes:
         points: The arm of every trial, ``s`` integer.
@@ -62,9 +64,9 @@ class OnePointSpikes:
 
 @dataclass(frozen=True)
 class HardRewards(TensorFree):
-    """sgn(f) (v / 2 gap)^(1/alpha) with probability (2 gap / v)^(1/alpha) |f|, else 0 (paper 000, Thm 2).
+    """sgn(f) (v / 2 gap)^(1/alpha) with probability (2 gap / v)^(1/alpha) |f|, else 0.
 
-    The mean is f and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for |f| <= 2 gap.
+    Ray Chowdhury & Gopalan 2019, Theorem 2. The mean is f and E|y|^(1+alpha) = (v / 2 gap) |f| <= v for |f| <= 2 gap.
 
     Raises:
         ValueError: if the probability could exceed 1 for |f| <= 2 gap.

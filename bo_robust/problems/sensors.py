@@ -51,7 +51,9 @@ def intel_lab(trials: Sequence[int], seed: int, *, data_dir: Path | str | None =
         seed,
         notes=(
             "Intel Berkeley lab temperatures, 50 motes at 30 minutes, 3 days for the kernel and 2 for f: a "
-            "substitute for the paper's 46 sensors at 1 minute. Rewards and regret in degrees Celsius."
+            "substitute for the paper's 46 sensors at 1 minute. Rewards and regret in degrees Celsius. Trials draw f "
+            "from only 96 rows, consecutive in time (2 days): a standard error over trials covers redrawn rows and "
+            "noise, not new days."
         ),
     )
 
@@ -84,7 +86,8 @@ def metr_la_week(trials: Sequence[int], seed: int, *, data_dir: Path | str | Non
             "METR-LA loop detectors, 6-11 a.m. of five days with a morning rush, 200 rows for the kernel "
             "and 100 for f: a substitute for the paper's month of I-880 with 357 sensors, NOT I-880. Which "
             "days these are and that rows start at midnight is inferred from the traffic. Reward = -speed, "
-            "regret in miles per hour."
+            "regret in miles per hour. Trials draw f from only 100 rows, the last two mornings: a standard error over "
+            "trials covers redrawn rows and noise, not new days."
         ),
     )
 

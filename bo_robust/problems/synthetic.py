@@ -168,7 +168,7 @@ def spiked_function(
     magnitude: float = 10.0,
     noise_var: float = 1.0,
 ) -> Problem:
-    """ONE RKHS function scaled to [0, 1]; noise +-magnitude at one random arm per trial (paper 000, Fig. 1f).
+    """ONE RKHS function in [0, 1], noise +-magnitude at one arm (Ray Chowdhury & Gopalan 2019, Fig. 1f).
 
     f is the function of trial 0 in every trial, the spiked arm is the trial's own: the paper averages over
     randomisations of the noise.

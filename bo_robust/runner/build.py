@@ -7,20 +7,22 @@ panel, unless the configuration says otherwise.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm
-from bo_robust.problems import Problem, make_problem
-from bo_robust.runner.config import AlgorithmConfig, PanelConfig, nearest
+from bo_robust.problems import PROBLEMS, Problem, make_problem
+from bo_robust.problems.noise import NOISES
+from bo_robust.runner.config import AlgorithmConfig, PanelConfig, kind_of, nearest, typed
 from bo_robust.runner.errors import RunError
 from bo_robust.schedules import TRUNCATIONS, WIDTHS
 from bo_robust.states.arms import ArmKernel
 
-__all__ = ["build_algorithm", "build_kernel", "build_problem"]
+__all__ = ["build_algorithm", "build_kernel", "build_problem", "resolved"]
 
 # What `gp-ucb` and `tgp-ucb` use when a configuration names no width: the randomised width with w^2 divided by 5.
 # Chosen over all suites by the rule of benchmarks/width_rule.py (results in benchmarks/results/width_rule.jsonl).
@@ -30,20 +32,44 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "tgp-ucb": {"width": DEFAULT_WIDTH, "truncation": {"kind": "tgp"}},
     "irgp-ucb": {"width": {"kind": "randomised"}},
 }
+# Arguments of problems that are no parameters of the problem, and where they are set instead.
+RESERVED = {
+    "seed": "set `seed:` of the panel",
+    "trials": "set `trials:` of the panel",
+    "name": "set `kind:`",
+    "data_dir": "use --data-dir",
+}
 
 
 def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
     """The problem of a panel for the given trial indices, on ``device`` in the panel's dtype.
 
     Raises:
-        RunError: naming the panel, on an unknown problem, bad parameters or missing data.
+        RunError: naming the panel, on an unknown problem, bad parameters, missing or unreadable data, or a problem
+            too large for the memory.
     """
-    params = {k: v for k, v in panel.problem.items() if k != "kind"}
+    where = f"panel {panel.name!r}"
+    kind = kind_of(panel.problem, f"`problem` of {where}")
+    for key in panel.problem:
+        if key in RESERVED:
+            raise RunError(f"{where}: {key!r} is no parameter of a problem; {RESERVED[key]}.")
+    params = dict(panel.problem)
+    if params.get("noise") is not None:
+        noise = kind_of(params["noise"], f"`noise` of {where}")
+        given = _typed_fields(NOISES.get(noise), params["noise"], f"noise {noise!r} of {where}")
+        params["noise"] = {"kind": noise} | given
+    params = _typed_fields(PROBLEMS.get(kind), params, f"problem {kind!r} of {where}")
     try:
-        problem = make_problem(panel.problem["kind"], trials, panel.seed, data_dir=data_dir, **params)
+        problem = make_problem(kind, trials, panel.seed, data_dir=data_dir, **params)
         return problem.to(device, getattr(torch, panel.dtype))
-    except (ValueError, FileNotFoundError, ImportError) as error:
-        raise RunError(f"panel {panel.name!r}: {error}") from None
+    except (ValueError, OSError, ImportError) as error:
+        raise RunError(f"{where}: {error}") from None
+    except ArithmeticError as error:
+        raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
+            raise RunError(f"{where}: the problem does not fit into memory; take fewer arms or trials.") from None
+        raise
 
 
 def build_kernel(problem: Problem) -> ArmKernel:
@@ -87,13 +113,39 @@ def build_algorithm(config: AlgorithmConfig, panel: PanelConfig, problem: Proble
         raise RunError(f"{where}: {error}") from None
 
 
+def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
+    """What an algorithm really uses, as plain JSON: class, and every setting with its kind and all constants.
+
+    Example:
+        ``{"class": "GPUCB", "width": {"kind": "finite", "num_arms": 20, "delta": 0.1, "scale": 0.447}}``
+    """
+    kinds: dict[Any, str] = {cls: kind for registry in (WIDTHS, TRUNCATIONS) for kind, cls in registry.items()}
+    settings: dict[str, Any] = {"class": type(algorithm).__name__}
+    for f in dataclasses.fields(algorithm):  # type: ignore[arg-type]
+        value = getattr(algorithm, f.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = {"kind": kinds.get(type(value), type(value).__name__)} | dataclasses.asdict(value)
+        settings[f.name] = value
+    return settings
+
+
+def _typed_fields(target: Callable[..., Any] | None, spec: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """``spec`` without its kind, every value of the type its parameter of ``target`` has.
+
+    What ``target`` does not take is kept: whoever calls it says so, and names the nearest parameter.
+    """
+    hints = {} if target is None else typing.get_type_hints(target)
+    arguments = {key: value for key, value in spec.items() if key != "kind"}
+    return {k: typed(v, hints[k], f"{k} of {where}") if k in hints else v for k, v in arguments.items()}
+
+
 def _schedule(role: str, spec: dict[str, Any], registry: dict[str, Any], context: dict[str, Any], where: str) -> Any:
-    kind = spec["kind"]
+    kind = kind_of(spec, f"{role} of {where}")
     if kind not in registry:
-        raise RunError(f"{where}: unknown {role} {kind!r}; {nearest(str(kind), registry)}")
+        raise RunError(f"{where}: unknown {role} {kind!r}; {nearest(kind, registry)}")
     cls = registry[kind]
     fields = {f.name: f for f in dataclasses.fields(cls)}
-    arguments = {k: v for k, v in spec.items() if k != "kind"}
+    arguments = _typed_fields(cls, spec, f"{role} {kind!r} of {where}")
     for key in arguments:
         if key not in fields:
             raise RunError(f"{where}: {role} {kind!r} has no {key!r}; {nearest(key, fields)}")
@@ -104,5 +156,5 @@ def _schedule(role: str, spec: dict[str, Any], registry: dict[str, Any], context
             raise RunError(f"{where}: {role} {kind!r} needs {key!r}, which the problem does not state; set it.")
     try:
         return cls(**arguments)
-    except (ValueError, TypeError) as error:
+    except (ValueError, OverflowError) as error:
         raise RunError(f"{where}: {role} {kind!r}: {error}") from None

@@ -6,6 +6,7 @@ streams need none (they depend on trial and block only). Resuming from one gives
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -19,10 +20,14 @@ from torch import Tensor
 
 from bo_robust.runner.errors import RunError
 
-__all__ = ["load_checkpoint", "save_checkpoint", "write_atomic"]
+__all__ = ["load_checkpoint", "save_checkpoint", "write_atomic", "write_json"]
 
 
-def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
+_UMASK = os.umask(0)
+os.umask(_UMASK)
+
+
+def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
     """Call ``write`` on a temporary file beside ``path``, flush it to disk and move it into place.
 
     Raises:
@@ -34,11 +39,19 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
         write(temporary)
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
+        os.chmod(temporary, 0o666 & ~_UMASK)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise RunError(f"cannot write {path}: {reason}. What was written before is intact.") from None
+
+
+def write_json(data: dict[str, Any], path: Path) -> None:
+    """Write plain data atomically."""
+    text = json.dumps(data, indent=2, allow_nan=False) + "\n"
+    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:

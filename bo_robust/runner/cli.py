@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -38,18 +42,30 @@ def run(
     _set_threads(threads)
     loaded = configs.load(config, set_ or (), trials=trials, horizon=horizon)
     folder = _default_folder(loaded.name) if out is None else out
-    runs.start(loaded, folder, device=device, data_dir=data_dir, checkpoint_seconds=checkpoint_seconds)
+    with _interruptible(folder):
+        runs.start(
+            loaded,
+            folder,
+            device=device,
+            data_dir=data_dir,
+            checkpoint_seconds=checkpoint_seconds,
+            console=_console(),
+        )
 
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")], threads: Threads = 1
+    folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")],
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets, if it moved.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Go on although code or machine changed.")] = False,
+    threads: Threads = 1,
 ) -> None:
     """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
     from bo_robust.runner import run as runs
 
     _set_threads(threads)
-    runs.resume(folder)
+    with _interruptible(folder):
+        runs.resume(folder, data_dir=data_dir, force=force, console=_console())
 
 
 @app.command()
@@ -57,7 +73,7 @@ def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finishe
     """Draw the pictures and print the table again from the stored traces."""
     from bo_robust.runner import run as runs
 
-    runs.finish(folder)
+    runs.finish(folder, console=_console())
 
 
 @app.command("list")
@@ -67,7 +83,7 @@ def list_() -> None:
     from bo_robust.problems import PROBLEMS
     from bo_robust.schedules import TRUNCATIONS, WIDTHS
 
-    console = Console()
+    console = _console()
     for title, registry in (
         ("algorithms", ALGORITHMS),
         ("problems", PROBLEMS),
@@ -99,21 +115,33 @@ def _default_folder(name: str) -> Path:
     return folder
 
 
-def main() -> None:
-    """Entry point: user errors are one line on stderr and exit code 2."""
+def _console() -> Console:
+    """Wide where nobody watches: logs keep whole lines."""
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
     try:
-        app(standalone_mode=False)
-    except RunError as error:
-        print(f"bo-robust: {error}", file=sys.stderr)
-        sys.exit(2)
+        yield
     except KeyboardInterrupt:
-        print(
-            "bo-robust: interrupted; `bo-robust resume FOLDER` goes on from the last checkpoint.",
-            file=sys.stderr,
-        )
-        sys.exit(130)
+        print(f"bo-robust: interrupted; `bo-robust resume {folder}` goes on from the last checkpoint.", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def main() -> None:
+    """Entry point: what a user can put right is one line on stderr and exit code 2; interrupted is 130."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
+    except (RunError, OSError) as error:
+        print(f"bo-robust: {error}", file=sys.stderr)
+        sys.exit(2)
     except Exception as error:  # click's usage errors know how to show themselves
         if hasattr(error, "show") and hasattr(error, "exit_code"):
             error.show()

@@ -18,9 +18,10 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import re
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,9 @@ import yaml
 
 from bo_robust.algorithms import ALGORITHMS
 from bo_robust.runner.errors import RunError
-from bo_robust.validation import check_count, check_delta
+from bo_robust.validation import check_count, check_delta, check_positive
 
-__all__ = ["AlgorithmConfig", "PanelConfig", "RunConfig", "apply_overrides", "load", "nearest"]
+__all__ = ["AlgorithmConfig", "PanelConfig", "RunConfig", "apply_overrides", "kind_of", "load", "nearest", "typed"]
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ class PanelConfig:
             check_count(1, horizon=self.horizon)
             check_count(0, seed=self.seed)
             check_delta(self.delta)
+            if self.noise_var is not None:
+                check_positive(noise_var=self.noise_var)
         except ValueError as error:
             raise RunError(f"panel {self.name!r}: {error}") from None
-        if self.noise_var is not None and not self.noise_var > 0:
-            raise RunError(f"panel {self.name!r}: noise_var must be > 0, got {self.noise_var}.")
         if self.dtype not in ("float64", "float32"):
             raise RunError(f"panel {self.name!r}: dtype must be float64 or float32, got {self.dtype!r}.")
         if not self.algorithms:
@@ -120,7 +121,7 @@ class RunConfig:
     """Everything a run does.
 
     Attributes:
-        name: Of the run; names the result folder.
+        name: Of the run; names the result folder, so a plain folder name.
         panels: In the order they are played.
         description: One or two sentences shown with the results.
     """
@@ -130,6 +131,12 @@ class RunConfig:
     description: str = ""
 
     def __post_init__(self) -> None:
+        plain = self.name.strip() and self.name.isprintable() and len(self.name) <= 100
+        if not plain or self.name.startswith(".") or any(c in self.name for c in "/\\:"):
+            raise RunError(
+                f"the run's `name` becomes a folder: give up to 100 printable characters without / \\ : and without a "
+                f"leading dot, got {self.name!r}."
+            )
         names = [p.name for p in self.panels]
         if not names:
             raise RunError(f"run {self.name!r} has no panels; list at least one under `panels:`.")
@@ -151,15 +158,13 @@ class RunConfig:
         """From the data of one file (without ``include``), unknown and ill-typed keys refused."""
         panel_keys = {f.name for f in dataclasses.fields(PanelConfig)} - {"name", "problem"}
         known = {"name", "description", "panels"} | panel_keys
-        _refuse_unknown(data, known, "the run")
+        _refuse_unknown(_mapping(data, "the configuration"), known, "the run")
         defaults = {k: v for k, v in data.items() if k in panel_keys}
-        panels = data.get("panels")
-        if not isinstance(panels, list):
-            raise RunError("`panels:` must be a list of panels.")
+        panels = _panel_list(data, "the configuration")
         return cls(
-            name=_typed(data.get("name", "run"), str, "name"),
-            description=_typed(data.get("description", ""), str, "description"),
-            panels=tuple(_panel({**defaults, **_mapping(p, "a panel")}) for p in panels),
+            name=typed(data.get("name", "run"), str, "name"),
+            description=typed(data.get("description", ""), str, "description"),
+            panels=tuple(_panel({**defaults, **p}) for p in panels),
         )
 
 
@@ -184,34 +189,60 @@ def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> RunConfig:
 
 
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Set ``key=value`` strings in plain configuration data, in place."""
+    """Set ``key=value`` strings in plain configuration data, in place.
+
+    Raises:
+        RunError: on text without ``=``, a value that is no YAML, or a path that leads nowhere.
+    """
     for text in overrides:
         key, separator, value = text.partition("=")
         if not separator:
             raise RunError(f"--set takes key=value, got {text!r}.")
-        parsed = yaml.safe_load(value)
-        if "." not in key:
+        parsed = _parse(value, f"the value of --set {text!r}")
+        *path, last = key.split(".")
+        if not path:
             _force(data, key, parsed)
             continue
         target: Any = data
-        *path, last = key.split(".")
         for part in path:
-            target = _step(target, part, key)
-        if isinstance(target, list):
-            _step(target, last, key)
-            target[int(last)] = parsed
-        elif isinstance(target, dict):
+            target = target[_step(target, part, key)]
+        if isinstance(target, dict):
             target[last] = parsed
         else:
-            raise RunError(f"--set {key}: {path[-1]!r} has no keys.")
+            target[_step(target, last, key)] = parsed
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A hint such as ``did you mean 'tgp-ucb'? (one of: ...)``."""
-    options = sorted(valid)
+    options = sorted(str(v) for v in valid)
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}(one of: {', '.join(options)})"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 1e-3 is a number (YAML 1.1 asks for 1.0e-3) and a key stands once."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """The mapping; ConstructorError where a key stands twice, of which YAML would keep the last."""
+        node = super().compose_mapping_node(anchor)
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for i, key in enumerate(keys):
+            if key.value in (k.value for k in keys[:i]):
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} stands twice", key.start_mark)
+        return node
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-01
+        raise RunError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -219,12 +250,12 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if path.resolve() in seen:
         raise RunError(f"{path} includes itself.")
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot read the configuration {path}: {error.strerror}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    data = _mapping(data, str(path))
+    except UnicodeDecodeError as error:
+        raise RunError(f"{path} is not valid YAML: {error}") from None
+    data = _mapping(_parse(text, str(path)), str(path))
     included = data.pop("include", None)
     if included is None:
         return data
@@ -234,28 +265,42 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     for name in included:
         inner = _read(path.parent / str(name), (*seen, path.resolve()))
         shared = {k: v for k, v in inner.items() if k not in ("name", "description", "panels")}
-        for panel in inner.get("panels", []):
-            panels.append({**shared, **_mapping(panel, "a panel")})
+        panels += [{**shared, **panel} for panel in _panel_list(inner, str(name))]
     over = {k: v for k, v in data.items() if k not in ("name", "description", "panels")}
-    own = data.get("panels", [])
+    own = _panel_list(data, str(path)) if "panels" in data else []
     data["panels"] = [{**panel, **over} for panel in panels] + own
     return data
 
 
+def _panel_list(data: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    panels = data.get("panels")
+    if not isinstance(panels, list):
+        raise RunError(f"`panels:` of {where} must be a list of panels, got {panels!r}.")
+    return [_mapping(panel, f"a panel of {where}") for panel in panels]
+
+
 def _force(data: dict[str, Any], key: str, value: Any) -> None:
     data[key] = value
-    if key not in ("name", "description", "panels"):
-        for panel in data.get("panels") or []:
+    panels = data.get("panels")
+    if key not in ("name", "description", "panels") and isinstance(panels, list):
+        for panel in panels:
             if isinstance(panel, dict):
                 panel.pop(key, None)
 
 
 def _step(target: Any, part: str, key: str) -> Any:
-    try:
-        return target[int(part)] if isinstance(target, list) else target[part]
-    except (KeyError, IndexError, ValueError, TypeError):
-        options = [str(i) for i in range(len(target))] if isinstance(target, list) else list(target or [])
-        raise RunError(f"--set {key}: there is no {part!r}; {nearest(part, options)}") from None
+    """``part`` as a valid index or key of ``target``."""
+    if isinstance(target, list):
+        if part.isdecimal() and int(part) < len(target):
+            return int(part)
+        options = [str(i) for i in range(len(target))]
+    elif isinstance(target, dict):
+        if part in target:
+            return part
+        options = list(target)
+    else:
+        raise RunError(f"--set {key}: there is no {part!r}, for {target!r} has no keys.")
+    raise RunError(f"--set {key}: there is no {part!r}; {nearest(part, options)}")
 
 
 def _panel(data: dict[str, Any]) -> PanelConfig:
@@ -264,9 +309,7 @@ def _panel(data: dict[str, Any]) -> PanelConfig:
         if key not in data:
             raise RunError(f"{where} has no `{key}:`.")
     values = dict(data)
-    problem = _mapping(values["problem"], f"`problem` of {where}")
-    if "kind" not in problem:
-        raise RunError(f"`problem` of {where} has no `kind:`.")
+    kind_of(values["problem"], f"`problem` of {where}")
     algorithms = values.get("algorithms", [])
     if not isinstance(algorithms, list):
         raise RunError(f"`algorithms` of {where} must be a list.")
@@ -285,31 +328,54 @@ def _algorithm(data: Any, where: str) -> AlgorithmConfig:
     if "name" not in values:
         raise RunError(f"an algorithm of {where} has no `name:`.")
     for key in ("width", "truncation"):
-        if values.get(key) is not None and "kind" not in _mapping(values[key], f"`{key}` of {where}"):
-            raise RunError(f"`{key}` of {values['name']!r} in {where} has no `kind:`.")
+        if values.get(key) is not None:
+            kind_of(values[key], f"`{key}` of {values['name']!r} in {where}")
     return AlgorithmConfig(**_checked(values, AlgorithmConfig, f"algorithm {values['name']!r} of {where}"))
 
 
 def _checked(values: dict[str, Any], cls: type, where: str) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     _refuse_unknown(values, hints, where)
-    return {key: _typed(value, hints[key], f"{key} of {where}") for key, value in values.items()}
+    return {key: typed(value, hints[key], f"{key} of {where}") for key, value in values.items()}
 
 
-def _typed(value: Any, hint: Any, where: str) -> Any:
+def typed(value: Any, hint: Any, where: str) -> Any:
+    """The value if it is of the annotated type; a whole number is a number too, true and false are not.
+
+    Args:
+        value: As read from YAML.
+        hint: A type, or a union of types; what a container holds is not looked at.
+        where: Names the value in errors.
+
+    Raises:
+        RunError: if it is of another type.
+    """
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     plain = tuple(typing.get_origin(option) or option for option in options)
-    if isinstance(value, bool) and bool not in plain:
-        raise RunError(f"{where} must be {_describe(plain)}, got {value!r}.")
-    if float in plain and isinstance(value, int):
+    fits = isinstance(value, plain) and (bool in plain or not isinstance(value, bool))
+    if float in plain and type(value) is int and abs(value) < 10**300:
         return float(value)
-    if not isinstance(value, plain):
+    if not fits:
         raise RunError(f"{where} must be {_describe(plain)}, got {value!r}.")
     return value
 
 
+def kind_of(data: Any, where: str) -> str:
+    """The ``kind`` of a mapping that must have one.
+
+    Raises:
+        RunError: if ``data`` is no mapping, or its kind is missing or no text.
+    """
+    if not isinstance(data, dict):
+        raise RunError(f"{where} must be a mapping with a `kind:`, got {data!r}.")
+    if "kind" not in _mapping(data, where):
+        raise RunError(f"{where} has no `kind:`.")
+    return typed(data["kind"], str, f"kind of {where}")
+
+
 def _describe(options: tuple[type, ...]) -> str:
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a mapping"}
+    names: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    names |= {dict: "a mapping", Mapping: "a mapping"}
     return " or ".join(names.get(o, "empty" if o is types.NoneType else o.__name__) for o in options)
 
 
@@ -322,4 +388,7 @@ def _refuse_unknown(data: dict[str, Any], known: Iterable[str], where: str) -> N
 def _mapping(data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise RunError(f"{where} must be a mapping of keys to values, got {data!r}.")
+    for key in data:
+        if not isinstance(key, str):
+            raise RunError(f"{where} has the key {key!r}, which is no text; put it in quotes or correct it.")
     return data

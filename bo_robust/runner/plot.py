@@ -10,16 +10,15 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from safetensors.torch import load_file
 
 from bo_robust.runner.checkpoint import write_atomic
 from bo_robust.runner.config import PanelConfig, RunConfig
-from bo_robust.runner.results import part_path
+from bo_robust.runner.results import load_final
 
 __all__ = ["plot_intervals", "plot_regret"]
 
 
-def plot_regret(config: RunConfig, traces: pd.DataFrame, path: Path) -> None:
+def plot_regret(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Path) -> bool:
     """Average regret R_t / t (above) and simple regret (below) against the round, mean ± standard error."""
     columns = len(config.panels)
     figure, axes = plt.subplots(2, columns, figsize=(4.6 * columns + 1, 7), squeeze=False)
@@ -35,9 +34,9 @@ def plot_regret(config: RunConfig, traces: pd.DataFrame, path: Path) -> None:
                 curves = curves[:, rounds - 1]
                 mean = curves.mean(0)
                 error = curves.std(0, ddof=1) / np.sqrt(panel.trials) if panel.trials > 1 else 0.0 * mean
-                axis.plot(rounds, mean, label=algorithm.label)
+                axis.plot(rounds, mean, label=_text(algorithm.label))
                 axis.fill_between(rounds, mean - error, mean + error, alpha=0.2)
-        axes[0, j].set_title(panel.name, fontsize=10)
+        axes[0, j].set_title(_text(panel.name), fontsize=10)
         axes[0, j].set_ylabel("average regret" if j == 0 else "")
         axes[1, j].set_ylabel("simple regret" if j == 0 else "")
         axes[1, j].set_xlabel("round")
@@ -47,9 +46,10 @@ def plot_regret(config: RunConfig, traces: pd.DataFrame, path: Path) -> None:
             axis.grid(alpha=0.3)
     axes[0, 0].legend(fontsize=8)
     _save(figure, path)
+    return True
 
 
-def plot_intervals(config: RunConfig, folder: Path, path: Path) -> bool:
+def plot_intervals(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Path) -> bool:
     """Final confidence intervals against f in each algorithm's worst-covered trial, where a panel asks for them."""
     wanted = [(i, panel) for i, panel in enumerate(config.panels) if panel.intervals]
     if not wanted:
@@ -64,16 +64,24 @@ def plot_intervals(config: RunConfig, folder: Path, path: Path) -> bool:
 
 def _interval_row(axes: np.ndarray, index: int, panel: PanelConfig, folder: Path) -> None:
     for j, algorithm in enumerate(panel.algorithms):
-        final = {k: v.numpy() for k, v in load_file(part_path(folder, index, j).with_suffix(".safetensors")).items()}
-        x = np.arange(len(final["f"]))
-        reach = float(final["width"][0]) * final["sigma"]
-        axes[j].fill_between(x, final["mean"] - reach, final["mean"] + reach, alpha=0.3, label="mean ± width · sigma")
-        axes[j].plot(x, final["mean"], label="posterior mean")
-        axes[j].plot(x, final["f"], "k--", label="f")
-        covered = f"worst of {panel.trials} trials, {100 * float(final['coverage'][0]):.0f} % covered"
-        axes[j].set_title(f"{panel.name}: {algorithm.label}\n({covered})", fontsize=9)
+        final = {k: v.numpy() for k, v in load_final(folder, index, j).items()}
+        mean, reach, f = final["mean"], final["reach"], final["f"]
+        x = np.arange(len(f))
+        title = f"{panel.name}: {algorithm.label}"
+        if np.isfinite(reach).all():
+            axes[j].fill_between(x, mean - reach, mean + reach, alpha=0.3, label="mean ± width · sigma")
+            title += f"\n(worst of {panel.trials} trials, {100 * np.mean(np.abs(f - mean) <= reach):.0f} % covered)"
+        axes[j].plot(x, mean, label="posterior mean")
+        axes[j].plot(x, f, "k--", label="f")
+        axes[j].set_title(_text(title), fontsize=9)
         axes[j].set_xlabel("arm")
     axes[0].legend(fontsize=8)
+
+
+def _text(label: str) -> str:
+    """Plain text for matplotlib, which reads $ as mathematics and hides labels that begin with _."""
+    plain = label.replace("$", r"\$")
+    return f" {plain}" if plain.startswith("_") else plain
 
 
 def _marks(horizon: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 __all__ = ["closing_lines", "print_report"]
+
+# Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
+TABLE_WIDTH = 96
+LEGEND = (
+    "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean ± "
+    "standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in the "
+    "last round. Differences are paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
+)
 
 
 def print_report(summary: dict[str, Any], console: Console) -> None:
@@ -31,33 +38,35 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
                 f"{100 * entry['truncated']:.2g}%" if entry["truncated"] else "-",
                 f"{entry['seconds']:.1f}",
             )
+        width, console.width = console.width, max(console.width, TABLE_WIDTH)
         console.print(table)
+        console.width = width
         if panel["notes"]:
             console.print(panel["notes"], style="dim", markup=False)
         for line in panel["warnings"]:
             console.print(f"Warning: {line}", style="yellow", markup=False)
-    console.print(
-        "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean "
-        "± standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in "
-        "the last round.",
-        style="dim",
-        markup=False,
-    )
+    console.print(LEGEND, style="dim", markup=False)
     for line in closing_lines(summary):
         console.print(line, markup=False)
 
 
 def closing_lines(summary: dict[str, Any]) -> list[str]:
-    """What was found, in words; differences within two standard errors are called noise."""
+    """What was found, in words."""
     lines = []
     for panel in summary["panels"]:
-        entries = panel["algorithms"]
-        best = min(entries, key=lambda label: entries[label]["average_regret"][0])
-        mean = entries[best]["average_regret"][0]
-        lines.append(f"{panel['name']}: lowest average regret {mean:.3g} by {best}.")
-        for comparison in panel["comparisons"]:
-            lines.append("  " + _in_words(comparison, entries))
+        entries, best = panel["algorithms"], panel["best"]
+        line = f"{panel['name']}: lowest average regret {entries[best]['average_regret'][0]:.3g} by {best}"
+        ties = panel["not_distinguishable_from_best"]
+        lines.append(line + (f", not distinguishable from {', '.join(ties)}." if ties else "."))
+        lines += ["  " + _in_words(comparison, entries) for comparison in panel["comparisons"]]
+        if panel["no_better_than_random"]:
+            lines.append(f"  Not shown to be better than random arms: {', '.join(panel['no_better_than_random'])}.")
         for label, entry in entries.items():
+            if entry["coverage"] is not None and entry["coverage"] < 1.0 - panel["delta"]:
+                lines.append(
+                    f"  {label}: intervals covered {entry['coverage']:.3f} of the arms, below 1 - delta = "
+                    f"{1 - panel['delta']:.3g}; do not read them as guarantees."
+                )
             if entry["failed_pulls"]:
                 trial, round_ = entry["first_failed"]
                 lines.append(
@@ -71,24 +80,25 @@ def _in_words(comparison: dict[str, Any], entries: dict[str, Any]) -> str:
     ours, theirs = comparison["pair"]
     parts = []
     for measure in ("average_regret", "simple_regret"):
-        saved, error = comparison[f"{measure}_saved"]
+        mean, error = comparison[measure]["mean"], comparison[measure]["error"]
         a, b = entries[ours][measure][0], entries[theirs][measure][0]
-        if saved == 0.0 and error == 0.0:
-            parts.append(f"{measure.replace('_', ' ')} {a:.3g}, identical in every trial")
+        name = measure.replace("_", " ")
+        if mean == 0.0 and not error:
+            parts.append(f"{name} {a:.3g}, identical in every trial")
             continue
         verdict = "no difference beyond noise"
-        if not math.isnan(error) and abs(saved) > 2.0 * error:
-            verdict = ("lower" if saved > 0 else "higher") + (f" by {100 * abs(saved) / b:.0f} %" if b > 0 else "")
-        elif math.isnan(error):
+        if error is None:
             verdict = "a single trial, no verdict"
-        difference = f"paired difference {saved:.2g} ± {error:.1g}"
-        parts.append(f"{measure.replace('_', ' ')} {a:.3g} against {b:.3g} ({verdict}; {difference})")
+        elif comparison[measure]["significant"]:
+            verdict = ("lower" if mean < 0 else "higher") + (f" by {100 * abs(mean) / b:.0f} %" if b > 0 else "")
+        difference = f"difference {mean:.2g}" + ("" if error is None else f" ± {error:.2g}")
+        parts.append(f"{name} {a:.3g} against {b:.3g} ({verdict}; {difference})")
     return f"{ours} against {theirs}: " + "; ".join(parts) + "."
 
 
-def _with_error(value: list[float] | tuple[float, float]) -> str:
+def _with_error(value: list[float] | tuple[float, float | None]) -> str:
     mean, error = value
-    return f"{mean:.3g}" if math.isnan(error) else f"{mean:.3g} ± {error:.2g}"
+    return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
 
 
 def _optional(value: float | None, form: str) -> str:

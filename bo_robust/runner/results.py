@@ -1,7 +1,8 @@
-"""From traces to tables: one parquet part per algorithm, the joined file, and the summary."""
+"""From traces to numbers: one part per algorithm, the joined table, and the summary."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,16 +10,32 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from scipy import stats
+from torch import Tensor
 
+from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.problems import Problem
-from bo_robust.runner.checkpoint import write_atomic
-from bo_robust.runner.config import RunConfig
+from bo_robust.runner.checkpoint import write_atomic, write_json
+from bo_robust.runner.config import PanelConfig, RunConfig
+from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces
 
-__all__ = ["load_traces", "mean_and_error", "part_path", "summarise", "traces_frame", "write_frame"]
+__all__ = [
+    "load_final",
+    "load_parts",
+    "mean_and_error",
+    "part_path",
+    "summarise",
+    "traces_frame",
+    "write_frame",
+    "write_part",
+]
 
-# An arm is reported when at least this many of its pulls, and more than half, were set to zero.
-MIN_TRUNCATED = 10
+# An arm is reported when more than half of its rewards, and at least so many, were set to zero.
+MIN_TRUNCATED = 3
+MEASURES = {"average_regret": "mean", "simple_regret": "last"}
 
 
 def part_path(folder: Path, panel: int, algorithm: int) -> Path:
@@ -31,14 +48,12 @@ def traces_frame(traces: Traces, problem: Problem, panel: str, label: str, trial
     f, optimum = problem.f.cpu(), problem.optimum.cpu()
     host = {k: v[: traces.rounds].cpu() for k, v in traces.tensors().items()}
     T, s = host["arms"].shape
-    regret = optimum - f.gather(1, host["arms"].long().T).T
-    simple = optimum - f.gather(1, host["recommended"].long().T).T
     columns = {
         "arm": host["arms"],
         "reward": host["rewards"],
-        "regret": regret,
+        "regret": optimum - f.gather(1, host["arms"].long().T).T,
         "recommended": host["recommended"],
-        "simple_regret": simple,
+        "simple_regret": optimum - f.gather(1, host["recommended"].long().T).T,
         "width": host["width"],
         "coverage": host["coverage"].float(),
         "truncated": host["truncated"],
@@ -57,71 +72,158 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     write_atomic(path, lambda temporary: frame.to_parquet(temporary, index=False, compression="zstd"))
 
 
-def load_traces(folder: Path) -> pd.DataFrame:
-    """All finished parts of a result folder, joined in order."""
-    parts = sorted((folder / "parts").glob("*.parquet"))
-    frames = [pd.read_parquet(part) for part in parts]
-    joined = pd.concat([f.astype({"panel": str, "algorithm": str}) for f in frames], ignore_index=True)
-    return joined.astype({"panel": "category", "algorithm": "category"})
+def write_part(
+    path: Path,
+    traces: Traces,
+    state: State,
+    problem: Problem,
+    algorithm: ArmAlgorithm,
+    panel: PanelConfig,
+    label: str,
+    seconds: float,
+) -> None:
+    """Write what one algorithm left: final intervals, facts, and last the traces, whose presence says "finished"."""
+    posterior, truncation = state.posterior, getattr(algorithm, "truncation", None)
+    width = traces.width[-1]
+    reach = width.unsqueeze(1) * posterior.variance.sqrt()
+    covered = ((problem.f - posterior.mean).abs() <= reach).to(reach.dtype).mean(1)
+    worst = int(covered.argmin())  # the trial whose final interval covers least
+    final = {
+        "mean": posterior.mean[worst].cpu().clone(),
+        "reach": reach[worst].cpu(),
+        "f": problem.f[worst].cpu().clone(),
+    }
+    facts = {
+        "seconds": seconds,
+        "level": None if truncation is None or math.isinf(truncation(panel.horizon)) else truncation(panel.horizon),
+        "notes": problem.notes,
+        "arm_names": list(problem.arm_names),
+    }
+    write_atomic(path.with_suffix(".safetensors"), lambda temporary: save_file(final, temporary))
+    write_json(facts, path.with_suffix(".json"))
+    write_frame(traces_frame(traces, problem, panel.name, label, range(panel.trials)), path)
 
 
-def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """Mean and standard error over trials; the error of a single trial is NaN."""
+def load_parts(folder: Path, config: RunConfig) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """All traces of a finished run, and per panel: ``notes``, ``arm_names``, ``seconds`` and ``level`` by label.
+
+    Raises:
+        RunError: when a part is missing, damaged or of another run.
+    """
+    frames, facts = [], {}
+    for i, panel in enumerate(config.panels):
+        known: dict[str, Any] = {"seconds": {}, "level": {}}
+        for j, algorithm in enumerate(panel.algorithms):
+            path = part_path(folder, i, j)
+            if not path.exists():
+                raise RunError(
+                    f"{folder} has no results of {algorithm.label} in panel {panel.name!r} yet; `bo-robust resume "
+                    f"{folder}` finishes the run."
+                )
+            try:
+                frame = pd.read_parquet(path).astype({"panel": str, "algorithm": str})
+                one = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+                known["seconds"][algorithm.label], known["level"][algorithm.label] = one["seconds"], one["level"]
+                known |= {"notes": one["notes"], "arm_names": one["arm_names"]}
+                whole = len(frame) == panel.trials * panel.horizon
+                if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {algorithm.label}:
+                    raise ValueError("it holds other rows than this run's")
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise _damaged(folder, path, error) from None
+            frames.append(frame)
+        facts[panel.name] = known
+    joined = pd.concat(frames, ignore_index=True)
+    return joined.astype({"panel": "category", "algorithm": "category"}), facts
+
+
+def load_final(folder: Path, panel: int, algorithm: int) -> dict[str, Tensor]:
+    """Final mean, reach (width times sigma) and f of the worst-covered trial.
+
+    Raises:
+        RunError: when the file is missing or damaged.
+    """
+    path = part_path(folder, panel, algorithm)
+    try:
+        return load_file(path.with_suffix(".safetensors"))
+    except (OSError, SafetensorError) as error:
+        raise _damaged(folder, path, error) from None
+
+
+def _damaged(folder: Path, path: Path, error: Exception) -> RunError:
+    reason = " ".join(str(error).split())
+    return RunError(
+        f"{path.with_suffix('.*')} is damaged ({reason}); delete these files and `bo-robust resume {folder}` plays "
+        "that algorithm again."
+    )
+
+
+def mean_and_error(values: np.ndarray) -> tuple[float, float | None]:
+    """Mean and standard error over trials; a single trial has no error."""
     mean = float(np.mean(values))
-    return mean, float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    return mean, float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+
+
+def _difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
+    """Paired difference ours - theirs with its standard error, and whether it is significant (t test, 5 %)."""
+    mean, error = mean_and_error(ours - theirs)
+    significant = error is not None and abs(mean) > float(stats.t.ppf(0.975, len(ours) - 1)) * error
+    return {"mean": mean, "error": error, "significant": significant}
 
 
 def summarise(config: RunConfig, traces: pd.DataFrame, facts: dict[str, Any]) -> dict[str, Any]:
-    """Numbers of every panel and algorithm, comparisons and warnings, as plain data.
-
-    Args:
-        config: The run.
-        traces: From :func:`load_traces`.
-        facts: Per panel name: ``notes``, ``arm_names``, ``regret_scale``; per algorithm: ``seconds``, ``level``.
-    """
-    panels = []
-    for panel in config.panels:
-        rows = traces[traces["panel"] == panel.name]
-        known = facts[panel.name]
-        entries, per_trial = {}, {}
-        for algorithm in panel.algorithms:
-            of = rows[rows["algorithm"] == algorithm.label]
-            by_trial = of.groupby("trial", sort=True)
-            average = by_trial["regret"].mean().to_numpy()
-            final = by_trial["simple_regret"].last().to_numpy()
-            per_trial[algorithm.label] = (average, final)
-            covered = of["coverage"].dropna()
-            entries[algorithm.label] = {
-                "average_regret": mean_and_error(average),
-                "simple_regret": mean_and_error(final),
-                "coverage": float(covered.mean()) if len(covered) else None,
-                "final_coverage": float(by_trial["coverage"].last().mean()) if len(covered) else None,
-                "mean_width": float(of["width"].mean()) if len(covered) else None,
-                "truncated": float(of["truncated"].mean()),
-                "failed_pulls": int((~of["ok"]).sum()),
-                "first_failed": _first_failed(of),
-                "seconds": known["seconds"][algorithm.label],
-            }
-        comparisons = [
-            {
-                "pair": list(pair),
-                "average_regret_saved": mean_and_error(per_trial[pair[1]][0] - per_trial[pair[0]][0]),
-                "simple_regret_saved": mean_and_error(per_trial[pair[1]][1] - per_trial[pair[0]][1]),
-            }
-            for pair in panel.compare
-        ]
-        panels.append(
-            {
-                "name": panel.name,
-                "trials": panel.trials,
-                "horizon": panel.horizon,
-                "notes": known["notes"],
-                "algorithms": entries,
-                "comparisons": comparisons,
-                "warnings": _truncation_warnings(rows, known),
-            }
-        )
+    """Numbers of every panel and algorithm, comparisons and warnings, as plain data (arguments: :func:`load_parts`)."""
+    panels = [
+        _summarise_panel(panel, traces[traces["panel"] == panel.name], facts[panel.name]) for panel in config.panels
+    ]
     return {"name": config.name, "description": config.description, "panels": panels}
+
+
+def _summarise_panel(panel: PanelConfig, rows: pd.DataFrame, known: dict[str, Any]) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    by_measure: dict[str, dict[str, np.ndarray]] = {measure: {} for measure in MEASURES}
+    for algorithm in panel.algorithms:
+        of = rows[rows["algorithm"] == algorithm.label]
+        by_trial = of.groupby("trial", sort=True)
+        by_measure["average_regret"][algorithm.label] = by_trial["regret"].mean().to_numpy()
+        by_measure["simple_regret"][algorithm.label] = by_trial["simple_regret"].last().to_numpy()
+        with_width = bool(of["width"].notna().any())
+        entries[algorithm.label] = {
+            **{measure: mean_and_error(values[algorithm.label]) for measure, values in by_measure.items()},
+            "coverage": float(of["coverage"].mean()) if with_width else None,
+            "final_coverage": float(by_trial["coverage"].last().mean()) if with_width else None,
+            "mean_width": float(of["width"].mean()) if with_width else None,
+            "truncated": float(of["truncated"].mean()),
+            "failed_pulls": int((~of["ok"]).sum()),
+            "first_failed": _first_failed(of),
+            "seconds": known["seconds"][algorithm.label],
+        }
+    average = by_measure["average_regret"]
+    best = min(average, key=lambda label: average[label].mean())
+    against_best = {label: _difference(average[label], average[best]) for label in average if label != best}
+    random = [a.label for a in panel.algorithms if a.name == "random"]
+    others = [label for label in average if label not in random]
+    useless = [
+        label
+        for label in others
+        for baseline in random
+        if not ((d := _difference(average[label], average[baseline]))["significant"] and d["mean"] < 0)
+    ]
+    return {
+        "name": panel.name,
+        "trials": panel.trials,
+        "horizon": panel.horizon,
+        "delta": panel.delta,
+        "notes": known["notes"],
+        "algorithms": entries,
+        "best": best,
+        "not_distinguishable_from_best": [label for label, d in against_best.items() if not d["significant"]],
+        "no_better_than_random": useless,
+        "comparisons": [
+            {"pair": list(pair), **{m: _difference(v[pair[0]], v[pair[1]]) for m, v in by_measure.items()}}
+            for pair in panel.compare
+        ],
+        "warnings": _truncation_warnings(rows, known),
+    }
 
 
 def _first_failed(rows: pd.DataFrame) -> list[int] | None:
@@ -134,20 +236,24 @@ def _first_failed(rows: pd.DataFrame) -> list[int] | None:
 
 
 def _truncation_warnings(rows: pd.DataFrame, known: dict[str, Any]) -> list[str]:
-    """One line per algorithm in which some arm lost more than half of its rewards to truncation."""
+    """One line per algorithm that lost more than half of an arm's, or of all, rewards to truncation."""
     lines = []
     for label, of in rows.groupby("algorithm", observed=True, sort=False):
         by_arm = of.groupby("arm")["truncated"]
         lost, pulls = by_arm.sum(), by_arm.size()
-        reported = lost[(lost > 0.5 * pulls) & (lost >= MIN_TRUNCATED)]
-        if reported.empty:
+        most = lost[lost > 0.5 * pulls]
+        share = float(of["truncated"].mean())
+        if share <= 0.5:
+            most = most[most >= MIN_TRUNCATED]
+        if most.empty:
             continue
-        arm = int(reported.index.to_numpy()[reported.to_numpy().argmax()])
+        arm = int(most.index.to_numpy()[most.to_numpy().argmax()])
         name = known["arm_names"][arm] if known["arm_names"] else str(arm)
         scale = float(of.loc[of["arm"] == arm, "reward"].abs().median())
         lines.append(
-            f"{label}: {len(reported)} arm(s) lost more than half of their rewards to truncation; worst is arm {name} "
-            f"with {lost[arm]} of {pulls[arm]}. Final b_t = {known['level'][label]:.3g}, median |reward| of that arm = "
-            f"{scale:.3g}: v (moment_bound) is too small for these rewards, or they are not centred."
+            f"{label}: {len(most)} of {len(pulls)} arms pulled lost more than half of their rewards to truncation "
+            f"({100 * share:.3g} % of all rewards); the most in number is arm {name} with {lost[arm]} of {pulls[arm]}. "
+            f"Final b_t = {known['level'][label]:.3g}, median |reward| of that arm = {scale:.3g}: v (moment_bound) is "
+            "too small for these rewards, or they are not centred."
         )
     return lines

@@ -1,35 +1,31 @@
 """Run a configuration into a folder, and resume it after any interruption.
 
-Folder: ``run.json`` (configuration, versions, git revision, device, seeds), ``parts/`` (finished algorithms),
-``checkpoint.safetensors`` (the one under way), then ``traces.parquet``, ``summary.json``, ``regret.png``.
+Folder: ``run.json`` (configuration, constants used, versions, git revision, device, seeds), ``parts/`` (finished
+algorithms), ``checkpoint.safetensors`` (the one under way), then ``traces.parquet``, ``summary.json``, pictures.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import subprocess
-import sys
+import os
 import time
-from datetime import UTC, datetime
-from importlib import metadata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from safetensors.torch import save_file
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-import bo_robust
 from bo_robust.algorithms import State
 from bo_robust.problems import Problem
 from bo_robust.runner import results
-from bo_robust.runner.build import build_algorithm, build_kernel, build_problem
-from bo_robust.runner.checkpoint import load_checkpoint, save_checkpoint, write_atomic
+from bo_robust.runner.build import build_algorithm, build_kernel, build_problem, resolved
+from bo_robust.runner.checkpoint import load_checkpoint, save_checkpoint, write_json
 from bo_robust.runner.config import PanelConfig, RunConfig
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces, play
+from bo_robust.runner.provenance import check_same_world, describe_run, find_device, read_run
 from bo_robust.runner.report import print_report
 from bo_robust.states.snapshots import restore_, snapshot
 
@@ -38,6 +34,8 @@ __all__ = ["finish", "resume", "start"]
 CHECKPOINT = "checkpoint.safetensors"
 # The next checkpoint waits at least this many times as long as the last one took to write.
 CHECKPOINT_PAUSE = 20.0
+# Bytes a round of a trial takes in the traces.
+TRACE_BYTES = 34
 
 
 def start(
@@ -51,116 +49,106 @@ def start(
 ) -> dict[str, Any]:
     """Run a configuration into a new folder and return its summary.
 
+    Every panel is built for one trial first, so that a mistake in the last one costs nothing.
+
     Raises:
-        RunError: when the folder holds something already, the device or data is not there, or writing fails.
+        RunError: when the folder holds something already, the device or data is not there, a panel cannot be built or
+            is too large for the memory, or writing fails.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(
             f"{folder} exists already; choose another --out, or go on with `bo-robust resume {folder}` if it is a "
             "run that was interrupted."
         )
-    _device(device)
-    info = {
-        "config": config.to_dict(),
-        "config_digest": config.digest,
-        "device": device,
-        "data_dir": None if data_dir is None else str(data_dir.resolve()),
-        "checkpoint_seconds": checkpoint_seconds,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
-        "seeds": {panel.name: panel.seed for panel in config.panels},
-        "versions": {
-            "bo_robust": bo_robust.__version__,
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("torch", "botorch", "gpytorch", "numpy")},
-        },
-        "machine": {
-            "platform": platform.platform(),
-            "processor": _processor(device),
-            "threads": torch.get_num_threads(),
-        },
-        "git": _git_revision(),
-    }
-    write_atomic(folder / "run.json", lambda p: _dump(info, p))
+    if not checkpoint_seconds >= 0:
+        raise RunError(f"--checkpoint-seconds must be >= 0, got {checkpoint_seconds}.")
+    if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
+        data_dir = Path(os.environ["BO_ROBUST_DATA"])
+    place = find_device(device)
+    used: dict[str, Any] = {}
+    for panel in config.panels:
+        _check_memory(panel)
+        problem = build_problem(panel, range(1), data_dir, place)
+        build_kernel(problem)
+        algorithms = {a.label: resolved(build_algorithm(a, panel, problem)) for a in panel.algorithms}
+        used[panel.name] = {"noise_var": panel.noise_var or problem.noise_var, "algorithms": algorithms}
+    write_json(describe_run(config, device, data_dir, checkpoint_seconds, used), folder / "run.json")
     return resume(folder, console=console)
 
 
-def resume(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
+def resume(
+    folder: Path, *, data_dir: Path | None = None, force: bool = False, console: Console | None = None
+) -> dict[str, Any]:
     """Go on with the run in ``folder`` from its last checkpoint; a finished one is only summarised again.
 
+    Args:
+        folder: A result folder.
+        data_dir: Folder of data sets, if it moved.
+        force: Go on although code, versions or machine changed; recorded in ``run.json``.
+        console: Where to print.
+
     Raises:
-        RunError: when the folder is no run, its configuration was changed, or the checkpoint is damaged.
+        RunError: when the folder is no run, another process is running it, its configuration was changed, code or
+            machine changed (without ``force``), or the checkpoint is damaged.
     """
     info, config = read_run(folder)
-    device = _device(info["device"])
-    data_dir = None if info["data_dir"] is None else Path(info["data_dir"])
+    device = find_device(info["device"])
+    data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
     console = console or Console()
+    todo = [
+        (i, j)
+        for i, panel in enumerate(config.panels)
+        for j in range(len(panel.algorithms))
+        if not results.part_path(folder, i, j).exists()
+    ]
+    if todo and force:
+        write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
+    elif todo:
+        check_same_world(info, folder)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=16),
         TaskProgressColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    with _locked(folder), Progress(*columns, console=console) as progress:
+        total = sum(config.panels[i].horizon * config.panels[i].trials for i, _ in todo)
+        task = progress.add_task("", total=total, rate="", visible=bool(todo))
         for i, panel in enumerate(config.panels):
-            todo = [j for j in range(len(panel.algorithms)) if not results.part_path(folder, i, j).exists()]
-            if todo:
-                problem = build_problem(panel, range(panel.trials), data_dir, device)
-                for j in todo:
-                    _play_one(folder, info, panel, i, j, problem, progress)
+            mine = [j for k, j in todo if k == i]
+            if mine:
+                problem = build_problem(panel, range(panel.trials), data, device)
+                for j in mine:
+                    with _memory_errors(panel):
+                        _play_one(folder, info, panel, i, j, problem, progress, task)
     return finish(folder, console=console)
 
 
 def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
-    """Join the parts, write ``traces.parquet``, ``summary.json`` and the pictures, and print the report.
+    """Join the parts, write ``traces.parquet`` and ``summary.json``, print the report, draw the pictures.
 
     Raises:
-        RunError: when parts are missing.
+        RunError: when parts are missing or damaged.
     """
-    from bo_robust.runner import plot
+    from bo_robust.runner import plot  # matplotlib takes a second to import
 
     _, config = read_run(folder)
-    for i, panel in enumerate(config.panels):
-        for j, algorithm in enumerate(panel.algorithms):
-            if not results.part_path(folder, i, j).exists():
-                raise RunError(
-                    f"{folder} has no results of {algorithm.label} in panel {panel.name!r} yet; `bo-robust resume "
-                    f"{folder}` finishes the run."
-                )
-    traces = results.load_traces(folder)
-    facts = {panel.name: _facts(folder, i, panel) for i, panel in enumerate(config.panels)}
+    traces, facts = results.load_parts(folder, config)
     summary = results.summarise(config, traces, facts)
     results.write_frame(traces, folder / "traces.parquet")
-    write_atomic(folder / "summary.json", lambda p: _dump(summary, p))
-    plot.plot_regret(config, traces, folder / "regret.png")
-    plot.plot_intervals(config, folder, folder / "intervals.png")
+    write_json(summary, folder / "summary.json")
     console = console or Console()
     print_report(summary, console)
-    console.print(f"Results in {folder}: summary.json, traces.parquet, regret.png", markup=False)
+    written = ["summary.json", "traces.parquet"]
+    for name, draw in (("regret.png", plot.plot_regret), ("intervals.png", plot.plot_intervals)):
+        try:
+            if draw(config, folder, traces, folder / name):
+                written.append(name)
+        except (ValueError, RuntimeError) as error:
+            console.print(f"Warning: {name} could not be drawn ({error}).", style="yellow", markup=False)
+    console.print(f"Results in {folder}: {', '.join(written)}", markup=False, soft_wrap=True)
     return summary
-
-
-def read_run(folder: Path) -> tuple[dict[str, Any], RunConfig]:
-    """``run.json`` of a result folder and the configuration in it.
-
-    Raises:
-        RunError: when it is missing, damaged, or was changed after the run began.
-    """
-    path = folder / "run.json"
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-        config = RunConfig.from_dict(info["config"])
-    except OSError as error:
-        raise RunError(f"{folder} is not a result folder: cannot read {path} ({error.strerror}).") from None
-    except (ValueError, KeyError) as error:
-        raise RunError(f"{path} is damaged ({error}).") from None
-    if config.digest != info["config_digest"]:
-        raise RunError(
-            f"the configuration in {path} was changed after the run began; results would be mixed. Undo the change, or "
-            "start a new run with another --out."
-        )
-    return info, config
 
 
 def _play_one(
@@ -171,40 +159,28 @@ def _play_one(
     j: int,
     problem: Problem,
     progress: Progress,
+    task: TaskID,
 ) -> None:
     """Play one algorithm, from its checkpoint if there is one, and write its part."""
-    algorithm_config = panel.algorithms[j]
-    algorithm = build_algorithm(algorithm_config, panel, problem)
+    config = panel.algorithms[j]
+    algorithm = build_algorithm(config, panel, problem)
     noise_var = panel.noise_var or problem.noise_var
     trials = range(panel.trials)
     traces = Traces.empty(panel.horizon, panel.trials, problem.f.device, problem.f.dtype)
     state = algorithm.init(build_kernel(problem), noise_var, panel.trials, rounds=panel.horizon)
     checkpoint = folder / CHECKPOINT
-    spent = 0.0
     key = [info["config_digest"], i, j]
-    if checkpoint.exists():
-        tensors, meta = load_checkpoint(checkpoint)
-        if meta["key"] == key:
-            restore_(
-                state.posterior,
-                {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")},
-                meta["state"],
-            )
-            state.round = traces.rounds = meta["round"]
-            for name, target in traces.tensors().items():
-                target[: traces.rounds] = tensors[f"trace.{name}"].to(target.device)
-            spent = meta["seconds"]
-    task = progress.add_task(
-        f"{panel.name} · {algorithm_config.label}", total=panel.horizon, completed=traces.rounds, rate=""
-    )
-    began, first = time.perf_counter(), traces.rounds
+    spent = _restore(checkpoint, key, state, traces) if checkpoint.exists() else 0.0
+    progress.update(task, description=f"{panel.name} · {config.label}", advance=traces.rounds * panel.trials)
+    began, first, shown = time.perf_counter(), traces.rounds, traces.rounds
     next_save = began + info["checkpoint_seconds"]
 
     def after_block(state: State, traces: Traces) -> None:
-        nonlocal next_save
+        nonlocal next_save, shown
         now = time.perf_counter()
         rate = (traces.rounds - first) * panel.trials / max(now - began, 1e-9)  # of all trials
-        progress.update(task, completed=traces.rounds, rate=f"{rate:,.0f} rounds/s")
+        progress.update(task, advance=(traces.rounds - shown) * panel.trials, rate=f"{rate:,.0f} rounds/s")
+        shown = traces.rounds
         if now >= next_save and traces.rounds < panel.horizon:
             tensors, numbers = snapshot(state.posterior)
             tensors = {f"state.{k}": v for k, v in tensors.items()}
@@ -216,75 +192,61 @@ def _play_one(
 
     play(algorithm, problem, trials, panel.seed, noise_var, traces, state, after_block)
     seconds = spent + time.perf_counter() - began
-    part = results.part_path(folder, i, j)
-    posterior = state.posterior
-    truncation = getattr(algorithm, "truncation", None)
-    # Of the trial that ended with the lowest coverage, for the picture of the intervals.
-    shown = int(traces.coverage[-1].nan_to_num().argmin())
-    final = {
-        "mean": posterior.mean[shown].cpu().clone(),
-        "sigma": posterior.variance[shown].sqrt().cpu(),
-        "f": problem.f[shown].cpu().clone(),
-        "width": traces.width[-1, shown : shown + 1].cpu().clone(),
-        "coverage": traces.coverage[-1, shown : shown + 1].cpu().clone(),
-    }
-    facts = {
-        "seconds": seconds,
-        "level": None if truncation is None else truncation(panel.horizon),
-        "notes": problem.notes,
-        "arm_names": list(problem.arm_names),
-    }
-    write_atomic(part.with_suffix(".safetensors"), lambda p: save_file(final, p))
-    write_atomic(part.with_suffix(".json"), lambda p: _dump(facts, p))
-    # The part itself last: its presence says that this algorithm is finished.
-    results.write_frame(results.traces_frame(traces, problem, panel.name, algorithm_config.label, trials), part)
+    results.write_part(results.part_path(folder, i, j), traces, state, problem, algorithm, panel, config.label, seconds)
     checkpoint.unlink(missing_ok=True)
 
 
-def _facts(folder: Path, i: int, panel: PanelConfig) -> dict[str, Any]:
-    """What :func:`results.summarise` needs besides the traces."""
-    facts: dict[str, Any] = {"seconds": {}, "level": {}}
-    for j, algorithm in enumerate(panel.algorithms):
-        one = json.loads(results.part_path(folder, i, j).with_suffix(".json").read_text(encoding="utf-8"))
-        facts["seconds"][algorithm.label] = one["seconds"]
-        facts["level"][algorithm.label] = one["level"]
-        facts |= {"notes": one["notes"], "arm_names": one["arm_names"]}
-    return facts
-
-
-def _device(name: str) -> torch.device:
+def _restore(checkpoint: Path, key: list[Any], state: State, traces: Traces) -> float:
+    """Put a checkpoint into fresh state and traces, if it is that of ``key``; the seconds already spent."""
+    tensors, meta = load_checkpoint(checkpoint)
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise RunError(f"unknown device {name!r}; use cpu, cuda or cuda:0.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise RunError(f"device {name!r} was asked for, but torch {torch.__version__} finds no CUDA device; use cpu.")
-    if device.type not in ("cpu", "cuda"):
-        raise RunError(f"device {name!r} is not supported; use cpu or cuda.")
-    return device
+        if meta["key"] != key:
+            return 0.0
+        saved = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
+        restore_(state.posterior, saved, meta["state"])
+        state.round = traces.rounds = meta["round"]
+        for name, target in traces.tensors().items():
+            target[: traces.rounds] = tensors[f"trace.{name}"].to(target.device)
+        return float(meta["seconds"])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise RunError(
+            f"the checkpoint {checkpoint} does not fit this run ({error}). Delete it and resume again: finished "
+            "algorithms are kept, only the one under way starts anew."
+        ) from None
 
 
-def _processor(device: str) -> str:
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name(torch.device(device))
-    return platform.processor() or platform.machine()
-
-
-def _git_revision() -> str | None:
-    root = Path(bo_robust.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return None
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder: one process at a time (where the system has flock)."""
     try:
-        run = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return run.stdout.strip()
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with open(folder / "run.json", "rb") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"another process is running {folder}; wait for it or stop it.") from None
+        yield
 
 
-def _dump(data: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+def _check_memory(panel: PanelConfig) -> None:
+    needed = panel.trials * panel.horizon * TRACE_BYTES
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > there:
+            raise RunError(
+                f"panel {panel.name!r}: the traces of {panel.trials} trials x {panel.horizon} rounds need "
+                f"{needed / 2**30:.3g} GiB, this machine has {there / 2**30:.3g}; lower --trials or --horizon."
+            )
+
+
+@contextmanager
+def _memory_errors(panel: PanelConfig) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
+            raise RunError(f"panel {panel.name!r} does not fit into memory; lower --trials or --horizon.") from None
+        raise

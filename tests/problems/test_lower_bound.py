@@ -74,5 +74,8 @@ def test_constants_scale_with_the_gap():
 def test_bad_input():
     with pytest.raises(ValueError, match="peaks"):
         hard_instance([0], 0, peaks=0)
+    with pytest.raises(ValueError, match=r"peaks=400 .* fewer peaks"):
+        hard_instance([0], 0, peaks=400)
+    assert math.isfinite(hard_instance([0], 0, peaks=60, kernel="matern52").norm_bound)
     with pytest.raises(ValueError, match="smaller gap"):
         hard_instance([0], 0, gap=2.0, v=1.0)

@@ -67,6 +67,9 @@ def test_seeds_and_trials_differ(build):
         ("rkhs_function", {"lenghtscale": 0.1}, "no parameter 'lenghtscale'; did you mean 'lengthscale'"),
         ("djia29", {"scale": "paper"}, "did you mean 'scaling'"),
         ("intel_lab", {"rows": 3}, "Valid: none"),
+        ("gp_draw", {"seed": 3}, "no parameter 'seed'"),
+        ("gp_draw", {"name": "x"}, "no parameter 'name'"),
+        ("gp_draw", {"trials": [1]}, "no parameter 'trials'"),
     ],
 )
 def test_typos_name_the_nearest(name, params, message):
@@ -76,3 +79,18 @@ def test_typos_name_the_nearest(name, params, message):
 
 def test_data_dir_is_ignored_by_problems_without_data(tmp_path):
     assert make_problem("hard_instance", [0], 0, data_dir=tmp_path).num_arms == 100
+
+
+def test_first_lines_say_what_the_problem_is():
+    """`bo-robust list` shows them."""
+    for name, factory in PROBLEMS.items():
+        first = (factory.__doc__ or "").splitlines()[0]
+        assert len(first) > 30, name
+        assert "paper 0" not in first, name
+
+
+def test_notes_say_what_a_standard_error_covers(build):
+    for name in ("intel_lab", "metr_la_week"):
+        assert "not new days" in build(name, [0]).notes, name
+    for name in ("cmu_light", "djia29", "seattle_latency", "sp500"):
+        assert "All trials share one f" in build(name, [0]).notes, name

@@ -1,9 +1,13 @@
 """Configuration files: defaults, includes, overrides, and errors that name the nearest key."""
 
+import json
+import math
+from pathlib import Path
+
 import pytest
 import yaml
 
-from bo_robust.runner.build import build_algorithm, build_problem
+from bo_robust.runner.build import build_algorithm, build_problem, resolved
 from bo_robust.runner.config import RunConfig, load
 from bo_robust.runner.errors import RunError
 
@@ -74,7 +78,24 @@ BAD = [
     (["delta"], 1.5, "delta"),
     (["seed"], -1, "seed"),
     (["dtype"], "float16", "float64 or float32"),
-    (["noise_var"], -0.1, "noise_var must be > 0"),
+    (["noise_var"], -0.1, "noise_var must be a finite number > 0"),
+    (["noise_var"], math.inf, "noise_var must be a finite number > 0"),
+    (["noise_var"], math.nan, "noise_var must be a finite number > 0"),
+    (["noise_var"], 10**400, "noise_var of panel 'p' must be a number"),
+    (["name"], "", "becomes a folder"),
+    (["name"], "..", "becomes a folder"),
+    (["name"], ".hidden", "becomes a folder"),
+    (["name"], "a/b", "becomes a folder"),
+    (["name"], "a\\b", "becomes a folder"),
+    (["name"], "a\nb", "becomes a folder"),
+    (["name"], 5, "name must be text"),
+    ([7], 3, "key 7, which is no text"),
+    (["panels"], None, "must be a list of panels, got None"),
+    (["panels", 0], 3, "a panel of the configuration must be a mapping"),
+    (["panels", 0, "problem"], "gp_draw", "must be a mapping with a `kind:`"),
+    (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
+    (["panels", 0, "problem"], {"kind": "gp_draw", 3: 4}, "key 3, which is no text"),
+    (["algorithms", 0, "width"], {"kind": ["f"]}, "kind of `width` of 'gp-ucb' in panel 'p' must be text"),
     (["algorithms"], [], "has no algorithms"),
     (["algorithms", 0, "name"], "gp_ucb", "did you mean 'gp-ucb'"),
     (["algorithms", 0, "widht"], {"kind": "finite"}, "did you mean 'width'"),
@@ -117,6 +138,12 @@ def test_unreadable_files(tmp_path):
     write(tmp_path, {"include": ["loop.yaml"]}, "loop.yaml")
     with pytest.raises(RunError, match="includes itself"):
         load(tmp_path / "loop.yaml")
+    (tmp_path / "date.yaml").write_text("description: 2020-13-45")
+    with pytest.raises(RunError, match="not valid YAML"):
+        load(tmp_path / "date.yaml")
+    (tmp_path / "twice.yaml").write_text("trials: 3\nhorizon: 2\ntrials: 4\n")
+    with pytest.raises(RunError, match="key 'trials' stands twice"):
+        load(tmp_path / "twice.yaml")
     (tmp_path / "object.yaml").write_text("a: !!python/object/apply:os.system ['true']")
     with pytest.raises(RunError, match="not valid YAML"):
         load(tmp_path / "object.yaml")
@@ -128,11 +155,63 @@ def test_unreadable_files(tmp_path):
         ("trials", "key=value"),
         ("panels.3.trials=1", "there is no '3'"),
         ("panels.0.problme.x=1", "did you mean 'problem'"),
+        ("panels.0.name.x=1", "there is no|has no keys"),
+        ("panels.0.name.x.y=1", "has no keys"),
+        ("panels.-1.trials=1", "there is no '-1'"),
+        ("panels.-1=1", "there is no '-1'"),
+        ("panels.0=1", "must be a mapping"),
+        ("panels=5", "must be a list of panels, got 5"),
+        ("x=[", "the value of --set 'x=.' is not valid YAML"),
+        ("panels.0.problem={kind: gp_draw, kind: sp500}", "key 'kind' stands twice"),
     ],
 )
 def test_bad_overrides(tmp_path, text, message):
     with pytest.raises(RunError, match=message):
         load(write(tmp_path, base()), [text])
+
+
+@pytest.mark.parametrize("panels", [5, None, {"name": "p"}])
+def test_panels_of_a_wrong_shape(tmp_path, panels):
+    path = write(tmp_path, {**base(), "panels": panels})
+    outer = write(tmp_path, {"include": ["c.yaml"]}, "outer.yaml")
+    for call in (lambda: load(path), lambda: load(path, trials=3), lambda: load(outer), lambda: load(outer, trials=3)):
+        with pytest.raises(RunError, match="must be a list of panels"):
+            call()
+
+
+def test_no_mapping_at_all():
+    with pytest.raises(RunError, match="must be a mapping"):
+        RunConfig.from_dict([])
+
+
+@pytest.mark.parametrize("text", ["1e-3", "+1e-3", "1.E-3", "1E-3", ".1e-2", "0.001", "10e-4"])
+def test_numbers_with_an_exponent_are_numbers(tmp_path, text):
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(base()) + f"delta: {text}\n")
+    assert load(path).panels[0].delta == pytest.approx(1e-3)
+    assert load(path, [f"delta={text}"]).panels[0].delta == pytest.approx(1e-3)
+
+
+def test_text_with_an_e_stays_text(tmp_path):
+    config = load(write(tmp_path, base()), ["name=e-3", "description=1e3x"])
+    assert (config.name, config.description) == ("e-3", "1e3x")
+
+
+def test_merged_keys_may_be_overridden(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "algorithms: [random]\npanels:\n"
+        "  - {name: a, problem: &p {kind: gp_draw, num_arms: 9}}\n"
+        "  - {name: b, problem: {<<: *p, num_arms: 8}}\n"
+    )
+    assert load(path).panels[1].problem == {"kind": "gp_draw", "num_arms": 8}
+
+
+def test_the_shipped_configurations_load():
+    paths = sorted((Path(__file__).resolve().parents[2] / "configs").rglob("*.yaml"))
+    assert len(paths) >= 15
+    for path in paths:
+        assert load(path).panels
 
 
 SCHEDULES = [
@@ -145,6 +224,20 @@ SCHEDULES = [
     ({"name": "pi", "margin": -1.0}, "margin"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": 2.0, "alpha": 1.5}}, "alpha"),
+    ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "alpha": "1"}}, "alpha of truncation 'tgp' of .* be a number"),
+    (
+        {"name": "gp-ucb", "width": {"kind": "constant", "value": True}},
+        "value of width 'constant' of 'GP-UCB' of panel",
+    ),
+    ({"name": "gp-ucb", "width": {"kind": "constant", "value": math.nan}}, "value must be a finite number"),
+    (
+        {"name": "gp-ucb", "width": {"kind": "finite", "num_arms": 2.5}},
+        "num_arms of .* must be a whole number, got 2.5",
+    ),
+    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": "big"}}, "scale of .* must be a number, got 'big'"),
+    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": None}}, "scale of .* must be a number, got None"),
+    ({"name": "gp-ucb", "width": {"kind": "compact", "dim": 10**400, "a": 1.0, "b": 1.0, "r": 1.0}}, "too large"),
+    ({"name": "pi", "margin": math.inf}, "margin must be a finite number"),
 ]
 
 
@@ -181,3 +274,94 @@ def test_unknown_problem_and_parameter(tmp_path, device):
         data["panels"][0]["problem"] = problem
         with pytest.raises(RunError, match=message):
             build_problem(load(write(tmp_path, data)).panels[0], range(2), None, device)
+
+
+def on(problem):
+    """A panel of ``problem``, from a file's data."""
+    return RunConfig.from_dict({**base(), "panels": [{"name": "p", "problem": problem}]}).panels[0]
+
+
+NOISY = {"kind": "rkhs_function", "num_arms": 10}
+PARAMETERS = [
+    ({"kind": "rkhs_function", "positive": "no"}, "positive of .* panel 'p' must be true or false, got 'no'"),
+    ({"kind": "rkhs_function", "positive": 1}, "positive of .* must be true or false"),
+    ({"kind": "rkhs_function", "num_arms": 2.5}, "num_arms of .* panel 'p' must be a whole number, got 2.5"),
+    ({"kind": "rkhs_function", "num_arms": True}, "num_arms of .* must be a whole number, got True"),
+    ({"kind": "rkhs_function", "num_arms": 0}, "panel 'p': num_arms must be at least 1"),
+    ({"kind": "rkhs_function", "lengthscale": True}, "lengthscale of .* must be a number"),
+    ({"kind": "rkhs_function", "lengthscale": math.nan}, "panel 'p': lengthscale"),
+    ({"kind": "rkhs_function", "kernel": ["se"]}, "kernel of .* must be text"),
+    ({"kind": "rkhs_function", "alpha": "1"}, "alpha of .* must be a number or empty"),
+    ({"kind": "hard_instance", "peaks": 2.5}, "peaks of .* must be a whole number, got 2.5"),
+    ({"kind": "hard_instance", "peaks": 400}, "panel 'p': peaks=400 .* beyond float64"),
+    ({"kind": "hard_instance", "alpha": 1e-9}, "panel 'p': a parameter is too large or too small"),
+    ({"kind": "seattle_latency", "client": "first"}, "client of .* must be a whole number"),
+    ({"kind": "sp500", "bad_ticks": "0.1"}, "bad_ticks of .* must be a number"),
+    ({**NOISY, "noise": "gaussian"}, "`noise` of panel 'p' must be a mapping with a `kind:`, got 'gaussian'"),
+    ({**NOISY, "noise": {"df": 3}}, "`noise` of panel 'p' has no `kind:`"),
+    ({**NOISY, "noise": {"kind": ["f"]}}, "kind of `noise` of panel 'p' must be text"),
+    ({**NOISY, "noise": {"kind": "studentt"}}, "panel 'p': .*did you mean 'student_t'"),
+    ({**NOISY, "noise": {"kind": "student_t", "df": "3"}}, "df of noise 'student_t' of panel 'p' must be a number"),
+    ({**NOISY, "noise": {"kind": "student_t", "df": True}}, "df of .* must be a number, got True"),
+    ({**NOISY, "noise": {"kind": "student_t", 3: 4}}, "key 3, which is no text"),
+    ({"kind": "gp_draw", "seed": 3}, "panel 'p': 'seed' is no parameter of a problem; set `seed:` of the panel"),
+    ({"kind": "gp_draw", "trials": 3}, "set `trials:` of the panel"),
+    ({"kind": "gp_draw", "name": "x"}, "set `kind:`"),
+    ({"kind": "intel_lab", "data_dir": "/tmp"}, "use --data-dir"),
+    ({"kind": "gp_draw", "return": 3}, "panel 'p'"),
+]
+
+
+@pytest.mark.parametrize(("problem", "message"), PARAMETERS)
+def test_bad_parameters_name_panel_and_key(device, problem, message):
+    with pytest.raises(RunError, match=message):
+        build_problem(on(problem), range(2), None, device)
+
+
+def test_whole_numbers_are_numbers(device):
+    problem = build_problem(on({**NOISY, "noise": {"kind": "student_t", "df": 3}, "noise_var": 2}), [0], None, device)
+    assert problem.noise_var == 2.0
+    assert problem.rewards.df == 3.0
+
+
+def test_unreadable_data_and_memory(tmp_path, device, monkeypatch):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    file = tmp_path / "intel_lab" / "intel_lab_30min.npz"
+    file.parent.mkdir()
+    file.touch()
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(RunError, match=r"panel 'p': .*Permission denied.*intel_lab_30min.npz"):
+        build_problem(on({"kind": "intel_lab"}), range(2), tmp_path, device)
+    with pytest.raises(RunError, match=r"panel 'p': .*not fit into memory"):
+        build_problem(on({"kind": "rkhs_function", "num_arms": 10**8}), range(2), None, device)
+
+
+def test_resolved_states_class_kind_and_constants(device):
+    panel = on({"kind": "rkhs_function", "num_arms": 20, "noise": {"kind": "gaussian", "noise_var": 0.25}})
+    problem = build_problem(panel, [0], None, device)
+
+    def used(**algorithm):
+        panel = RunConfig.from_dict(
+            {"algorithms": [algorithm], "panels": [{"name": "p", "problem": {"kind": "rkhs_function"}}]}
+        ).panels[0]
+        found = resolved(build_algorithm(panel.algorithms[0], panel, problem))
+        assert json.loads(json.dumps(found)) == found
+        return panel.algorithms[0].label, found
+
+    label, found = used(name="tgp-ucb", width={"kind": "finite", "scale": 0.5})
+    assert (label, found) == (
+        "TGP-UCB",
+        {
+            "class": "TGPUCB",
+            "width": {"kind": "finite", "scale": 0.5, "num_arms": 20, "delta": 0.1},
+            "truncation": {"kind": "tgp", "moment_bound": 1.25, "alpha": 1.0, "scale": 1.0},
+        },
+    )
+    # no width given: the label stays, the record says which width it was
+    label, found = used(name="gp-ucb")
+    assert label == "GP-UCB"
+    assert found["width"] == {"kind": "randomised", "scale": 5.0**-0.5, "num_arms": 20}
+    assert used(name="pi", margin=0.2)[1] == {"class": "ProbabilityOfImprovement", "margin": 0.2}
+    assert used(name="random")[1] == {"class": "RandomArm"}

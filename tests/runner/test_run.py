@@ -57,7 +57,11 @@ def test_a_run_leaves_what_it_promises(tmp_path, device):
     names = {p.name for p in (tmp_path / "out").iterdir()}
     assert {"run.json", "summary.json", "traces.parquet", "regret.png", "parts"} == names
     info = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert {"config", "versions", "git", "device", "seeds", "machine", "started"} <= set(info)
+    assert {"config", "versions", "git", "device", "seeds", "platform", "started", "command"} <= set(info)
+    used = info["used"]["t3"]
+    assert used["noise_var"] == 1.0
+    assert used["algorithms"]["GP"]["width"] == {"kind": "finite", "num_arms": 100, "delta": 0.1, "scale": 5**-0.5}
+    assert used["algorithms"]["TGP"]["truncation"]["moment_bound"] == pytest.approx(4.0)
     traces = pd.read_parquet(tmp_path / "out" / "traces.parquet")
     assert len(traces) == 3 * 4 * 60
     entry = summary["panels"][0]["algorithms"]["GP"]
@@ -213,7 +217,7 @@ def test_refused_before_anything_is_lost(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="unknown device"):
         runs.start(config(horizon=5), tmp_path / "x", device="tpu7", console=quiet())
     if not torch.cuda.is_available():
-        with pytest.raises(RunError, match="no CUDA device"):
+        with pytest.raises(RunError, match="finds 0 CUDA devices"):
             runs.start(config(horizon=5), tmp_path / "x", device="cuda", console=quiet())
     assert not (tmp_path / "x").exists()
 
@@ -278,7 +282,7 @@ def test_losing_most_rewards_to_truncation_warns(tmp_path):
     summary = runs.start(RunConfig.from_dict(data), tmp_path / "out", console=quiet())
     (line,) = summary["panels"][0]["warnings"]
     assert "moment_bound" in line
-    assert "worst is arm" in line
+    assert "the most in number is arm" in line
     # b_200 = v^(1/2) 200^(1/4) = .01 x 3.76
     assert "b_t = 0.0376" in line
 
@@ -320,9 +324,149 @@ def test_command_line_errors_are_one_line(tmp_path):
         assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_even_a_short_run_warns_when_most_rewards_are_lost(tmp_path):
+    data = config(trials=1, horizon=9).to_dict()
+    data["panels"][0]["algorithms"] = [
+        {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
+    ]
+    data["panels"][0]["compare"] = []
+    data["panels"][0].pop("noise_var")
+    summary = runs.start(RunConfig.from_dict(data), tmp_path / "out", console=quiet())
+    assert len(summary["panels"][0]["warnings"]) == 1
+    assert "NaN" not in (tmp_path / "out" / "summary.json").read_text()  # one trial has no standard error
+
+
+def cli(*arguments, **options):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "bo_robust.runner.cli", *map(str, arguments)]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_says_how_to_go_on(tmp_path, number):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "name": "x",
+                "panels": [
+                    {
+                        "name": "p",
+                        "horizon": 2_000_000,
+                        "trials": 2,
+                        "problem": {"kind": "rkhs_function"},
+                        "algorithms": ["random"],
+                    }
+                ],
+            }
+        )
+    )
+    process = cli("run", path, "--out", tmp_path / "out", "--checkpoint-seconds", "0.05")
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "out" / "checkpoint.safetensors").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"bo-robust resume {tmp_path / 'out'}" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_mistake_in_the_last_panel_costs_nothing(tmp_path):
+    data = config(horizon=5).to_dict()
+    second = json.loads(json.dumps(data["panels"][0])) | {"name": "second", "problem": {"kind": "rkhs_functoin"}}
+    for panel in (data["panels"][0], second):
+        panel.pop("noise_var")
+    data["panels"].append(second)
+    data["panels"] = [
+        p | {"algorithms": [{k: v for k, v in a.items() if v is not None} for a in p["algorithms"]]}
+        for p in data["panels"]
+    ]
+    with pytest.raises(RunError, match="did you mean 'rkhs_function'"):
+        runs.start(RunConfig.from_dict(data), tmp_path / "out", console=quiet())
+    assert not (tmp_path / "out").exists()
+
+
+def test_changed_code_is_refused_unless_forced(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "BLOCK_ROUNDS", 16)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 3)
+        with pytest.raises(KeyboardInterrupt):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    info = json.loads((out / "run.json").read_text())
+    info["versions"]["torch"] = "1.0"
+    (out / "run.json").write_text(json.dumps(info))
+    with pytest.raises(RunError, match=r"torch 1.0 -> .*--force"):
+        runs.resume(out, console=quiet())
+    runs.resume(out, force=True, console=quiet())
+    assert json.loads((out / "run.json").read_text())["resumed_elsewhere"] is True
+    info["versions"]["torch"] = "0.9"
+    (out / "run.json").write_text(json.dumps(info))
+    runs.resume(out, console=quiet())  # nothing left to play: summarised again
+
+
+def test_one_process_at_a_time(tmp_path):
+    out = tmp_path / "out"
+    runs.start(config(horizon=5), out, console=quiet())
+    with runs._locked(out), pytest.raises(RunError, match="another process"), runs._locked(out):
+        pass
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".json", ".safetensors"])
+@pytest.mark.parametrize("content", [b"", b"garbage"])
+def test_damaged_parts_are_named_and_played_again(tmp_path, suffix, content):
+    out = tmp_path / "out"
+    data = config(horizon=5).to_dict()
+    data["panels"][0]["intervals"] = True
+    data["panels"][0].pop("noise_var")
+    data["panels"][0]["algorithms"] = [
+        {k: v for k, v in a.items() if v is not None} for a in data["panels"][0]["algorithms"]
+    ]
+    runs.start(RunConfig.from_dict(data), out, console=quiet())
+    before = pd.read_parquet(out / "traces.parquet")
+    (out / "parts" / f"00-01{suffix}").write_bytes(content)
+    with pytest.raises(RunError, match=r"00-01.* is damaged .*delete these files"):
+        runs.finish(out, console=quiet())
+    for part in (out / "parts").glob("00-01.*"):
+        part.unlink()
+    runs.resume(out, console=quiet())
+    pd.testing.assert_frame_equal(before, pd.read_parquet(out / "traces.parquet"), check_exact=True)
+
+
+def test_too_large_for_this_machine(tmp_path):
+    with pytest.raises(RunError, match="lower --trials or --horizon"):
+        runs.start(config(horizon=10**12), tmp_path / "out", console=quiet())
+
+
+def test_odd_names_do_not_break_a_run(tmp_path):
+    data = config(horizon=5).to_dict()
+    data["panels"][0] |= {"name": "a[/red]b $x_$", "compare": []}
+    data["panels"][0].pop("noise_var")
+    data["panels"][0]["algorithms"] = [{"name": "random", "label": "_h [red]"}, {"name": "ei", "label": "$\\foo{$"}]
+    runs.start(RunConfig.from_dict(data), tmp_path / "out", console=quiet())
+    assert (tmp_path / "out" / "regret.png").exists()
+
+
+def test_tables_keep_their_digits_on_narrow_terminals(tmp_path, capsys):
+    runs.start(config(horizon=5), tmp_path / "out", console=Console(width=40))
+    printed = capsys.readouterr().out
+    assert "…" not in printed.split("average regret:")[0].split("t3: 4 trials")[1]
+
+
+def test_verdicts_use_the_t_distribution():
+    # 3 trials, differences 1, 2, 3: mean 2, error 0.577, t = 3.46 < 4.30: not significant, though above 2 errors
+    difference = results._difference(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    assert difference["mean"] == pytest.approx(2.0)
+    assert difference["error"] == pytest.approx(1 / np.sqrt(3))
+    assert difference["significant"] is False
+    assert results._difference(np.arange(20.0) + 5, np.arange(20.0) * 1.01)["significant"] is True
+
+
 def test_standard_error_of_one_trial_is_not_a_number():
     mean, error = results.mean_and_error(np.array([2.0]))
     assert mean == 2.0
-    assert np.isnan(error)
+    assert error is None
     # 1, 3: mean 2, sd sqrt 2, error 1
     assert results.mean_and_error(np.array([1.0, 3.0])) == pytest.approx((2.0, 1.0))
