@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bo_robust.algorithms import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement, ProbabilityOfImprovement, PureVariance
+from bo_robust.algorithms import (
+    GPUCB,
+    IRGPUCB,
+    TGPUCB,
+    ExpectedImprovement,
+    ProbabilityOfImprovement,
+    PureMean,
+    PureVariance,
+    RandomArm,
+)
 from bo_robust.covariance import SquaredExponential
 from bo_robust.ops.arm_update import naive
 from bo_robust.schedules import FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPTruncation, TGPWidth
@@ -38,7 +47,9 @@ def test_the_watch_works():
         TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
         ExpectedImprovement(),
         ProbabilityOfImprovement(),
+        PureMean(),
         PureVariance(),
+        RandomArm(),
     ],
     ids=lambda a: type(a).__name__,
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
-from bo_robust.ops.arm_update import naive
+from bo_robust.ops.arm_update import cpu, naive
 from bo_robust.states import arms as arm_states
 from bo_robust.states.arms import ArmKernel, init, observe
 
@@ -207,6 +207,19 @@ def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean
     assert float(error) < mean_tol
     relative = (posterior.variance.double() - exact.variance).abs() / exact.variance.clamp(min=1e-3 * noise_var)
     assert float(relative.max()) < variance_tol
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+def test_the_path_of_long_rows(trials, monkeypatch):
+    """What the CPU does beyond NUMPY_MAX_ARMS, at a size where a dense solve can check it."""
+    monkeypatch.setattr(cpu, "NUMPY_MAX_ARMS", 10)
+    kernel = grid_kernel(300, 0.05, "cpu")
+    pulls, rewards = random_rounds(300, trials, 150, "cpu", distinct=40)
+    posterior = play(init(kernel, 0.1, trials), pulls, rewards)
+    for i in range(trials):
+        mean, variance = dense_posterior(kernel.matrix, 0.1, pulls[:, i], rewards[:, i])
+        torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("rounds", [None, 4000])

@@ -82,8 +82,7 @@ def _low_rank_row_(
     k = buffers.num_pending
     row, done = scratch.rows[trial].get(arm) or (_base_row_(buffers, trial, arm, kernel_rows), 0)
     if k > done:
-        since = pending[done:k]
-        row -= since[0, arm] * since[0] if k - done == 1 else since[:, arm] @ since
+        _subtract_product_(row, pending[done:k, arm], pending[done:k])
     scratch.rows[trial][arm] = (row, k)
     return row
 
@@ -99,8 +98,18 @@ def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRow
         _add_prior_row_(buffers, trial, slot, arm, kernel_rows(torch.tensor([arm]), torch.tensor([trial])))
     rows, root = buffers.rows.numpy()[trial], buffers.root.numpy()[trial, :m, :m]
     weights = (root @ rows[slot, buffers.row_arm.numpy()[trial, :m]]) @ root
-    row = weights @ rows[:m]
-    return np.subtract(rows[slot], row, out=row)
+    row = rows[slot].copy()
+    if m:
+        _subtract_product_(row, weights, rows[:m])
+    return row
+
+
+def _subtract_product_(row: np.ndarray, weights: np.ndarray, rows: np.ndarray) -> None:
+    """row -= weights @ rows; in one pass where rows are too long for the cache."""
+    if len(row) > NUMPY_MAX_ARMS:
+        torch.from_numpy(row).addmv_(torch.from_numpy(rows).T, torch.from_numpy(weights.copy()), alpha=-1.0)
+    else:
+        row -= weights[0] * rows[0] if len(rows) == 1 else weights @ rows
 
 
 def _add_prior_row_(buffers: ArmBuffers, trial: int, slot: int, arm: int, k_row: Tensor) -> None:
