@@ -1,0 +1,16 @@
+"""Feature maps x -> phi(x) with phi(x) . phi(x') near k(x, x')."""
+
+from bo_robust.features.additive import AdditiveFourierFeatures
+from bo_robust.features.base import Features
+from bo_robust.features.fourier import FourierFeatures, fewest_nodes, fourier_features, hermite_frequencies
+from bo_robust.features.matern_fourier import MaternFourierFeatures
+
+__all__ = [
+    "AdditiveFourierFeatures",
+    "Features",
+    "FourierFeatures",
+    "MaternFourierFeatures",
+    "fewest_nodes",
+    "fourier_features",
+    "hermite_frequencies",
+]

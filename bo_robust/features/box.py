@@ -1,0 +1,159 @@
+"""Fourier features on a grid of frequencies, for points of a box: what the covariances have in common."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.covariance import Covariance
+from bo_robust.validation import check_count
+
+__all__ = ["MAX_FREQUENCIES", "BoxFeatures", "check_grid", "fourier_features", "keep_half"]
+
+MAX_FREQUENCIES = 65_536
+"""Largest grid of frequencies, nodes ** dim."""
+
+
+def fourier_features(
+    X: Tensor,
+    frequencies: Tensor,
+    weights: Tensor,
+    lengthscale: float | tuple[float, ...] | Tensor,
+    outputscale: float | Tensor = 1.0,
+) -> Tensor:
+    """phi(x): sqrt(weight * outputscale) times cos, then sin, of omega . (x / lengthscale).
+
+    Differentiable in X, the lengthscale and the outputscale. A zero frequency has a column of zeros as its sine.
+
+    Args:
+        X: ``... x n x d`` points.
+        frequencies: ``f x d``, of the dtype and on the device of X.
+        weights: ``f``, >= 0, likewise.
+        lengthscale: A number, one per dimension, or a tensor: ``d`` or ``... x 1 x d``.
+        outputscale: k(x, x): a number, or a tensor without dimensions or ``... x 1 x 1``.
+
+    Returns:
+        ``... x n x 2f``, first the f cosines, then the f sines.
+    """
+    if isinstance(lengthscale, tuple):
+        lengthscale = X.new_tensor(lengthscale)
+    angles = (X / lengthscale) @ frequencies.mT
+    amplitudes = weights.sqrt() * outputscale**0.5
+    return torch.cat([amplitudes * angles.cos(), amplitudes * angles.sin()], dim=-1)
+
+
+@dataclass(frozen=True)
+class BoxFeatures(ABC):
+    """Fourier features on a grid of frequencies, for points of a box; a subclass chooses the grid."""
+
+    lengthscale: float | tuple[float, ...]
+    nodes: int
+    bounds: tuple[tuple[float, float], ...]
+    outputscale: float = 1.0
+    half: bool = False
+
+    def __post_init__(self) -> None:
+        for field in ("lengthscale", "bounds"):  # lists, as JSON gives them back, become tuples
+            object.__setattr__(self, field, _as_tuple(getattr(self, field)))
+        if not isinstance(self.bounds, tuple) or not self.bounds or not all(map(_is_interval, self.bounds)):
+            raise ValueError(
+                f"bounds must hold one (lower, upper) per dimension, finite and lower < upper, got {self.bounds!r}."
+            )
+        if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != self.dim:
+            raise ValueError(f"{len(self.lengthscale)} lengthscales for bounds of {self.dim} dimensions.")
+        _ = self.covariance  # checks its hyperparameters
+        check_grid(self.nodes, self.dim)
+
+    @property
+    @abstractmethod
+    def covariance(self) -> Covariance:
+        """The covariance k that is approximated."""
+
+    @abstractmethod
+    def frequencies(self, *, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Frequencies ``f x d``, in radians per unit of x, and weights ``f`` with sum 1."""
+
+    @abstractmethod
+    def sup_error(self, grid: int = 201) -> float:
+        """Measured largest |k(x, x') - phi(x) . phi(x')| in the box."""
+
+    @property
+    def dim(self) -> int:
+        """d, the input dimension."""
+        return len(self.bounds)
+
+    @property
+    def num_frequencies(self) -> int:
+        """nodes ** dim, the m of the paper's truncation level and width, whether halved or not."""
+        return self.nodes**self.dim
+
+    @property
+    def num_features(self) -> int:
+        """p, the length of phi(x): a cosine and a sine for every frequency kept."""
+        return 2 * ((self.num_frequencies + 1) // 2 if self.half else self.num_frequencies)
+
+    @property
+    def relative_lengthscales(self) -> tuple[float, ...]:
+        """Lengthscale divided by the side of the box, per dimension."""
+        scales = self.lengthscale if isinstance(self.lengthscale, tuple) else (self.lengthscale,) * self.dim
+        return tuple(ell / (upper - lower) for ell, (lower, upper) in zip(scales, self.bounds, strict=True))
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """phi of points ``... x n x d`` in the box, ``... x n x p``, of their dtype and on their device.
+
+        Raises:
+            ValueError: if X is not floating point, has another d, or a point is NaN or outside the box by
+                more than rounding (1e-6 of the side).
+        """
+        if not X.is_floating_point() or X.ndim < 2 or X.shape[-1] != self.dim:
+            raise ValueError(
+                f"X must be floating point points ... x n x {self.dim} as bounds has {self.dim} dimension(s), "
+                f"got {X.dtype} of shape {tuple(X.shape)}."
+            )
+        lower, upper = X.new_tensor(self.bounds).unbind(-1)
+        slack = 1e-6 * (upper - lower) + 4.0 * torch.finfo(X.dtype).eps * torch.maximum(lower.abs(), upper.abs())
+        outside = ~((X - X.clamp(lower, upper)).abs() <= slack).all(-1)  # NaN too
+        if bool(outside.any()):
+            raise ValueError(
+                f"{int(outside.sum())} of {outside.numel()} points are NaN or outside the box {self.bounds}, where "
+                "the approximation does not hold; widen `bounds` (and raise `nodes`), or rescale X."
+            )
+        frequencies, weights = self.frequencies(dtype=X.dtype, device=X.device)
+        return fourier_features(X - lower, frequencies, weights, 1.0, self.outputscale)
+
+
+def check_grid(nodes: int, dim: int) -> None:
+    """Raise ``ValueError`` unless nodes and dim are >= 1 and nodes ** dim at most ``MAX_FREQUENCIES``."""
+    check_count(1, nodes=nodes, dim=dim)
+    if nodes**dim > MAX_FREQUENCIES:
+        raise ValueError(
+            f"{nodes} nodes in each of {dim} dimension(s) are {nodes**dim} frequencies, more than {MAX_FREQUENCIES}; "
+            "use fewer nodes, AdditiveFourierFeatures of a few dimensions each, or Nyström features."
+        )
+
+
+def keep_half(frequencies: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """One of each pair +-omega with twice the weight, from ``f x d`` and ``f`` of a grid symmetric about zero.
+
+    The grid is in lexicographic order, so that its reverse is its negative and an odd f has zero in the middle.
+    """
+    first = weights.numel() // 2
+    doubled = 2.0 * weights[first:]
+    if weights.numel() % 2:
+        doubled[0] = weights[first]
+    return frequencies[first:], doubled
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
+
+
+def _is_interval(pair: object) -> bool:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    lower, upper = pair
+    return math.isfinite(lower) and math.isfinite(upper) and lower < upper

@@ -1,0 +1,117 @@
+"""Sampling of dictionaries by ridge leverage scores: each observed point is kept with p = min(1, q sigma^2).
+
+Points of large posterior variance are the ones the others do not explain. Ray Chowdhury & Gopalan 2019
+(section 5.1 b and Theorem 4) and Calandriello et al. 2019 (BKB) redraw the dictionary with the variances of
+the model before. A point observed c times is c copies, drawn independently in the papers; as a dictionary of
+copies is one of the distinct points, only the counts are needed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bo_robust.linalg import row_argmax
+from bo_robust.validation import check_count, check_delta, check_positive
+
+__all__ = ["draw_dictionary", "keep_probability", "padded", "theory_oversampling"]
+
+
+def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
+    """q = 6 rho log(4 T / delta) / epsilon^2 with rho = (1 + epsilon) / (1 - epsilon).
+
+    Ray Chowdhury & Gopalan 2019, Theorem 4, and BKB's q. With the papers' epsilon = 0.1 it is in the thousands
+    and keeps nearly every point; experiments set it by hand.
+
+    Args:
+        horizon: T >= 1.
+        delta: Failure probability in (0, 1).
+        epsilon: Accuracy in (0, 1): sigma^2 / rho <= approximate sigma^2 <= rho sigma^2.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+    """
+    check_count(1, horizon=horizon)
+    check_delta(delta)
+    if not 0.0 < epsilon < 1.0:
+        raise ValueError(f"epsilon (the accuracy of the dictionary) must be in (0, 1), got {epsilon!r}.")
+    return 6.0 * (1.0 + epsilon) / (1.0 - epsilon) * math.log(4.0 * horizon / delta) / epsilon**2
+
+
+def keep_probability(variance: Tensor, oversampling: float, counts: Tensor | None = None) -> Tensor:
+    """Probability that a point enters the dictionary: p = min(1, q sigma^2), of c copies 1 - (1 - p)^c.
+
+    Args:
+        variance: Posterior variance of the points, any shape, >= 0, in the scale of the caller's paper:
+            sigma^2 as it is for ATA-GP-UCB, sigma^2 / noise_var for BKB (the two agree at noise_var = 1).
+        oversampling: The papers' q > 0, see :func:`theory_oversampling`.
+        counts: How often each point was observed, broadcastable to ``variance``, whole numbers >= 0 of any
+            dtype. Default: once each.
+
+    Returns:
+        Probabilities in the shape and dtype of ``variance``; exactly 0 where the count is 0. NaN stays NaN.
+
+    Raises:
+        ValueError: if ``oversampling`` is not a finite number > 0.
+    """
+    check_positive(oversampling=oversampling)
+    p = (oversampling * variance).clamp(0.0, 1.0)
+    if counts is None:
+        return p
+    # log1p and expm1 keep c p where p is below the spacing of numbers near 1.
+    at_least_one = -torch.expm1(counts.to(p.dtype) * torch.log1p(-p))
+    return torch.where(counts == 0, 0.0, at_least_one)
+
+
+def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
+    """Which arms enter each trial's dictionary, every arm on its own with its probability.
+
+    A trial that would keep nothing keeps its arm of largest probability. This departs from the papers only
+    where their embedding would not be defined. Trials whose probabilities are all 0 (or NaN) stay empty.
+
+    Args:
+        probability: ``s x n``.
+        uniform: Draws from [0, 1), ``s x n``, of one stream per trial.
+
+    Returns:
+        Bool, ``s x n``.
+
+    Raises:
+        ValueError: if the arguments are not matrices of one shape.
+    """
+    if probability.ndim != 2 or probability.shape != uniform.shape:
+        raise ValueError(
+            "probability and uniform must both be s x n, "
+            f"got shapes {tuple(probability.shape)} and {tuple(uniform.shape)}."
+        )
+    keep = uniform < probability
+    probability = torch.nan_to_num(probability, nan=0.0)
+    best = row_argmax(probability).unsqueeze(-1)
+    rescued = ~keep.any(-1, keepdim=True) & (probability.gather(-1, best) > 0)
+    return keep.scatter(-1, best, keep.gather(-1, best) | rescued)
+
+
+def padded(keep: Tensor) -> tuple[Tensor, Tensor]:
+    """The arms of each dictionary as indices, padded to the largest dictionary. The host waits once.
+
+    Args:
+        keep: Which arms are in, ``s x n`` bool.
+
+    Returns:
+        Indices in ascending order, ``s x M`` long with 0 as padding, and which of them are no padding,
+        ``s x M`` bool. M is the size of the largest dictionary, at least 1.
+
+    Raises:
+        ValueError: if ``keep`` is not a bool matrix.
+    """
+    if keep.ndim != 2 or keep.dtype != torch.bool:
+        raise ValueError(f"keep must be s x n bool, got {keep.dtype} of shape {tuple(keep.shape)}.")
+    s, n = keep.shape
+    place = keep.cumsum(-1)  # 1, 2, ... for arms that are in; column 0 takes the others and is dropped
+    sizes = place[:, -1:]
+    M = max(1, int(sizes.max()))
+    arms = torch.arange(n, device=keep.device).expand(s, n)
+    indices = arms.new_zeros(s, M + 1).scatter_(-1, place.where(keep, 0), arms)
+    return indices[:, 1:].contiguous(), torch.arange(M, device=keep.device) < sizes

@@ -1,0 +1,302 @@
+"""Quadrature Fourier features against the covariance, its published error bound and a slow transcription of eq. (1)."""
+
+import dataclasses
+import itertools
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_robust.covariance import SquaredExponential
+from bo_robust.features import FourierFeatures, fewest_nodes, fourier_features, hermite_frequencies
+from bo_robust.features.fourier import MAX_FREQUENCIES
+
+UNIT = (0.0, 1.0)
+
+
+def points(n, dim, device, seed=0, dtype=torch.float64):
+    return torch.rand(n, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device, dtype)
+
+
+def gram(features, X):
+    phi = features(X)
+    return phi @ phi.mT
+
+
+@pytest.mark.parametrize("nodes", [6, 10])
+@pytest.mark.parametrize("half", [False, True])
+def test_golden_gram(nodes, half, golden, device):
+    X = torch.tensor(golden["data"]["X"], dtype=torch.float64, device=device)
+    want = torch.tensor(golden[f"qff_gram_m{nodes}"], dtype=torch.float64, device=device)
+    got = gram(FourierFeatures(0.4, nodes, (UNIT, UNIT), half=half), X)
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
+
+
+def test_two_and_three_nodes_by_hand(device):
+    # H_2 = 4 z^2 - 2: z = +-1/sqrt 2, omega = +-1, weights 1/2. H_3 = 8 z^3 - 12 z: omega = 0, +-sqrt 3, 2/3, 1/6.
+    x = torch.tensor([[0.7]], dtype=torch.float64, device=device)
+    frequencies, weights = hermite_frequencies(3, 1, device=device)
+    expected = torch.tensor([-math.sqrt(3), 0.0, math.sqrt(3)], dtype=torch.float64, device=device)
+    torch.testing.assert_close(frequencies[:, 0], expected, rtol=1e-14, atol=1e-15)
+    torch.testing.assert_close(weights, weights.new_tensor([1 / 6, 2 / 3, 1 / 6]), rtol=1e-14, atol=0)
+    phi = FourierFeatures(0.5, 2, (UNIT,), outputscale=8.0)(x)  # sqrt(8 / 2) = 2
+    c, s = 2 * math.cos(1.4), 2 * math.sin(1.4)
+    torch.testing.assert_close(phi, x.new_tensor([[c, c, -s, s]]), rtol=1e-14, atol=0)
+    frequencies, weights = hermite_frequencies(3, 1, half=True, device=device)
+    torch.testing.assert_close(frequencies[:, 0], expected[1:], rtol=1e-14, atol=1e-15)
+    torch.testing.assert_close(weights, weights.new_tensor([2 / 3, 1 / 3]), rtol=1e-14, atol=0)
+
+
+def test_equation_1_literally(device):
+    nodes, ell = 5, 0.3
+    roots = torch.tensor([0.0, 0.9585724646138185, 2.0201828704560856], dtype=torch.float64)  # of H_5, published
+    roots = torch.cat([-roots.flip(0)[:2], roots])
+    H4 = 16 * roots**4 - 48 * roots**2 + 12
+    nu = 2 ** (nodes - 1) * math.factorial(nodes) / (nodes**2 * H4**2)
+    X = points(7, 2, "cpu")
+    columns = [
+        (math.sqrt(nu[i] * nu[j]), math.sqrt(2) / ell * (X[:, 0] * roots[i] + X[:, 1] * roots[j]))
+        for i, j in itertools.product(range(nodes), repeat=2)
+    ]
+    want = torch.stack([a * angle.cos() for a, angle in columns] + [a * angle.sin() for a, angle in columns], dim=1)
+    got = FourierFeatures(ell, nodes, (UNIT, UNIT))(X.to(device))
+    torch.testing.assert_close(got, want.to(device), rtol=0, atol=1e-12)
+
+
+ERRORS = {  # peers.md, section 5: sup error on [0, 1]^d by lengthscale and nodes
+    1.0: {4: 4.7e-4, 6: 1.2e-6, 8: 1.5e-9},
+    0.5: {4: 6.1e-2, 6: 2.4e-3, 8: 4.9e-5, 12: 4.9e-9, 16: 1.3e-13},
+    0.3: {4: 0.71, 6: 0.21, 8: 3.2e-2, 12: 1.9e-4, 16: 2.9e-7, 24: 4e-14},
+    0.2: {4: 1.0, 6: 1.0, 8: 0.75, 12: 0.11, 16: 4.2e-3, 24: 3.8e-7, 32: 2.4e-12},
+    0.1: {4: 1.0, 8: 1.0, 16: 1.0, 24: 1.0, 32: 0.38, 40: 0.02, 48: 2e-4},
+}
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_error_table(dim):
+    for ell, row in ERRORS.items():
+        for nodes, error in row.items():
+            if nodes**dim > MAX_FREQUENCIES:
+                continue
+            got = FourierFeatures(ell, nodes, (UNIT,) * dim).sup_error()
+            assert error / 1.3 < got < 1.3 * error, (ell, nodes)
+
+
+@pytest.mark.parametrize("ell", [1.0, 0.5, 0.3, 0.2])
+def test_below_the_bound_and_exponential_beyond_the_rule_of_thumb(ell):
+    start = math.ceil(1 / ell**2)
+    errors = []
+    for nodes in range(start, start + 12):
+        for dim in (1, 2):
+            features = FourierFeatures(ell, nodes, (UNIT,) * dim)
+            assert features.sup_error() <= features.error_bound() + 2e-15
+        errors.append(FourierFeatures(ell, nodes, (UNIT,)).sup_error())
+    ratios = [b / a for a, b in itertools.pairwise(errors) if b > 1e-14]
+    assert ratios
+    assert max(ratios) < 0.5
+
+
+def test_bound_by_hand():
+    ell, m = 0.5, 4
+    one = m**-m * (math.e / (4 * ell**2)) ** m / math.sqrt(2)
+    assert FourierFeatures(ell, m, (UNIT,)).error_bound() == pytest.approx(one, rel=1e-13)
+    assert FourierFeatures(ell, m, (UNIT,) * 3, outputscale=2.0).error_bound() == pytest.approx(2 * 12 * one, rel=1e-13)
+    # Relative lengthscales 2/4 and 3/6 are 0.5 too; 1/4 has 4^m times the summand.
+    assert FourierFeatures((2.0, 3.0), m, ((0, 4), (-3, 3))).error_bound() == pytest.approx(4 * one, rel=1e-13)
+    assert FourierFeatures((2.0, 1.0), m, ((0, 4), (0, 4))).error_bound() == pytest.approx(2 * (1 + 4**m) * one)
+    assert FourierFeatures(1e-9, 300, (UNIT,)).error_bound() == math.inf
+
+
+def test_published_bound_drops_a_factor_of_stirlings_formula():
+    # One node: khat = 1, the error 1 - exp(-1 / (2 l^2)) -> 1 / (2 l^2), above e / (4 sqrt 2 l^2) = 0.4805 / l^2.
+    features = FourierFeatures(5.0, 1, (UNIT,))
+    assert features.error_bound() < features.sup_error() == pytest.approx(-math.expm1(-1 / 50), rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ell=st.floats(0.15, 20.0), nodes=st.integers(1, 24))
+def test_bound_with_that_factor_always_holds(ell, nodes):
+    features = FourierFeatures(ell, nodes, (UNIT,))
+    assert features.sup_error(51) <= features.error_bound() * math.exp(1 / (24 * nodes)) + 2e-15
+
+
+@pytest.mark.parametrize(("dim", "nodes"), [(1, 9), (2, 5), (3, 4)])
+def test_sup_error_is_that_of_all_differences(dim, nodes, device):
+    ell = (0.3, 0.8, 0.45)[:dim]
+    bounds = ((0.0, 1.0), (-2.0, 0.0), (3.0, 3.5))[:dim]
+    features = FourierFeatures(ell, nodes, bounds, outputscale=1.7)
+    grids = [torch.linspace(lo, hi, 15, dtype=torch.float64, device=device) for lo, hi in bounds]
+    X = torch.cartesian_prod(*grids).reshape(-1, dim)
+    phi = features(X)
+    brute = (features.covariance(X, X) - phi @ phi.mT).abs().max()
+    assert features.sup_error(15) == pytest.approx(float(brute), rel=1e-9)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("nodes", [1, 2, 5, 6])
+def test_half_is_the_same_covariance(dim, nodes, device):
+    X = points(20, dim, device)
+    full, half = (FourierFeatures(0.4, nodes, (UNIT,) * dim, outputscale=2.0, half=h) for h in (False, True))
+    torch.testing.assert_close(gram(half, X), gram(full, X), rtol=0, atol=1e-12)
+    assert half.num_frequencies == full.num_frequencies == nodes**dim
+    assert full.num_features == full(X).shape[-1] == 2 * nodes**dim
+    assert half.num_features == half(X).shape[-1] == 2 * math.ceil(nodes**dim / 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    dim=st.integers(1, 4), nodes=st.integers(1, 8), half=st.booleans(), scale=st.floats(1e-3, 1e3), seed=st.integers(0)
+)
+def test_row_norms_are_the_outputscale(dim, nodes, half, scale, seed):
+    X = points(5, dim, "cpu", seed=seed % 2**31)
+    norms = FourierFeatures(0.25, nodes, (UNIT,) * dim, scale, half)(X).square().sum(-1)
+    torch.testing.assert_close(norms, torch.full_like(norms, scale), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dtype_device_and_batches(dtype, device):
+    X = points(12, 2, device, dtype=dtype)
+    features = FourierFeatures((0.4, 0.9), 8, (UNIT, UNIT), outputscale=1.5)
+    phi = features(X)
+    assert (phi.dtype, phi.device) == (dtype, X.device)
+    torch.testing.assert_close(features(X.reshape(3, 4, 2)), phi.reshape(3, 4, -1))
+    tol = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(phi, features(X.double()).to(dtype), rtol=tol, atol=tol)
+    assert all(t.dtype == torch.float32 for t in hermite_frequencies(4, 2, dtype=torch.float32, device=device))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_ard_and_another_box_are_the_unit_box_rescaled(half, device):
+    U = points(20, 2, device)
+    lower, side = U.new_tensor([-3.0, 100.0]), U.new_tensor([4.0, 0.5])
+    there = FourierFeatures((1.2, 0.4), 7, ((-3.0, 1.0), (100.0, 100.5)), half=half)
+    here = FourierFeatures((0.3, 0.8), 7, (UNIT, UNIT), half=half)
+    torch.testing.assert_close(there(lower + side * U), here(U), rtol=0, atol=1e-11)
+    assert there.relative_lengthscales == pytest.approx((0.3, 0.8))
+    assert there.error_bound() == pytest.approx(here.error_bound(), rel=1e-9)
+    assert there.sup_error() == pytest.approx(here.sup_error(), rel=1e-9)
+    same = FourierFeatures((0.3, 0.3), 7, (UNIT, UNIT), half=half)
+    torch.testing.assert_close(FourierFeatures(0.3, 7, (UNIT, UNIT), half=half)(U), same(U), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_gradients(half, device):
+    frequencies, weights = hermite_frequencies(3, 2, half=half, device=device)
+    X = points(3, 2, device).requires_grad_()
+    ell = torch.tensor([0.5, 0.9], dtype=torch.float64, device=device, requires_grad=True)
+    scale = torch.tensor(1.4, dtype=torch.float64, device=device, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, l, s: fourier_features(x, frequencies, weights, l, s), (X, ell, scale))
+    (grad,) = torch.autograd.grad(gram(FourierFeatures(0.5, 6, (UNIT, UNIT), half=half), X)[0, 1], X)
+    (want,) = torch.autograd.grad(torch.exp(-(X[0] - X[1]).square().sum() / 0.5), X)
+    torch.testing.assert_close(grad, want, rtol=0, atol=2e-2)
+
+
+def test_weights_that_underflow_leave_gradients_finite(device):
+    frequencies, weights = hermite_frequencies(400, 1, dtype=torch.float32, device=device)
+    assert bool((weights == 0).any())
+    X = points(3, 1, device, dtype=torch.float32)
+    scale = torch.tensor(2.0, device=device, requires_grad=True)
+    fourier_features(X, frequencies, weights, 0.1, scale).square().sum().backward()
+    assert float(scale.grad) == pytest.approx(3.0, rel=1e-4)
+
+
+def test_batched_lengthscales(device):
+    frequencies, weights = hermite_frequencies(6, 2, device=device)
+    X = points(5, 2, device)
+    ell = torch.tensor([[0.4, 0.6], [1.0, 0.5]], dtype=torch.float64, device=device).unsqueeze(-2)
+    scale = torch.tensor([1.0, 3.0], dtype=torch.float64, device=device).reshape(2, 1, 1)
+    got = fourier_features(X, frequencies, weights, ell, scale)
+    want = [fourier_features(X, frequencies, weights, *hyper) for hyper in (((0.4, 0.6), 1.0), ((1.0, 0.5), 3.0))]
+    torch.testing.assert_close(got, torch.stack(want))
+
+
+@pytest.mark.parametrize("nodes", [300, 301, 1000])
+def test_many_nodes(nodes):
+    # NumPy's Gauss-Hermite weights overflow from about 370 nodes on.
+    features = FourierFeatures(1.5 / math.sqrt(nodes), nodes, (UNIT,))
+    assert features.sup_error() < 1e-12
+    frequencies, weights = hermite_frequencies(nodes, 1)
+    assert float(weights.sum()) == pytest.approx(1.0, abs=1e-14)
+    assert torch.equal(frequencies, -frequencies.flip(0))
+
+
+def test_results_are_the_callers_own():
+    hermite_frequencies(4, 1)[0].zero_()
+    hermite_frequencies(4, 1)[1].zero_()
+    frequencies, weights = hermite_frequencies(4, 1)
+    assert bool((frequencies != 0).all())
+    assert float(weights.sum()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("ell", "bounds"), [(0.2, (UNIT,)), ((1.0, 0.6), ((0, 3), (0, 2))), (0.1, (UNIT,))])
+@pytest.mark.parametrize("error", [0.1, 1e-4, 1e-9])
+def test_fewest_nodes(ell, bounds, error):
+    nodes = fewest_nodes(ell, bounds, error)
+    assert FourierFeatures(ell, nodes, bounds).sup_error() <= error
+    assert FourierFeatures(ell, nodes - 1, bounds).sup_error() > error
+
+
+def test_fewest_nodes_at_the_limit():
+    assert fewest_nodes(5.0, (UNIT,), 0.5) == 1
+    with pytest.raises(ValueError, match="frequencies, more than"):
+        fewest_nodes(0.1, (UNIT,) * 4, 1e-3)
+    for error in (0.0, 1.0, 1e-14, math.nan):
+        with pytest.raises(ValueError, match="error must be"):
+            fewest_nodes(0.5, (UNIT,), error)
+
+
+def test_json_round_trip():
+    features = FourierFeatures((0.3, 0.4), 5, (UNIT, (-1.0, 2.0)), half=True)
+    again = FourierFeatures(**json.loads(json.dumps(dataclasses.asdict(features))))
+    assert again == features
+    assert hash(again) == hash(features)
+    assert features.covariance == SquaredExponential((0.3, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"lengthscale": 0.0}, "lengthscale"),
+        ({"lengthscale": (0.1, 0.2, 0.3)}, "3 lengthscales for bounds of 2"),
+        ({"lengthscale": "0.1"}, "lengthscale"),
+        ({"outputscale": -1.0}, "outputscale"),
+        ({"nodes": 0}, "nodes"),
+        ({"nodes": 257}, "are 66049 frequencies"),
+        ({"bounds": ()}, "bounds"),
+        ({"bounds": (0.0, 1.0)}, "bounds"),
+        ({"bounds": (UNIT, (1.0, 1.0))}, "bounds"),
+        ({"bounds": (UNIT, (0.0, math.inf))}, "bounds"),
+        ({"bounds": (UNIT, (0.0, math.nan))}, "bounds"),
+    ],
+)
+def test_bad_arguments(changes, match):
+    with pytest.raises(ValueError, match=match):
+        FourierFeatures(**{"lengthscale": 0.3, "nodes": 4, "bounds": (UNIT, UNIT), **changes})
+
+
+def test_bad_grids():
+    for nodes, dim in ((0, 1), (3, 0), (-1, 2)):
+        with pytest.raises(ValueError, match="must be a whole number"):
+            hermite_frequencies(nodes, dim)
+    with pytest.raises(ValueError, match=r"32 nodes in each of 4 dimension.* are 1048576 frequencies"):
+        hermite_frequencies(32, 4)
+    with pytest.raises(ValueError, match="grid"):
+        FourierFeatures(0.3, 4, (UNIT,)).sup_error(1)
+
+
+def test_points_outside_the_box(device):
+    features = FourierFeatures(0.3, 4, (UNIT, (10.0, 20.0)))
+    X = torch.tensor([[0.5, 15.0], [1.0, 20.0]], dtype=torch.float64, device=device)
+    for bad in (-0.01, 1.01, math.nan, math.inf):
+        moved = X.clone()
+        moved[0, 0] = bad
+        with pytest.raises(ValueError, match=r"1 of 2 points.*widen `bounds`"):
+            features(moved)
+    assert bool(features(X + 1e-9).isfinite().all())  # rounding
+    assert features(X[:0]).shape == (0, 32)
+    for wrong in (X[:, :1], X[0], X.long()):
+        with pytest.raises(ValueError, match="X must be floating point"):
+            features(wrong)

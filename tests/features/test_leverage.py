@@ -1,0 +1,139 @@
+"""Leverage score sampling: probabilities, draws and padding."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_robust.features.leverage import draw_dictionary, keep_probability, padded, theory_oversampling
+from bo_robust.random import stream
+
+
+def tensor(values, device, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+def test_theory_oversampling():
+    """epsilon = 1/2: rho = 3, 6 * 3 / (1/4) = 72; log(4 * 25 / delta) = 5 at delta = 100 / e^5."""
+    assert theory_oversampling(25, 100 / math.e**5, 0.5) == pytest.approx(360.0, rel=1e-13)
+    assert theory_oversampling(1000, 0.1, 0.1) > 5000  # keeps everything, as algorithms.md says
+
+
+@pytest.mark.parametrize(
+    ("horizon", "delta", "epsilon", "message"),
+    [(0, 0.1, 0.5, "horizon"), (10, 1.0, 0.5, "delta"), (10, 0.1, 0.0, "epsilon"), (10, 0.1, 1.0, "epsilon")],
+)
+def test_theory_oversampling_mistakes(horizon, delta, epsilon, message):
+    with pytest.raises(ValueError, match=message):
+        theory_oversampling(horizon, delta, epsilon)
+
+
+def test_keep_probability_hand_computed(device):
+    """q = 2: p = 0.2, 1 (capped) and 0; with counts 1 - 0.8^3 = 0.488; a count of 0 is exactly 0."""
+    variance = tensor([0.1, 0.7, 0.0, 0.1, 0.7], device)
+    torch.testing.assert_close(keep_probability(variance, 2.0), tensor([0.2, 1.0, 0.0, 0.2, 1.0], device))
+    counts = torch.tensor([3, 5, 4, 0, 0], device=device)
+    got = keep_probability(variance, 2.0, counts)
+    torch.testing.assert_close(got, tensor([0.488, 1.0, 0.0, 0.0, 0.0], device), rtol=1e-14, atol=0.0)
+    assert got[2:].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_keep_probability_tiny_p_and_large_counts(device):
+    """p = 1e-18, below the spacing of numbers near 1: c p to first order, 1 - exp(-c p) for large c."""
+    variance = tensor([1e-18] * 4, device)
+    counts = torch.tensor([1, 7, 10**12, 10**18], device=device)
+    want = tensor([1e-18, 7e-18, 1e-6 - 0.5e-12, 1 - math.exp(-1)], device)
+    torch.testing.assert_close(keep_probability(variance, 1.0, counts), want, rtol=1e-12, atol=0.0)
+
+
+def test_keep_probability_broadcasts_and_bad_values(device):
+    variance = tensor([[0.5, -1e-17], [math.nan, 0.25]], device, torch.float32)
+    got = keep_probability(variance, 1.0, torch.tensor([2.0, 1.0], device=device))
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(
+        got, tensor([[0.75, 0.0], [math.nan, 0.25]], device, torch.float32), rtol=1e-6, atol=0.0, equal_nan=True
+    )
+    for oversampling in (0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match="oversampling"):
+            keep_probability(variance, oversampling)
+
+
+def test_draw_compares_with_the_uniforms(device):
+    keep = draw_dictionary(tensor([[0.5, 0.5, 1.0, 0.0]], device), tensor([[0.4, 0.5, 0.999, 0.0]], device))
+    assert keep.tolist() == [[True, False, True, False]]
+
+
+def test_draw_is_never_empty_where_something_is_possible(device):
+    """Row 0 keeps its most probable arm, row 1 has none, row 2 drew one, row 3 has a failed (NaN) arm."""
+    probability = tensor([[0.1, 0.3, 0.2], [0.0, 0.0, 0.0], [0.1, 0.3, 0.2], [math.nan, 0.1, 0.2]], device)
+    uniform = tensor([[0.9, 0.9, 0.9], [0.0, 0.0, 0.0], [0.05, 0.9, 0.9], [0.9, 0.9, 0.9]], device)
+    keep = draw_dictionary(probability, uniform)
+    assert keep.tolist() == [[False, True, False], [False] * 3, [True, False, False], [False, False, True]]
+
+
+def test_draw_mistakes(device):
+    with pytest.raises(ValueError, match="s x n"):
+        draw_dictionary(torch.ones(2, 3, device=device), torch.ones(3, device=device))
+    with pytest.raises(ValueError, match="s x n"):
+        draw_dictionary(torch.ones(3, device=device), torch.ones(3, device=device))
+
+
+def test_frequencies(device):
+    """30,000 draws; every frequency within 5 standard errors of its probability (six arms: fails with p < 4e-6)."""
+    draws = 30_000
+    variance = tensor([0.0004, 0.01, 0.05, 0.2, 0.9, 2.0], device)
+    counts = torch.tensor([50, 3, 1, 2, 1, 1], device=device)
+    probability = keep_probability(variance, 1.0, counts)
+    uniform = torch.from_numpy(stream(0, "test", 0).random((draws, 6))).to(device)
+    keep = draw_dictionary(probability.expand(draws, 6), uniform)
+    error = (keep.double().mean(0) - probability).abs()
+    assert bool((error <= 5 * (probability * (1 - probability) / draws).sqrt()).all())
+    assert bool(keep[:, 5].all())
+
+
+def test_counts_are_copies(device):
+    """Drawing 40 copies one by one and keeping an arm with at least one kept copy has the same frequency."""
+    draws, copies, p = 20_000, 40, 0.03
+    kept = (np.random.default_rng(1).random((draws, copies)) < p).any(1).mean()
+    probability = float(keep_probability(tensor([p], device), 1.0, torch.tensor([copies], device=device)))
+    assert kept == pytest.approx(probability, abs=5 * math.sqrt(0.25 / draws))
+
+
+def test_trials_draw_on_their_own(device):
+    """A batch of trials draws what each draws alone."""
+    uniform = torch.from_numpy(np.stack([stream(3, "dictionary", i).random(11) for i in range(5)])).to(device)
+    probability = 0.02 + 0.3 * uniform.flip(0)
+    batch = draw_dictionary(probability, uniform)
+    for i in range(5):
+        assert torch.equal(batch[i : i + 1], draw_dictionary(probability[i : i + 1], uniform[i : i + 1]))
+
+
+def test_padded_hand_computed(device):
+    keep = torch.tensor([[0, 1, 1, 0, 1], [0, 0, 0, 0, 0], [0, 0, 0, 1, 0]], dtype=torch.bool, device=device)
+    indices, mask = padded(keep)
+    assert indices.tolist() == [[1, 2, 4], [0, 0, 0], [3, 0, 0]]
+    assert mask.tolist() == [[True, True, True], [False, False, False], [True, False, False]]
+    indices, mask = padded(keep[1:2])  # nothing kept: one column of padding
+    assert indices.tolist() == [[0]]
+    assert mask.tolist() == [[False]]
+
+
+def test_padded_mistakes(device):
+    with pytest.raises(ValueError, match="s x n bool"):
+        padded(torch.ones(2, 3, device=device))
+    with pytest.raises(ValueError, match="s x n bool"):
+        padded(torch.ones(3, dtype=torch.bool, device=device))
+
+
+@settings(max_examples=50, deadline=None)
+@given(s=st.integers(1, 6), n=st.integers(1, 12), p=st.floats(0.0, 1.0), seed=st.integers(0, 10_000))
+def test_padded_any_shape(s, n, p, seed, device):
+    keep = (torch.rand(s, n, generator=torch.Generator().manual_seed(seed)) < p).to(device)
+    indices, mask = padded(keep)
+    assert indices.shape == mask.shape == (s, max(1, int(keep.sum(1).max())))
+    for row in range(s):
+        assert indices[row][mask[row]].tolist() == keep[row].nonzero().flatten().tolist()
+        assert bool((indices[row][~mask[row]] == 0).all())

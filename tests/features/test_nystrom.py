@@ -1,0 +1,455 @@
+"""Nyström features: the dictionary's root, its accuracy, the posterior it gives and the golden ATA numbers."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from bo_robust.features.nystrom import (
+    DictionaryRoot,
+    NystromFeatures,
+    _pivoted_cholesky,
+    dictionary_root,
+    symmetric_axes,
+)
+
+SE = SquaredExponential(0.2)
+
+
+def points(device, *shape, seed=0, dtype=torch.float64):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype).to(device)
+
+
+def line(device, n, dtype=torch.float64):
+    """``n`` even points of (0, 1], as in the experiments of Ray Chowdhury & Gopalan 2019."""
+    return torch.linspace(1 / n, 1.0, n, dtype=dtype, device=device).unsqueeze(-1)
+
+
+def gram(F):
+    return F @ F.mT
+
+
+def inverse_symmetric_root(K):
+    """(K^(1/2))^+ of a well-conditioned matrix, naively."""
+    values, vectors = torch.linalg.eigh(K)
+    return vectors @ torch.diag(values.rsqrt()) @ vectors.T
+
+
+def ragged(device, sizes, M, seed=0, d=2, covariance=SE):
+    """Dictionaries of given sizes among M arms each: K with NaN as padding, mask, list of the true matrices."""
+    X = points(device, len(sizes), M, d, seed=seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    mask = torch.zeros(len(sizes), M, dtype=torch.bool)
+    for row, size in zip(mask, sizes, strict=True):
+        row[torch.randperm(M, generator=generator)[:size]] = True
+    mask = mask.to(device)
+    K = torch.stack([covariance(x, x) for x in X])
+    broken = torch.where(mask.unsqueeze(-1) & mask.unsqueeze(-2), K, torch.nan)
+    return K, broken, mask
+
+
+# The root ---------------------------------------------------------------------------------------------------
+
+
+def test_hand_computed(device):
+    """K = [[4, 2], [2, 5]] = L L^T with L = [[2, 0], [1, 2]], L^-1 = [[1/2, 0], [-1/4, 1/2]]."""
+    K = torch.tensor([[4.0, 2.0], [2.0, 5.0]], dtype=torch.float64, device=device)
+    root = dictionary_root(K)
+    assert root.order.tolist() == [0, 1]
+    assert root.rank.item() == 2
+    want = torch.tensor([[0.5, 0.0], [-0.25, 0.5]], dtype=torch.float64, device=device)
+    torch.testing.assert_close(root.inverse, want, rtol=1e-14, atol=1e-15)
+    phi = root.features(torch.tensor([[2.0, 3.0]], dtype=torch.float64, device=device))
+    torch.testing.assert_close(phi, torch.tensor([[1.0, 1.0]], dtype=torch.float64, device=device))
+
+
+@pytest.mark.parametrize("covariance", [SE, SquaredExponential(0.01, 3.0), Matern(0.5, 0.3), Matern(2.5, 0.2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_points_reproduce_the_matrix(covariance, seed, device):
+    X = torch.cat([line(device, 100), points(device, 20, 1, seed=seed)])
+    K = covariance(X, X)
+    F = dictionary_root(K).features(K)
+    assert (gram(F) - K).abs().max() < 1e-10 * K.max()
+
+
+def test_numerical_rank_of_even_points(device):
+    X = line(device, 100)
+    root = dictionary_root(SE(X, X))
+    assert root.rank.item() == root.inverse.shape[-1] == 17
+    twice = dictionary_root(SE(X.repeat_interleave(2, 0), X.repeat_interleave(2, 0)))
+    assert twice.rank.item() == 17
+
+
+def test_rank_one_and_single_point(device):
+    X = points(device, 6, 1) + 0.5
+    K = X @ X.T
+    root = dictionary_root(K)
+    assert root.rank.item() == 1
+    assert root.inverse.shape == (1, 1)
+    torch.testing.assert_close(gram(root.features(K)), K, rtol=1e-12, atol=0.0)
+    root = dictionary_root(K[:1, :1])
+    torch.testing.assert_close(root.inverse, X[:1].reciprocal(), rtol=1e-14, atol=0.0)
+
+
+def test_duplicates_count_once(device):
+    X = points(device, 5, 2)
+    repeated = X[[0, 1, 0, 2, 3, 3, 4, 0]]
+    root, once = (dictionary_root(SE(x, x)) for x in (repeated, X))
+    assert root.rank.item() == 5
+    test = points(device, 30, 2, seed=1)
+    got, want = (gram(r.features(SE(test, x))) for r, x in ((root, repeated), (once, X)))
+    torch.testing.assert_close(got, want, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("gap", "rank"), [(1e-2, 4), (1e-4, 4), (1e-6, 2), (1e-9, 2)])
+def test_near_duplicates(gap, rank, device):
+    """Points a distance gap * lengthscale apart leave each other gap^2 of their variance: kept above tol = 3.7e-11."""
+    x = torch.tensor([0.2, 0.2 + 0.2 * gap, 0.6, 0.6 + 0.2 * gap], dtype=torch.float64, device=device).unsqueeze(-1)
+    K = SE(x, x)
+    root = dictionary_root(K)
+    assert root.rank.item() == rank
+    assert (gram(root.features(K)) - K).abs().max() < 1e-10
+    test = torch.linspace(-0.3, 1.3, 201, dtype=torch.float64, device=device).unsqueeze(-1)
+    F = root.features(SE(test, x))
+    overestimate = 1e-10 if rank == 2 else 1e-10 + 1e-15 / gap**2  # eps / pivot, see dictionary_root
+    assert torch.linalg.eigvalsh(SE(test, test) - gram(F)).min() > -100 * overestimate  # of 201 points
+    assert (1.0 - F.square().sum(-1)).min() > -overestimate
+
+
+def test_points_of_zero_variance_are_dropped(device):
+    """k(x, x') = x x' vanishes at 0; a dictionary of such points alone has features that are zero."""
+    X = torch.tensor([[[0.0], [2.0]], [[0.0], [0.0]]], dtype=torch.float64, device=device)
+    root = dictionary_root(X @ X.mT)
+    assert root.rank.tolist() == [1, 0]
+    want = torch.tensor([[[0.0], [2.0]], [[0.0], [0.0]]], dtype=torch.float64, device=device)
+    torch.testing.assert_close(root.features(X @ X.mT), want)
+
+
+def test_no_information_beside_padding(device):
+    """The only point of a dictionary has zero variance and the padding is NaN: its features are zero, not NaN."""
+    K = torch.tensor([[math.nan, math.nan], [math.nan, 0.0]], dtype=torch.float64, device=device)
+    root = dictionary_root(K, torch.tensor([False, True], device=device))
+    assert root.rank.item() == 0
+    assert root.features(K[1:]).tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("lengthscale", [0.02, 0.2, 2.0])
+def test_batch_of_different_sizes_equals_single_members(lengthscale, device):
+    """Padding is NaN; at 0.02 all members factorise as they stand, at 2 most need pivots."""
+    sizes, M = [1, 2, 7, 24, 12, 3], 24
+    K, broken, mask = ragged(device, sizes, M, covariance=SquaredExponential(lengthscale))
+    root = dictionary_root(broken, mask)
+    K_XD = torch.where(mask.unsqueeze(-2), K, torch.nan)  # features of all arms of the member
+    F = root.features(K_XD)
+    assert F.shape == (6, M, int(root.rank.max()))
+    if lengthscale == 0.02:
+        assert root.rank.tolist() == sizes
+    for i, chosen in enumerate(mask):
+        single = dictionary_root(K[i][chosen][:, chosen])
+        assert single.rank == root.rank[i]
+        r = int(single.rank)
+        assert bool((F[i, :, r:] == 0).all())
+        assert bool(chosen[root.order[i]].all())
+        want = single.features(K[i][:, chosen])
+        torch.testing.assert_close(gram(F[i]), gram(want), rtol=0.0, atol=1e-9)
+        torch.testing.assert_close(gram(F[i][chosen]), K[i][chosen][:, chosen], rtol=0.0, atol=1e-10)
+
+
+def test_plain_and_pivoted_agree(device):
+    """Where all points are kept, with and without pivots, phi phi^T is the same to rounding."""
+    X, test, covariance = points(device, 12, 2), points(device, 40, 2, seed=1), Matern(1.5, 0.5)
+    K = covariance(X, X)
+    plain = dictionary_root(K)
+    assert plain.order.tolist() == list(range(12))
+    order, L, rank = _pivoted_cholesky(K.unsqueeze(0), torch.zeros(1, 12, dtype=torch.bool, device=device), 1e-11)
+    assert rank.tolist() == [12]
+    assert sorted(order[0].tolist()) == list(range(12)) != order[0].tolist()
+    torch.testing.assert_close(gram(L[0]), K[order[0]][:, order[0]], rtol=0.0, atol=1e-14)
+    pivoted = DictionaryRoot(order[0], torch.linalg.inv(L[0]), rank[0])
+    got, want = (gram(r.features(covariance(test, X))) for r in (pivoted, plain))
+    torch.testing.assert_close(got, want, rtol=0.0, atol=1e-12)
+
+
+def test_leading_batch_axes_and_shared_points(device):
+    X = points(device, 2, 3, 5, 2)
+    K = torch.exp(-torch.cdist(X, X).square())
+    root = dictionary_root(K)
+    assert root.order.shape == (2, 3, 5)
+    assert root.rank.shape == (2, 3)
+    F = root.features(K)
+    torch.testing.assert_close(gram(F), K, rtol=0.0, atol=1e-10)
+    torch.testing.assert_close(root.features(K[0, 0])[0, 0], F[0, 0])  # n x M broadcasts
+    assert root.features(K[0, 0]).shape == F.shape
+    single = dictionary_root(K[0, 0])
+    torch.testing.assert_close(single.features(K[0]), torch.stack([single.features(k) for k in K[0]]))
+
+
+@pytest.mark.parametrize("lengthscale", [0.05, 0.2, 1.0])
+@pytest.mark.parametrize("M", [3, 30, 100])
+def test_never_overestimates(M, lengthscale, device):
+    """phi phi^T <= K in the PSD sense, on points inside and outside the dictionary's range."""
+    covariance = SquaredExponential(lengthscale)
+    D = points(device, M, 1, seed=M)
+    X = torch.cat([D, torch.linspace(-0.3, 1.3, 101, dtype=torch.float64, device=device).unsqueeze(-1)])
+    F = dictionary_root(covariance(D, D)).features(covariance(X, D))
+    assert torch.linalg.eigvalsh(covariance(X, X) - gram(F)).min() > -1e-10
+    assert (1.0 - F.square().sum(-1)).min() > -1e-10
+
+
+def test_float32(device):
+    X = line(device, 100, dtype=torch.float32)
+    test = torch.linspace(-0.3, 1.3, 101, device=device).unsqueeze(-1)
+    root = dictionary_root(SE(X, X))
+    F = root.features(SE(X, X))
+    assert F.dtype == torch.float32
+    assert (gram(F) - SE(X, X)).abs().max() < 5e-5
+    assert (1.0 - root.features(SE(test, X)).square().sum(-1)).min() > -1e-4
+    Q = symmetric_axes(F)
+    assert Q.dtype == torch.float32
+    torch.testing.assert_close(Q.T @ Q, torch.eye(Q.shape[-1], device=device), rtol=0.0, atol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    s=st.integers(1, 4),
+    M=st.integers(1, 9),
+    d=st.integers(1, 3),
+    log_lengthscale=st.floats(-2.0, 1.0),
+    seed=st.integers(0, 10_000),
+)
+def test_any_shape(s, M, d, log_lengthscale, seed, device):
+    """Grids with ties, so that duplicates occur: K on the dictionary, PSD, symmetric axes orthonormal."""
+    X = (points(device, s, M, d, seed=seed) * 4).round() / 4
+    mask = points(device, s, M, seed=seed + 1) < 0.6
+    mask[:, 0] = True
+    K = torch.stack([SquaredExponential(10.0**log_lengthscale)(x, x) for x in X])
+    root = dictionary_root(torch.where(mask.unsqueeze(-1) & mask.unsqueeze(-2), K, torch.inf), mask)
+    F = root.features(K)
+    both = mask.unsqueeze(-1) & mask.unsqueeze(-2)
+    assert (gram(F) - K)[both].abs().max() < 1e-10
+    assert torch.linalg.eigvalsh(K - gram(F)).min() > -1e-4  # eps / tol at worst, see dictionary_root
+    Q = symmetric_axes(F, mask)
+    kept = torch.diag_embed((torch.arange(F.shape[-1], device=device) < root.rank.unsqueeze(-1)).double())
+    torch.testing.assert_close(Q.mT @ Q, kept, rtol=0.0, atol=1e-12)
+
+
+# The symmetric root -----------------------------------------------------------------------------------------
+
+
+def test_symmetric_axes_hand_computed(device):
+    """Two copies of one point: K = [[1, 1], [1, 1]], (K^(1/2))^+ k_D = (1, 1)/sqrt(2) k(x, x1); f = k(x, x1)."""
+    F = torch.ones(2, 1, dtype=torch.float64, device=device)
+    want = torch.full((2, 1), 0.5**0.5, dtype=torch.float64, device=device)
+    torch.testing.assert_close(symmetric_axes(F), want, rtol=1e-14, atol=0.0)
+
+
+def test_symmetric_axes_against_dense_root(device):
+    sizes, M = [2, 5, 8, 1], 8
+    K, broken, mask = ragged(device, sizes, M, covariance=Matern(0.5, 0.5))
+    root = dictionary_root(broken, mask)
+    F = root.features(K)
+    Q = symmetric_axes(torch.where(mask.unsqueeze(-1), F, torch.nan), mask)
+    phi = F @ Q.mT
+    for i, chosen in enumerate(mask):
+        want = K[i][:, chosen] @ inverse_symmetric_root(K[i][chosen][:, chosen])
+        torch.testing.assert_close(phi[i][:, chosen], want, rtol=0.0, atol=1e-12)
+        assert bool((Q[i][~chosen] == 0).all())
+        assert bool((Q[i][:, int(root.rank[i]) :] == 0).all())
+
+
+def test_symmetric_axes_of_two_near_pairs(device):
+    """F^T F alone leaves Q^T Q = I wrong by 5e-7 here: its smallest eigenvalues are 1e-10 and 3e-10 of 2.3."""
+    D = torch.tensor([0.2, 0.200004, 0.6, 0.600004], dtype=torch.float64, device=device).unsqueeze(-1)
+    root = dictionary_root(SE(D, D))
+    assert root.rank.item() == 4
+    Q = symmetric_axes(root.features(SE(D, D)))
+    torch.testing.assert_close(Q.T @ Q, torch.eye(4, dtype=Q.dtype, device=device), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 2.0])
+def test_symmetric_axes_ill_conditioned(spread, device):
+    """Near-duplicates, and variances up to four decades apart: inner products survive, K^(1/2) is symmetric."""
+    D = points(device, 30, 1)
+    D = torch.cat([D, D + 2e-6 * points(device, 30, 1, seed=1)])
+    sd = 10 ** (-spread * points(device, 60, 1, seed=2))
+    K = SE(D, D) * sd * sd.T
+    F = dictionary_root(K).features(K)
+    Q = symmetric_axes(F)
+    torch.testing.assert_close(Q.T @ Q, torch.eye(Q.shape[1], dtype=Q.dtype, device=device), rtol=0.0, atol=1e-12)
+    phi = F @ Q.T  # K_D^(1/2)
+    torch.testing.assert_close(phi, phi.T, rtol=0.0, atol=1e-9)
+    torch.testing.assert_close(phi @ phi, K, rtol=0.0, atol=1e-10)
+
+
+# The posterior ----------------------------------------------------------------------------------------------
+
+
+def regression(F, y, F_test, residual, noise_var):
+    """Mean, DTC and SoR variance of Bayesian linear regression in features, naively."""
+    V = F.T @ F + noise_var * torch.eye(F.shape[1], dtype=F.dtype, device=F.device)
+    mean = F_test @ torch.linalg.solve(V, F.T @ y)
+    starved = noise_var * (F_test * torch.linalg.solve(V, F_test.T).T).sum(-1)
+    return mean, residual + starved, starved
+
+
+@pytest.mark.parametrize("root", ["cholesky", "symmetric"])
+@pytest.mark.parametrize("noise_var", [1.0, 1e-3])
+def test_all_points_give_the_exact_posterior(root, noise_var, device):
+    arms, X_test = points(device, 25, 2), points(device, 15, 2, seed=3)
+    X = arms[torch.cat([torch.arange(25), torch.arange(10), torch.arange(5)])]  # repeated pulls
+    y = torch.sin(5 * X.sum(-1)) + points(device, 40, seed=4)
+    features = NystromFeatures.from_points(SE, X, root)
+    assert features.num_features == (25 if root == "cholesky" else 40)
+    phi = features(X_test)
+    got = regression(features(X), y, phi, features.residual(X_test, phi), noise_var)
+    K_test = SE(X_test, X)
+    inverse = torch.linalg.inv(SE(X, X) + noise_var * torch.eye(40, dtype=X.dtype, device=device))
+    torch.testing.assert_close(got[0], K_test @ inverse @ y, rtol=0.0, atol=1e-9)
+    torch.testing.assert_close(got[1], 1.0 - (K_test @ inverse * K_test).sum(-1), rtol=0.0, atol=1e-9)
+
+
+def test_dtc_variance_is_not_starved(device):
+    """Far from a dictionary of the left third, data everywhere: SoR says 0, DTC the prior variance."""
+    X = line(device, 60)
+    features = NystromFeatures.from_points(SquaredExponential(0.05), X[:20:3])
+    far = X[-10:]
+    phi = features(far)
+    _, dtc, sor = regression(features(X), X.squeeze(-1), phi, features.residual(far, phi), 0.1)
+    assert sor.max() < 1e-6
+    assert dtc.min() > 1.0 - 1e-6
+    near = X[:20]
+    phi = features(near)
+    _, dtc, sor = regression(features(X), X.squeeze(-1), phi, features.residual(near, phi), 0.1)
+    assert dtc.max() < 0.2
+    assert bool((dtc >= sor).all())
+
+
+def golden_ata(data, section, features, V_root, device):
+    """ATA's naive mean (all rewards re-truncated in every direction) and DTC variance (algorithms.md, section 2)."""
+    X, X_test, y = (torch.tensor(data[k], dtype=torch.float64, device=device) for k in ("X", "X_test", "y"))
+    noise_var, level = data["noise_var"], section["level"]
+    phi, phi_test = features(X), features(X_test)
+    V = phi.T @ phi + noise_var * torch.eye(features.num_features, dtype=X.dtype, device=device)
+    W = V_root(V)
+    U = W @ phi.T
+    r = torch.zeros(features.num_features, dtype=X.dtype, device=device)
+    for i in range(features.num_features):
+        for tau in range(len(y)):
+            value = U[i, tau] * y[tau]
+            if abs(value) <= level:
+                r[i] += value
+    residual = features.residual(X_test, phi_test)
+    return phi_test @ (W.T @ r), regression(phi, y, phi_test, residual, noise_var)[1]
+
+
+def test_golden_ata(golden, device):
+    """The golden variance comes from any root; the golden mean from the symmetric root of K_D (and of V) alone."""
+    data, section = golden["data"], golden["ata_nystrom"]
+    assert data["kernel"] == "exp(-r^2/(2*0.4^2))"
+    X = torch.tensor(data["X"], dtype=torch.float64, device=device)
+    D = X[section["dictionary"]]
+    mean, variance = (torch.tensor(section[k], dtype=torch.float64, device=device) for k in ("mean", "variance"))
+    for root in ("cholesky", "symmetric"):
+        features = NystromFeatures.from_points(SquaredExponential(0.4), D, root)
+        got_mean, got_variance = golden_ata(data, section, features, inverse_symmetric_root, device)
+        torch.testing.assert_close(got_variance, variance, rtol=1e-9, atol=0.0)
+        if root == "symmetric":
+            torch.testing.assert_close(got_mean, mean, rtol=1e-9, atol=0.0)
+        else:
+            assert (got_mean - mean).abs().max() > 0.1
+    by_cholesky = golden_ata(data, section, features, lambda V: torch.linalg.inv(torch.linalg.cholesky(V)), device)
+    assert (by_cholesky[0] - mean).abs().max() > 0.1
+
+
+def test_golden_bkb(golden, device):
+    data, section = golden["data"], golden["bkb"]
+    X, X_test, y = (torch.tensor(data[k], dtype=torch.float64, device=device) for k in ("X", "X_test", "y"))
+    features = NystromFeatures.from_points(SquaredExponential(0.4), X[section["dictionary"]])
+    phi = features(X_test)
+    mean, variance, _ = regression(features(X), y, phi, features.residual(X_test, phi), data["noise_var"])
+    scaled = torch.tensor(section["variance_scaled_by_1_over_lambda"], dtype=torch.float64, device=device)
+    torch.testing.assert_close(mean, torch.tensor(section["mean"], dtype=X.dtype, device=device), rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(variance / data["noise_var"], scaled, rtol=1e-9, atol=0.0)
+
+
+def test_ata_needs_only_the_cholesky_features_and_the_axes(device):
+    """V^(-1/2) Phi^T = Q (A + noise_var I)^(-1/2) F^T, as the docstring of symmetric_axes says."""
+    X, D = points(device, 12, 1), points(device, 5, 1, seed=1)
+    K_D, noise_var = Matern(0.5, 0.3)(D, D), 0.2
+    root = dictionary_root(K_D)
+    F, Q = root.features(Matern(0.5, 0.3)(X, D)), symmetric_axes(root.features(K_D))
+    phi = Matern(0.5, 0.3)(X, D) @ inverse_symmetric_root(K_D)
+    eye = torch.eye(5, dtype=X.dtype, device=device)
+    want = inverse_symmetric_root(phi.T @ phi + noise_var * eye) @ phi.T
+    got = Q @ inverse_symmetric_root(F.T @ F + noise_var * eye) @ F.T
+    torch.testing.assert_close(got, want, rtol=0.0, atol=1e-12)
+
+
+# Features of points -----------------------------------------------------------------------------------------
+
+
+def test_any_gpytorch_kernel(device):
+    kernel = LinearKernel().double().to(device)
+    covariance = GPyTorchCovariance(kernel)
+    D, X = points(device, 6, 2), points(device, 9, 2, seed=1)
+    features = NystromFeatures.from_points(covariance, D)
+    assert features.num_features == 2  # a linear kernel in two dimensions
+    phi = features(X)
+    torch.testing.assert_close(gram(phi), covariance(X, X), rtol=0.0, atol=1e-12)
+    assert features.residual(X, phi).max() < 1e-12
+    assert features.residual(X, phi).min() >= 0.0
+
+
+def test_symmetric_features_in_the_order_of_the_points(device):
+    D, X = points(device, 5, 1), points(device, 4, 1, seed=1)
+    covariance = Matern(0.5, 0.3)
+    features = NystromFeatures.from_points(covariance, D, "symmetric")
+    want = covariance(X, D) @ inverse_symmetric_root(covariance(D, D))
+    torch.testing.assert_close(features(X), want, rtol=0.0, atol=1e-12)
+    assert features(X).dtype == torch.float64
+
+
+# Mistakes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("K", "mask", "tol", "message"),
+    [
+        (torch.ones(2, 3), None, None, r"must be \.\.\. x M x M"),
+        (torch.ones(3), None, None, r"must be \.\.\. x M x M"),
+        (torch.ones(2, 0, 0), None, None, "put at least one"),
+        (torch.ones(2, 2, dtype=torch.long), None, None, "floating point"),
+        (torch.ones(2, 2), torch.ones(2), None, "mask must be bool"),
+        (torch.ones(2, 2), torch.ones(3, dtype=torch.bool), None, "mask must be bool"),
+        (torch.eye(2).expand(3, 2, 2), torch.tensor([[True, True], [False, False], [True, False]]), None, "1 of 3"),
+        (torch.tensor([[1.0, math.nan], [math.nan, 1.0]]), None, None, "2 NaN or infinite"),
+        (torch.tensor([[math.inf, 0.0], [0.0, 1.0]]), torch.tensor([True, False]), None, "1 NaN or infinite"),
+        (torch.eye(2), None, 0.0, "tol must be"),
+        (torch.eye(2), None, 1.0, "tol must be"),
+    ],
+)
+def test_mistakes(K, mask, tol, message, device):
+    with pytest.raises(ValueError, match=message):
+        dictionary_root(K.to(device), None if mask is None else mask.to(device), tol)
+
+
+def test_mistakes_of_points(device):
+    with pytest.raises(ValueError, match="root must be"):
+        NystromFeatures.from_points(SE, points(device, 3, 1), "eigen")
+    with pytest.raises(ValueError, match="M x d"):
+        NystromFeatures.from_points(SE, points(device, 3))
+    with pytest.raises(ValueError, match="NaN"):
+        NystromFeatures.from_points(SE, points(device, 3, 1) / 0.0 - math.inf)
+    with pytest.raises(ValueError, match="put at least one"):
+        NystromFeatures.from_points(SE, points(device, 0, 1))
+
+
+def test_frozen(device):
+    root = dictionary_root(torch.eye(2, device=device))
+    assert isinstance(root, DictionaryRoot)
+    with pytest.raises(AttributeError):
+        root.rank = None
