@@ -1,0 +1,145 @@
+"""The truncated sums in one Triton op, which never writes the ``p x t`` products to memory.
+
+A program owns BI directions of one trial and PART_TILES tiles of BT observations. For each tile it forms R Phi^T
+(``BI x BT``) in registers by blocks of BK features, multiplies by the rewards, sets what exceeds the level to zero and
+adds the rows up; at the end it writes BI partial sums. A second pass adds the partial sums. There are no atomic
+additions and tiles have fixed sizes, so that every run gives the same result to the bit.
+
+Arithmetic intensity: each of the t p features takes part in p multiplications, 2 p flops for 8 bytes in float64 (4 in
+float32). At p = 128 that is 32 flops a byte (float32: 64), where an H200 balances at 16 (67 Tflop/s of float64 tensor
+units or of float32, 4.3 TB/s copied). So arithmetic is the bound from p of about 60 on (float32: 30), and there the
+share of the memory bandwidth says little. Example, 64 trials, p = 128, t = 1e5, float64: 2.1e11 flops, at least 3.1 ms,
+and 6.6 GB, at least 1.5 ms.
+
+``tl.dot`` multiplies float64 in float64: compiled for sm_90 by Triton 3.6 it becomes ``mma.sync.m16n8k16.f64``, by
+Triton 3.9 ``m8n8k4`` (which reaches 31 of the 54 Tflop/s of cuBLAS on an H100 according to triton-lang/triton#10313),
+and fused multiply-add on devices without float64 tensor units. Float32 is multiplied in float32 ("ieee", no tensor
+units), never in tf32, which would move products across the level.
+
+Imported only for a CUDA tensor, or by tests under ``TRITON_INTERPRET=1``.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from bo_robust.ops.truncated_sum.naive import level_tensor
+
+__all__ = ["truncated_count", "truncated_sum"]
+
+# Sizes of a tile: observations BT and features at a time BK (16 is the least that Triton 3.6 takes); BI directions are
+# 64, or 32 for small p. Compiled for sm_90 this fits in the registers in both dtypes, for two programs a multiprocessor
+# in float64 and three in float32. Fixed rather than tuned at run time, so that results do not depend on a timing.
+BT, BK, NUM_WARPS, NUM_STAGES = 64, 16, 4, 3
+# Tiles of observations of one program.
+PART_TILES = 16
+
+
+@torch.no_grad()
+def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> Tensor:
+    """See :func:`bo_robust.ops.truncated_sum.truncated_sum`."""
+    return _launch(root, features, rewards, level, root.dtype).sum(-2)
+
+
+@torch.no_grad()
+def truncated_count(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> Tensor:
+    """See :func:`bo_robust.ops.truncated_sum.truncated_count`."""
+    return _launch(root, features, rewards, level, torch.int32).sum((-2, -1))
+
+
+def _launch(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor, dtype: torch.dtype) -> Tensor:
+    """Partial sums (``dtype`` that of ``root``) or counts (int32) by part of the observations, ``... x parts x p``."""
+    batch, p, t = root.shape[:-2], root.shape[-1], rewards.shape[-1]
+    BI = 32 if p <= 32 else 64
+    s, blocks, parts = batch.numel(), triton.cdiv(p, BI), triton.cdiv(t, BT * PART_TILES)
+    out = torch.empty(s, parts, p, dtype=dtype, device=root.device)
+    if out.numel():
+        root = root.reshape(s, p, p).contiguous()
+        features = features.reshape(-1, t, p)
+        rewards = rewards.reshape(s, t)
+        bounds = level_tensor(level, root).expand(batch).reshape(s).contiguous()
+        with torch.cuda.device_of(root):
+            _truncated_sum[(s * parts * blocks,)](
+                root,
+                features,
+                rewards,
+                bounds,
+                out,
+                p,
+                t,
+                features.stride(0) if len(features) > 1 else 0,  # zero: shared
+                features.stride(1),
+                features.stride(2),
+                rewards.stride(0),
+                rewards.stride(1),
+                COUNT=dtype == torch.int32,
+                PART_TILES=PART_TILES,
+                BI=BI,
+                BT=BT,
+                BK=BK,
+                num_warps=NUM_WARPS,
+                num_stages=NUM_STAGES,
+            )
+    return out.reshape(*batch, parts, p)
+
+
+@triton.jit
+def _truncated_sum(  # type: ignore[no-untyped-def]
+    root,
+    features,
+    rewards,
+    bounds,
+    out,
+    p,
+    t,
+    features_trial,
+    features_row,
+    features_column,
+    rewards_trial,
+    rewards_row,
+    COUNT: tl.constexpr,
+    PART_TILES: tl.constexpr,
+    BI: tl.constexpr,
+    BT: tl.constexpr,
+    BK: tl.constexpr,
+):
+    """One program: BI directions, PART_TILES tiles of observations, one trial. Offsets are 64 bit."""
+    # Programs of the same observations are neighbours and share them in the cache.
+    blocks, parts = tl.cdiv(p, BI), tl.cdiv(t, BT * PART_TILES)
+    program = tl.program_id(0).to(tl.int64)
+    part, trial = program // blocks % parts, program // (blocks * parts)
+    i = program % blocks * BI + tl.arange(0, BI)
+    k = tl.arange(0, BK).to(tl.int64)
+    root += trial * p * p
+    features += trial * features_trial
+    rewards += trial * rewards_trial
+    bound = tl.load(bounds + trial)
+    total = tl.zeros((BI,), dtype=out.dtype.element_ty)
+    first = part * PART_TILES
+    for tile in range(first, tl.minimum(first + PART_TILES, tl.cdiv(t, BT))):
+        tau = tile * BT + tl.arange(0, BT)
+        products = tl.zeros((BI, BT), dtype=root.dtype.element_ty)
+        for start in range(0, p, BK):
+            # zero outside the data: products of zero, which are within every level
+            column = start + k
+            R = tl.load(
+                root + i[:, None] * p + column[None, :],
+                mask=(i[:, None] < p) & (column[None, :] < p),
+                other=0.0,
+            )
+            Phi = tl.load(
+                features + column[:, None] * features_column + tau[None, :] * features_row,
+                mask=(column[:, None] < p) & (tau[None, :] < t),
+                other=0.0,
+            )
+            products = tl.dot(R, Phi, products, input_precision="ieee", out_dtype=root.dtype.element_ty)
+        products *= tl.load(rewards + tau * rewards_row, mask=tau < t, other=0.0)[None, :]
+        truncated = tl.abs(products) > bound
+        if COUNT:
+            total += tl.sum(truncated.to(tl.int32), axis=1)
+        else:
+            total += tl.sum(tl.where(truncated, 0.0, products), axis=1)
+    tl.store(out + (trial * parts + part) * p + i, total, mask=i < p)
