@@ -88,3 +88,13 @@ def check_count(minimum: int, **values: int) -> None:
     for name, value in values.items():
         if value != int(value) or value < minimum:
             raise ValueError(f"{name} must be a whole number >= {minimum}, got {value!r}.")
+
+
+# What becomes of a reward beyond its truncation level, see bo_robust.schedules.truncate.
+RULES = ("zero", "clip", "residual")
+
+
+def check_rule(rule: str) -> None:
+    """Raises ValueError unless ``rule`` is one of RULES."""
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r}.")

@@ -1,30 +1,36 @@
 """Confidence widths, truncation levels, information gain and regret bounds."""
 
+from collections.abc import Callable
+
 from bo_robust.schedules import information_gain
+from bo_robust.schedules.heavy_tail_widths import (
+    ATAFourierWidth,
+    ATANystromWidth,
+    LogWidth,
+    PublishedATAWidth,
+    PublishedTGPWidth,
+    TGPWidth,
+)
 from bo_robust.schedules.regret_bounds import gp_ucb_regret_bound
 from bo_robust.schedules.truncation import (
     TRUNCATIONS,
     ATAFourierTruncation,
     ATANystromTruncation,
     NoTruncation,
+    PublishedATATruncation,
     TGPTruncation,
     Truncation,
     truncate,
 )
+from bo_robust.schedules.width_base import Width
 from bo_robust.schedules.widths import (
-    WIDTHS,
-    ATAFourierWidth,
-    ATANystromWidth,
     BayesianFiniteWidth,
     CompactWidth,
     ConstantWidth,
     FiniteWidth,
-    LogWidth,
     RandomisedWidth,
     RKHSWidth,
     SelfNormalisedWidth,
-    TGPWidth,
-    Width,
 )
 
 __all__ = [
@@ -40,6 +46,9 @@ __all__ = [
     "FiniteWidth",
     "LogWidth",
     "NoTruncation",
+    "PublishedATATruncation",
+    "PublishedATAWidth",
+    "PublishedTGPWidth",
     "RKHSWidth",
     "RandomisedWidth",
     "SelfNormalisedWidth",
@@ -51,3 +60,19 @@ __all__ = [
     "information_gain",
     "truncate",
 ]
+
+WIDTHS: dict[str, Callable[..., Width]] = {
+    "finite": FiniteWidth,
+    "compact": CompactWidth,
+    "rkhs": RKHSWidth,
+    "self_normalised": SelfNormalisedWidth,
+    "randomised": RandomisedWidth,
+    "tgp": TGPWidth,
+    "ata_fourier": ATAFourierWidth,
+    "ata_nystrom": ATANystromWidth,
+    "bayesian_finite": BayesianFiniteWidth,
+    "constant": ConstantWidth,
+    "log": LogWidth,
+    "tgp_published": PublishedTGPWidth,
+    "ata_published": PublishedATAWidth,
+}

@@ -17,13 +17,14 @@ from typing import Protocol, overload
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_count, check_delta, check_positive, check_round, check_tail_index
+from bo_robust.validation import check_count, check_delta, check_positive, check_round, check_rule, check_tail_index
 
 __all__ = [
     "TRUNCATIONS",
     "ATAFourierTruncation",
     "ATANystromTruncation",
     "NoTruncation",
+    "PublishedATATruncation",
     "TGPTruncation",
     "Truncation",
     "truncate",
@@ -155,20 +156,64 @@ class ATANystromTruncation(_ATATruncation):
         return self._level(t, 4 * self.num_features)
 
 
-def truncate(y: Tensor, level: float | Tensor) -> Tensor:
-    """Rewards with those beyond the level set to zero (not clipped): y 1{|y| <= b}.
+@dataclass(frozen=True)
+class PublishedATATruncation(_Level):
+    """b_t = (v / log(p T))^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))), as the authors' published script has it.
 
-    NaN stays NaN at every level and an infinite reward stays infinite at an infinite level, so that a failed
-    pull is not mistaken for a reward of zero.
+    Args:
+        moment_bound: v > 0, E|y|^(1+alpha) <= v.
+        alpha: Tail index in (0, 1].
+        horizon: T >= 2.
+        num_directions: p >= 1, the FEATURES (twice the frequencies of Fourier features).
+        scale: Factor on the level, > 0.
+    """
+
+    moment_bound: float
+    alpha: float
+    horizon: int
+    num_directions: int
+    scale: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_positive(moment_bound=self.moment_bound, scale=self.scale)
+        check_tail_index(self.alpha)
+        check_count(2, horizon=self.horizon)
+        check_count(1, num_directions=self.num_directions)
+
+    def _at(self, t: float | Tensor) -> float | Tensor:
+        root = 1.0 / (1.0 + self.alpha)
+        level = (self.moment_bound / math.log(self.num_directions * self.horizon)) ** root
+        return (self.scale * level) * t ** (0.5 * (1.0 - self.alpha) * root)
+
+
+def truncate(y: Tensor, level: float | Tensor, rule: str = "zero", centre: Tensor | None = None) -> Tensor:
+    """Rewards with those beyond the level set to zero, clipped, or replaced by the mean they met.
+
+    "zero" is the papers' y 1{|y| <= b}, the only rule their proofs cover; it pulls the mean towards zero wherever it
+    acts. "clip" keeps sign(y) b, the smaller change, for one-sided tails. "residual" is centre + (y - centre)
+    1{|y - centre| <= b}: neither pulls to zero nor needs centred rewards, but a wrong mean defends itself.
+    NaN stays NaN, and an infinite reward stays infinite at an infinite level, so that a failed pull is not mistaken
+    for a reward.
 
     Args:
         y: Rewards, any shape.
         level: b >= 0, a number or a tensor that broadcasts against ``y``.
+        rule: "zero", "clip" or "residual".
+        centre: mu_{t-1}(x_t) of every reward, for "residual".
 
     Returns:
         The truncated rewards, in the dtype of ``y``.
+
+    Raises:
+        ValueError: on an unknown rule, or "residual" without ``centre``.
     """
-    return torch.where(y.abs() > level, 0.0, y)
+    check_rule(rule)
+    if rule == "residual":
+        if centre is None:
+            raise ValueError("rule 'residual' needs the posterior mean before each reward as `centre`.")
+        return torch.where((y - centre).abs() > level, centre, y)
+    beyond = y.abs() > level
+    return torch.where(beyond, level * y.sign() if rule == "clip" else torch.zeros_like(y), y)
 
 
 TRUNCATIONS: dict[str, Callable[..., Truncation]] = {
@@ -176,6 +221,7 @@ TRUNCATIONS: dict[str, Callable[..., Truncation]] = {
     "tgp": TGPTruncation,
     "ata_fourier": ATAFourierTruncation,
     "ata_nystrom": ATANystromTruncation,
+    "ata_published": PublishedATATruncation,
 }
 
 

@@ -14,6 +14,7 @@ from bo_robust.schedules import (
     ATAFourierTruncation,
     ATANystromTruncation,
     NoTruncation,
+    PublishedATATruncation,
     TGPTruncation,
     truncate,
 )
@@ -21,7 +22,8 @@ from bo_robust.schedules import (
 E = math.e
 TGP = {"moment_bound": 4.0, "alpha": 0.7}
 ATA = {**TGP, "delta": 0.1, "horizon": 50, "num_features": 8}
-EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA}
+PUBLISHED = {"moment_bound": 4.0, "alpha": 0.5, "horizon": 100, "num_directions": 16}
+EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA, "ata_published": PUBLISHED}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,8 @@ EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA}
         (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1, scale=0.5), 64, 4.0),
         # 4 for 2
         (ATANystromTruncation(64.0, 0.5, 20 / E**8, 5, 1), 64, 8.0),
+        # (64 / log 80)^(2/3) * 64^(1/6)
+        (PublishedATATruncation(64.0, 0.5, 5, 16), 64, 32.0 * math.log(80.0) ** (-2.0 / 3.0)),
         (NoTruncation(), 3, math.inf),
     ],
 )
@@ -125,6 +129,7 @@ BAD = {
     "delta": [0.0, 1.0],
     "horizon": [0],
     "num_features": [0, 1.5],
+    "num_directions": [0, 1.5],
 }
 
 

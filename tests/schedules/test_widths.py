@@ -18,6 +18,8 @@ from bo_robust.schedules import (
     ConstantWidth,
     FiniteWidth,
     LogWidth,
+    PublishedATAWidth,
+    PublishedTGPWidth,
     RandomisedWidth,
     RKHSWidth,
     SelfNormalisedWidth,
@@ -36,6 +38,8 @@ EXAMPLES = {
     "tgp": HEAVY,
     "ata_fourier": {**HEAVY, "horizon": 50, "num_features": 8},
     "ata_nystrom": {**HEAVY, "horizon": 50, "num_features": 8, "epsilon": 0.1},
+    "tgp_published": {k: v for k, v in HEAVY.items() if k != "delta"},
+    "ata_published": {**{k: v for k, v in HEAVY.items() if k != "delta"}, "horizon": 50, "num_directions": 16},
     "bayesian_finite": {"num_arms": 100, "delta": 0.1},
     "constant": {"value": 2.0},
     "log": {},
@@ -100,6 +104,10 @@ def test_examples_cover_the_registry():
         (ATAFourierWidth(1.0, 8.0, 0.5, 4.0, 10 / E**8, 5, 1), 1, {}, 1.0),
         # 4 * 1 * 5 / delta = e^8; B (1 + 1 / sqrt(1/4)) = 3; 3 + 32
         (ATANystromWidth(1.0, 8.0, 0.5, 4.0, 20 / E**8, 5, 1, epsilon=0.75), 65, {}, 35.0),
+        # 1 + 4 * 16^(1/4) * sqrt(log 16 / 4), b_16 with v = 16 and alpha = 1
+        (PublishedTGPWidth(1.0, 16.0, 1.0, 4.0), 16, {}, 1.0 + 4.0 * math.sqrt(math.log(16.0))),
+        # 1 + sqrt(16 / 4) * 8^(2/3) * log(16 * 5)^(1/3) * 64^(1/6)
+        (PublishedATAWidth(1.0, 8.0, 0.5, 4.0, 5, 16), 64, {}, 1.0 + 16.0 * math.log(80.0) ** (1.0 / 3.0)),
         (ConstantWidth(2.5), 7, {}, 2.5),
         (ConstantWidth(0.0), 7, {}, 0.0),
         # log 7 = 1.945910149
@@ -235,6 +243,7 @@ BAD = {
     "dim": [0],
     "horizon": [0],
     "num_features": [0, 1.5],
+    "num_directions": [0, 1.5],
     "norm_bound": [0.0, -1.0],
     "norm_bound_squared": [0.0],
     "noise_scale": [0.0],
