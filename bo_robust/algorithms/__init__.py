@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.expected_improvement import ExpectedImprovement
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.irgp_ucb import IRGPUCB
+from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
 from bo_robust.algorithms.probability_of_improvement import ProbabilityOfImprovement
 from bo_robust.algorithms.pure_mean import PureMean
 from bo_robust.algorithms.pure_variance import PureVariance
@@ -14,12 +16,14 @@ from bo_robust.algorithms.tgp_ucb import TGPUCB
 
 __all__ = [
     "ALGORITHMS",
+    "ATAGPUCB",
     "GPUCB",
     "IRGPUCB",
     "TGPUCB",
     "ArmAlgorithm",
     "ExpectedImprovement",
     "Info",
+    "MoMGPUCB",
     "ProbabilityOfImprovement",
     "PureMean",
     "PureVariance",
@@ -32,6 +36,8 @@ ALGORITHMS: dict[str, type[ArmAlgorithm]] = {
     "gp-ucb": GPUCB,
     "irgp-ucb": IRGPUCB,
     "tgp-ucb": TGPUCB,
+    "ata-gp-ucb": ATAGPUCB,
+    "mom-gp-ucb": MoMGPUCB,
     "ei": ExpectedImprovement,
     "pi": ProbabilityOfImprovement,
     "mean": PureMean,

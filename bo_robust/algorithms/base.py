@@ -1,7 +1,8 @@
 """What every finite-arm algorithm shares: the state, the round, and how it starts.
 
 A round is ``selection = algorithm.select(state, uniform)``, then rewards from the world, then
-``algorithm.observe(state, selection.arms, rewards)``. ``select`` is pure; ``observe`` updates the state in place.
+``algorithm.observe(state, selection.arms, rewards, uniform)``. ``select`` is pure; ``observe`` updates the state in
+place.
 All trials advance together and nothing returns to the host.
 """
 
@@ -9,20 +10,45 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel, ArmPosterior
+from bo_robust.states.arms import ArmKernel
 
-__all__ = ["ArmAlgorithm", "Info", "Selection", "State"]
+__all__ = ["ArmAlgorithm", "Info", "Posterior", "Selection", "State"]
+
+
+class Posterior(Protocol):
+    """What rules and the runner read of any posterior over arms."""
+
+    @property
+    def mean(self) -> Tensor:
+        """mu_t of every arm, ``s x n``."""
+
+    @property
+    def variance(self) -> Tensor:
+        """sigma_t^2 of every arm, without noise, ``s x n``."""
+
+    @property
+    def counts(self) -> Tensor:
+        """Rewards taken in per arm, ``s x n``."""
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Realised 1/2 log det(I + K_t / lambda), ``s``."""
 
 
 @dataclass
 class State:
-    """Posterior of all trials after ``round`` rounds."""
+    """Posterior of all trials after ``round`` rounds: an ``ArmPosterior`` unless the algorithm keeps another."""
 
-    posterior: ArmPosterior
+    posterior: Any
     round: int = 0
 
 
@@ -45,7 +71,7 @@ class Info:
 
     Attributes:
         ok: ``s`` bool, False where the reward was NaN or infinite: a failed pull, nothing learnt.
-        truncated: ``s`` bool, True where a reward was set to zero; None for methods that never do.
+        truncated: ``s`` bool, True where a reward was lost to truncation (or clipped); None for methods that never do.
     """
 
     ok: Tensor
@@ -76,8 +102,15 @@ class ArmAlgorithm(ABC):
             uniform: ``s``, draws from [0, 1) of this round, one stream per trial; deterministic rules ignore it.
         """
 
-    def observe(self, state: State, arms: Tensor, rewards: Tensor) -> Info:
-        """Take in the ``rewards`` (``s``) of ``arms`` (``s``), in place."""
+    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Take in the ``rewards`` (``s``) of ``arms`` (``s``), in place.
+
+        Args:
+            state: State after t - 1 rounds.
+            arms: The arms pulled, long.
+            rewards: Of these arms; NaN or infinite ones are failed pulls.
+            uniform: The draws of this round given to :meth:`select`, for rules that learn at random.
+        """
         ok = arm_states.observe(state.posterior, arms, rewards)
         state.round += 1
         return Info(ok)

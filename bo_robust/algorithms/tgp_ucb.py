@@ -15,6 +15,8 @@ from torch import Tensor
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.gp_ucb import select_ucb
 from bo_robust.schedules import Truncation, Width
+from bo_robust.schedules.truncation import truncate
+from bo_robust.validation import check_rule
 
 __all__ = ["TGPUCB"]
 
@@ -26,17 +28,27 @@ class TGPUCB(ArmAlgorithm):
     Args:
         width: Confidence width; :class:`bo_robust.schedules.TGPWidth` is the theorem's.
         truncation: Level b_t; :class:`bo_robust.schedules.TGPTruncation` is the theorem's.
+        rule: What becomes of rewards beyond the level: "zero" (the paper's), "clip" or "residual"
+            (:func:`bo_robust.schedules.truncate`).
+
+    Raises:
+        ValueError: on an unknown rule.
     """
 
     width: Width
     truncation: Truncation
+    rule: str = "zero"
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """The arm of largest upper confidence bound."""
         return select_ucb(state, self.width, uniform)
 
-    def observe(self, state: State, arms: Tensor, rewards: Tensor) -> Info:
+    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Take in the truncated rewards; infinite ones are failed pulls, not truncated ones."""
-        truncated = (rewards.abs() > self.truncation(state.round + 1)) & rewards.isfinite()
-        info = super().observe(state, arms, torch.where(truncated, 0.0, rewards))
-        return Info(info.ok, truncated)
+        centre = state.posterior.mean.gather(1, arms.unsqueeze(1)).squeeze(1) if self.rule == "residual" else None
+        kept = truncate(rewards, self.truncation(state.round + 1), self.rule, centre)
+        info = super().observe(state, arms, torch.where(rewards.isfinite(), kept, rewards))
+        return Info(info.ok, (kept != rewards) & info.ok)

@@ -1,7 +1,7 @@
-"""From configuration to objects: problems, widths, truncation levels, algorithms.
+"""From configuration to objects: problems, features, widths, truncation levels, algorithms.
 
-A width or level takes what it needs (number of arms, B, v, alpha, R, lambda, T, delta) from the problem and the
-panel, unless the configuration says otherwise.
+A width, level or feature map takes what it needs (number of arms, B, v, alpha, R, lambda, T, delta, m, lengthscale,
+box) from the problem and the panel, unless the configuration says otherwise.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import Any
 import torch
 
 from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm
+from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.problems import PROBLEMS, Problem, make_problem
 from bo_robust.problems.noise import NOISES
 from bo_robust.runner.config import AlgorithmConfig, PanelConfig, kind_of, nearest, typed
 from bo_robust.runner.errors import RunError
 from bo_robust.schedules import TRUNCATIONS, WIDTHS
 from bo_robust.states.arms import ArmKernel
+from bo_robust.states.dictionary import NystromDictionary
 
-__all__ = ["build_algorithm", "build_kernel", "build_problem", "resolved"]
+__all__ = ["FEATURES", "build_algorithm", "build_kernel", "build_problem", "resolved"]
 
 # What `gp-ucb` and `tgp-ucb` use when a configuration names no width: the randomised width with w^2 divided by 5.
 # Chosen over all suites by the rule of benchmarks/width_rule.py (results in benchmarks/results/width_rule.jsonl).
@@ -31,6 +33,13 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "gp-ucb": {"width": DEFAULT_WIDTH},
     "tgp-ucb": {"width": DEFAULT_WIDTH, "truncation": {"kind": "tgp"}},
     "irgp-ucb": {"width": {"kind": "randomised"}},
+    "ata-gp-ucb": {"width": DEFAULT_WIDTH},
+    "mom-gp-ucb": {"width": DEFAULT_WIDTH},
+}
+FEATURES: dict[str, type] = {
+    "fourier": FourierFeatures,
+    "matern_fourier": MaternFourierFeatures,
+    "nystrom": NystromDictionary,
 }
 # Arguments of problems that are no parameters of the problem, and where they are set instead.
 RESERVED = {
@@ -75,7 +84,7 @@ def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | No
 def build_kernel(problem: Problem) -> ArmKernel:
     """The prior covariance of a problem."""
     if isinstance(problem.kernel, torch.Tensor):
-        return ArmKernel.from_matrix(problem.kernel)
+        return ArmKernel.from_matrix(problem.kernel, problem.arms)
     assert problem.arms is not None
     return ArmKernel.from_covariance(problem.kernel, problem.arms)
 
@@ -98,18 +107,28 @@ def build_algorithm(config: AlgorithmConfig, panel: PanelConfig, problem: Proble
     }
     cls = ALGORITHMS[config.name]
     known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    given = {"width": config.width, "truncation": config.truncation, "margin": config.margin}
+    given = {key: value for key, value in vars(config).items() if key not in ("name", "label")}
     where = f"{config.label!r} of panel {panel.name!r}"
     for key, value in given.items():
         if value is not None and key not in known:
             raise RunError(f"{where}: {config.name} takes no {key}.")
     arguments: dict[str, Any] = DEFAULTS.get(config.name, {}) | {k: v for k, v in given.items() if v is not None}
+    if "features" in known:
+        if "features" not in arguments:
+            raise RunError(f"{where}: {config.name} needs `features:`, e.g. {{kind: fourier, nodes: 32}}.")
+        features = arguments["features"] = _part("features", arguments["features"], FEATURES, _box(problem), where)
+        fourier = not isinstance(features, NystromDictionary)
+        # The paper's m: frequencies of Fourier features, at most n points of a dictionary.
+        context["num_features"] = features.num_frequencies if fourier else problem.num_arms
+        context["num_directions"] = features.num_features if fourier else problem.num_arms
+        if "truncation" in known:
+            arguments.setdefault("truncation", {"kind": "ata_fourier" if fourier else "ata_nystrom"})
     for key, registry in (("width", WIDTHS), ("truncation", TRUNCATIONS)):
         if key in arguments:
-            arguments[key] = _schedule(key, arguments[key], dict(registry), context, where)
+            arguments[key] = _part(key, arguments[key], dict(registry), context, where)
     try:
         return cls(**arguments)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise RunError(f"{where}: {error}") from None
 
 
@@ -119,7 +138,8 @@ def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
     Example:
         ``{"class": "GPUCB", "width": {"kind": "finite", "num_arms": 20, "delta": 0.1, "scale": 0.447}}``
     """
-    kinds: dict[Any, str] = {cls: kind for registry in (WIDTHS, TRUNCATIONS) for kind, cls in registry.items()}
+    registries = (WIDTHS, TRUNCATIONS, FEATURES)
+    kinds: dict[Any, str] = {cls: kind for registry in registries for kind, cls in registry.items()}
     settings: dict[str, Any] = {"class": type(algorithm).__name__}
     for f in dataclasses.fields(algorithm):  # type: ignore[arg-type]
         value = getattr(algorithm, f.name)
@@ -139,7 +159,21 @@ def _typed_fields(target: Callable[..., Any] | None, spec: Mapping[str, Any], wh
     return {k: typed(v, hints[k], f"{k} of {where}") if k in hints else v for k, v in arguments.items()}
 
 
-def _schedule(role: str, spec: dict[str, Any], registry: dict[str, Any], context: dict[str, Any], where: str) -> Any:
+def _box(problem: Problem) -> dict[str, Any]:
+    """Lengthscale and smoothness of the problem's kernel, and the box of its arms: the unit box where it holds them."""
+    context: dict[str, Any] = {
+        name: getattr(problem.kernel, name) for name in ("lengthscale", "nu") if hasattr(problem.kernel, name)
+    }
+    if problem.arms is not None:
+        low, high = problem.arms.amin(0), problem.arms.amax(0)
+        if bool((low >= 0).all() & (high <= 1).all()):
+            low, high = torch.zeros_like(low), torch.ones_like(high)
+        context["bounds"] = tuple(zip(low.tolist(), high.tolist(), strict=True))
+    return context
+
+
+def _part(role: str, spec: dict[str, Any], registry: dict[str, Any], context: dict[str, Any], where: str) -> Any:
+    """A width, truncation level or feature map from its specification, the rest from ``context``."""
     kind = kind_of(spec, f"{role} of {where}")
     if kind not in registry:
         raise RunError(f"{where}: unknown {role} {kind!r}; {nearest(kind, registry)}")

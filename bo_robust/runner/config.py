@@ -45,6 +45,10 @@ class AlgorithmConfig:
         width: ``{kind: ..., ...}`` of :data:`bo_robust.schedules.WIDTHS`; what is left out comes from the problem.
         truncation: ``{kind: ..., ...}`` of :data:`bo_robust.schedules.TRUNCATIONS`.
         margin: Of the probability of improvement only.
+        features: ``{kind: ..., ...}`` of :data:`bo_robust.runner.build.FEATURES`, for methods in feature space.
+        root: "symmetric" or "cholesky", for methods in feature space.
+        rule: "zero", "clip" or "residual", for methods that truncate.
+        groups: Of the median of means only.
     """
 
     name: str
@@ -52,6 +56,10 @@ class AlgorithmConfig:
     width: dict[str, Any] | None = None
     truncation: dict[str, Any] | None = None
     margin: float | None = None
+    features: dict[str, Any] | None = None
+    root: str | None = None
+    rule: str | None = None
+    groups: int | None = None
 
     def __post_init__(self) -> None:
         if self.name not in ALGORITHMS:
@@ -327,7 +335,7 @@ def _algorithm(data: Any, where: str) -> AlgorithmConfig:
     values = _mapping(data, f"an algorithm of {where}")
     if "name" not in values:
         raise RunError(f"an algorithm of {where} has no `name:`.")
-    for key in ("width", "truncation"):
+    for key in ("width", "truncation", "features"):
         if values.get(key) is not None:
             kind_of(values[key], f"`{key}` of {values['name']!r} in {where}")
     return AlgorithmConfig(**_checked(values, AlgorithmConfig, f"algorithm {values['name']!r} of {where}"))

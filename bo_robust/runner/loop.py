@@ -19,6 +19,7 @@ from bo_robust.linalg import row_argmax
 from bo_robust.problems import Problem
 from bo_robust.random import stream
 from bo_robust.runner.build import build_kernel
+from bo_robust.states.snapshots import forget
 
 __all__ = ["BLOCK_ROUNDS", "Traces", "play"]
 
@@ -105,7 +106,7 @@ def play(
             for i in range(offset, offset + stop - traces.rounds):
                 _round(algorithm, problem, state, draws[i], uniforms[i], traces)
         # Saved or not, runs go on alike: what a checkpoint does not hold is forgotten after every block.
-        state.posterior.scratch.clear()
+        forget(state.posterior)
         after_block(state, traces)
     return state
 
@@ -124,7 +125,7 @@ def _round(
         covered = (problem.f - posterior.mean).abs_() <= reach.add_(slack)
         traces.coverage[t] = covered.to(reach.dtype).mean(1)
     rewards = problem.rewards(problem.f, selection.arms, draws)
-    info = algorithm.observe(state, selection.arms, rewards)
+    info = algorithm.observe(state, selection.arms, rewards, uniform)
     traces.arms[t] = selection.arms
     traces.rewards[t] = rewards
     traces.ok[t] = info.ok

@@ -18,7 +18,7 @@ from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
 from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
 
-__all__ = ["ArmKernel", "ArmPosterior", "init", "observe", "zeros_like_shape"]
+__all__ = ["ArmKernel", "ArmPosterior", "init", "noise_of_trials", "observe", "zeros_like_shape"]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
 # allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
@@ -43,7 +43,7 @@ class ArmKernel:
         diagonal: k(x, x), ``n`` or ``s x n``.
         matrix: ``n x n`` (shared by the trials) or ``s x n x n``; None when rows are evaluated.
         covariance: None when a matrix is given.
-        arms: Locations ``n x d``; None when a matrix is given.
+        arms: Locations ``n x d``; None where they are unknown.
     """
 
     diagonal: Tensor
@@ -52,16 +52,18 @@ class ArmKernel:
     arms: Tensor | None = None
 
     @classmethod
-    def from_matrix(cls, K: Tensor) -> ArmKernel:
-        """From a kernel matrix ``n x n`` or ``s x n x n`` (copied).
+    def from_matrix(cls, K: Tensor, arms: Tensor | None = None) -> ArmKernel:
+        """From a kernel matrix ``n x n`` or ``s x n x n`` (copied), and the locations ``n x d`` if features need them.
 
         Raises:
-            ValueError: if K is not finite, symmetric and positive semi-definite.
+            ValueError: if K is not finite, symmetric and positive semi-definite, or ``arms`` are not its arms.
         """
         K = K.detach()
         check_kernel_matrix(K)
+        if arms is not None and (arms.ndim != 2 or arms.shape[0] != K.shape[-1]):
+            raise ValueError(f"arms must be {K.shape[-1]} x d as the matrix has it, got shape {tuple(arms.shape)}.")
         K = 0.5 * (K + K.mT)
-        return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K)
+        return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K, arms=arms)
 
     @classmethod
     def from_covariance(cls, covariance: Covariance, arms: Tensor) -> ArmKernel:
@@ -81,7 +83,7 @@ class ArmKernel:
         if diagonal.ndim != 1:
             raise ValueError("the covariance has a batch shape; give its s x n x n matrices to from_matrix.")
         if arms.shape[0] <= MATRIX_MAX_ARMS:
-            return cls.from_matrix(covariance(arms, arms))
+            return cls.from_matrix(covariance(arms, arms), arms)
         check_finite("k(x, x)", diagonal)
         return cls(diagonal=diagonal, covariance=covariance, arms=arms)
 
@@ -105,6 +107,11 @@ class ArmKernel:
         if trials is None:
             trials = torch.arange(arms.shape[0], device=arms.device)
         return self.matrix[trials, arms]
+
+    def columns(self, arms: Tensor) -> Tensor:
+        """Columns K[:, a] of the ``arms`` of every trial (``s x M``), ``s x n x M``."""
+        trials = torch.arange(arms.shape[0], device=arms.device).repeat_interleave(arms.shape[1])
+        return self.rows(arms.reshape(-1), trials).reshape(*arms.shape, -1).mT
 
 
 @dataclass
@@ -178,16 +185,9 @@ def init(
     """
     n = kernel.num_arms
     like = kernel.diagonal
-    check_count(1, trials=trials, block=1 if block is None else block)
+    check_count(1, block=1 if block is None else block)
     check_count(0, rounds=rounds or 0)
-    given = kernel.diagonal.shape[0] if kernel.diagonal.ndim == 2 else trials
-    if given != trials:
-        raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
-    noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
-    if noise.ndim > 1 or noise.numel() not in (1, trials):
-        raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
-    check_positive(noise_var=float(noise.min()))
-    check_finite("noise_var", noise)
+    noise = noise_of_trials(kernel, noise_var, trials)
     mean = like.new_zeros(trials, n)
     if prior_mean is not None:
         if prior_mean.shape not in ((n,), (trials, n)):
@@ -206,7 +206,7 @@ def init(
         rows = zeros_like_shape((trials, capacity, n), mean)
     tracked = 0 if dense else capacity
     buffers = ArmBuffers(
-        noise_var=noise.expand(trials).clone(),
+        noise_var=noise,
         mean=mean,
         variance=kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0),
         counts=like.new_zeros(trials, n),
@@ -224,6 +224,25 @@ def init(
     )
     budget = min(capacity, FIRST_ROWS)
     return ArmPosterior(kernel, buffers, row_budget=budget, scratch=Scratch([{} for _ in range(trials)]))
+
+
+def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -> Tensor:
+    """lambda of every trial, ``s``, of the kernel's dtype and device.
+
+    Raises:
+        ValueError: on a noise variance <= 0, no trials, or a kernel or noise of another number of trials.
+    """
+    like = kernel.diagonal
+    check_count(1, trials=trials)
+    given = like.shape[0] if like.ndim == 2 else trials
+    if given != trials:
+        raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
+    noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
+    if noise.ndim > 1 or noise.numel() not in (1, trials):
+        raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
+    check_positive(noise_var=float(noise.min()))
+    check_finite("noise_var", noise)
+    return noise.expand(trials).clone()
 
 
 def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor) -> Tensor:

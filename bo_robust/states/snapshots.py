@@ -1,12 +1,14 @@
-"""Save an :class:`~bo_robust.states.arms.ArmPosterior` as plain tensors and go on from it, bit for bit.
+"""Save a posterior as plain tensors and numbers and go on from it, bit for bit.
 
-Only what is in use is saved. Prior covariance rows are not: they are evaluated again from the kernel. (A GPyTorch
-kernel too large to tabulate may round differently when evaluated for one arm or for several; then the continuation
-agrees to rounding only.)
+Any state made of dataclasses of tensors, numbers and None is saved whole. Of an
+:class:`~bo_robust.states.arms.ArmPosterior` only what is in use is saved. Its prior covariance rows are not: they are
+evaluated again from the kernel. (A GPyTorch kernel too large to tabulate may round differently when evaluated for one
+arm or for several; then the continuation agrees to rounding only.)
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -14,17 +16,22 @@ from torch import Tensor
 
 from bo_robust.states.arms import ArmPosterior, zeros_like_shape
 
-__all__ = ["restore_", "snapshot"]
+__all__ = ["forget", "restore_", "snapshot"]
 
 WHOLE = ("mean", "variance", "counts", "information_gain", "slots", "filled", "block_filled", "root_ready")
 
 
-def snapshot(posterior: ArmPosterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors (views of the state: save or clone them before the next round) and JSON-able numbers.
+def forget(posterior: Any) -> None:
+    """Drop what is derived and never saved, so that a state goes on exactly as its restored copy does."""
+    if isinstance(posterior, ArmPosterior):
+        posterior.scratch.clear()
 
-    The scratch is forgotten, so that the state goes on exactly as its restored copy does.
-    """
-    posterior.scratch.clear()
+
+def snapshot(posterior: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors (views of the state: save or clone them before the next round) and JSON-able numbers."""
+    if not isinstance(posterior, ArmPosterior):
+        return _pack(posterior, "")
+    forget(posterior)
     b = posterior.buffers
     m = b.num_rows
     tensors = {name: getattr(b, name) for name in WHOLE}
@@ -47,8 +54,11 @@ def snapshot(posterior: ArmPosterior) -> tuple[dict[str, Tensor], dict[str, Any]
     return tensors, numbers
 
 
-def restore_(posterior: ArmPosterior, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Put a snapshot into a posterior fresh from :func:`bo_robust.states.arms.init` with the same arguments."""
+def restore_(posterior: Any, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+    """Put a snapshot into a posterior fresh from its ``init`` with the same arguments."""
+    if not isinstance(posterior, ArmPosterior):
+        _unpack_(posterior, "", tensors, numbers, posterior.mean)
+        return
     b = posterior.buffers
     trials, n = b.mean.shape
     m, capacity = numbers["num_rows"], numbers["row_capacity"]
@@ -72,3 +82,33 @@ def restore_(posterior: ArmPosterior, tensors: dict[str, Tensor], numbers: dict[
                 b.rows[i, j] = posterior.kernel.rows(b.row_arm[i, j : j + 1], trial)[0]
     b.num_pending, b.num_rows, posterior.row_budget = numbers["num_pending"], m, numbers["row_budget"]
     posterior.scratch.clear()
+
+
+def _pack(state: Any, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for field in dataclasses.fields(state):
+        name, value = prefix + field.name, getattr(state, field.name)
+        if isinstance(value, Tensor):
+            tensors[name] = value
+        elif dataclasses.is_dataclass(value):
+            inner = _pack(value, f"{name}.")
+            tensors |= inner[0]
+            numbers |= inner[1]
+        elif isinstance(value, int | float):
+            numbers[name] = value
+    return tensors, numbers
+
+
+def _unpack_(state: Any, prefix: str, tensors: dict[str, Tensor], numbers: dict[str, Any], like: Tensor) -> None:
+    """In place, frozen dataclasses (feature tables) included: the state is its restorer's own."""
+    for field in dataclasses.fields(state):
+        name, value = prefix + field.name, getattr(state, field.name)
+        if dataclasses.is_dataclass(value):
+            _unpack_(value, f"{name}.", tensors, numbers, like)
+        elif name in tensors:
+            object.__setattr__(state, field.name, tensors[name].to(like.device).clone())
+        elif name in numbers:
+            object.__setattr__(state, field.name, numbers[name])
+        elif isinstance(value, Tensor):  # None when it was saved
+            object.__setattr__(state, field.name, None)

@@ -1,0 +1,73 @@
+"""Nyström features of arms from a dictionary drawn by leverage scores, one dictionary per trial.
+
+Ray Chowdhury & Gopalan 2019, section 5.1 (b): every past point x_i enters the dictionary on its own with probability
+min(q sigma^2_{t-1}(x_i), 1). Copies of a point add nothing to the span, so an arm pulled c times enters with the
+probability that any of its copies does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.features.leverage import draw_dictionary, keep_probability, padded
+from bo_robust.features.nystrom import dictionary_root, symmetric_axes
+from bo_robust.random import spread
+from bo_robust.states.arms import ArmKernel
+from bo_robust.states.whitening import FeatureTable
+from bo_robust.validation import check_positive
+
+__all__ = ["NystromDictionary", "empty_table"]
+
+
+@dataclass(frozen=True)
+class NystromDictionary:
+    """How dictionaries are drawn.
+
+    Args:
+        oversampling: The paper's q > 0. Its theorem asks for 6 rho log(4 T / delta) / epsilon^2, in the thousands,
+            which keeps every point (:func:`bo_robust.features.leverage.theory_oversampling`); its experiments use less.
+        redraw: A dictionary is drawn anew once the number of rounds has grown by this factor, >= 1; 1 is the paper's
+            every round.
+    """
+
+    oversampling: float
+    redraw: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(oversampling=self.oversampling)
+        if not self.redraw >= 1.0:
+            raise ValueError(f"redraw (growth of t between two dictionaries) must be >= 1, got {self.redraw!r}.")
+
+    def draw(self, kernel: ArmKernel, variance: Tensor, counts: Tensor, uniform: Tensor) -> FeatureTable:
+        """Features of all arms from fresh dictionaries.
+
+        Args:
+            kernel: Prior covariance of the arms.
+            variance: sigma^2 of every arm, ``s x n``.
+            counts: Pulls of every arm, ``s x n``. Where a trial has none (its rewards were all failed pulls) its
+                dictionary is drawn from all arms: any dictionary serves, there is nothing to learn yet.
+            uniform: One draw from [0, 1) per trial, ``s``.
+
+        Returns:
+            The table; its directions are those of the paper's symmetric root of K_D.
+        """
+        counts = torch.where(counts.sum(1, keepdim=True) > 0, counts, 1.0)
+        keep = draw_dictionary(
+            keep_probability(variance, self.oversampling, counts), spread(uniform, variance.shape[1])
+        )
+        arms, mask = padded(keep)
+        columns = kernel.columns(arms)
+        own = arms.unsqueeze(2)
+        root = dictionary_root(columns.gather(1, own.expand(-1, -1, arms.shape[1])), mask)
+        coordinates = root.features(columns)
+        residual = (kernel.diagonal - coordinates.square().sum(2)).clamp_min_(0.0)
+        at_dictionary = coordinates.gather(1, own.expand(-1, -1, coordinates.shape[2]))
+        return FeatureTable(coordinates, symmetric_axes(at_dictionary, mask), residual)
+
+
+def empty_table(kernel: ArmKernel) -> FeatureTable:
+    """No dictionary yet: one feature that is zero, all variance in the residual."""
+    return FeatureTable(kernel.diagonal.new_zeros(kernel.num_arms, 1), None, kernel.diagonal)

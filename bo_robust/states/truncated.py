@@ -1,0 +1,176 @@
+"""ATA-GP-UCB's estimator over n arms: every reward truncated anew each round, in each direction of feature space.
+
+Ray Chowdhury & Gopalan 2019, Algorithm 2: with U = R Phi^T, R^T R = V^{-1}, r_i = sum_tau u_{i tau} y_tau
+1{|u_{i tau} y_tau| <= b_t}, theta = R^T r, mean phi^T theta. As rewards repeat arms, r_i = sum_a u_ia T_ia with
+truncated sums per arm (:mod:`bo_robust.states.reward_lists`), and the mean is Y^T (B^T r) for whitened features Y and
+axes B (:mod:`bo_robust.states.whitening`). Where nothing is beyond the level it is ridge regression, whatever the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.states import reward_lists, whitening
+from bo_robust.states.reward_lists import RewardLists
+from bo_robust.states.whitening import FeatureTable, Whitening
+from bo_robust.validation import check_finite, check_rule
+
+__all__ = ["TruncatedPosterior", "init", "observe", "refresh"]
+
+
+@dataclass
+class TruncatedPosterior:
+    """Truncated ridge regression on features of n arms in s trials; :func:`observe` updates it in place.
+
+    Attributes:
+        whitening: Whitened features and pull counts.
+        lists: The rewards.
+        rule: "zero", "clip" or "residual".
+        mean: Truncated mean of every arm, ``s x n``.
+        variance: sigma^2 of every arm, ``s x n``.
+        information_gain: 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, ``s``.
+        drawn: Round after which the features were last replaced.
+    """
+
+    whitening: Whitening
+    lists: RewardLists
+    rule: str
+    mean: Tensor
+    variance: Tensor
+    information_gain: Tensor
+    drawn: int = 0
+
+    @property
+    def counts(self) -> Tensor:
+        """Rewards taken in per arm, ``s x n``."""
+        return self.whitening.counts
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+        return self.whitening.noise_var
+
+
+def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: str = "zero") -> TruncatedPosterior:
+    """No rewards yet.
+
+    Args:
+        table: Features of the arms.
+        noise_var: lambda > 0, ``s``.
+        root: Of V^{-1}: "symmetric" (the paper's V^{-1/2}) or "cholesky" (L^{-1}, cheaper, other directions).
+        rule: What becomes of u y beyond the level: 0 (the paper's "zero"); b sign(u y) ("clip"); or, for "residual", 0
+            for y - mu_{t-1}(x_t) in place of y, so that a truncated reward counts as the mean it met.
+
+    Raises:
+        ValueError: on an unknown root or rule, or features that are not finite.
+    """
+    check_rule(rule)
+    check_finite("the features of the arms", table.coordinates)
+    white = whitening.init(table, noise_var, root)
+    variance = white.variance(white.norms())
+    lists = reward_lists.init(variance)
+    return TruncatedPosterior(white, lists, rule, torch.zeros_like(variance), variance, torch.zeros_like(noise_var))
+
+
+def observe(
+    posterior: TruncatedPosterior,
+    arms: Tensor,
+    rewards: Tensor,
+    level: float,
+    new_features: Callable[[TruncatedPosterior], FeatureTable] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Take in one reward per trial, truncate all anew at ``level``, in place.
+
+    Args:
+        posterior: State before the round.
+        arms: ``s``, long.
+        rewards: ``s``; a NaN or infinite one is a failed pull and changes nothing of its trial but the level.
+        level: b_t > 0, never less than before.
+        new_features: Called, where features are to be replaced, after the pulls are counted and before the variance
+            changes.
+
+    Returns:
+        ``ok`` (``s`` bool) and ``truncated`` (``s`` bool): whether directions with more than half of the weight
+        ||u_t||^2 of the new reward lost it to truncation.
+
+    Raises:
+        ValueError: on a falling level, or rewards of another shape, dtype or device.
+    """
+    white = posterior.whitening
+    like = posterior.information_gain
+    if arms.shape != like.shape or rewards.shape != like.shape:
+        shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
+        raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")
+    if rewards.dtype != like.dtype or rewards.device != like.device:
+        raise ValueError(f"rewards is {rewards.dtype} on {rewards.device}, not {like.dtype} on {like.device}.")
+    trials = torch.arange(arms.shape[0], device=arms.device)
+    ok = rewards.isfinite()
+    centre = posterior.mean[trials, arms] if posterior.rule == "residual" else None
+    value = rewards if centre is None else rewards - centre
+    reward_lists.insert(posterior.lists, arms, value, ok, level, centre)
+    ratio = posterior.variance[trials, arms] / white.noise_var
+    posterior.information_gain += 0.5 * torch.log1p(ratio) * ok
+    whitening.count(white, arms, ok)
+    if new_features is None:
+        whitening.update(white, arms, ok)
+    else:
+        whitening.replace_features(white, new_features(posterior))
+        posterior.drawn = white.rounds
+    refresh(posterior)
+    u = white.directions(white.white[trials, :, arms].unsqueeze(2)).squeeze(2)
+    beyond = (u.abs() * value.abs().unsqueeze(1)) > level
+    weight = u.square()
+    lost = (weight * beyond).sum(1) > 0.5 * weight.sum(1)
+    return ok, lost & ok
+
+
+def refresh(posterior: TruncatedPosterior) -> None:
+    """Mean and variance from the whitened features and the rewards, at the level of the last round. In place."""
+    white, lists = posterior.whitening, posterior.lists
+    norms = white.norms()
+    posterior.variance = white.variance(norms)
+    clip = posterior.rule == "clip"
+    if whitening.reads_data(white):
+        r = _few_truncated(white, lists, norms, clip)
+    else:
+        r = _any_truncated(white, lists, clip)
+    posterior.mean = (r.unsqueeze(1) @ white.white).squeeze(1)
+
+
+def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, clip: bool) -> Tensor:
+    """B^T r (``s x k``): plain sums of the arms that lose nothing, the few others one by one.
+
+    |u_ia| <= ||y_a||, so an arm whose largest listed reward times that norm is within the level loses nothing.
+    """
+    touched = norms * lists.largest > lists.level
+    total = lists.total
+    correction: Tensor | float = 0.0
+    if touched.any():
+        most = int(touched.sum(1).max())
+        touched, arms = touched.to(torch.uint8).topk(most, 1)  # the touched arms of a trial, then any others
+        columns = white.white.gather(2, arms.unsqueeze(1).expand(-1, white.white.shape[1], -1))
+        u = white.directions(columns)
+        beyond = u.abs().amax(1) * lists.largest.gather(1, arms) > lists.level
+        trials, slots = (beyond & touched.bool()).nonzero(as_tuple=True)
+        if len(trials):
+            pairs = trials, arms[trials, slots]
+            sums = lists.truncated_sums(u[trials, :, slots], lists.level, clip, pairs)
+            r = u.new_zeros(u.shape[:2]).index_add_(0, trials, sums)
+            correction = white.in_coordinates(r)
+            total = total.index_put(pairs, total.new_zeros(()))
+    return (white.white @ total.unsqueeze(2)).squeeze(2) + correction
+
+
+def _any_truncated(white: Whitening, lists: RewardLists, clip: bool) -> Tensor:
+    """B^T r (``s x k``), every arm in every direction: no branch, no read-back."""
+    s, n = lists.total.shape
+    device = lists.total.device
+    u = white.directions(white.white)
+    trials = torch.arange(s, device=device).repeat_interleave(n)
+    arms = torch.arange(n, device=device).repeat(s)
+    sums = lists.truncated_sums(u.mT.reshape(s * n, -1), lists.level, clip, (trials, arms))
+    return white.in_coordinates(sums.reshape(s, n, -1).sum(1))
