@@ -1,0 +1,61 @@
+"""``python -m bo_robust.tails FILE.csv --column NAME``: alpha, v, noise_var and a truncation rule for a column."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from bo_robust.tails.plots import tail_plot
+from bo_robust.tails.recommend import recommend
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def tails(
+    file: Annotated[Path, typer.Argument(help="Table with a header line, e.g. rewards.csv or rewards.csv.gz.")],
+    column: Annotated[str, typer.Option(help="Name of the column of rewards.")],
+    arms: Annotated[str | None, typer.Option(help="Name of the column that tells each reward's arm.")] = None,
+    horizon: Annotated[int, typer.Option(help="Number of rounds to be played.")] = 1000,
+    delta: Annotated[float, typer.Option(help="Intervals and limits fail with this probability.")] = 0.1,
+    f_scale: Annotated[float | None, typer.Option(help="Largest |f - centre| expected, in units of y.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture of the tail to write, e.g. tail.png.")] = None,
+) -> None:
+    """Recommend centre, scale, alpha, v, noise_var and a truncation rule for a column of past rewards."""
+    table = pd.read_csv(file)
+    for name in (column, arms):
+        if name is not None and name not in table:
+            raise ValueError(f"{file} has no column {name!r}; it has {', '.join(map(str, table.columns))}.")
+    labels = None if arms is None else table[arms]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the text says the same
+        found = recommend(table[column], labels, horizon=horizon, delta=delta, f_scale=f_scale)
+    print(textwrap.fill(found.text, 100))
+    if plot is not None:
+        tail_plot(table[column], plot, arms=labels)
+
+
+def main() -> None:
+    """Entry point: what a user can put right is one line on stderr and exit code 2."""
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (ValueError, OSError) as error:
+        print(f"bo_robust.tails: {error}", file=sys.stderr)
+        sys.exit(2)
+    except Exception as error:  # click's usage errors know how to show themselves
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()
+            sys.exit(error.exit_code)
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Rewards and arm labels as numpy arrays, from whatever holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+__all__ = ["as_labels", "as_rewards", "check_level", "within_arms"]
+
+
+def as_rewards(y: Any) -> np.ndarray:
+    """Rewards of any shape, as a flat float64 array: numpy, torch, pandas and lists alike.
+
+    Raises:
+        ValueError: if they are no numbers, or some are NaN or infinite.
+    """
+    try:
+        values = np.asarray(_host(y), dtype=np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must be numbers: {error}.") from None
+    bad = int((~np.isfinite(values)).sum())
+    if bad:
+        raise ValueError(f"y has {bad} NaN or infinite entries of {len(values)}; remove or repair them first.")
+    return values
+
+
+def as_labels(arms: Any, count: int) -> np.ndarray:
+    """Arm labels (numbers or text) as ``count`` integers 0, 1, ...; None puts everything in one arm.
+
+    Raises:
+        ValueError: if there is not one label for each reward, or some are missing.
+    """
+    if arms is None:
+        return np.zeros(count, dtype=np.int64)
+    labels = np.asarray(_host(arms)).ravel()
+    if len(labels) != count:
+        raise ValueError(f"arms must name the arm of every reward: {len(labels)} labels for {count} rewards.")
+    codes, _ = pd.factorize(labels)
+    if (codes < 0).any():
+        raise ValueError(f"arms has {int((codes < 0).sum())} missing labels; name every reward's arm.")
+    return codes
+
+
+def within_arms(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """``y`` minus the median of its arm; ``labels`` from :func:`as_labels`."""
+    medians = pd.Series(y).groupby(labels).median().to_numpy()
+    return y - medians[labels]
+
+
+def check_level(level: float) -> None:
+    """Raise ``ValueError`` unless the confidence level is in (0, 1)."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level (the confidence of the interval) must be strictly between 0 and 1, got {level!r}.")
+
+
+def _host(x: Any) -> Any:
+    return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x

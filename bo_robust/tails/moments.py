@@ -1,0 +1,91 @@
+"""v from data: E|y|^(1+alpha) by median of means, the largest over arms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from bo_robust.tails.data import as_labels, as_rewards, check_level
+from bo_robust.validation import check_count, check_tail_index
+
+__all__ = ["MomentBound", "moment_bound"]
+
+MIN_BLOCKS = 5
+MIN_ARM = 40
+
+
+@dataclass(frozen=True)
+class MomentBound:
+    """An estimate of E|y|^(1+alpha).
+
+    Attributes:
+        estimate: Median of the block means, in units of y^(1+alpha).
+        upper: Upper confidence limit of their median.
+        blocks: Number of blocks, at the arm where the limit is largest.
+    """
+
+    estimate: float
+    upper: float
+    blocks: int
+
+
+def moment_bound(
+    y: Any, alpha: float, arms: Any = None, *, blocks: int | None = None, level: float = 0.95, seed: int = 0
+) -> MomentBound:
+    """Median of means of |y|^(1+alpha) over random blocks, with an upper limit; per arm, the largest counts.
+
+    Of m independent block means the j-th smallest is below the median of their distribution with probability
+    at most 1 - level, where P(Bin(m, 1/2) >= j) <= 1 - level: that is ``upper``. It bounds the MEDIAN of a
+    block mean. The mean E|y|^(1+alpha) lies above it, for blocks are skewed to the right, and no limit from
+    data holds for every distribution; so multiply by a safety factor: 2 x upper held the true moment in 100 %
+    of 200 samples of 1,000 for Gaussian and t(3) (alpha 1), 96 % for symmetric Pareto II of index 1.5 at
+    alpha 0.25, but 5 % there at alpha 0.4: keep alpha well below index - 1. In return, faults rarer than about
+    1 reward in 100 do not count, which is what a truncation level wants. With many arms the limit of each is
+    its own; there is no correction for taking the largest.
+
+    Args:
+        y: Rewards in the units the truncation level will have (centred, scaled), any shape.
+        alpha: In (0, 1].
+        arms: Label of the arm of each reward; arms with fewer than 40 rewards are left out. None pools all.
+        blocks: m >= 5, at most half the rewards of an arm; None is max(n / 50, min(24, n / 8)) for n rewards.
+        level: Confidence of the limit in (0, 1).
+        seed: Of the shuffle that makes the blocks.
+
+    Returns:
+        The estimate and limit of the arm with the largest limit.
+
+    Raises:
+        ValueError: if rewards are not finite, no arm has 40 of them, or an argument is out of range.
+    """
+    values = as_rewards(y)
+    labels = as_labels(arms, len(values))
+    check_tail_index(alpha)
+    check_level(level)
+    if blocks is not None:
+        check_count(MIN_BLOCKS, blocks=blocks)
+    order = np.random.default_rng(seed).permutation(len(values))
+    order = order[np.argsort(labels[order], kind="stable")]
+    counts = np.bincount(labels)
+    groups = np.split(np.abs(values[order]) ** (1.0 + alpha), np.cumsum(counts)[:-1])
+    bounds = [_median_of_means(g, blocks, level) for g in groups if len(g) >= MIN_ARM]
+    if not bounds:
+        raise ValueError(
+            f"a moment needs at least {MIN_ARM} rewards of an arm, the most have {int(counts.max(initial=0))}; "
+            "leave out arms to pool them."
+        )
+    return max(bounds, key=lambda bound: bound.upper)
+
+
+def _median_of_means(powers: np.ndarray, blocks: int | None, level: float) -> MomentBound:
+    n = len(powers)
+    m = max(n // 50, min(24, n // 8)) if blocks is None else blocks
+    if m > n // 2:
+        raise ValueError(f"blocks must be at most half the rewards of an arm, {n // 2}, got {m}.")
+    means = np.sort([block.mean() for block in np.array_split(powers, m)])
+    j = int(stats.binom.ppf(level, m, 0.5)) + 1
+    if j > m:
+        raise ValueError(f"{m} blocks give no limit at level {level:g}; take more blocks or a lower level.")
+    return MomentBound(float(np.median(means)), float(means[j - 1]), m)

@@ -1,0 +1,260 @@
+"""From rewards of the past to alpha, v, noise_var and a truncation rule."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bo_robust.problems.empirical import median_mad
+from bo_robust.schedules import TGPTruncation
+from bo_robust.tails.data import as_labels, as_rewards, within_arms
+from bo_robust.tails.index import TailIndex, default_k, hill, is_power_law, moment_index
+from bo_robust.tails.moments import MIN_ARM, moment_bound
+from bo_robust.validation import check_count, check_delta
+
+__all__ = ["Recommendation", "choose_rule", "recommend"]
+
+MIN_ALPHA = 0.05
+SAFETY = 2.0
+# choose_rule's numbers.
+ENERGY_SHARE = 0.5
+ONE_SIDED = 0.85
+ZEROING_BIAS = 0.1
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What :func:`recommend` found. All but ``centre`` and ``scale`` is in units of (y - centre) / scale.
+
+    Attributes:
+        alpha: Of the moment bound, in (0, 1].
+        moment_bound: v, for :class:`bo_robust.schedules.TGPTruncation` and the ATA levels.
+        noise_var: lambda: within-arm variance of the rewards clipped at 2 v^(1/(1+alpha)), twice the level of
+            round 1, whatever the rule. Without arm labels it includes the variance of f. Its root is a
+            practical noise scale R; no R holds for heavy tails, whose theorem (TGPWidth) uses b_t in its place.
+        centre: Median of y, to subtract first.
+        scale: Median absolute deviation of y, to divide by then.
+        hill: Hill's estimate; None where the largest |y| are equal or zero.
+        moment: The moment estimate; None likewise.
+        power_tail: Whether the tail may be a power law (False: a light tail, or spikes beyond a gap).
+        worthwhile: Whether truncation is.
+        rule: "none", "zero" (TGP-UCB's), "clip" or "residual".
+        text: All of it in words.
+    """
+
+    alpha: float
+    moment_bound: float
+    noise_var: float
+    centre: float
+    scale: float
+    hill: TailIndex | None
+    moment: TailIndex | None
+    power_tail: bool
+    worthwhile: bool
+    rule: str
+    text: str
+
+
+def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex | None) -> tuple[bool, str]:
+    """Whether truncation is worth it, and which.
+
+    Let r be the rewards minus the median of their arm. Truncation is worthwhile if the rewards beyond ``level``
+    hold at least half of the sum of r^2, so that truncating them at least halves the noise variance; or if the
+    upper end of the index interval of a power tail is below 2 (infinite variance), where few data may not yet
+    show the worst. The rule is then "clip" if at least 85 % of the k largest |z| have one sign, for zeroing
+    those would shift every arm's mean; else "residual" if zeroing would move the mean of some arm by more than
+    0.1 (share of its rewards beyond the level, times its |median|); else "zero", the published rule.
+
+    ``level`` is that of a reward of finite variance, b = sqrt(v) t^(1/4) with v from the data at alpha = 1, at
+    t = min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards judged worthwhile
+    by :func:`recommend` at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index
+    1.5 88 / 88 / 99 %, of 1.2 93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often
+    the data hold one.
+
+    Args:
+        z: Centred, scaled rewards, ``t``.
+        labels: Their arms as integers 0, 1, ..., ``t``.
+        level: In units of z.
+        tail: Tail index of r if it has a power tail, else None.
+
+    Returns:
+        worthwhile, and "none", "zero", "clip" or "residual".
+    """
+    r = within_arms(z, labels)
+    if _energy_share(z, r, level) < ENERGY_SHARE and (tail is None or tail.upper >= 2.0):
+        return False, "none"
+    largest = np.argsort(-np.abs(z), kind="stable")[: default_k(len(z))]
+    positive = float((z[largest] > 0.0).mean())
+    if max(positive, 1.0 - positive) >= ONE_SIDED:
+        return True, "clip"
+    bias = np.bincount(labels, (np.abs(z) > level) * np.abs(z - r)) / np.bincount(labels)
+    return True, "residual" if bias.max() > ZEROING_BIAS else "zero"
+
+
+def recommend(
+    y: Any, arms: Any = None, *, horizon: int = 1000, delta: float = 0.1, f_scale: float | None = None
+) -> Recommendation:
+    """Centre, scale, alpha, v, noise_var and truncation rule from past rewards.
+
+    alpha is 1 where the variance looks finite: the lower end of Hill's interval exceeds 2, or there is no power
+    tail (moment estimate gamma <= 0, or spikes beyond a gap); else (index - 1) / 2, not above 1 nor below 0.05.
+    Half, because moments just below the index cannot be estimated: for 10,000 rewards of symmetric Pareto II
+    of index 1.5 the sample mean of |y|^(1+alpha) is typically 0.46 of the true one at alpha 0.4, 0.80 at 0.25.
+    v is twice the upper limit of :func:`.moment_bound`, over the arms with at least 40 rewards, or
+    pooled if there is none. The rule is :func:`choose_rule`'s.
+
+    Args:
+        y: Rewards, at least 100, any shape: numpy, torch or pandas. Independent ones: correlated rewards make
+            the intervals too narrow.
+        arms: Label of the arm (or point) of each reward; the tail is then that of the rewards around their
+            arm's median. None treats differences in f as noise.
+        horizon: T, the number of rounds to be played.
+        delta: All intervals and limits have confidence 1 - delta.
+        f_scale: The largest |f - centre| expected at any arm, in units of y, if the data come from few points:
+            v is then (f_scale / scale + (E|r|^(1+alpha))^(1/(1+alpha)))^(1+alpha), Minkowski's inequality.
+
+    Returns:
+        The recommendation.
+
+    Raises:
+        ValueError: if rewards are not finite, fewer than 100, or more than half of them equal; if no arm has
+            two rewards; or if an argument is out of range.
+
+    Warns:
+        UserWarning: if the tail index is 1 or less: rewards then have no mean, and no method can find its
+            maximum.
+    """
+    values = as_rewards(y)
+    labels = as_labels(arms, len(values))
+    check_count(1, horizon=horizon)
+    check_delta(delta)
+    if f_scale is not None and not (math.isfinite(f_scale) and f_scale >= 0.0):
+        raise ValueError(f"f_scale must be a finite number >= 0, in units of y, got {f_scale!r}.")
+    k = default_k(len(values))
+    centre, scale = median_mad(values)
+    z = (values - centre) / scale
+    r = within_arms(z, labels)
+
+    by_hill: TailIndex | None = None
+    by_moments: TailIndex | None = None
+    try:
+        by_hill, by_moments = hill(r, k, 1.0 - delta), moment_index(r, k, 1.0 - delta)
+    except ValueError:  # y is checked: the k largest |r| are equal, or some are zero
+        power_tail = False
+    else:
+        power_tail = math.isfinite(by_moments.index) and is_power_law(r, k)
+    tail = by_hill if power_tail else None
+    if tail is not None and tail.index <= 1.0:
+        warnings.warn(_no_mean(tail), stacklevel=2)
+    alpha = 1.0 if tail is None or tail.lower > 2.0 else min(1.0, max(MIN_ALPHA, 0.5 * (tail.index - 1.0)))
+
+    groups = labels if np.bincount(labels).max() >= MIN_ARM else None
+
+    def bound_of(rewards: np.ndarray, alpha: float) -> float:
+        return SAFETY * moment_bound(rewards, alpha, groups, level=1.0 - delta).upper
+
+    v = bound_of(z, alpha)
+    if f_scale is not None:
+        v = (f_scale / scale + bound_of(r, alpha) ** (1.0 / (1.0 + alpha))) ** (1.0 + alpha)
+    truncation = TGPTruncation(v, alpha)
+    noise_var = _within_variance(np.clip(z, -2.0 * truncation(1), 2.0 * truncation(1)), labels)
+    finite = TGPTruncation(bound_of(z, 1.0), 1.0)(min(horizon, len(z)))
+    worthwhile, rule = choose_rule(z, labels, finite, tail)
+    text = " ".join(
+        part
+        for part in [
+            f"{len(z)} rewards" + ("." if arms is None else f" of {labels.max() + 1} arm(s)."),
+            f"Play (y - {centre:.6g}) / {scale:.6g}; all that follows is in these units.",
+            _tail_text(by_hill, by_moments, power_tail),
+            f"alpha = {alpha:.3g}, v = {v:.4g}, noise_var = {noise_var:.4g}:",
+            f"TGP-UCB's level grows from {truncation(1):.3g} to {truncation(horizon):.3g} at round {horizon}, beyond "
+            f"which lie {100.0 * _share(z, truncation(horizon)):.2g} % of these rewards.",
+            f"{100.0 * _share(z, finite):.2g} % lie beyond {finite:.3g}, where rewards of finite variance hardly come, "
+            f"and hold {100.0 * _energy_share(z, r, finite):.0f} % of the squared deviations.",
+            _RULES[rule],
+            _TIMID if worthwhile and _energy_share(z, r, truncation(horizon)) < ENERGY_SHARE else "",
+        ]
+        if part
+    )
+    return Recommendation(
+        alpha=alpha,
+        moment_bound=v,
+        noise_var=noise_var,
+        centre=centre,
+        scale=scale,
+        hill=by_hill,
+        moment=by_moments,
+        power_tail=power_tail,
+        worthwhile=worthwhile,
+        rule=rule,
+        text=text,
+    )
+
+
+_RULES = {
+    "none": "Truncation is not worthwhile: plain GP-UCB will do as well.",
+    "zero": "Truncation is worthwhile; the tail has two sides, so set rewards beyond the level to zero (TGP-UCB).",
+    "clip": (
+        "Truncation is worthwhile; the tail has one side, so clip rewards to the level: zeroing them would be a bias "
+        "at every arm. Clipping is outside the theorem's proof."
+    ),
+    "residual": (
+        "Truncation is worthwhile; zeroing would pull arms far from the centre towards it, so truncate what is left "
+        "after subtracting the posterior mean. That is outside the theorem's proof."
+    ),
+}
+_TIMID = (
+    "But at the last round the theorem's level truncates next to nothing; a scale below 1 (say 0.3) truncates more, "
+    "outside the theorem."
+)
+
+
+def _energy_share(z: np.ndarray, r: np.ndarray, level: float) -> float:
+    """Share of the sum of r^2 at rewards beyond the level; 0 where r is 0 throughout."""
+    squares = r**2
+    return float(squares[np.abs(z) > level].sum() / max(squares.sum(), np.finfo(float).tiny))
+
+
+def _share(z: np.ndarray, level: float) -> float:
+    return float((np.abs(z) > level).mean())
+
+
+def _within_variance(z: np.ndarray, labels: np.ndarray) -> float:
+    """Variance around the arms' means, pooled (divisor: rewards minus arms)."""
+    counts = np.bincount(labels)
+    freedom = len(z) - len(counts)
+    if freedom == 0:
+        raise ValueError("no arm has two rewards, so noise cannot be told from f; leave out arms to pool them.")
+    means = np.bincount(labels, z) / counts
+    return float(((z - means[labels]) ** 2).sum() / freedom)
+
+
+def _tail_text(by_hill: TailIndex | None, by_moments: TailIndex | None, power_tail: bool) -> str:
+    if by_hill is None or by_moments is None:
+        return "The largest rewards are equal: there is no tail to estimate."
+    numbers = f"Tail index {_interval(by_hill)} by Hill, {_interval(by_moments)} by moments (k = {by_hill.k})"
+    if not power_tail:
+        light = math.isinf(by_moments.index)
+        return (
+            f"{numbers}, but it is no power law: {'the tail is light' if light else 'a clump of spikes beyond a gap'}."
+        )
+    if by_hill.index <= 1.0:
+        return f"{numbers}. {_no_mean(by_hill)}"
+    if by_hill.upper < 2.0:
+        return f"{numbers}: the variance is infinite."
+    return f"{numbers}: " + ("the variance is finite." if by_hill.lower > 2.0 else "the variance may be infinite.")
+
+
+def _no_mean(tail: TailIndex) -> str:
+    return (
+        f"The tail index is {_interval(tail)}: at 1 or less rewards have no mean, and no method can find the arm of "
+        "largest mean. Optimise a transform of the reward (its logarithm, a quantile) instead."
+    )
+
+
+def _interval(tail: TailIndex) -> str:
+    return f"{tail.index:.2f} [{tail.lower:.2f}, {tail.upper:.2f}]".replace("inf", "∞")

@@ -1,0 +1,254 @@
+"""The recommendation on simulated and real rewards, pictures and the command."""
+
+import dataclasses
+import math
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bo_robust.problems.data import load_csv, load_npz
+from bo_robust.schedules import TGPTruncation
+from bo_robust.tails import __main__ as command
+from bo_robust.tails import choose_rule, hill, moment_bound, recommend, tail_plot
+
+N = 2000
+
+
+def signs(rng):
+    return rng.choice([-1.0, 1.0], N)
+
+
+SIMULATED = {
+    "gaussian": (lambda rng: rng.standard_normal(N), "none"),
+    "uniform": (lambda rng: rng.random(N), "none"),
+    "t3": (lambda rng: rng.standard_t(3, N), "none"),
+    "symmetric Pareto 1.5": (lambda rng: signs(rng) * rng.pareto(1.5, N), "zero"),
+    "spikes": (lambda rng: rng.standard_normal(N) + 100.0 * signs(rng) * (rng.random(N) < 1 / 500), "zero"),
+    "Pareto 1.3 up": (lambda rng: rng.pareto(1.3, N), "clip"),
+    "Pareto 1.3 down": (lambda rng: 3.0 - 0.1 * rng.pareto(1.3, N), "clip"),
+}
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_rule_on_simulated_rewards(name):
+    draw, rule = SIMULATED[name]
+    rng = np.random.default_rng(12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        rules = [recommend(draw(rng), horizon=3000).rule for _ in range(40)]
+    assert np.mean([found == rule for found in rules]) >= 0.9
+
+
+def test_few_rewards_of_finite_variance_are_rarely_called_heavy():
+    rng = np.random.default_rng(13)
+    for draw, most in ((lambda: rng.standard_normal(100), 0.0), (lambda: rng.standard_t(3, 100), 0.2)):
+        assert np.mean([recommend(draw()).worthwhile for _ in range(60)]) <= most
+
+
+def test_constants_of_gaussian_rewards():
+    y = 50.0 + 3.0 * np.random.default_rng(14).standard_normal(20_000)
+    found = recommend(y)
+    sigma = 1.0 / 0.67449  # in MADs
+    assert found.centre == pytest.approx(50.0, abs=0.1)
+    assert found.scale == pytest.approx(3.0 / sigma, rel=0.02)
+    assert (found.alpha, found.rule, found.worthwhile) == (1.0, "none", False)
+    assert found.moment_bound == pytest.approx(2.0 * sigma**2, rel=0.05)
+    assert found.noise_var == pytest.approx(sigma**2, rel=0.05)
+
+
+def test_constants_of_infinite_variance():
+    rng = np.random.default_rng(15)
+    y = signs(rng) * rng.pareto(1.5, N)
+    found = recommend(y, horizon=3000)
+    assert found.hill == hill((y - found.centre) / found.scale, level=0.9)
+    assert found.alpha == pytest.approx(0.5 * (found.hill.index - 1.0))
+    assert 0.05 < found.alpha < 0.5
+    b = 2.0 * TGPTruncation(found.moment_bound, found.alpha)(1)
+    assert found.noise_var == pytest.approx(np.clip((y - found.centre) / found.scale, -b, b).var(ddof=1))
+    assert "infinite" in found.text
+    assert "scale below 1" in found.text
+    assert found.text.count("clip") == 0
+
+
+def test_result_does_not_depend_on_units_or_container(device):
+    y = np.random.default_rng(16).standard_t(2, 600)
+    arms = np.repeat(["a", "b", "c"], 200)
+    found = recommend(y, arms)
+    other = recommend(pd.Series(-7.0 + 64.0 * y), pd.Series(arms, index=range(600, 1200)))
+    assert other.centre == pytest.approx(64.0 * found.centre - 7.0)
+    assert other.scale == pytest.approx(64.0 * found.scale)
+    for name in ("alpha", "moment_bound", "noise_var"):
+        assert getattr(other, name) == pytest.approx(getattr(found, name))
+    numbers = torch.arange(3, device=device).repeat_interleave(200)
+    assert recommend(torch.from_numpy(y).to(device), numbers) == found
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.alpha = 1.0
+
+
+def test_arms_take_f_out_of_the_noise():
+    rng = np.random.default_rng(17)
+    arms = np.repeat(np.arange(5), 400)
+    y = 10.0 * arms + rng.standard_normal(2000)
+    with_arms, pooled = recommend(y, arms), recommend(y)
+    assert with_arms.noise_var * with_arms.scale**2 == pytest.approx(1.0, rel=0.1)
+    assert pooled.noise_var * pooled.scale**2 > 100.0
+    # v covers f at the arm farthest from the centre, arm 0 or 4 at 20: twice the limit of 401 / scale^2
+    assert with_arms.moment_bound * with_arms.scale**2 == pytest.approx(2.0 * 401.0, rel=0.1)
+    assert "5 arm(s)" in with_arms.text
+
+
+def test_few_rewards_of_each_arm_are_pooled_for_v():
+    rng = np.random.default_rng(18)
+    y = rng.standard_normal(400)
+    found = recommend(y, np.arange(400) % 20)
+    z = (y - found.centre) / found.scale
+    assert found.moment_bound == pytest.approx(2.0 * moment_bound(z, 1.0, level=0.9).upper)
+
+
+def test_f_scale_enters_v_by_minkowski():
+    y = np.random.default_rng(19).standard_normal(2000)
+    found, wider, same = recommend(y), recommend(y, f_scale=5.0), recommend(y, f_scale=0.0)
+    assert same.moment_bound == pytest.approx(found.moment_bound, rel=1e-3)
+    expected = (5.0 / found.scale + math.sqrt(found.moment_bound)) ** 2
+    assert wider.moment_bound == pytest.approx(expected, rel=1e-3)
+
+
+def test_rule_is_residual_where_zeroing_would_move_a_far_arm():
+    rng = np.random.default_rng(20)
+    labels = np.repeat([0, 1], 500)
+    z = np.where(labels == 1, 6.0, 0.0) + rng.standard_normal(1000)
+    spikes = rng.random(1000) < 0.05
+    z[spikes] += 200.0 * rng.choice([-1.0, 1.0], int(spikes.sum()))
+    assert choose_rule(z, labels, 50.0, None) == (True, "residual")
+    assert choose_rule(np.where(labels == 1, z - 6.0, z), labels, 50.0, None) == (True, "zero")
+    assert choose_rule(np.where(spikes, 200.0, z), labels, 50.0, None)[1] == "clip"
+    assert choose_rule(z, labels, 500.0, None) == (False, "none")
+
+
+def test_no_mean_warns():
+    y = signs(np.random.default_rng(21)) * np.random.default_rng(22).pareto(0.7, N)
+    with pytest.warns(UserWarning, match="no method can find"):
+        found = recommend(y)
+    assert found.alpha == 0.05
+    assert "no mean" in found.text
+
+
+def test_two_valued_tail_is_not_estimated():
+    y = np.concatenate([np.linspace(-1.0, 1.0, 300), [10.0] * 15, [-10.0] * 15])
+    found = recommend(y)
+    assert found.hill is None
+    assert found.moment is None
+    assert found.alpha == 1.0
+    assert "no tail to estimate" in found.text
+
+
+@pytest.mark.parametrize(
+    ("y", "kwargs", "message"),
+    [
+        (np.arange(99.0), {}, "99 rewards are too few"),
+        (np.ones(200), {}, "more than half of the entries are equal"),
+        (np.where(np.arange(200) == 7, math.inf, np.arange(200.0)), {}, "1 NaN or infinite"),
+        (np.arange(200.0), {"arms": np.arange(200)}, "no arm has two rewards"),
+        (np.arange(200.0), {"arms": np.arange(3)}, "3 labels for 200 rewards"),
+        (np.arange(200.0), {"horizon": 0}, "horizon"),
+        (np.arange(200.0), {"delta": 1.0}, "delta"),
+        (np.arange(200.0), {"f_scale": -1.0}, "f_scale"),
+    ],
+)
+def test_refusals(y, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        recommend(y, **kwargs)
+
+
+def test_latencies_are_heavy_and_one_sided(data_dir):
+    rtt = load_npz("seattle_latency", data_dir)["rtt_10ms"] / 100.0
+    links = rtt[:, ~np.eye(99, dtype=bool)]
+    assert hill(links, k=links.size // 100).index == pytest.approx(1.3, abs=0.1)  # as its README says
+    client = -np.delete(rtt[:344, 0], 0, axis=1)
+    arms = np.tile(np.arange(98), 344)
+    for found in (recommend(client, horizon=3000), recommend(client, arms, horizon=3000)):
+        assert found.hill.upper < 2.0
+        assert found.rule == "clip"
+        assert found.alpha < 0.5
+
+
+def test_stock_returns_are_heavy_but_of_finite_variance_prices_are_light(data_dir):
+    prices = load_csv("djia29", data_dir).to_numpy(dtype=np.float64)
+    returns = np.diff(np.log(prices), axis=0)
+    arms = np.tile(np.arange(29), len(prices))
+    of_returns, of_prices = recommend(returns, arms[29:]), recommend(prices, arms)
+    assert 2.0 < of_returns.hill.lower < of_returns.hill.index < 5.0
+    assert of_prices.hill.index > of_returns.hill.index + 1.0
+    assert (of_returns.rule, of_prices.rule) == ("none", "none")
+
+
+@pytest.mark.parametrize("size", [150, 5000])
+def test_plot(tmp_path, size):
+    y = np.random.default_rng(23).standard_t(2, size)
+    figure = tail_plot(y, tmp_path / "tail.png", arms=np.arange(size) % 3)
+    assert (tmp_path / "tail.png").read_bytes().startswith(b"\x89PNG")
+    assert [axis.get_title().split()[0] for axis in figure.axes] == ["quantiles", "mean", "Hill"]
+    estimates = figure.axes[2].lines[0]
+    k = int(estimates.get_xdata()[-1])
+    medians = pd.Series(y).groupby(np.arange(size) % 3).transform("median")
+    assert estimates.get_ydata()[-1] == pytest.approx(hill(y - medians, k=k).index)
+
+
+def test_plot_refuses_constant_rewards():
+    with pytest.raises(ValueError, match="no scale to draw by"):
+        tail_plot(np.ones(200))
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(24)
+    frame = pd.DataFrame({"reward": rng.standard_t(3, 400), "arm": np.repeat(["a", "b"], 200), "gaps": np.nan})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path / "table.csv"
+
+
+def call(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["bo_robust.tails", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        command.main()
+    return stop.value.code
+
+
+def test_command(monkeypatch, capsys, table):
+    picture = table.with_name("tail.png")
+    arguments = (table, "--column", "reward", "--arms", "arm", "--horizon", 500, "--plot", picture)
+    assert call(monkeypatch, *arguments) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    frame = pd.read_csv(table)
+    assert printed == recommend(frame["reward"], frame["arm"], horizon=500).text
+    assert picture.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--column", "rewards"), "has no column 'rewards'; it has reward, arm, gaps"),
+        (("--column", "gaps"), "NaN"),
+        (("--column", "arm"), "must be numbers"),
+        (("--column", "reward", "--horizon", "0"), "horizon"),
+    ],
+)
+def test_command_errors_are_one_line(monkeypatch, capsys, table, arguments, message):
+    assert call(monkeypatch, table, *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("bo_robust.tails: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_command_without_a_file(tmp_path):
+    missing = [sys.executable, "-m", "bo_robust.tails", str(tmp_path / "none.csv"), "--column", "y"]
+    done = subprocess.run(missing, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "none.csv" in done.stderr
