@@ -70,7 +70,7 @@ class ATAGPUCB(ArmAlgorithm):
                 for arms of unknown location, or arms outside the features' box.
         """
         noise = prior_noise(kernel, noise_var, trials, prior_mean)
-        posterior = truncated.init(feature_table(self.features, kernel), noise, self.root, self.rule)
+        posterior = truncated.init(feature_table(self.features, kernel, self.root), noise, self.root, self.rule)
         return FeatureState(posterior, kernel=kernel)
 
     def select(self, state: State, uniform: Tensor) -> Selection:

@@ -22,8 +22,8 @@ class FeatureState(State):
     kernel: ArmKernel | None = None
 
 
-def feature_table(features: Features | NystromDictionary, kernel: ArmKernel) -> FeatureTable:
-    """Features of the arms, empty where dictionaries are still to be drawn.
+def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, root: str) -> FeatureTable:
+    """Features of the arms, empty where dictionaries are still to be drawn; compressed for the symmetric root.
 
     Raises:
         ValueError: if a feature map meets arms of unknown location, or outside its box.
@@ -35,7 +35,8 @@ def feature_table(features: Features | NystromDictionary, kernel: ArmKernel) -> 
             f"{type(features).__name__} need the locations of the arms: ArmKernel.from_covariance(k, arms), or "
             "from_matrix(K, arms). Arms without locations take a NystromDictionary."
         )
-    return FeatureTable.from_features(features(kernel.arms))
+    Phi = features(kernel.arms)
+    return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)
 
 
 def prior_noise(kernel: ArmKernel, noise_var: float | Tensor, trials: int, prior_mean: Tensor | None) -> Tensor:

@@ -45,11 +45,11 @@ class FeatureTable:
     residual: Tensor | None = None
 
     @classmethod
-    def from_features(cls, features: Tensor, residual: Tensor | None = None) -> FeatureTable:
-        """Compress features ``n x p`` to their numerical rank by a singular value decomposition."""
+    def compressed(cls, features: Tensor) -> FeatureTable:
+        """Features ``n x p`` in as many coordinates as their numerical rank, by a singular value decomposition."""
         U, S, Vh = torch.linalg.svd(features.double(), full_matrices=False)
         k = max(1, int(S.gt(RANK_TOLERANCE * S[0]).sum()))
-        return cls((U[:, :k] * S[:k]).to(features), Vh[:k].mT.contiguous().to(features), residual)
+        return cls((U[:, :k] * S[:k]).to(features), Vh[:k].mT.contiguous().to(features))
 
     @property
     def features(self) -> Tensor:
@@ -176,7 +176,7 @@ def recompute(whitening: Whitening) -> None:
         whitening.white = whitening.inverse @ whitening.basis.mT
     else:
         whitening.axes = whitening.table.axes
-        products = inverse_root.products_needed(1.0 + whitening.rounds * whitening.condition)
+        products = inverse_root.products_needed(1.0 + whitening.rounds * whitening.condition, Z.shape[-1])
         whitening.white = inverse_root.newton_schulz(V, products) @ Z.mT
 
 
