@@ -27,7 +27,7 @@ from torch import Tensor
 from bo_robust.models.inputs import check_data, check_noise_var, levels_of_rounds, truncation_by_name
 from bo_robust.models.moments import information_gain
 from bo_robust.schedules import Truncation, truncate
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_finite, check_rule
 
 __all__ = ["TruncatedGP"]
 
@@ -73,14 +73,17 @@ class TruncatedGP(SingleTaskGP):
             float32 (``gpytorch.settings.min_fixed_noise``). With neither ``noise_var`` nor
             ``train_Yvar`` a homoskedastic noise variance is learned by ``fit_gpytorch_mll``, from the
             truncated rewards.
+        rule: What becomes of a reward beyond its level: "zero" (the paper's) or "clip" (the level with its sign). The
+            third, "residual", needs the mean before every reward: arm mode has it, this model does not.
 
     Raises:
         ValueError: if data are not finite or have more than one output, levels do not fit or are not > 0,
-            the noise is given twice or ``noise_var`` too small, or an outcome transform is given.
+            the noise is given twice or ``noise_var`` too small, an outcome transform is given, or the rule is neither.
     """
 
     rewards: Tensor
     levels: Tensor
+    rule: str
     truncation: Truncation | None
 
     def __init__(
@@ -95,8 +98,12 @@ class TruncatedGP(SingleTaskGP):
         outcome_transform: OutcomeTransform | None = None,
         input_transform: InputTransform | None = None,
         noise_var: float | None = None,
+        rule: str = "zero",
     ) -> None:
         check_data(train_X, train_Y)
+        check_rule(rule)
+        if rule == "residual":
+            raise ValueError("TruncatedGP has the rules 'zero' and 'clip'; 'residual' is for arm mode (TGPUCB).")
         if outcome_transform is not None:
             raise ValueError(
                 f"TruncatedGP takes no outcome_transform (got {type(outcome_transform).__name__}): levels "
@@ -113,7 +120,7 @@ class TruncatedGP(SingleTaskGP):
             warnings.filterwarnings("ignore", message, InputDataWarning)
             super().__init__(
                 train_X=train_X,
-                train_Y=truncate(train_Y, levels),
+                train_Y=truncate(train_Y, levels, rule),
                 train_Yvar=train_Yvar,
                 likelihood=likelihood,
                 covar_module=covar_module,
@@ -122,6 +129,7 @@ class TruncatedGP(SingleTaskGP):
                 input_transform=input_transform,
             )
         self.truncation = None if isinstance(truncation, Tensor) else truncation
+        self.rule = rule
         self._set_rewards(train_Y, levels)
 
     @classmethod
@@ -131,6 +139,7 @@ class TruncatedGP(SingleTaskGP):
         truncation: Truncation | Tensor | str,
         truncation_options: dict[str, Any] | None = None,
         noise_var: float | None = None,
+        rule: str = "zero",
         **search_space_options: Any,
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set whose rows are in the order of the rounds.
@@ -141,6 +150,7 @@ class TruncatedGP(SingleTaskGP):
                 name in JSON (and a model once ``ax.storage.botorch_modular_registry.register_model`` knows it).
             truncation_options: Arguments of the named schedule.
             noise_var: As in the constructor; wins over the noise variances of the data.
+            rule: As in the constructor.
             search_space_options: What Ax adds for search spaces with categorical, fidelity or task features.
                 Not used: such features are ordinary columns of X, for ``covar_module`` to treat.
 
@@ -152,6 +162,7 @@ class TruncatedGP(SingleTaskGP):
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         inputs["truncation"] = truncation_by_name(truncation, truncation_options)
+        inputs["rule"] = rule
         if noise_var is not None:
             inputs["noise_var"] = noise_var
             inputs.pop("train_Yvar", None)
@@ -159,7 +170,7 @@ class TruncatedGP(SingleTaskGP):
 
     @property
     def truncated(self) -> Tensor:
-        """Which rewards were set to zero, ``batch_shape x n x 1``, bool."""
+        """Which rewards were beyond their level, ``batch_shape x n x 1``, bool."""
         return self.rewards.abs() > self.levels
 
     @property
@@ -213,7 +224,7 @@ class TruncatedGP(SingleTaskGP):
             noise = self._common_noise_var()  # in the batch shape of the points, which outcomes may exceed
             shape = torch.broadcast_shapes(noise.shape[:-1], inputs.shape[:-2])
             kwargs["noise"] = noise.expand(*shape, targets.shape[-1])
-        kept = truncate(rewards, levels).squeeze(-1)
+        kept = truncate(rewards, levels, self.rule).squeeze(-1)
         model = cast(TruncatedGP, super().get_fantasy_model(inputs, kept, **kwargs))
         batch_shape = model.train_targets.shape[:-1]
         both = zip((self.rewards, self.levels), (rewards, levels), strict=True)
@@ -246,7 +257,7 @@ class TruncatedGP(SingleTaskGP):
         levels = self.levels if same_rounds else levels_of_rounds(self._schedule(), rewards, first_round=1)
         fixed_noise = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
         noise = self._common_noise_var() if fixed_noise and not same_rounds else None
-        super().set_train_data(inputs=inputs, targets=truncate(rewards, levels).squeeze(-1), strict=strict)
+        super().set_train_data(inputs=inputs, targets=truncate(rewards, levels, self.rule).squeeze(-1), strict=strict)
         if noise is not None:
             self.likelihood.noise_covar.noise = noise.expand(targets.shape).clone()
         self._set_rewards(rewards, levels)

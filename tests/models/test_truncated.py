@@ -482,7 +482,7 @@ def test_construct_inputs(tkwargs):
     names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
     data = SupervisedDataset(X, Y, Yvar=torch.full_like(Y, 0.1), **names)
     inputs = TruncatedGP.construct_inputs(data, truncation=LEVEL)
-    assert inputs.keys() == {"train_X", "train_Y", "train_Yvar", "truncation"}
+    assert inputs.keys() == {"train_X", "train_Y", "train_Yvar", "truncation", "rule"}
     assert float(TruncatedGP(**inputs).likelihood.noise[0]) == pytest.approx(0.1)
     inputs = TruncatedGP.construct_inputs(
         data,
@@ -547,3 +547,24 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("train_X must be floating point, got torch.int64", X=X.long())
     with pytest.raises(InputDataError):
         TruncatedGP(X, Y.float(), LEVEL)
+
+
+def test_the_clip_rule_keeps_the_level_with_its_sign(tkwargs):
+    X = torch.rand(4, 2, **tkwargs)
+    Y = torch.tensor([[0.5], [-7.0], [9.0], [1.0]], **tkwargs)
+    levels = torch.tensor([[1.0], [2.0], [3.0], [4.0]], **tkwargs)
+    clipped = torch.tensor([[0.5], [-2.0], [3.0], [1.0]], **tkwargs)
+    model = TruncatedGP(X, Y, levels, noise_var=0.1, rule="clip")
+    expected = TruncatedGP(X, clipped, NoTruncation(), noise_var=0.1)
+    assert torch.equal(model.train_targets, clipped.squeeze(-1))
+    assert torch.equal(model.posterior(X + 0.1).mean, expected.posterior(X + 0.1).mean)
+    assert model.truncated.squeeze(-1).tolist() == [False, True, True, False]
+    schedule = TGPTruncation(moment_bound=1.0, alpha=1.0)
+    grown = TruncatedGP(X, Y, schedule, noise_var=0.1, rule="clip").condition_on_observations(X[:1], 50.0 + Y[:1])
+    assert float(grown.train_targets[-1]) == pytest.approx(5.0**0.25)
+    shifted = TruncatedGP(X, Y, schedule, noise_var=0.1, rule="clip")
+    shifted.set_train_data(targets=-Y.squeeze(-1))
+    assert float(shifted.train_targets[1]) == pytest.approx(2.0**0.25)
+    for rule, message in (("residual", "arm mode"), ("none", "one of zero, clip, residual")):
+        with pytest.raises(ValueError, match=message):
+            TruncatedGP(X, Y, levels, noise_var=0.1, rule=rule)
