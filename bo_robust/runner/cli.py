@@ -78,15 +78,17 @@ def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finishe
 
 @app.command("list")
 def list_() -> None:
-    """List algorithms, problems, widths and truncation levels."""
+    """List algorithms, problems, features, widths and truncation levels."""
     from bo_robust.algorithms import ALGORITHMS
     from bo_robust.problems import PROBLEMS
+    from bo_robust.runner.build import FEATURES
     from bo_robust.schedules import TRUNCATIONS, WIDTHS
 
     console = _console()
     for title, registry in (
         ("algorithms", ALGORITHMS),
         ("problems", PROBLEMS),
+        ("features", FEATURES),
         ("widths", WIDTHS),
         ("truncation levels", TRUNCATIONS),
     ):

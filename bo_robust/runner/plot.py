@@ -17,15 +17,20 @@ from bo_robust.runner.results import load_final
 
 __all__ = ["plot_intervals", "plot_regret"]
 
+# Line styles of the first ten algorithms, the next ten, ...
+STYLES = ("-", "--", ":", "-.")
+# With more algorithms than this the legend stands below the pictures.
+MANY = 6
+
 
 def plot_regret(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Path) -> bool:
     """Average regret R_t / t (above) and simple regret (below) against the round, mean ± standard error."""
     columns = len(config.panels)
-    figure, axes = plt.subplots(2, columns, figsize=(4.6 * columns + 1, 7), squeeze=False)
+    figure, axes = plt.subplots(2, columns, figsize=(4.6 * columns + 1, 8), squeeze=False, layout="constrained")
     for j, panel in enumerate(config.panels):
         rows = traces[traces["panel"] == panel.name]
         rounds = _marks(panel.horizon)
-        for algorithm in panel.algorithms:
+        for i, algorithm in enumerate(panel.algorithms):
             of = rows[rows["algorithm"] == algorithm.label]
             regret = of["regret"].to_numpy().reshape(panel.trials, panel.horizon)
             average = np.cumsum(regret, axis=1) / np.arange(1, panel.horizon + 1)
@@ -34,8 +39,9 @@ def plot_regret(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Pat
                 curves = curves[:, rounds - 1]
                 mean = curves.mean(0)
                 error = curves.std(0, ddof=1) / np.sqrt(panel.trials) if panel.trials > 1 else 0.0 * mean
-                axis.plot(rounds, mean, label=_text(algorithm.label))
-                axis.fill_between(rounds, mean - error, mean + error, alpha=0.2)
+                style = {"color": f"C{i % 10}", "linestyle": STYLES[i // 10 % len(STYLES)]}
+                axis.plot(rounds, mean, label=_text(algorithm.label), **style)
+                axis.fill_between(rounds, mean - error, mean + error, alpha=0.15, color=style["color"], linewidth=0)
         axes[0, j].set_title(_text(panel.name), fontsize=10)
         axes[0, j].set_ylabel("average regret" if j == 0 else "")
         axes[1, j].set_ylabel("simple regret" if j == 0 else "")
@@ -44,7 +50,11 @@ def plot_regret(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Pat
             axis.set_xscale("log")
             axis.set_ylim(bottom=0.0)
             axis.grid(alpha=0.3)
-    axes[0, 0].legend(fontsize=8)
+    if max(len(panel.algorithms) for panel in config.panels) <= MANY:
+        axes[0, 0].legend(fontsize=8)
+    else:
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=max(2, 2 * columns))
     _save(figure, path)
     return True
 
@@ -55,7 +65,8 @@ def plot_intervals(config: RunConfig, folder: Path, traces: pd.DataFrame, path: 
     if not wanted:
         return False
     columns = max(len(panel.algorithms) for _, panel in wanted)
-    figure, axes = plt.subplots(len(wanted), columns, figsize=(4.6 * columns, 3.2 * len(wanted)), squeeze=False)
+    size = (4.6 * columns, 3.2 * len(wanted))
+    figure, axes = plt.subplots(len(wanted), columns, figsize=size, squeeze=False, layout="constrained")
     for row, (i, panel) in enumerate(wanted):
         _interval_row(axes[row], i, panel, folder)
     _save(figure, path)
@@ -89,6 +100,5 @@ def _marks(horizon: int) -> np.ndarray:
 
 
 def _save(figure: plt.Figure, path: Path) -> None:
-    figure.tight_layout()
     write_atomic(path, lambda temporary: figure.savefig(temporary, dpi=120, format="png"))
     plt.close(figure)
