@@ -31,6 +31,7 @@ NAMES = {
         f"heavy_tails_{n}": f"heavy_tails/{n}.yaml"
         for n in (
             "where_it_matters",
+            "rules",
             "one_point_spikes",
             "latency",
             "stocks",
