@@ -12,13 +12,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bo_robust import algorithms, problems, schedules
     from bo_robust.acquisition import GPUCB
-    from bo_robust.models import TruncatedGP
+    from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncatedGP
 
-__all__ = ["GPUCB", "TruncatedGP", "algorithms", "problems", "schedules"]
+__all__ = [
+    "GPUCB",
+    "FeatureGP",
+    "FourierMap",
+    "NystromMap",
+    "TruncatedFeatureGP",
+    "TruncatedGP",
+    "algorithms",
+    "problems",
+    "schedules",
+]
 
 __version__ = "0.1.0"
 
-_HOMES = {"GPUCB": "bo_robust.acquisition", "TruncatedGP": "bo_robust.models"}
+_HOMES = {
+    "FeatureGP": "bo_robust.models",
+    "FourierMap": "bo_robust.models",
+    "GPUCB": "bo_robust.acquisition",
+    "NystromMap": "bo_robust.models",
+    "TruncatedFeatureGP": "bo_robust.models",
+    "TruncatedGP": "bo_robust.models",
+}
 
 
 def __getattr__(name: str) -> Any:

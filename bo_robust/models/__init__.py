@@ -1,6 +1,18 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
+from bo_robust.models.feature_gp import FeatureGP
+from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
 from bo_robust.models.truncated import TruncatedGP
+from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
 
-__all__ = ["TruncatedGP", "information_gain", "marginal_moments", "sequential_moments"]
+__all__ = [
+    "FeatureGP",
+    "FourierMap",
+    "NystromMap",
+    "TruncatedFeatureGP",
+    "TruncatedGP",
+    "information_gain",
+    "marginal_moments",
+    "sequential_moments",
+]

@@ -23,6 +23,7 @@ from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
+from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.schedules.information_gain import exact
 
 __all__ = ["information_gain", "marginal_moments", "sequential_moments"]
@@ -57,8 +58,11 @@ def marginal_moments(
         ValueError: if the posterior has more than one output per point, or pending points are given and
             the posterior is not Gaussian or one per model of a ``ModelList``.
     """
-    # A ModelList has a posterior per model, which transforms to one output take for one point at a time.
-    blocks, restore = _to_blocks(X, model.batch_shape, 1 if _is_plain_list(model) else block)
+    # A ModelList has a posterior per model, which transforms to one output take for one point at a time, and a
+    # FeatureGP makes its own blocks.
+    if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):
+        block = 1
+    blocks, restore = _to_blocks(X, model.batch_shape, block)
     if X_pending is None:
         posterior = _posterior(model, blocks, posterior_transform)
         mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
@@ -116,17 +120,20 @@ def information_gain(model: Model) -> Tensor:
     """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, N the noise variances.
 
     With N = noise_var I it is the realised gamma_t = 1/2 logdet(I + K/noise_var) of the widths. It is
-    computed at the current hyperparameters, without gradient.
+    computed at the current hyperparameters, without gradient. For a ``FeatureGP`` K is Phi Phi^T.
 
     Args:
-        model: An exact GP with one output.
+        model: An exact GP with one output, or a ``FeatureGP``.
 
     Returns:
         The gain in nats, of shape ``batch_shape``.
 
     Raises:
-        ValueError: if the model is not an exact GP with one output and a Gaussian likelihood.
+        ValueError: if the model is neither an exact GP with one output and a Gaussian likelihood nor a
+            ``FeatureGP``.
     """
+    if isinstance(model, FeatureGP):
+        return model.information_gain
     noise = getattr(getattr(model, "likelihood", None), "noise", None)
     if not isinstance(model, ExactGP) or model.num_outputs != 1 or noise is None:
         raise ValueError(

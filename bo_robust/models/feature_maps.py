@@ -1,0 +1,250 @@
+"""Which features a :class:`~bo_robust.models.FeatureGP` regresses on: quadrature Fourier or Nyström.
+
+A map is a choice, made once (:class:`FourierMap`, :class:`NystromMap`); :meth:`build` turns it into the module that
+evaluates phi(x) at the hyperparameters the model's kernel has at that moment.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import torch
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+
+from bo_robust.covariance import GPyTorchCovariance
+from bo_robust.features.box import keep_half
+from bo_robust.features.fourier import FourierFeatures, fourier_features, hermite_frequencies
+from bo_robust.features.nystrom import NystromFeatures
+from bo_robust.validation import check_finite
+
+__all__ = ["FEATURE_MAPS", "Dictionary", "FeatureModule", "FourierMap", "NystromMap", "feature_map_by_name"]
+
+WARN_ERROR = 0.05  # of k(x, x): beyond this the features do not stand for the kernel any more
+
+
+class Dictionary(NamedTuple):
+    """Nyström features at fixed hyperparameters: phi(x) = weights k(points, x).
+
+    Args:
+        points: ``r x d``.
+        weights: ``p x r``.
+    """
+
+    points: Tensor
+    weights: Tensor
+
+
+class FeatureModule(torch.nn.Module, ABC):
+    """phi(x) for one input dimension, dtype and device; buffers move with the model."""
+
+    has_residual: bool
+    """Whether k(x, x) exceeds phi(x)^T phi(x), so that the DTC variance adds the difference."""
+
+    @abstractmethod
+    def prepare(self, covar_module: Kernel, symmetric: bool) -> Dictionary | None:
+        """What can be computed once for the current hyperparameters, without gradient.
+
+        Args:
+            covar_module: The kernel.
+            symmetric: Nyström: the papers' symmetric root of K_D instead of the Cholesky root.
+        """
+
+    @abstractmethod
+    def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
+        """Features of the same phi(x)^T phi(x'), as few as do, with gradients for the hyperparameters."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def check(self, X: Tensor) -> None:
+        """Raise ``ValueError`` unless points are ``... x n x d`` and where the features hold."""
+        if X.ndim < 2 or X.shape[-1] != self.dim:
+            raise ValueError(f"X must be ... x n x {self.dim} like the training points, got shape {tuple(X.shape)}.")
+
+    @abstractmethod
+    def forward(self, X: Tensor, covar_module: Kernel, prepared: Dictionary | None) -> Tensor:
+        """phi of points ``... x n x d``, ``... x n x p``, differentiable in X and the hyperparameters.
+
+        Raises:
+            ValueError: if points have another d or are where the features do not hold.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class FourierMap:
+    """Quadrature Fourier features (Mutny & Krause 2018) of an ``RBFKernel``, with or without ``ScaleKernel``.
+
+    2 nodes^d features (half as many where the grid may be halved), so for few input dimensions. Rule of thumb:
+    nodes > (side of the box / lengthscale)^2; fitting may shorten the lengthscale, so leave room
+    (:func:`bo_robust.features.fewest_nodes`). A posterior warns when the features miss the kernel.
+
+    Args:
+        nodes: Quadrature nodes per dimension, >= 1.
+        bounds: ``2 x d`` box that holds all points, after the input transform; default the unit cube.
+    """
+
+    nodes: int
+    bounds: Tensor | Sequence[Sequence[float]] | None = None
+
+    def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
+        """The module for a kernel and points like X (``n x d``).
+
+        Raises:
+            ValueError: if the kernel is another one, ``bounds`` are not ``2 x d`` with lower < upper, or there are
+                too many frequencies.
+        """
+        _rbf(covar_module)
+        d = X.shape[-1]
+        default = torch.tensor([[0.0], [1.0]]).expand(2, d)
+        bounds = torch.as_tensor(default if self.bounds is None else self.bounds, dtype=X.dtype, device=X.device)
+        if bounds.shape != (2, d) or not bool((bounds[0] < bounds[1]).all() & bounds.isfinite().all()):
+            raise ValueError(
+                f"bounds must be 2 x {d}, the lower and the upper corner of the box, finite and lower < upper, "
+                f"got {bounds.tolist()}."
+            )
+        return _Fourier(self.nodes, bounds.clone(), half)
+
+
+@dataclass(frozen=True, eq=False)
+class NystromMap:
+    """Nyström features of any kernel: its projection on the span of a dictionary of points (DTC).
+
+    Args:
+        inducing_points: The dictionary, ``M x d``, in the space after the input transform, such as a subset of the
+            points observed. Fixed: not fitted. Duplicates do no harm.
+    """
+
+    inducing_points: Tensor | Sequence[Sequence[float]]
+
+    def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
+        """The module for a kernel and points like X (``n x d``); ``half`` is for Fourier features.
+
+        Raises:
+            ValueError: if the inducing points are not finite or not ``M x d`` with M >= 1.
+        """
+        points = torch.as_tensor(self.inducing_points, dtype=X.dtype, device=X.device)
+        if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != X.shape[-1]:
+            raise ValueError(f"inducing_points must be M x {X.shape[-1]} with M >= 1, got {tuple(points.shape)}.")
+        check_finite("inducing_points", points)
+        return _Nystrom(points.detach().clone())
+
+
+class _Fourier(FeatureModule):
+    has_residual = False
+    bounds: Tensor
+    frequencies: Tensor
+    weights: Tensor
+
+    def __init__(self, nodes: int, bounds: Tensor, half: bool) -> None:
+        super().__init__(bounds.shape[-1])
+        self.nodes, self.halved = nodes, half
+        frequencies, weights = hermite_frequencies(nodes, self.dim, half=half, dtype=bounds.dtype, device=bounds.device)
+        for name, x in (("bounds", bounds), ("frequencies", frequencies), ("weights", weights)):
+            self.register_buffer(name, x, persistent=False)
+
+    def prepare(self, covar_module: Kernel, symmetric: bool) -> None:
+        lengthscale = _rbf(covar_module)[0].lengthscale.detach().expand(1, self.dim)[0].tolist()
+        box = tuple((lower, upper) for lower, upper in self.bounds.mT.tolist())
+        error = FourierFeatures(tuple(lengthscale), self.nodes, box).sup_error(grid=65)
+        if error > WARN_ERROR:
+            warnings.warn(
+                f"{self.nodes} nodes per dimension are too few for lengthscales {lengthscale} on the box: the features "
+                f"miss the kernel by up to {error:.2g} of k(x, x), and the posterior with it. Raise `nodes` "
+                "(bo_robust.features.fewest_nodes says to what) or use NystromMap.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
+        frequencies, weights = self.frequencies, self.weights
+        return self._evaluate(
+            X, covar_module, *((frequencies, weights) if self.halved else keep_half(frequencies, weights))
+        )
+
+    def forward(self, X: Tensor, covar_module: Kernel, prepared: Dictionary | None) -> Tensor:
+        return self._evaluate(X, covar_module, self.frequencies, self.weights)
+
+    def _evaluate(self, X: Tensor, covar_module: Kernel, frequencies: Tensor, weights: Tensor) -> Tensor:
+        self.check(X)
+        base, outputscale = _rbf(covar_module)
+        return fourier_features(X - self.bounds[0], frequencies, weights, base.lengthscale, outputscale)
+
+    def check(self, X: Tensor) -> None:
+        super().check(X)
+        lower, upper = self.bounds
+        slack = 1e-6 * (upper - lower)  # rounding of a Normalize transform
+        inside = (X.detach() >= lower - slack) & (X.detach() <= upper + slack)
+        if not bool(inside.all()):
+            raise ValueError(
+                f"{int((~inside.all(-1)).sum())} points are NaN or outside the box {self.bounds.tolist()} on which the "
+                "Fourier features hold; widen `bounds` (and raise `nodes`), or rescale X with an input_transform."
+            )
+
+
+class _Nystrom(FeatureModule):
+    has_residual = True
+    inducing_points: Tensor
+
+    def __init__(self, inducing_points: Tensor) -> None:
+        super().__init__(inducing_points.shape[-1])
+        self.register_buffer("inducing_points", inducing_points, persistent=False)
+
+    def prepare(self, covar_module: Kernel, symmetric: bool) -> Dictionary:
+        features = NystromFeatures.from_points(
+            GPyTorchCovariance(covar_module), self.inducing_points, root="symmetric" if symmetric else "cholesky"
+        )
+        return Dictionary(features.points, features.weights)
+
+    def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
+        # Which points `prepare` drops jumps with the hyperparameters; a jitter of sqrt(eps) of the diagonal is smooth
+        # and changes phi^T phi' by no more than itself.
+        K: Tensor = cast(Any, covar_module(self.inducing_points)).to_dense()
+        L = psd_safe_cholesky(K + torch.diag_embed(torch.finfo(K.dtype).eps ** 0.5 * K.diagonal()))
+        K_ZX: Tensor = cast(Any, covar_module(self.inducing_points, X)).to_dense()
+        return torch.linalg.solve_triangular(L, K_ZX, upper=False).mT
+
+    def forward(self, X: Tensor, covar_module: Kernel, prepared: Dictionary | None) -> Tensor:
+        assert prepared is not None
+        self.check(X)
+        # Points flattened: a kernel on ... x 1 x d would copy the dictionary once per t-batch.
+        K = covar_module(X.reshape(-1, X.shape[-1]), prepared.points).to_dense()
+        return (K @ prepared.weights.mT).reshape(*X.shape[:-1], prepared.weights.shape[0])
+
+
+def _rbf(covar_module: Kernel) -> tuple[RBFKernel, float | Tensor]:
+    """The RBF kernel and the output scale; a subclass may be another kernel (``RBFKernelGrad`` is)."""
+    scaled = isinstance(covar_module, ScaleKernel)
+    base: Any = covar_module.base_kernel if scaled else covar_module
+    if type(base) is not RBFKernel or base.active_dims is not None or covar_module.active_dims is not None:
+        raise ValueError(
+            "Fourier features are for an RBFKernel or ScaleKernel(RBFKernel) on all dimensions, got "
+            f"{type(covar_module).__name__} of {type(base).__name__}; use NystromMap for other kernels."
+        )
+    return base, cast(Tensor, covar_module.outputscale) if scaled else 1.0
+
+
+FEATURE_MAPS: dict[str, Callable[..., FourierMap | NystromMap]] = {"fourier": FourierMap, "nystrom": NystromMap}
+
+
+def feature_map_by_name(
+    features: FourierMap | NystromMap | str, options: dict[str, Any] | None
+) -> FourierMap | NystromMap:
+    """The map named in ``FEATURE_MAPS``, built with its options; a map is returned as given.
+
+    Raises:
+        ValueError: if the name is unknown, or options come with a map that is not a name.
+    """
+    if isinstance(features, str):
+        if features not in FEATURE_MAPS:
+            raise ValueError(f"unknown features {features!r}; choose one of {', '.join(sorted(FEATURE_MAPS))}.")
+        return FEATURE_MAPS[features](**(options or {}))
+    if options:
+        raise ValueError("features_options are for features given by name; put them into the map itself.")
+    return features

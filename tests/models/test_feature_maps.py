@@ -1,0 +1,148 @@
+import math
+import warnings
+
+import pytest
+import torch
+from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel, ScaleKernel
+
+from bo_robust.models import FourierMap, NystromMap
+from bo_robust.models.feature_maps import feature_map_by_name
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def points(tkwargs, *shape, seed=7):
+    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+
+
+def rbf(tkwargs, lengthscale=(0.5, 0.8), outputscale=None):
+    base = RBFKernel(ard_num_dims=2).to(**tkwargs)
+    base.lengthscale = torch.tensor(lengthscale, **tkwargs)
+    if outputscale is None:
+        return base
+    kernel = ScaleKernel(base).to(**tkwargs)
+    kernel.outputscale = torch.tensor(outputscale, **tkwargs)
+    return kernel
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("outputscale", [None, 2.5])
+def test_fourier_features_reproduce_the_kernel(tkwargs, half, outputscale):
+    X, kernel = 3.0 * points(tkwargs, 9) - 1.0, rbf(tkwargs, (1.5, 2.0), outputscale)
+    module = FourierMap(16, bounds=[[-1.0, -1.0], [2.0, 2.0]]).build(kernel, X, half)
+    Phi = module(X, kernel, module.prepare(kernel, False))
+    assert Phi.shape == (9, 256 if half else 512)
+    fewest = module.for_evidence(X, kernel)
+    assert fewest.shape == (9, 256)
+    torch.testing.assert_close(fewest @ fewest.mT, Phi @ Phi.mT, atol=1e-12, rtol=0)
+    torch.testing.assert_close(Phi @ Phi.mT, kernel(X).to_dense(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(module(X.view(3, 3, 2), kernel, None), Phi.view(3, 3, -1), atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["rbf", "matern"])
+def test_features_are_differentiable_in_points_and_hyperparameters(tkwargs, kind):
+    X = points(tkwargs, 3)
+    if kind == "rbf":
+        chosen, kernel = FourierMap(4), rbf(tkwargs, outputscale=2.0)
+    else:
+        chosen, kernel = NystromMap(points(tkwargs, 4, seed=1)), MaternKernel(2.5, ard_num_dims=2).to(**tkwargs)
+    module = chosen.build(kernel, X, False)
+
+    def gram(x, *parameters):
+        Phi = torch.func.functional_call(
+            kernel_and_features, {f"kernel.{k}": p for k, p in zip(names, parameters, strict=True)}, (x,)
+        )
+        return Phi @ Phi.mT
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kernel, self.module = kernel, module
+
+        def forward(self, x):
+            return self.module.for_evidence(x, self.kernel)
+
+    kernel_and_features = Both()
+    names = [name for name, _ in kernel.named_parameters()]
+    parameters = [p.detach().clone().requires_grad_() for p in kernel.parameters()]
+    assert torch.autograd.gradcheck(gram, (X.requires_grad_(), *parameters))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_nystrom_features_are_the_projection(tkwargs, symmetric):
+    Z, X, kernel = points(tkwargs, 6), points(tkwargs, 5, seed=1), MaternKernel(2.5).to(**tkwargs)
+    module = NystromMap(Z).build(kernel, X, True)
+    dictionary = module.prepare(kernel, symmetric)
+    Phi, K = module(X, kernel, dictionary), kernel(X, Z).to_dense()
+    projection = K @ torch.linalg.solve(kernel(Z).to_dense(), K.mT)
+    torch.testing.assert_close(Phi @ Phi.mT, projection, atol=1e-9, rtol=0)
+    smooth = module.for_evidence(X, kernel)
+    torch.testing.assert_close(smooth @ smooth.mT, projection, atol=1e-6, rtol=0)
+    if symmetric:
+        values, vectors = torch.linalg.eigh(kernel(Z).to_dense())
+        torch.testing.assert_close(Phi, K @ (vectors * values.rsqrt()) @ vectors.mT, atol=1e-8, rtol=0)
+    assert Phi.shape == (5, 6)
+
+
+def test_duplicate_inducing_points(tkwargs):
+    Z, X, kernel = points(tkwargs, 4), points(tkwargs, 5, seed=1), rbf(tkwargs)
+    once, twice = (NystromMap(z).build(kernel, X, False) for z in (Z, torch.cat([Z, Z])))
+    grams = []
+    for module in (once, twice):
+        for Phi in (module(X, kernel, module.prepare(kernel, False)), module.for_evidence(X, kernel)):
+            grams.append(Phi @ Phi.mT)
+    for gram in grams[1:]:
+        torch.testing.assert_close(gram, grams[0], atol=1e-6, rtol=0)
+
+
+def test_points_outside_the_box_are_refused(tkwargs):
+    kernel = rbf(tkwargs)
+    module = FourierMap(8).build(kernel, points(tkwargs, 1), False)
+    for bad in (1.01, -0.01, math.nan):
+        with pytest.raises(ValueError, match=r"1 points are NaN or outside the box .* widen `bounds`"):
+            module(torch.tensor([[0.5, bad], [1.0, 0.0]], **tkwargs), kernel, None)
+    module(torch.tensor([[1.0 + 1e-9, -1e-9]], **tkwargs), kernel, None)  # rounding
+
+
+def test_too_few_nodes_for_the_lengthscale_warn(tkwargs):
+    module = FourierMap(8).build(rbf(tkwargs), points(tkwargs, 1), False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert module.prepare(rbf(tkwargs, (0.5, 0.8)), False) is None
+    with pytest.warns(UserWarning, match="8 nodes per dimension are too few for lengthscales"):
+        module.prepare(rbf(tkwargs, (0.1, 0.8)), False)
+
+
+def test_bad_maps_are_refused(tkwargs):
+    X = points(tkwargs, 3)
+
+    def refuse(match, chosen, kernel=None):
+        with pytest.raises(ValueError, match=match):
+            chosen.build(rbf(tkwargs) if kernel is None else kernel, X, False)
+
+    refuse(r"RBFKernel or ScaleKernel\(RBFKernel\).*MaternKernel", FourierMap(4), MaternKernel())
+    refuse("use NystromMap", FourierMap(4), ScaleKernel(MaternKernel()))
+    refuse("use NystromMap", FourierMap(4), AdditiveKernel(RBFKernel()))
+    refuse("on all dimensions", FourierMap(4), RBFKernel(active_dims=[0]))
+    refuse("bounds must be 2 x 2", FourierMap(4, bounds=[[0.0], [1.0]]))
+    refuse("lower < upper", FourierMap(4, bounds=[[0.0, 1.0], [1.0, 1.0]]))
+    refuse("lower < upper, got", FourierMap(4, bounds=[[0.0, 0.0], [1.0, math.inf]]))
+    refuse("nodes", FourierMap(0))
+    refuse("frequencies", FourierMap(1000))
+    refuse("inducing_points must be M x 2", NystromMap(X[0]))
+    refuse("inducing_points must be M x 2", NystromMap(X[:0]))
+    refuse("inducing_points has 1 NaN", NystromMap([[0.0, math.nan]]))
+
+
+def test_maps_by_name():
+    chosen = FourierMap(4)
+    assert feature_map_by_name(chosen, None) is chosen
+    assert feature_map_by_name("fourier", {"nodes": 5}).nodes == 5
+    assert feature_map_by_name("nystrom", {"inducing_points": [[0.1]]}).inducing_points == [[0.1]]
+    with pytest.raises(ValueError, match="unknown features 'rff'; choose one of fourier, nystrom"):
+        feature_map_by_name("rff", None)
+    with pytest.raises(ValueError, match="features given by name"):
+        feature_map_by_name(chosen, {"nodes": 5})

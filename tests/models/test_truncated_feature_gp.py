@@ -1,0 +1,424 @@
+import copy
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP
+from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.outcome import Standardize
+from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.datasets import SupervisedDataset
+from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+import bo_robust
+from bo_robust.acquisition import GPUCB
+from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP
+from bo_robust.schedules import ATAFourierTruncation, ATAFourierWidth, ATANystromTruncation, NoTruncation
+
+MAPS = ["fourier", "nystrom"]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Non-strict enforcement of botorch tensor conventions")
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def points(tkwargs, *shape, seed=7):
+    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+
+
+def heavy(X, seed=0):
+    """Rewards of which a few are far out."""
+    noise = torch.randn(*X.shape[:-1], 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(X)
+    return torch.sin(5.0 * X[..., :1]) + 0.5 * noise**5
+
+
+def rbf(tkwargs, lengthscale=0.5):
+    kernel = RBFKernel().to(**tkwargs)
+    kernel.lengthscale = torch.tensor(lengthscale, **tkwargs)  # a plain number is rounded to float32
+    return kernel
+
+
+def chosen_map(tkwargs, kind, nodes=6):
+    return FourierMap(nodes) if kind == "fourier" else NystromMap(points(tkwargs, 8, seed=2))
+
+
+def make(tkwargs, kind="fourier", n=14, truncation=0.4, **kwargs):
+    X = points(tkwargs, n, seed=1)
+    kwargs = {"noise_var": 0.3, "covar_module": rbf(tkwargs) if kind == "fourier" else MaternKernel(2.5)} | kwargs
+    return TruncatedFeatureGP(X, heavy(X), chosen_map(tkwargs, kind), truncation, **kwargs)
+
+
+def moments(model, X):
+    posterior = model.posterior(X)
+    return posterior.mean.detach(), posterior.variance.detach()
+
+
+def assert_same(model, other, X, tol=1e-9):
+    for a, b in zip(moments(model, X), moments(other, X), strict=True):
+        torch.testing.assert_close(a, b, atol=tol, rtol=0)
+
+
+def directions(model):
+    """R and U = R Phi^T of the data, from the definition; and phi of any points."""
+    dictionary, _ = model._posterior_weights()
+    Phi = model.features(model.train_inputs[0], model.covar_module, dictionary).detach()
+    V = Phi.mT @ Phi + 0.3 * torch.eye(Phi.shape[-1]).to(Phi)
+    if model.root == "symmetric":
+        values, vectors = torch.linalg.eigh(V)
+        R = (vectors * values.rsqrt()) @ vectors.mT
+    else:
+        R = torch.linalg.inv(torch.linalg.cholesky(V))
+    return R, R @ Phi.mT, lambda X: model.features(X, model.covar_module, dictionary).detach()
+
+
+@pytest.mark.parametrize("nodes", [6, 10])
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+def test_golden_fourier(tkwargs, golden, nodes, root):
+    data, section = golden["data"], golden[f"ata_qff_m{nodes}_{root}"]
+    X, y, X_test = (torch.tensor(data[key], **tkwargs) for key in ("X", "y", "X_test"))
+    model = TruncatedFeatureGP(
+        X,
+        y.unsqueeze(-1),
+        FourierMap(nodes),
+        section["level"],
+        noise_var=data["noise_var"],
+        covar_module=rbf(tkwargs, 0.4),
+        root=root,
+    )
+    for got, key in zip(moments(model, X_test), ("mean", "variance"), strict=True):
+        torch.testing.assert_close(got.squeeze(-1), torch.tensor(section[key], **tkwargs), atol=1e-8, rtol=0)
+
+
+def test_golden_nystrom(tkwargs, golden):
+    data, section = golden["data"], golden["ata_nystrom"]
+    X, y, X_test = (torch.tensor(data[key], **tkwargs) for key in ("X", "y", "X_test"))
+    model = TruncatedFeatureGP(
+        X,
+        y.unsqueeze(-1),
+        NystromMap(X[section["dictionary"]]),
+        section["level"],
+        noise_var=data["noise_var"],
+        covar_module=rbf(tkwargs, 0.4),
+    )
+    for got, key in zip(moments(model, X_test), ("mean", "variance"), strict=True):
+        torch.testing.assert_close(got.squeeze(-1), torch.tensor(section[key], **tkwargs), atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("kind", MAPS)
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+def test_an_infinite_level_is_a_feature_gp(tkwargs, kind, root):
+    for truncation in (NoTruncation(), math.inf, lambda t: torch.tensor(1e9)):
+        model = make(tkwargs, kind, truncation=truncation, root=root)
+        plain = FeatureGP(
+            model.train_inputs[0],
+            model.train_targets.unsqueeze(-1),
+            chosen_map(tkwargs, kind),
+            noise_var=0.3,
+            covar_module=model.covar_module,
+        )
+        for X in (points(tkwargs, 5, 3), points(tkwargs, 6, 1)):
+            assert_same(model, plain, X)
+        assert model.truncated_share == 0.0
+        torch.testing.assert_close(model.information_gain, plain.information_gain, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("kind", MAPS)
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+@pytest.mark.parametrize("rule", ["zero", "clip"])
+def test_the_mean_from_its_definition(tkwargs, kind, root, rule):
+    model, X = make(tkwargs, kind, root=root, rule=rule), points(tkwargs, 9)
+    R, U, phi = directions(model)
+    products = U * model.train_targets
+    assert 0 < int((products.abs() > 0.4).sum()) < products.numel()
+    assert model.truncated_share == pytest.approx(float((products.abs() > 0.4).double().mean()), abs=1e-12)
+    kept = products.clamp(-0.4, 0.4) if rule == "clip" else torch.where(products.abs() > 0.4, 0.0, products)
+    mean = phi(X) @ (R.mT @ kept.sum(-1))
+    torch.testing.assert_close(moments(model, X)[0].squeeze(-1), mean, atol=1e-9, rtol=0)
+    plain = make(tkwargs, kind, truncation=math.inf, root=root)
+    torch.testing.assert_close(moments(model, X)[1], moments(plain, X)[1], atol=1e-9, rtol=0)
+    assert float((moments(model, X)[0] - moments(plain, X)[0]).abs().max()) > 0.1
+    wanted = points(tkwargs, 2, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: model.posterior(x).mean, wanted)
+
+
+def test_clipping_in_chunks(tkwargs, monkeypatch):
+    whole = moments(make(tkwargs, rule="clip"), points(tkwargs, 3))
+    monkeypatch.setattr("bo_robust.models.truncated_feature_gp.CHUNK", 5)
+    for a, b in zip(whole, moments(make(tkwargs, rule="clip"), points(tkwargs, 3)), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
+
+
+def test_the_level_is_that_of_the_number_of_rewards(tkwargs):
+    schedule = ATAFourierTruncation(moment_bound=4.0, alpha=0.5, delta=0.1, horizon=100, num_features=36)
+    model = make(tkwargs, truncation=schedule)
+    assert model.truncation_level == schedule(14)
+    assert_same(model, make(tkwargs, truncation=schedule(14)), points(tkwargs, 5), tol=0.0)
+    grown = model.condition_on_observations(points(tkwargs, 2), torch.ones(2, 1, **tkwargs))
+    assert grown.truncation_level == schedule(16) > schedule(14)
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_conditioning_truncates_all_rewards_anew(tkwargs, kind):
+    schedule = ATANystromTruncation(moment_bound=0.5, alpha=0.2, delta=0.1, horizon=20, num_features=2)
+    whole = make(tkwargs, kind, n=20, truncation=schedule)
+    X, Y = whole.train_inputs[0], whole.train_targets.unsqueeze(-1)
+    part = TruncatedFeatureGP(
+        X[:12], Y[:12], chosen_map(tkwargs, kind), schedule, noise_var=0.3, covar_module=whole.covar_module
+    )
+    assert 0 < part.truncated_share < 1
+    grown = part.condition_on_observations(X[12:17], Y[12:17]).condition_on_observations(X[17:], Y[17:])
+    assert isinstance(grown, TruncatedFeatureGP)
+    assert_same(grown, whole, points(tkwargs, 6, 3))
+    assert grown.truncated_share == whole.truncated_share
+    many = part.condition_on_observations(X[12:14], torch.stack([Y[12:14], -Y[12:14]]))
+    assert many.batch_shape == (2,)
+    for i, y in enumerate((Y[12:14], -Y[12:14])):
+        one = part.condition_on_observations(X[12:14], y)
+        for a, b in zip(moments(many, points(tkwargs, 4)), moments(one, points(tkwargs, 4)), strict=True):
+            torch.testing.assert_close(a[i], b, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_fantasies_are_not_truncated(tkwargs, kind):
+    model, X, test_X = make(tkwargs, kind), points(tkwargs, 3, 2), points(tkwargs, 5)
+    fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=0))
+    assert fantasies.train_targets.shape == (4, 3, 16)
+    assert fantasies.drawn.tolist() == [False] * 14 + [True] * 2
+    assert fantasies.truncation_level == model.truncation_level
+    assert fantasies.truncated_share == pytest.approx(model.truncated_share)
+    # Gaussian observations of N(theta, lambda V^-1), theta the truncated estimate, by a dense solve.
+    R, U, phi = directions(model)
+    products = U * model.train_targets
+    theta = R.mT @ torch.where(products.abs() > 0.4, 0.0, products).sum(-1)
+    new, y = phi(X[1]), fantasies.train_targets[2, 1, 14:].detach()
+    V = torch.linalg.inv(R.mT @ R)
+    theta = torch.linalg.solve(V + new.mT @ new, V @ theta + new.mT @ y)
+    mean, _ = moments(fantasies, test_X)
+    torch.testing.assert_close(mean[2, 1, :, 0], phi(test_X) @ theta, atol=1e-8, rtol=0)
+    # Again from the data, and after real rewards: only these are truncated.
+    later = fantasies.condition_on_observations(points(tkwargs, 1), torch.full((1, 1), 0.1, **tkwargs))
+    assert later.drawn.tolist() == [False] * 14 + [True] * 2 + [False]
+    assert later.posterior(test_X).mean.shape == (4, 3, 5, 1)
+    fantasies.train()
+    torch.testing.assert_close(moments(fantasies, test_X)[0], mean, atol=1e-8, rtol=0)
+
+
+def test_look_ahead_acquisition_functions(tkwargs):
+    model = make(tkwargs)
+    X = points(tkwargs, 4, 4).requires_grad_()
+    value = qKnowledgeGradient(model, num_fantasies=3)(X)
+    value.sum().backward()
+    assert value.shape == (4,)
+    assert float(X.grad.abs().max()) > 0
+
+
+def test_all_rewards_truncated_is_said(tkwargs):
+    model = make(tkwargs, truncation=1e-9)
+    scale = float(model.train_targets.abs().median())
+    with pytest.warns(UserWarning, match=rf"all 14 rewards are truncated .* level is 1e-09.*{scale:.3g}"):
+        mean, variance = moments(model, points(tkwargs, 5))
+    assert not mean.any()
+    assert (variance > 0).all()
+    assert model.truncated_share == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert moments(make(tkwargs, truncation=1e-9, rule="clip"), points(tkwargs, 5))[0].any()
+        X = points(tkwargs, 3)
+        zeros = TruncatedFeatureGP(X, torch.zeros(3, 1, **tkwargs), FourierMap(6), 1.0, covar_module=rbf(tkwargs))
+        assert not moments(zeros, X)[0].any()
+
+
+def test_one_outlier_moves_the_mean_little(tkwargs):
+    """1e6 in one of 200 rewards: the plain mean follows it, the truncated one stays."""
+    X = points(tkwargs, 200, seed=1)
+    clean = torch.sin(5.0 * X[..., :1])
+    Y = clean.clone()
+    Y[17] = 1e6
+    test_X = points(tkwargs, 30)
+    errors = {}
+    for level in (1.0, math.inf):
+        model = TruncatedFeatureGP(X, Y, FourierMap(8), level, noise_var=0.1, covar_module=rbf(tkwargs))
+        errors[level] = float((moments(model, test_X)[0] - torch.sin(5.0 * test_X[..., :1])).abs().max())
+    assert errors[1.0] < 1.5
+    assert errors[math.inf] > 1e4
+
+
+# ---------------------------------------------------------------------------------------------- fitting
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_fitting_is_not_led_by_outliers(tkwargs, kind):
+    g = torch.Generator().manual_seed(0)
+    X = torch.rand(150, 1, generator=g, dtype=torch.float64).to(**tkwargs)
+    clean = torch.sin(8.0 * X) + 0.2 * torch.randn(150, 1, generator=g, dtype=torch.float64).to(**tkwargs)
+    Y = clean.clone()
+    Y[::30] = 100.0
+    Z = torch.linspace(0.0, 1.0, 12, **tkwargs).unsqueeze(-1)
+    features = FourierMap(32) if kind == "fourier" else NystromMap(Z)
+    fits = []
+    for y in (clean, Y):
+        model = TruncatedFeatureGP(X, y, features, 5.0)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        fits.append((model.covar_module.lengthscale.item(), model.likelihood.noise.item()))
+    (lengthscale, noise), (lengthscale_out, noise_out) = fits
+    assert noise == pytest.approx(0.04, rel=0.3)
+    assert lengthscale_out == pytest.approx(lengthscale, rel=0.5)
+    assert noise_out < 1.0  # of rewards with variance 330
+
+
+def test_evidence_is_that_of_winsorised_rewards(tkwargs):
+    X = points(tkwargs, 7)
+    Y = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0, 50.0, -40.0], **tkwargs).unsqueeze(-1)  # median 1, MAD 2
+    model = TruncatedFeatureGP(X, Y, FourierMap(6), 1.0, noise_var=0.3, covar_module=rbf(tkwargs))
+    spread = 3.0 * 1.4826 * 2.0
+    winsorised = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0, 1.0 + spread, 1.0 - spread], **tkwargs).unsqueeze(-1)
+    plain = FeatureGP(X, winsorised, FourierMap(6), noise_var=0.3, covar_module=rbf(tkwargs))
+    torch.testing.assert_close(model.log_evidence(), plain.log_evidence(), atol=1e-8, rtol=0)
+    mostly = torch.tensor([2.0, 2.0, 2.0, 2.0, 2.0, 7.0, -9.0], **tkwargs)  # MAD 0
+    model.set_train_data(targets=mostly)
+    plain.set_train_data(targets=mostly)
+    torch.testing.assert_close(model.log_evidence(), plain.log_evidence(), atol=1e-8, rtol=0)
+
+
+# ---------------------------------------------------------------------------------------------- acquisition, module
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_optimisers(tkwargs, kind):
+    torch.manual_seed(0)
+    model = make(tkwargs, kind)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
+    options = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 8}}
+    width = ATAFourierWidth(
+        norm_bound=1.0, noise_var=0.3, moment_bound=4.0, alpha=1.0, delta=0.1, horizon=100, num_features=36
+    )
+    sampler = SobolQMCNormalSampler(torch.Size([8]), seed=0)
+    for acqf in (GPUCB(model, width), qLogNoisyExpectedImprovement(model, model.train_inputs[0], sampler=sampler)):
+        x, value = optimize_acqf(acqf, bounds, q=1, **options)
+        assert x.shape == (1, 2)
+        assert math.isfinite(value)
+        batch, _ = optimize_acqf(acqf, bounds, q=3, sequential=True, **options)
+        assert float(torch.pdist(batch).min()) > 1e-3
+        chosen, _ = optimize_acqf_discrete(acqf, q=3, choices=points(tkwargs, 50))
+        assert chosen.unique(dim=0).shape == (3, 2)
+        mixed, _ = optimize_acqf_mixed(acqf, bounds, q=2, fixed_features_list=[{0: 0.25}, {0: 0.75}], **options)
+        assert set(mixed[:, 0].tolist()) <= {0.25, 0.75}
+
+
+@pytest.mark.parametrize("copier", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("kind", MAPS)
+def test_copies(tkwargs, copier, kind):
+    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
+    model = make(tkwargs, kind, input_transform=Normalize(d=2, bounds=bounds), truncation=NoTruncation(), rule="clip")
+    model.posterior(points(tkwargs, 1))
+    copied, X = copier(model), points(tkwargs, 2)
+    assert_same(copied, model, X, tol=0.0)
+    assert (copied.truncation, copied.rule, copied.root) == (NoTruncation(), "clip", "symmetric")
+    assert_same(*(m.condition_on_observations(X, heavy(X)) for m in (copied, model)), X, tol=1e-12)
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_state_dict_and_moves(tkwargs, kind):
+    fitted, X = make(tkwargs, kind, noise_var=None), points(tkwargs, 4)
+    fitted.likelihood.noise = 0.456
+    fresh = make(tkwargs, kind, noise_var=None)
+    assert float((moments(fresh, X)[0] - moments(fitted, X)[0]).abs().max()) > 1e-3
+    fresh.load_state_dict(fitted.state_dict())
+    assert_same(fresh, fitted, X, tol=0.0)
+    before = moments(make(tkwargs, kind), X)
+    model = make(tkwargs, kind)
+    moments(model, X)
+    model.float()
+    for a, b in zip(moments(model, X.float()), before, strict=True):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a.double(), b, atol=5e-3, rtol=0)
+    assert model.drawn.dtype == torch.bool
+
+
+@pytest.mark.parametrize("kind", MAPS)
+def test_member_of_a_model_list(tkwargs, kind):
+    model, X = make(tkwargs, kind), points(tkwargs, 4)
+    both = ModelListGP(model, make(tkwargs, kind, rule="clip"))
+    torch.testing.assert_close(both.posterior(X).mean[:, :1], model.posterior(X).mean)
+    fantasies = both.fantasize(X, SobolQMCNormalSampler(torch.Size([3]), seed=0)).models[0]
+    assert fantasies.drawn.tolist() == [False] * 14 + [True] * 4
+    grown = both.condition_on_observations([X, X], torch.ones(4, 2, **tkwargs)).models[0]
+    assert_same(grown, model.condition_on_observations(X, torch.ones(4, 1, **tkwargs)), X, tol=1e-12)
+
+
+def test_input_transform_and_scaling_warnings(tkwargs):
+    bounds = torch.tensor([[-1.0, 0.0], [3.0, 0.5]], **tkwargs)
+    X, Y = points(tkwargs, 6), 50.0 + torch.arange(6.0, **tkwargs).unsqueeze(-1)
+    raw = X * (bounds[1] - bounds[0]) + bounds[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = TruncatedFeatureGP(X, Y, FourierMap(16), 30.0, noise_var=0.3)
+        model = TruncatedFeatureGP(
+            raw, Y, FourierMap(16), 30.0, noise_var=0.3, input_transform=Normalize(d=2, bounds=bounds)
+        )
+    for a, b in zip(moments(model, raw[:3]), moments(plain, X[:3]), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-9, rtol=0)
+    with pytest.warns(InputDataWarning, match="not standardized"):
+        FeatureGP(X, Y, FourierMap(16))
+
+
+def test_setting_train_data(tkwargs):
+    schedule = ATAFourierTruncation(moment_bound=4.0, alpha=0.5, delta=0.1, horizon=100, num_features=36)
+    model, other = make(tkwargs, truncation=schedule), make(tkwargs, n=17, truncation=schedule)
+    model.set_train_data(other.train_inputs[0], other.train_targets, strict=False)
+    assert model.drawn.shape == (17,)
+    assert_same(model, other, points(tkwargs, 4), tol=0.0)
+
+
+def test_construct_inputs(tkwargs):
+    X = points(tkwargs, 5)
+    data = SupervisedDataset(X, heavy(X), feature_names=["a", "b"], outcome_names=["y"])
+    options = {"moment_bound": 4.0, "alpha": 1.0, "delta": 0.1, "horizon": 100, "num_features": 16}
+    inputs = TruncatedFeatureGP.construct_inputs(
+        data,
+        "fourier",
+        "ata_fourier",
+        truncation_options=options,
+        features_options={"nodes": 4},
+        noise_var=0.5,
+        root="cholesky",
+        rule="clip",
+        fidelity_features=[1],
+    )
+    model = TruncatedFeatureGP(**inputs, covar_module=rbf(tkwargs))
+    assert model.truncation == ATAFourierTruncation(**options)
+    assert (model.root, model.rule, float(model.likelihood.noise)) == ("cholesky", "clip", 0.5)
+    assert TruncatedFeatureGP.construct_inputs(data, FourierMap(4), 2.0)["truncation"] == 2.0
+    with pytest.raises(ValueError, match="unknown truncation"):
+        TruncatedFeatureGP.construct_inputs(data, FourierMap(4), "ata")
+
+
+def test_bad_arguments_are_refused(tkwargs):
+    def refuse(match, **kwargs):
+        with pytest.raises(ValueError, match=match):
+            make(tkwargs, **kwargs)
+
+    refuse("takes no outcome_transform", outcome_transform=Standardize(m=1))
+    refuse("root must be one of symmetric, cholesky, got 'qr'", root="qr")
+    refuse("rule must be one of zero, clip, got 'drop'", rule="drop")
+    refuse("truncation must be a schedule or a number", truncation="ata_fourier")
+    refuse("truncation must be a schedule or a number", truncation=None)
+    for bad in (0.0, -1.0, math.nan, lambda t: 0.0):
+        refuse("levels > 0", truncation=bad)
+    refuse("use NystromMap", covar_module=MaternKernel())
+
+
+def test_names_at_the_top(tkwargs):
+    assert bo_robust.TruncatedFeatureGP is TruncatedFeatureGP
+    assert bo_robust.FeatureGP is FeatureGP
+    assert (bo_robust.FourierMap, bo_robust.NystromMap) == (FourierMap, NystromMap)
