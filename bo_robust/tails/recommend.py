@@ -65,8 +65,8 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     Let r be the rewards minus the median of their arm. Truncation is worthwhile if the rewards beyond ``level``
     hold at least half of the sum of r^2, so that truncating them at least halves the noise variance; or if the
     upper end of the index interval of a power tail is below 2 (infinite variance), where few data may not yet
-    show the worst. The rule, worthwhile or not, is "clip" if at least 85 % of the k largest |z| have one sign, for zeroing
-    those would shift every arm's mean; else "residual" if zeroing would move the mean of some arm by more than
+    show the worst. The rule, worthwhile or not, is "clip" if at least 85 % of the k largest |z| have one sign, for
+    zeroing those would shift every arm's mean; else "residual" if zeroing would move the mean of some arm by more than
     0.1 (share of its rewards beyond the level, times its |median|); else "zero", the published rule.
 
     Why a rule in any case: truncating what need not be costs little, not truncating what must be costs much. Over

@@ -25,7 +25,7 @@ def signs(rng):
 
 SIMULATED = {
     "gaussian": (lambda rng: rng.standard_normal(N), False, "zero"),
-    "uniform": (lambda rng: rng.random(N), False, "zero"),
+    "uniform": (lambda rng: rng.random(N), False, None),  # nothing to truncate: any rule
     "t3": (lambda rng: rng.standard_t(3, N), False, "zero"),
     "symmetric Pareto 1.5": (lambda rng: signs(rng) * rng.pareto(1.5, N), True, "zero"),
     "spikes": (lambda rng: rng.standard_normal(N) + 100.0 * signs(rng) * (rng.random(N) < 1 / 500), True, "zero"),
@@ -41,7 +41,7 @@ def test_rule_on_simulated_rewards(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         found = [recommend(draw(rng), horizon=3000) for _ in range(40)]
-    assert np.mean([(f.worthwhile, f.rule) == (worthwhile, rule) for f in found]) >= 0.85
+    assert np.mean([f.worthwhile == worthwhile and rule in (None, f.rule) for f in found]) >= 0.85
 
 
 def test_few_rewards_of_finite_variance_are_rarely_called_heavy():
