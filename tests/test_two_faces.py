@@ -1,4 +1,4 @@
-"""One algorithm, two faces: TruncatedGP with GPUCB plays the arms that the arm engine's TGP-UCB plays."""
+"""One algorithm, two faces: TruncatedGP with GPUCB plays the arms that the arm engine's TGP-UCB plays, and ATA too."""
 
 import pytest
 import torch
@@ -6,10 +6,11 @@ from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
 
 from bo_robust.acquisition import GPUCB
-from bo_robust.algorithms import TGPUCB
+from bo_robust.algorithms import ATAGPUCB, TGPUCB
 from bo_robust.covariance import SquaredExponential
-from bo_robust.models import TruncatedGP
-from bo_robust.schedules import FiniteWidth, TGPTruncation, TGPWidth
+from bo_robust.features import FourierFeatures
+from bo_robust.models import FourierMap, TruncatedFeatureGP, TruncatedGP
+from bo_robust.schedules import ATAFourierTruncation, FiniteWidth, TGPTruncation, TGPWidth
 from bo_robust.states.arms import ArmKernel
 
 LENGTHSCALE, NOISE_VAR, ROUNDS = 0.25, 0.3, 40
@@ -107,3 +108,40 @@ def test_a_batched_model_plays_the_arms_of_all_trials(tkwargs, name):
         rewards.append(reward)
     histories = torch.stack(chosen, 1)
     assert not torch.equal(histories[0], histories[1])  # trials are different
+
+
+@pytest.mark.parametrize("rule", ["zero", "clip"])
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+def test_ata_plays_alike_in_both_faces(tkwargs, root, rule):
+    """TruncatedFeatureGP re-truncates from the raw data what the arm state follows by updates and reward lists."""
+    arms, f, noise = problem(tkwargs, 1)
+    level = ATAFourierTruncation(1.0, 0.8, 0.1, ROUNDS, 64)
+    width = FiniteWidth(num_arms=50, delta=0.1, scale=0.3)
+    features = FourierFeatures(LENGTHSCALE, 8, ((0.0, 1.0), (0.0, 1.0)))
+    algorithm = ATAGPUCB(width, level, features, root, rule)
+    state = algorithm.init(ArmKernel.from_covariance(SquaredExponential(LENGTHSCALE), arms), NOISE_VAR)
+    tolerance = 1e-6 if root == "symmetric" else 1e-9
+    chosen, rewards, shares = [], [], []
+    for t in range(1, ROUNDS + 1):
+        pick = int(algorithm.select(state, torch.zeros(1, **tkwargs)).arms)
+        reward = f[pick] + noise[t - 1]
+        algorithm.observe(state, torch.tensor([pick], device=arms.device), reward)
+        chosen.append(pick)
+        rewards.append(reward)
+        model = TruncatedFeatureGP(
+            arms[chosen],
+            torch.stack(rewards),
+            FourierMap(8),
+            level,
+            noise_var=NOISE_VAR,
+            covar_module=kernel(tkwargs),
+            root=root,
+            rule=rule,
+        )
+        posterior = model.posterior(arms)
+        assert torch.allclose(posterior.mean[:, 0], state.posterior.mean[0], rtol=0, atol=tolerance)
+        assert torch.allclose(posterior.variance[:, 0], state.posterior.variance[0], rtol=0, atol=tolerance)
+        assert float(model.information_gain) == pytest.approx(float(state.posterior.information_gain), rel=1e-6)
+        shares.append(float(model.truncated_share))
+    assert max(shares) > 0.0
+    assert len(set(chosen)) < ROUNDS
