@@ -67,6 +67,7 @@ class BoxFeatures(ABC):
             raise ValueError(f"{len(self.lengthscale)} lengthscales for bounds of {self.dim} dimensions.")
         _ = self.covariance  # checks its hyperparameters
         check_grid(self.nodes, self.dim)
+        object.__setattr__(self, "nodes", int(self.nodes))  # 8.0 is a whole number too
 
     @property
     @abstractmethod

@@ -55,7 +55,7 @@ def hermite_frequencies(
         ValueError: if ``nodes`` or ``dim`` is below 1 or nodes ** dim exceeds ``MAX_FREQUENCIES``.
     """
     check_grid(nodes, dim)
-    axis, axis_weights = _hermite(nodes)
+    axis, axis_weights = _hermite(int(nodes))
     frequencies = torch.cartesian_prod(*[axis.clone()] * dim).reshape(-1, dim)  # dim = 1 hands its argument back
     weights = torch.cartesian_prod(*[axis_weights] * dim).reshape(-1, dim).prod(-1)
     if half:

@@ -409,7 +409,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return self._cache
 
     def _regress(self, Phi: Tensor, y: Tensor, noise_var: Tensor) -> WeightPosterior:
-        information = torch.einsum("...np,...n->...p", Phi, y)
+        information = torch.einsum("...np,...n->...p", Phi.double(), y.double())
         return gaussian_weights(precision_matrix(Phi, noise_var), information, noise_var)
 
     def _updated_cache(self, inputs: Tensor, targets: Tensor) -> tuple[Dictionary | None, WeightPosterior] | None:

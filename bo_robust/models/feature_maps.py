@@ -87,7 +87,8 @@ class FourierMap:
 
     Args:
         nodes: Quadrature nodes per dimension, >= 1.
-        bounds: ``2 x d`` box that holds all points, after the input transform; default the unit cube.
+        bounds: ``2 x d`` box that holds all points, after the input transform; default the unit cube. A ``Normalize``
+            must then know the bounds of the search space: those it learns hold the training points only.
     """
 
     nodes: int
@@ -97,11 +98,15 @@ class FourierMap:
         """The module for a kernel and points like X (``n x d``).
 
         Raises:
-            ValueError: if the kernel is another one, ``bounds`` are not ``2 x d`` with lower < upper, or there are
-                too many frequencies.
+            ValueError: if the kernel is another one or has not one lengthscale or d, ``bounds`` are not ``2 x d`` with
+                lower < upper, or there are too many frequencies.
         """
-        _rbf(covar_module)
+        base, _ = _rbf(covar_module)
         d = X.shape[-1]
+        if base.lengthscale.shape[-1] not in (1, d):
+            raise ValueError(
+                f"{base.lengthscale.shape[-1]} lengthscales for points of {d} dimensions; set ard_num_dims."
+            )
         default = torch.tensor([[0.0], [1.0]]).expand(2, d)
         bounds = torch.as_tensor(default if self.bounds is None else self.bounds, dtype=X.dtype, device=X.device)
         if bounds.shape != (2, d) or not bool((bounds[0] < bounds[1]).all() & bounds.isfinite().all()):
@@ -184,7 +189,8 @@ class _Fourier(FeatureModule):
         if not bool(inside.all()):
             raise ValueError(
                 f"{int((~inside.all(-1)).sum())} points are NaN or outside the box {self.bounds.tolist()} on which the "
-                "Fourier features hold; widen `bounds` (and raise `nodes`), or rescale X with an input_transform."
+                "Fourier features hold; widen `bounds` (and raise `nodes`), or rescale X with an input_transform "
+                "(give Normalize the `bounds` of the search space: learned ones hold the data only)."
             )
 
 

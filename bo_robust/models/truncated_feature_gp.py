@@ -36,6 +36,7 @@ from bo_robust.schedules import Truncation
 __all__ = ["TruncatedFeatureGP"]
 
 CHUNK = 512  # rewards at a time
+WARN_LOST = 0.95  # of the squared weights u^2 of the rewards: beyond this the mean is that of the truncation
 
 
 class TruncatedFeatureGP(FeatureGP):
@@ -169,8 +170,8 @@ class TruncatedFeatureGP(FeatureGP):
             kept = ~self.drawn
             Phi = self.features(self.train_inputs[0][..., kept, :], self.covar_module, dictionary)
             y = self.train_targets[..., kept]
-            root = self._inverse_root(precision_matrix(Phi, weights.noise_var))
-            count = int(truncated_count(root, Phi, y, self.truncation_level).sum())
+            root = self._inverse_root(precision_matrix(Phi, weights.noise_var), weights.noise_var)
+            count = int(truncated_count(root, Phi.double(), y.double(), self.truncation_level).sum())
             return count / (y.numel() * root.shape[-1])
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedFeatureGP:
@@ -197,34 +198,37 @@ class TruncatedFeatureGP(FeatureGP):
         if targets is not None:
             self.drawn = torch.zeros_like(targets, dtype=torch.bool)
 
-    def _inverse_root(self, V: Tensor) -> Tensor:
-        """R with R^T R = V^-1."""
+    def _inverse_root(self, V: Tensor, noise_var: Tensor) -> Tensor:
+        """R with R^T R = V^-1, float64 like V; no eigenvalue of V is below noise_var but by rounding."""
         if self.root == "symmetric":
             values, vectors = torch.linalg.eigh(V)
+            values = values.clamp_min(noise_var.double())
             return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
         L = psd_safe_cholesky(V)
         return torch.linalg.solve_triangular(L, torch.eye(V.shape[-1], dtype=V.dtype, device=V.device), upper=False)
 
     def _regress(self, Phi: Tensor, y: Tensor, noise_var: Tensor) -> WeightPosterior:
         drawn, level = self.drawn, self.truncation_level
-        rewards, Phi_rewards = y[..., ~drawn], Phi[..., ~drawn, :]
+        rewards, Phi_rewards = y[..., ~drawn].double(), Phi[..., ~drawn, :].double()
         V = precision_matrix(Phi_rewards, noise_var)
-        root = self._inverse_root(V)
+        root = self._inverse_root(V, noise_var)
         if self.rule == "clip":
             r = _clipped_sum(root, Phi_rewards, rewards, level)
         else:
             r = truncated_sum(root, Phi_rewards, rewards, level)
-            if bool((r == 0).all() & (rewards != 0).any()):
+            lost = _lost_weight(root, Phi_rewards, rewards, level)
+            if lost > WARN_LOST:
                 warnings.warn(
-                    f"all {rewards.shape[-1]} rewards are truncated in every direction and the posterior mean is zero: "
-                    f"the level is {level:.3g}, the median |reward| {float(rewards.abs().median()):.3g}. Raise "
-                    "`truncation` (its moment_bound or scale), or rescale the rewards and the moment bound.",
+                    f"{lost:.1%} of the weight of the {rewards.shape[-1]} rewards is truncated, which pulls the "
+                    f"posterior mean to zero: the level b_t is {level:.3g}, the median |reward| "
+                    f"{float(rewards.abs().median()):.3g}. Raise `truncation` (its moment_bound or scale), or rescale "
+                    "the rewards and the moment bound.",
                     UserWarning,
                     stacklevel=2,
                 )
         mean = torch.einsum("...rp,...r->...p", root, r)
         information = torch.einsum("...pk,...k->...p", V, mean)
-        weights = WeightPosterior(noise_var, V, information, root, mean)
+        weights = WeightPosterior(noise_var, V, information, root.to(noise_var), mean.to(noise_var))
         return weights.observe(Phi[..., drawn, :], y[..., drawn]) if bool(drawn.any()) else weights
 
     def _updated_cache(self, inputs: Tensor, targets: Tensor) -> tuple[Dictionary | None, WeightPosterior] | None:
@@ -236,6 +240,17 @@ class TruncatedFeatureGP(FeatureGP):
         centre = y.median(-1, keepdim=True).values
         spread = 3.0 * 1.4826 * (y - centre).abs().median(-1, keepdim=True).values
         return torch.where(spread > 0, y.clamp(centre - spread, centre + spread), y)
+
+
+def _lost_weight(root: Tensor, Phi: Tensor, y: Tensor, level: float) -> float:
+    """Share of sum u_{i tau}^2 that is truncated, over at most ``CHUNK`` evenly spaced rewards.
+
+    Not the share of pairs: directions that the data hardly inform have products too small for any level.
+    """
+    rows = slice(None, None, -(-y.shape[-1] // CHUNK))
+    u = root @ Phi[..., rows, :].mT
+    lost = (u * y[..., None, rows]).abs() > level
+    return float((u.square() * lost).sum() / u.square().sum())
 
 
 def _clipped_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float) -> Tensor:

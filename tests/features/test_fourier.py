@@ -277,6 +277,16 @@ def test_bad_arguments(changes, match):
         FourierFeatures(**{"lengthscale": 0.3, "nodes": 4, "bounds": (UNIT, UNIT), **changes})
 
 
+def test_a_whole_number_may_be_a_float():
+    """As JSON and YAML may give it back."""
+    features = FourierFeatures(0.2, 8.0, ((0.0, 1.0),))
+    assert features == FourierFeatures(0.2, 8, ((0.0, 1.0),))
+    assert isinstance(features.num_features, int)
+    X = torch.rand(3, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert torch.equal(features(X), FourierFeatures(0.2, 8, ((0.0, 1.0),))(X))
+    assert torch.equal(hermite_frequencies(8.0, 2)[0], hermite_frequencies(8, 2)[0])
+
+
 def test_bad_grids():
     for nodes, dim in ((0, 1), (3, 0), (-1, 2)):
         with pytest.raises(ValueError, match="must be a whole number"):

@@ -102,7 +102,7 @@ def test_points_outside_the_box_are_refused(tkwargs):
     kernel = rbf(tkwargs)
     module = FourierMap(8).build(kernel, points(tkwargs, 1), False)
     for bad in (1.01, -0.01, math.nan):
-        with pytest.raises(ValueError, match=r"1 points are NaN or outside the box .* widen `bounds`"):
+        with pytest.raises(ValueError, match=r"1 points are NaN or outside the box .* widen `bounds`.*Normalize"):
             module(torch.tensor([[0.5, bad], [1.0, 0.0]], **tkwargs), kernel, None)
     module(torch.tensor([[1.0 + 1e-9, -1e-9]], **tkwargs), kernel, None)  # rounding
 
@@ -127,6 +127,7 @@ def test_bad_maps_are_refused(tkwargs):
     refuse("use NystromMap", FourierMap(4), ScaleKernel(MaternKernel()))
     refuse("use NystromMap", FourierMap(4), AdditiveKernel(RBFKernel()))
     refuse("on all dimensions", FourierMap(4), RBFKernel(active_dims=[0]))
+    refuse("3 lengthscales for points of 2 dimensions", FourierMap(4), RBFKernel(ard_num_dims=3))
     refuse("bounds must be 2 x 2", FourierMap(4, bounds=[[0.0], [1.0]]))
     refuse("lower < upper", FourierMap(4, bounds=[[0.0, 1.0], [1.0, 1.0]]))
     refuse("lower < upper, got", FourierMap(4, bounds=[[0.0, 0.0], [1.0, math.inf]]))

@@ -51,6 +51,20 @@ def test_observing_in_parts_equals_observing_at_once(tkwargs):
     torch.testing.assert_close(spread @ spread.mT, noise_var * Phi @ torch.linalg.solve(V, Phi.mT), atol=1e-12, rtol=0)
 
 
+def test_float32_features_keep_the_noise_variance(device):
+    """20,000 copies of one of two rows: noise_var = 1e-4 is below the rounding of 20,000 in float32."""
+    Phi = torch.tensor([[0.8, 0.6]], device=device).repeat(20_000, 1)
+    y, noise_var = torch.ones(20_000, device=device), torch.tensor(1e-4, device=device)
+    weights = gaussian_weights(precision_matrix(Phi, noise_var), Phi.double().mT @ y.double(), noise_var)
+    other = torch.tensor([[-0.6, 0.8]], device=device)  # orthogonal: nothing is known
+    spread = weights.observe(Phi[:1], y[:1]).predict(other)[1]
+    assert spread.dtype == weights.mean.dtype == torch.float32
+    assert float(spread.square().sum()) == pytest.approx(1.0, abs=1e-4)
+    exact = log_evidence(Phi.double(), y.double(), noise_var.double())
+    assert float(log_evidence(Phi, y, noise_var)) == pytest.approx(float(exact), rel=1e-6)
+    assert information_gain(precision_matrix(Phi, noise_var), noise_var).dtype == torch.float32
+
+
 def test_many_outcomes_of_a_batch_of_points_share_their_root(tkwargs):
     Phi, y, noise_var = data(tkwargs, 6, 4)
     base = gaussian_weights(precision_matrix(Phi, noise_var), Phi.mT @ y, noise_var)

@@ -225,7 +225,7 @@ def test_look_ahead_acquisition_functions(tkwargs):
 def test_all_rewards_truncated_is_said(tkwargs):
     model = make(tkwargs, truncation=1e-9)
     scale = float(model.train_targets.abs().median())
-    with pytest.warns(UserWarning, match=rf"all 14 rewards are truncated .* level is 1e-09.*{scale:.3g}"):
+    with pytest.warns(UserWarning, match=rf"100.0% .* 14 rewards is truncated.* b_t is 1e-09.*{scale:.3g}"):
         mean, variance = moments(model, points(tkwargs, 5))
     assert not mean.any()
     assert (variance > 0).all()
@@ -236,6 +236,48 @@ def test_all_rewards_truncated_is_said(tkwargs):
         X = points(tkwargs, 3)
         zeros = TruncatedFeatureGP(X, torch.zeros(3, 1, **tkwargs), FourierMap(6), 1.0, covar_module=rbf(tkwargs))
         assert not moments(zeros, X)[0].any()
+
+
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+@pytest.mark.parametrize("kind", MAPS)
+def test_rewards_far_beyond_the_level_are_said(tkwargs, kind, root):
+    """Directions that the data hardly inform have products below any level, so that r is never exactly zero."""
+    X = points(tkwargs, 50, seed=2)
+    Y = 1e4 * (1.0 + X[..., :1])
+    features = FourierMap(16) if kind == "fourier" else NystromMap(X[:40])
+    options = {"noise_var": 1.0, "covar_module": rbf(tkwargs), "root": root}
+    with pytest.warns(
+        UserWarning, match=r"of the 50 rewards is truncated.* b_t is 1, the median \|reward\| 1\.\d+e\+04"
+    ):
+        mean, _ = moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
+    assert float(mean.abs().max()) < 100.0
+    Y[:20] = X[:20, :1]  # two fifths within the level: no warning
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
+
+
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+@pytest.mark.parametrize("kind", MAPS)
+def test_float32_with_many_repeats_of_few_points(device, kind, root):
+    """V has eigenvalues from 1e-4 to 1e4, more than the digits of float32; it is float64 inside."""
+    variances = []
+    for dtype in (torch.float64, torch.float32):
+        tkwargs = {"dtype": dtype, "device": device}
+        X = points(tkwargs, 3).repeat(6000, 1)
+        Y = torch.sin(5.0 * X[..., :1])
+        features = FourierMap(12) if kind == "fourier" else NystromMap(points(tkwargs, 10, seed=3))
+        options = {"noise_var": 1e-4, "covar_module": rbf(tkwargs), "root": root}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", category=InputDataWarning)
+            model = TruncatedFeatureGP(X, Y, features, math.inf, **options)
+            mean, variance = moments(model, points(tkwargs, 20, seed=4))
+        assert float((moments(model, X[:3])[0] - Y[:3]).abs().max()) < 1e-3
+        assert mean.dtype == variance.dtype == dtype
+        variances.append(variance.double())
+    torch.testing.assert_close(variances[1], variances[0], atol=2e-4, rtol=0)
+    assert float(variances[0].max()) > 0.1
 
 
 def test_one_outlier_moves_the_mean_little(tkwargs):
