@@ -53,7 +53,8 @@ class MoMGPUCB(ArmAlgorithm):
                 arms of unknown location or outside the features' box.
         """
         noise = prior_noise(kernel, noise_var, trials, prior_mean)
-        return State(median_of_means.init(feature_table(self.features, kernel, self.root), noise, self.groups, self.root))
+        table = feature_table(self.features, kernel, self.root)
+        return State(median_of_means.init(table, noise, self.groups, self.root))
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """The arm of largest upper confidence bound."""

@@ -57,7 +57,9 @@ def init(table: FeatureTable, noise_var: Tensor, groups: int, root: str = "symme
     Args:
         table: Features of the arms.
         noise_var: lambda > 0, ``s``.
-        groups: g, odd: fewer than g / 2 bad rewards per arm do no harm.
+        groups: g, odd. The mean stays within what the good groups say while fewer than g / 2 groups hold a bad reward:
+            fewer than g / 2 bad rewards over all arms (at several arms they may sit in several groups), each at an
+            arm of g pulls or more (below that its mean stands in for the groups without a reward).
         root: "symmetric" or "cholesky".
 
     Raises:
@@ -88,6 +90,7 @@ def observe(posterior: MedianPosterior, arms: Tensor, rewards: Tensor) -> Tensor
     overall = posterior.sums.sum(2, keepdim=True) / white.counts.clamp(min=1.0).unsqueeze(2)
     means = torch.where(posterior.pulls > 0, posterior.sums / posterior.pulls.clamp(min=1.0), overall)
     estimates = white.directions(white.white @ (means * white.counts.unsqueeze(2)))
+    estimates = estimates.nan_to_num(torch.inf, torch.inf, -torch.inf)  # a group that overflowed is one bad group
     posterior.variance = white.variance(white.norms())
     posterior.mean = (white.in_coordinates(estimates.median(2).values).unsqueeze(1) @ white.white).squeeze(1)
     return ok

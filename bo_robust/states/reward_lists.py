@@ -71,7 +71,8 @@ class RewardLists:
         sums = (prefix.gather(1, kept) + self.settled[pairs].unsqueeze(1)) * weights
         if clip:
             signs = _prefix(values.sign(), size)[1]
-            sums += level * weights.sign() * (signs[:, -1:] - signs.gather(1, kept))
+            most = min(level, torch.finfo(sums.dtype).max)  # an infinite level times nothing is nothing
+            sums += most * weights.sign() * (signs[:, -1:] - signs.gather(1, kept))
         return sums
 
 

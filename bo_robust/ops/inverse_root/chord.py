@@ -8,11 +8,14 @@ Newton's method with these numbers frozen at the last eigendecomposition (all ma
 
 It needs no commutation of X with V (as Newton-Schulz does), its fixed point is the symmetric root of the CURRENT V
 whatever came before, so errors do not accumulate, and ||I - X V X|| is a residual to stop by. It contracts by about
-the relative change of V since E, d were computed: when MAX_STEPS do not do, a new eigendecomposition is due.
+the relative change of V since E, d were computed: when MAX_STEPS do not do, a new eigendecomposition is due. So it is
+after a jump, trace(X V X - I) >= 1: from there the iteration could land on a root that is not positive definite (from
+X = 1 it takes V = 4 to -1/2 at once).
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 __all__ = ["MAX_STEPS", "TOLERANCE", "correct_"]
@@ -32,14 +35,17 @@ def correct_(X: Tensor, V: Tensor, gap: Tensor) -> Tensor:
         gap: 1 / (sqrt(d_i) + sqrt(d_j)) of the last eigendecomposition.
 
     Returns:
-        ``s`` bool, True where the residual did not fall below TOLERANCE: take a new eigendecomposition there.
+        ``s`` bool, True where V jumped or the residual stayed above TOLERANCE: take a new eigendecomposition there.
     """
-    for _ in range(MAX_STEPS):
+    far = late = V.new_zeros(V.shape[0], dtype=torch.bool)
+    for step in range(MAX_STEPS):
         residual = X @ V @ X
-        residual.diagonal(dim1=-2, dim2=-1).sub_(1.0)
+        surplus = residual.diagonal(dim1=-2, dim2=-1).sub_(1.0)
+        if step == 0:
+            far = surplus.sum(-1) >= 1.0
         X.addcmul_(residual, gap, value=-1.0)
         size = residual.abs().amax((-2, -1))
         late = ~(size <= TOLERANCE)
-        if not late.any():
+        if not (late & ~far).any():
             break
-    return late
+    return late | far

@@ -16,13 +16,13 @@ def exact(V: Tensor) -> tuple[Tensor, Tensor]:
     return vectors, values
 
 
-def products_needed(condition: float) -> int:
-    """Iterations of :func:`newton_schulz` that reach rounding for V of at most this condition number.
+def products_needed(condition: float, size: int) -> int:
+    """Iterations of :func:`newton_schulz` that reach rounding for V (``size x size``) of at most this condition number.
 
-    Far from convergence an iteration multiplies the smallest eigenvalue of (V / ||V||)^{1/2} by 3/2; six more
-    square the remaining error down to rounding.
+    Far from convergence an iteration multiplies the smallest eigenvalue of (V / ||V||_F)^{1/2}, at least
+    (condition sqrt(size))^{-1/2}, by 3/2; six more square the remaining error down to rounding.
     """
-    return math.ceil(0.5 * math.log(max(condition, 1.0)) / math.log(1.5)) + 7
+    return math.ceil(0.5 * math.log(max(condition, 1.0) * math.sqrt(size)) / math.log(1.5)) + 6
 
 
 def newton_schulz(V: Tensor, iterations: int) -> Tensor:

@@ -1,0 +1,413 @@
+"""ATA-GP-UCB: Algorithm 2 written out, its limits, its intervals, and what it does when things go wrong."""
+
+import io
+import math
+
+import pytest
+import torch
+from rich.console import Console
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bo_robust.algorithms import ATAGPUCB, GPUCB, MoMGPUCB
+from bo_robust.covariance import SquaredExponential
+from bo_robust.features import FourierFeatures
+from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.random import spread
+from bo_robust.runner import run as runs
+from bo_robust.runner.config import RunConfig
+from bo_robust.schedules import (
+    ATAFourierTruncation,
+    ATAFourierWidth,
+    ConstantWidth,
+    NoTruncation,
+    RandomisedWidth,
+    SelfNormalisedWidth,
+    TGPTruncation,
+)
+from bo_robust.states import reward_lists, truncated, whitening
+from bo_robust.states.arms import ArmKernel
+from bo_robust.states.dictionary import NystromDictionary
+
+BOX = ((0.0, 1.0),)
+BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])
+ROOTS = pytest.mark.parametrize("root", whitening.ROOTS)
+
+
+def choose(monkeypatch, reads):
+    """Which path is taken, whatever the device."""
+    monkeypatch.setattr(whitening, "reads_data", lambda state: reads)
+
+
+def line(n, device):
+    return torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
+
+
+def square(n, device):
+    return torch.rand(n, 2, generator=torch.Generator().manual_seed(9), dtype=torch.float64).to(device)
+
+
+def heavy(T, s, device, df=1.5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    normal, uniform = torch.randn(T, s, generator=g, dtype=torch.float64), torch.rand(T, s, generator=g).double()
+    uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
+    return (normal * uniform.pow(-1 / df)).to(device), uniforms.to(device)
+
+
+def naive_root(V, root):
+    if root == "cholesky":
+        return torch.linalg.inv(torch.linalg.cholesky(V))
+    d, E = torch.linalg.eigh(V)
+    return (E * d.rsqrt()) @ E.T
+
+
+class NaiveATA:
+    """Algorithm 2 of one trial, line by line: rebuilds everything from the history each round."""
+
+    def __init__(self, K, noise_var, root, phi=None, q=None):
+        self.K, self.noise_var, self.root, self.phi, self.q = K, noise_var, root, phi, q
+        self.x, self.y = [], []
+        self.mean, self.variance = torch.zeros(K.shape[0]).to(K), K.diagonal().clone()
+        if phi is not None:
+            self.variance = phi.square().sum(1)
+
+    def embed(self, uniform):
+        """Nyström features of all arms: every past point drawn with q sigma^2, copies as one arm."""
+        n = self.K.shape[0]
+        counts = torch.bincount(torch.tensor(self.x), minlength=n).to(self.K).unsqueeze(0)
+        p = keep_probability(self.variance.unsqueeze(0), self.q, counts)
+        members = draw_dictionary(p, spread(uniform, n))[0].nonzero().squeeze(1)
+        d, E = torch.linalg.eigh(self.K[members][:, members])
+        keep = d > 1e-12 * d[-1]
+        return ((E * torch.where(keep, d, 1.0).rsqrt() * keep) @ E.T @ self.K[members]).T
+
+    def observe(self, x, y, level, uniform):
+        self.x.append(x)
+        self.y.append(y)
+        phi = self.embed(uniform) if self.q else self.phi
+        Phi, y = phi[self.x], torch.tensor(self.y, dtype=torch.float64).to(self.K)
+        V = Phi.T @ Phi + self.noise_var * torch.eye(Phi.shape[1]).to(Phi)
+        R = naive_root(V, self.root)
+        products = R @ Phi.T * y
+        r = torch.where(products.abs() <= level, products, 0.0).sum(1)
+        self.gap = float((products.abs() / level - 1).abs().min())
+        self.mean = phi @ (R.T @ r)
+        self.variance = self.noise_var * (phi @ R.T).square().sum(1)
+        if self.q:
+            self.variance += self.K.diagonal() - phi.square().sum(1)
+
+
+@pytest.mark.parametrize("kind", ["fourier", "nystrom"])
+@ROOTS
+@BRANCHES
+def test_a_run_is_algorithm_2(reads, root, kind, monkeypatch, device):
+    choose(monkeypatch, reads)
+    s, T, width = 2, 40, 1.5
+    X = line(25, device) if kind == "fourier" else square(25, device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), X)
+    features = FourierFeatures(0.2, 14, BOX) if kind == "fourier" else NystromDictionary(1.5)
+    algorithm = ATAGPUCB(ConstantWidth(width), TGPTruncation(0.1, 0.9), features, root)
+    noise = torch.tensor([0.05, 1.0], dtype=torch.float64, device=device)
+    state = algorithm.init(kernel, noise, s)
+    phi = features(X) if kind == "fourier" else None
+    q = 1.5 if kind == "nystrom" else None
+    naive = [NaiveATA(kernel.matrix, float(noise[i]), root, phi, q) for i in range(s)]
+    f, (eta, uniforms) = torch.sin(5 * X[:, 0]), heavy(T, s, device)
+    tol, lost = 1e-6 if root == "symmetric" and reads else 1e-9, 0
+    for t in range(T):
+        arms = algorithm.select(state, uniforms[t]).arms
+        for i, one in enumerate(naive):
+            bound = one.mean + width * one.variance.clamp(min=0).sqrt()
+            # equal to rounding where several arms are best, as in the first round
+            assert float(bound.max() - bound[arms[i]]) < 1e-5 * float(bound.abs().max())
+        rewards = f[arms] + eta[t]
+        info = algorithm.observe(state, arms, rewards, uniforms[t])
+        assert bool(info.ok.all())
+        lost += int(info.truncated.sum())
+        for i, one in enumerate(naive):
+            one.observe(int(arms[i]), float(rewards[i]), algorithm.truncation(t + 1), uniforms[t, i : i + 1])
+            assert one.gap > 1e-6  # no product so near to its level that rounding decides
+            scale = float(one.mean.abs().max())
+            torch.testing.assert_close(state.posterior.mean[i], one.mean, rtol=0, atol=tol * scale)
+            torch.testing.assert_close(state.posterior.variance[i], one.variance, rtol=tol, atol=1e-9)
+    assert lost > 5
+    assert state.round == T
+
+
+@ROOTS
+def test_no_level_and_many_nodes_are_gp_ucb(root, device):
+    X, (eta, uniforms) = line(30, device), heavy(60, 3, device, df=6)
+    kernel, width = ArmKernel.from_covariance(SquaredExponential(0.3), X), SelfNormalisedWidth(1.0, 0.3, 0.1)
+    ours, theirs = ATAGPUCB(width, NoTruncation(), FourierFeatures(0.3, 40, BOX), root), GPUCB(width)
+    a, b = ours.init(kernel, 0.1, 3), theirs.init(kernel, 0.1, 3)
+    for t in range(60):
+        one, two = theirs.select(b, uniforms[t]), ours.select(a, uniforms[t])
+        torch.testing.assert_close(two.width, one.width, rtol=1e-6, atol=0)
+        rewards = torch.cos(3 * X[:, 0])[one.arms] + eta[t]
+        info = ours.observe(a, one.arms, rewards)
+        theirs.observe(b, one.arms, rewards)
+        assert not info.truncated.any()
+        torch.testing.assert_close(a.posterior.mean, b.posterior.mean, rtol=0, atol=1e-5)
+        torch.testing.assert_close(a.posterior.variance, b.posterior.variance, rtol=0, atol=1e-6)
+
+
+@ROOTS
+def test_a_batch_is_its_trials_to_the_tolerance_of_the_root(root, device):
+    X, (eta, uniforms) = square(30, device), heavy(50, 5, device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
+    for features in (FourierFeatures(0.3, 5, BOX * 2), NystromDictionary(2.0, 1.2)):
+        algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(0.3, 0.9), features, root)
+        together = algorithm.init(kernel, 0.1, 5)
+        alone = algorithm.init(kernel, 0.1, 1)
+        for t in range(50):
+            arms = torch.arange(t, t + 5, device=device) % 30
+            algorithm.observe(together, arms, eta[t], uniforms[t])
+            algorithm.observe(alone, arms[3:4], eta[t, 3:4], uniforms[t, 3:4])
+        for name in ("mean", "variance"):
+            got, want = getattr(together.posterior, name)[3], getattr(alone.posterior, name)[0]
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("redraw", "rounds"), [(1.0, list(range(1, 13))), (1.5, [1, 2, 3, 5, 8, 12]), (2.0, [1, 2, 4, 8])]
+)
+def test_redraw_schedule(redraw, rounds, monkeypatch, device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, redraw))
+    state, drawn, draw = algorithm.init(kernel, 0.1, 2), [], NystromDictionary.draw
+
+    def watched(*args):
+        drawn.append(state.round + 1)
+        return draw(*args)
+
+    monkeypatch.setattr(NystromDictionary, "draw", watched)
+    eta, uniforms = heavy(12, 2, device)
+    for t in range(12):
+        algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
+    assert drawn == rounds
+
+
+def test_between_redraws_features_stay_and_no_uniform_is_needed(device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, 2.0))
+    state = algorithm.init(kernel, 0.1, 2)
+    eta, uniforms = heavy(12, 2, device)
+    arms = torch.tensor([3, 4], device=device)
+    with pytest.raises(ValueError, match="needs `uniform`"):
+        algorithm.observe(state, arms, eta[0])
+    assert state.posterior.counts.sum() == 0
+    for t in range(2):
+        algorithm.observe(state, arms, eta[t], uniforms[t])
+    table = state.posterior.whitening.table
+    algorithm.observe(state, arms, eta[2])
+    assert state.posterior.whitening.table is table
+
+
+@ROOTS
+@BRANCHES
+@pytest.mark.parametrize("redraw", [1.0, 2.0])
+def test_trials_of_failed_pulls_only(redraw, reads, root, monkeypatch, device):
+    choose(monkeypatch, reads)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), NystromDictionary(2.0, redraw), root)
+    state = algorithm.init(kernel, 0.1, 3)
+    eta, uniforms = heavy(20, 3, device)
+    eta[:, 1] = math.nan
+    eta[:10, 2] = math.inf
+    for t in range(20):
+        info = algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
+        assert info.ok.tolist() == [True, False, t >= 10]
+    posterior = state.posterior
+    assert posterior.counts.sum(1).tolist() == [20.0, 0.0, 10.0]
+    assert torch.isfinite(posterior.mean).all()
+    assert posterior.mean[1].tolist() == [0.0] * 20
+    torch.testing.assert_close(posterior.variance[1], kernel.diagonal, rtol=1e-6, atol=0)  # nothing learnt
+    assert float(posterior.information_gain[1]) == 0.0
+
+
+def test_static_mistakes(device):
+    K = SquaredExponential(0.3)(line(5, device), line(5, device))
+    width, fourier = ConstantWidth(1.0), FourierFeatures(0.3, 5, BOX)
+    with pytest.raises(ValueError, match="rule must be"):
+        ATAGPUCB(width, NoTruncation(), fourier, rule="drop")
+    with pytest.raises(ValueError, match="root must be"):
+        ATAGPUCB(width, NoTruncation(), fourier, root="lu")
+    algorithm = ATAGPUCB(width, NoTruncation(), fourier)
+    with pytest.raises(ValueError, match="locations of the arms"):
+        algorithm.init(ArmKernel.from_matrix(K), 0.1)
+    with pytest.raises(ValueError, match="must be 5 x d"):
+        ArmKernel.from_matrix(K, line(4, device))
+    with pytest.raises(ValueError, match=r"box|bounds"):
+        algorithm.init(ArmKernel.from_matrix(K, 3 * line(5, device)), 0.1)
+    with pytest.raises(ValueError, match="prior mean zero"):
+        algorithm.init(ArmKernel.from_matrix(K, line(5, device)), 0.1, prior_mean=torch.zeros(5))
+    with pytest.raises(ValueError, match="noise_var"):
+        algorithm.init(ArmKernel.from_matrix(K, line(5, device)), 0.0)
+    state = ATAGPUCB(width, lambda t: 1.0 / t, fourier).init(ArmKernel.from_matrix(K, line(5, device)), 0.1)
+    arm, y = torch.tensor([0], device=device), torch.ones(1, dtype=torch.float64, device=device)
+    falling = ATAGPUCB(width, lambda t: 1.0 / t, fourier)
+    falling.observe(state, arm, y)
+    with pytest.raises(ValueError, match="level fell"):
+        falling.observe(state, arm, y)
+
+
+def test_columns_of_a_kernel(device):
+    kernels = [SquaredExponential(ell)(square(6, device), square(6, device)) for ell in (0.2, 0.4)]
+    arms = torch.tensor([[1, 4, 1], [0, 5, 5]], device=device)
+    for kernel in (ArmKernel.from_matrix(kernels[0]), ArmKernel.from_matrix(torch.stack(kernels))):
+        columns = kernel.columns(arms)
+        assert columns.shape == (2, 6, 3)
+        for i in range(2):
+            K = kernel.matrix if kernel.matrix.ndim == 2 else kernel.matrix[i]
+            assert torch.equal(columns[i], K[:, arms[i]])
+
+
+READS = {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "unique_dim", "_unique2"}
+
+
+class NothingIsRead(TorchDispatchMode):
+    """Raises at any operator that would wait for the device, except while ``allowed``."""
+
+    allowed = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert self.allowed or name not in READS, f"{func} reads a tensor back to the host"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        *(
+            ATAGPUCB(RandomisedWidth(40), TGPTruncation(0.05, 0.7), FourierFeatures(0.2, 10, BOX), root, rule)
+            for root in whitening.ROOTS
+            for rule in ("zero", "clip", "residual")
+        ),
+        MoMGPUCB(ConstantWidth(1.0), FourierFeatures(0.2, 10, BOX), 3),
+        MoMGPUCB(ConstantWidth(1.0), FourierFeatures(0.2, 10, BOX), 3, "cholesky"),
+    ],
+    ids=lambda a: f"{type(a).__name__} {a.root} {getattr(a, 'rule', '')}",
+)
+def test_no_round_waits_for_the_device_but_to_make_room(algorithm, monkeypatch):
+    """What CUDA runs, watched on the CPU. The lists' lengths are looked at every capacity / 2 rounds or less often."""
+    choose(monkeypatch, False)
+    watch, looks, make_room = NothingIsRead(), [], reward_lists._make_room
+
+    def allowed(lists):
+        looks.append(lists.values.shape[2])
+        watch.allowed = True
+        make_room(lists)
+        watch.allowed = False
+
+    monkeypatch.setattr(reward_lists, "_make_room", allowed)
+    monkeypatch.setattr(whitening, "CHOLESKY_REFRESH", 16)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), line(40, "cpu"))
+    state = algorithm.init(kernel, 0.1, 4)
+    eta, uniforms = heavy(100, 4, "cpu")
+    eta[7, 2] = math.nan
+    with watch:
+        for t in range(100):
+            algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
+    assert state.round == 100
+    if isinstance(algorithm, ATAGPUCB):
+        assert 1 <= len(looks) <= 100 / (reward_lists.FIRST_CAPACITY / 2 - 1)
+        assert int(state.posterior.lists.size.max()) > 0  # something was truncated
+    else:
+        assert not looks
+
+
+def cover(f, draw, v, alpha, root, T=200, nodes=16, delta=0.1):
+    """Shares of trials whose intervals hold at all arms in all rounds: at the theorem's width, and at 1 % of it."""
+    s, n = f.shape
+    X = line(n, f.device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
+    weights = torch.linalg.lstsq(kernel.matrix + 1e-10 * torch.eye(n).to(f), f.T).solution
+    norm = float((f.T * weights).sum(0).clamp(min=0).sqrt().max())
+    width = ATAFourierWidth(norm, v, alpha, 1.0, delta, T, nodes)
+    algorithm = ATAGPUCB(width, ATAFourierTruncation(v, alpha, delta, T, nodes), FourierFeatures(0.3, nodes, BOX), root)
+    state = algorithm.init(kernel, 1.0, s)
+    held, held_narrow = (torch.ones(s, dtype=torch.bool, device=f.device) for _ in "ab")
+    truncated_ones = 0
+    for _ in range(T):
+        u = torch.full((s,), 0.5, dtype=torch.float64, device=f.device)
+        selection = algorithm.select(state, u)
+        error, sigma = (f - state.posterior.mean).abs(), state.posterior.variance.sqrt()
+        held &= (error <= selection.width * sigma + 1e-6).all(1)
+        held_narrow &= (error <= 0.01 * selection.width * sigma + 1e-6).all(1)
+        arms = selection.arms
+        info = algorithm.observe(state, arms, draw(f.gather(1, arms.unsqueeze(1)).squeeze(1)))
+        truncated_ones += int(info.truncated.sum())
+    assert truncated_ones > 0
+    return float(held.double().mean()), float(held_narrow.double().mean())
+
+
+def test_intervals_cover_with_student_t_noise(device):
+    """Lemma 1 with t(3) noise, alpha = 1 and v = max f^2 + 3: 200 trials, delta = 0.1."""
+    g = torch.Generator().manual_seed(0)
+    a = 2 * torch.rand(200, 25, generator=g, dtype=torch.float64) - 1
+    X = line(25, "cpu")
+    f = a @ SquaredExponential(0.3)(X, X)
+    chi = torch.distributions.Chi2(torch.tensor(3.0, dtype=torch.float64))
+
+    def draw(at):
+        z = torch.randn(at.shape, generator=g, dtype=torch.float64)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(torch.randint(2**31, (1,), generator=g)))
+            return at + (z / (chi.sample(at.shape) / 3).sqrt()).to(at)
+
+    wide, narrow = cover(f.to(device), draw, float(f.square().max()) + 3.0, 1.0, "symmetric")
+    assert wide >= 0.9
+    assert narrow < 0.5
+
+
+def test_intervals_cover_with_pareto_rewards(device):
+    """Lemma 1 with Pareto rewards of shape 2 and scale f / 2, mean f: E y^1.9 = 20 (f / 2)^1.9."""
+    g = torch.Generator().manual_seed(1)
+    a = torch.rand(200, 25, generator=g, dtype=torch.float64)
+    X = line(25, "cpu")
+    f = 0.2 * a @ SquaredExponential(0.3)(X, X)
+    assert float(f.min()) > 0
+
+    def draw(at):
+        u = 1.0 - torch.rand(at.shape, generator=g, dtype=torch.float64)
+        return 0.5 * at * u.pow(-0.5).to(at)
+
+    wide, narrow = cover(f.to(device), draw, 20.0 * float(f.max() / 2) ** 1.9, 0.9, "cholesky")
+    assert wide >= 0.9
+    assert narrow < 0.5
+
+
+@pytest.mark.parametrize("features", [{"kind": "fourier", "nodes": 16}, {"kind": "nystrom", "oversampling": 2.0}])
+@pytest.mark.parametrize("root", whitening.ROOTS)
+def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
+    """Not a silent zero posterior: the summary names b_t and the scale of the rewards."""
+    tiny = {"kind": f"ata_{features['kind']}", "moment_bound": 1e-8, "alpha": 1.0}
+    algorithm = {"name": "ata-gp-ucb", "label": "ATA", "features": features, "root": root, "truncation": tiny}
+    data = {
+        "name": "test",
+        "trials": 2,
+        "horizon": 60,
+        "algorithms": [algorithm],
+        "panels": [
+            {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}},
+        ],
+    }
+    summary = runs.start(RunConfig.from_dict(data), tmp_path / "out", console=Console(file=io.StringIO()))
+    (warning,) = [line for line in summary["panels"][0]["warnings"] if line.startswith("ATA: ")]
+    assert "(100 % of all rewards)" in warning
+    assert "moment_bound" in warning
+    assert "b_t = " in warning
+    assert "median |reward|" in warning
+    assert summary["panels"][0]["algorithms"]["ATA"]["truncated"] > 0.9
+
+
+def test_mean_of_a_trial_is_finite_whatever_the_rewards(device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), line(10, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), FourierFeatures(0.3, 10, BOX))
+    state = algorithm.init(kernel, 0.1, 2)
+    for y in (1e308, -1e308, 1e308, 5e-324, 0.0, 1e300):
+        uniform = torch.full((2,), 0.5, dtype=torch.float64, device=device)
+        arms = algorithm.select(state, uniform).arms
+        algorithm.observe(state, arms, torch.tensor([y, -y], dtype=torch.float64, device=device))
+        assert torch.isfinite(state.posterior.mean).all()
+    assert isinstance(state.posterior, truncated.TruncatedPosterior)

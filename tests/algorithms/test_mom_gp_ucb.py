@@ -1,0 +1,88 @@
+"""MoM-GP-UCB: its limits, and what outliers do to it; the estimator itself is tested in tests/states."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.algorithms import GPUCB, MoMGPUCB
+from bo_robust.covariance import SquaredExponential
+from bo_robust.features import FourierFeatures
+from bo_robust.schedules import ConstantWidth, SelfNormalisedWidth
+from bo_robust.states import whitening
+from bo_robust.states.arms import ArmKernel
+
+BOX = ((0.0, 1.0),)
+ROOTS = pytest.mark.parametrize("root", whitening.ROOTS)
+
+
+def kernel_of(n, device):
+    X = torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
+    return ArmKernel.from_covariance(SquaredExponential(0.3), X)
+
+
+@ROOTS
+def test_one_group_and_many_nodes_are_gp_ucb(root, device):
+    kernel, g = kernel_of(30, device), torch.Generator().manual_seed(0)
+    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
+    ours, theirs = MoMGPUCB(width, FourierFeatures(0.3, 40, BOX), 1, root), GPUCB(width)
+    a, b = ours.init(kernel, 0.1, 3), theirs.init(kernel, 0.1, 3)
+    for _ in range(50):
+        uniform = torch.rand(3, generator=g, dtype=torch.float64).to(device)
+        one, two = theirs.select(b, uniform), ours.select(a, uniform)
+        torch.testing.assert_close(two.width, one.width, rtol=1e-6, atol=0)
+        rewards = torch.randn(3, generator=g, dtype=torch.float64).to(device)
+        info = ours.observe(a, one.arms, rewards, uniform)
+        assert info.truncated is None
+        theirs.observe(b, one.arms, rewards)
+        torch.testing.assert_close(a.posterior.mean, b.posterior.mean, rtol=0, atol=1e-5)
+        torch.testing.assert_close(a.posterior.variance, b.posterior.variance, rtol=0, atol=1e-6)
+    assert a.round == 50
+
+
+@ROOTS
+def test_spikes_mislead_ridge_regression_and_not_the_median(root, device):
+    """f = 1 at one arm of ten, else 0; one reward in 100 is -+1000. 30 trials: the best arm by the final mean."""
+    kernel, s, T = kernel_of(10, device), 30, 400
+    f, g, picks = torch.zeros(10, dtype=torch.float64, device=device), torch.Generator().manual_seed(1), {}
+    f[7] = 1.0
+    for groups in (1, 15):
+        g.manual_seed(1)
+        algorithm = MoMGPUCB(ConstantWidth(1.0), FourierFeatures(0.05, 40, BOX), groups, root)
+        state = algorithm.init(kernel, 1.0, s)
+        for t in range(T):
+            arms = torch.full((s,), t % 10, device=device)
+            spikes = torch.where(torch.rand(s, generator=g) < 0.01, 1000.0, 0.0)
+            spikes *= torch.where(torch.rand(s, generator=g) < 0.5, 1.0, -1.0)
+            algorithm.observe(state, arms, f[arms] + spikes.double().to(device))
+        picks[groups] = float((state.posterior.mean.argmax(1) == 7).double().mean())
+    assert picks[1] < 0.5
+    assert picks[15] > 0.9
+
+
+def test_failed_pulls_and_huge_rewards(device):
+    algorithm = MoMGPUCB(ConstantWidth(1.0), FourierFeatures(0.3, 10, BOX), 3)
+    state = algorithm.init(kernel_of(10, device), 0.1, 2)
+    for t in range(60):
+        y = {10: math.nan, 20: math.inf, 40: 1e308, 46: -1e308}.get(t, 1.0)
+        rewards = torch.tensor([1.0, y], dtype=torch.float64, device=device)
+        info = algorithm.observe(state, torch.full((2,), t % 5, device=device), rewards)
+        assert info.ok.tolist() == [True, t not in (10, 20)]
+    assert state.posterior.counts.sum(1).tolist() == [60.0, 58.0]
+    # the two huge rewards came after g pulls of their arms, both in group 0
+    assert torch.isfinite(state.posterior.mean).all()
+    assert float(state.posterior.mean.abs().max()) < 3.0
+
+
+def test_static_mistakes(device):
+    width, features = ConstantWidth(1.0), FourierFeatures(0.3, 5, BOX)
+    kernel = kernel_of(5, device)
+    for groups in (0, 4):
+        with pytest.raises(ValueError, match="groups must be"):
+            MoMGPUCB(width, features, groups).init(kernel, 0.1)
+    with pytest.raises(ValueError, match="root must be"):
+        MoMGPUCB(width, features, root="lu").init(kernel, 0.1)
+    with pytest.raises(ValueError, match="prior mean zero"):
+        MoMGPUCB(width, features).init(kernel, 0.1, prior_mean=torch.zeros(5))
+    with pytest.raises(ValueError, match="locations of the arms"):
+        MoMGPUCB(width, features).init(ArmKernel.from_matrix(kernel.matrix), 0.1)

@@ -1,0 +1,105 @@
+"""The root of V^{-1}: exact, by Newton-Schulz, and followed by a frozen Newton iteration."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.ops import inverse_root
+from bo_robust.ops.inverse_root import chord
+
+
+def spectrum(kind: str, condition: float, k: int) -> torch.Tensor:
+    """Eigenvalues from 1 / condition to 1: even in the logarithm, or all but one at an end."""
+    d = torch.logspace(-math.log10(condition), 0, k, dtype=torch.float64)
+    if kind == "one small":
+        d[1:] = 1.0
+    elif kind == "one large":
+        d[:-1] = 1.0 / condition
+    return d
+
+
+def matrix(eigenvalues: torch.Tensor, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """A matrix with these eigenvalues, and its V^{-1/2}."""
+    k = eigenvalues.numel()
+    Q = torch.linalg.qr(torch.randn(k, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))[0]
+    return (Q * eigenvalues) @ Q.T, (Q * eigenvalues.rsqrt()) @ Q.T
+
+
+@pytest.mark.parametrize("condition", [1.0, 10.0, 1e4, 1e8])
+def test_exact(condition, device):
+    V, root = matrix(spectrum("even", condition, 12))
+    E, d = inverse_root.exact(V.expand(2, -1, -1).to(device))
+    assert E.shape == (2, 12, 12)
+    got = (E * d.rsqrt().unsqueeze(1)) @ E.mT
+    assert float((got.cpu() - root).norm() / root.norm()) < 1e-13 * max(10.0, condition)
+
+
+@pytest.mark.parametrize("kind", ["even", "one small", "one large"])
+@pytest.mark.parametrize("condition", [1.0, 2.0, 10.0, 1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("k", [1, 6, 64, 256])
+def test_newton_schulz_reaches_rounding(k, condition, kind, device):
+    # rounding: eps times the condition number, as an eigendecomposition has it too
+    V, root = matrix(spectrum(kind, condition, k))
+    got = inverse_root.newton_schulz(V.to(device), inverse_root.products_needed(condition, k)).cpu()
+    assert torch.equal(got, got.mT)
+    assert float((got - root).norm() / root.norm()) < 1e-14 * max(10.0, 10.0 * condition)
+
+
+def test_newton_schulz_takes_batches_and_float32(device):
+    pairs = [matrix(spectrum("even", 10.0, 5), seed) for seed in range(3)]
+    V, root = (torch.stack(x).to(device) for x in zip(*pairs, strict=True))
+    got = inverse_root.newton_schulz(V.float(), inverse_root.products_needed(10.0, 5))
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got, root.float(), rtol=1e-5, atol=1e-5)
+
+
+def start(V: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Eigenvectors, V in their basis, its root and the gaps: what the iteration goes on from."""
+    E, d = inverse_root.exact(V)
+    root = d.sqrt()
+    return E, torch.diag_embed(d), torch.diag_embed(1 / root), 1 / (root.unsqueeze(-1) + root.unsqueeze(-2))
+
+
+def test_small_steps_are_followed_without_drift(device):
+    # 400 small rank-one terms on the same frozen numbers; the root is always the one of the current matrix
+    g = torch.Generator().manual_seed(1)
+    V, _ = matrix(torch.linspace(50.0, 100.0, 10, dtype=torch.float64))
+    _, gram, X, gap = start(V.expand(3, -1, -1).to(device))
+    for _ in range(400):
+        z = 0.04 * torch.randn(3, 10, generator=g, dtype=torch.float64).to(device)
+        gram += z.unsqueeze(2) * z.unsqueeze(1)
+        assert not inverse_root.correct_(X, gram, gap).any()
+        e, d = inverse_root.exact(gram)
+        want = (e * d.rsqrt().unsqueeze(1)) @ e.mT
+        assert float((X - want).norm() / want.norm()) < 1e-7
+    assert float((X - X.mT).abs().max()) < 1e-12
+
+
+def test_large_steps_are_reported_member_by_member(device):
+    g = torch.Generator().manual_seed(2)
+    V = torch.eye(6, dtype=torch.float64).expand(4, -1, -1).to(device)
+    _, gram, X, gap = start(V)
+    size = torch.tensor([0.0, 1e-3, 10.0, math.nan], dtype=torch.float64, device=device)
+    z = torch.randn(4, 6, generator=g, dtype=torch.float64).to(device)
+    z = z / z.norm(dim=1, keepdim=True) * size.unsqueeze(1)
+    gram = gram + z.unsqueeze(2) * z.unsqueeze(1)
+    assert inverse_root.correct_(X, gram, gap).tolist() == [False, False, True, True]
+    e, d = inverse_root.exact(gram[:2])
+    torch.testing.assert_close(X[:2], (e * d.rsqrt().unsqueeze(1)) @ e.mT, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 2, 16])
+def test_what_is_accepted_is_the_positive_root(k, device):
+    # From X = I the iteration takes V = I + 3 z z^T, ||z|| = 1, to X = I - 1.5 z z^T: X V X = I to rounding after one
+    # step, but X has an eigenvalue -1/2. So is lambda = 1/3 and a first pull with k(x, x) = 1.
+    jumps = torch.cat([torch.tensor([3.0], dtype=torch.float64), torch.logspace(-4, 2, 400, dtype=torch.float64)])
+    z = torch.randn(jumps.numel(), k, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    z = (z / z.norm(dim=1, keepdim=True) * jumps.sqrt().unsqueeze(1)).to(device)
+    _, gram, X, gap = start(torch.eye(k, dtype=torch.float64, device=device).expand(jumps.numel(), -1, -1))
+    gram = gram + z.unsqueeze(2) * z.unsqueeze(1)
+    late = inverse_root.correct_(X, gram, gap)
+    assert late[0]
+    assert not late.all()
+    e, d = inverse_root.exact(gram[~late])
+    torch.testing.assert_close(X[~late], (e * d.rsqrt().unsqueeze(1)) @ e.mT, rtol=0, atol=chord.TOLERANCE)
