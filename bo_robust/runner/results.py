@@ -222,7 +222,7 @@ def _summarise_panel(panel: PanelConfig, rows: pd.DataFrame, known: dict[str, An
             {"pair": list(pair), **{m: _difference(v[pair[0]], v[pair[1]]) for m, v in by_measure.items()}}
             for pair in panel.compare
         ],
-        "warnings": _truncation_warnings(rows, known),
+        "warnings": _truncation_warnings(rows, known, {a.label: a.name for a in panel.algorithms}),
     }
 
 
@@ -235,14 +235,25 @@ def _first_failed(rows: pd.DataFrame) -> list[int] | None:
     return [int(first["trial"]), int(first["round"])]
 
 
-def _truncation_warnings(rows: pd.DataFrame, known: dict[str, Any]) -> list[str]:
-    """One line per algorithm that lost more than half of an arm's, or of all, rewards to truncation."""
+def _truncation_warnings(rows: pd.DataFrame, known: dict[str, Any], names: dict[str, str]) -> list[str]:
+    """One line per algorithm that lost more than half of an arm's, or of all, rewards to truncation.
+
+    Of ATA's, whose truncated rewards may come back, only if more than half of all were lost in their own round.
+    """
     lines = []
     for label, of in rows.groupby("algorithm", observed=True, sort=False):
         by_arm = of.groupby("arm")["truncated"]
         lost, pulls = by_arm.sum(), by_arm.size()
         most = lost[lost > 0.5 * pulls]
         share = float(of["truncated"].mean())
+        if names[str(label)] == "ata-gp-ucb":
+            if share > 0.5:
+                lines.append(
+                    f"{label}: {100 * share:.3g} % of all rewards lost more than half of their weight in the round they "
+                    f"came. Final b_t = {known['level'][label]:.3g} (for u y with |u| <= 1), median |reward| = "
+                    f"{float(of['reward'].abs().median()):.3g}: v (moment_bound) is too small for these rewards."
+                )
+            continue
         if share <= 0.5:
             most = most[most >= MIN_TRUNCATED]
         if most.empty:

@@ -25,6 +25,7 @@ from bo_robust.schedules.truncation import (
 from bo_robust.schedules.width_base import Width
 from bo_robust.schedules.widths import (
     BayesianFiniteWidth,
+    BKBWidth,
     CompactWidth,
     ConstantWidth,
     FiniteWidth,
@@ -40,6 +41,7 @@ __all__ = [
     "ATAFourierWidth",
     "ATANystromTruncation",
     "ATANystromWidth",
+    "BKBWidth",
     "BayesianFiniteWidth",
     "CompactWidth",
     "ConstantWidth",
@@ -71,6 +73,7 @@ WIDTHS: dict[str, Callable[..., Width]] = {
     "ata_fourier": ATAFourierWidth,
     "ata_nystrom": ATANystromWidth,
     "bayesian_finite": BayesianFiniteWidth,
+    "bkb": BKBWidth,
     "constant": ConstantWidth,
     "log": LogWidth,
     "tgp_published": PublishedTGPWidth,

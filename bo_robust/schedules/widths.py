@@ -18,6 +18,7 @@ from bo_robust.schedules.width_base import Number, ScaledWidth, sqrt
 from bo_robust.validation import check_count, check_delta, check_positive
 
 __all__ = [
+    "BKBWidth",
     "BayesianFiniteWidth",
     "CompactWidth",
     "ConstantWidth",
@@ -158,6 +159,46 @@ class SelfNormalisedWidth(ScaledWidth):
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         inside = gain * 2.0 + 2.0 * (1.0 - math.log(self.delta))
         return self.norm_bound + self.noise_scale * sqrt(inside)
+
+
+@dataclass(frozen=True)
+class BKBWidth(ScaledWidth):
+    """BKB (Calandriello et al. 2019, Theorem 2): beta~_t / sqrt(noise_var), as sigma~ is sigma / sqrt(noise_var).
+
+    beta~_t = 2 xi sqrt(alpha log(kappa^2 t) sum_s sigma~_t^2(x_s) + log(1/delta)) + (1 + 1/sqrt(1 - epsilon))
+    sqrt(noise_var) F, alpha = (1 + epsilon) / (1 - epsilon), t the rewards so far (the logarithm not below 0). The sum
+    over the points played takes the place of ``information_gain``; BKB and BBKB pass it.
+
+    Args:
+        norm_bound: F > 0, ||f||_k <= F.
+        noise_scale: xi > 0, the noise is xi-sub-Gaussian.
+        noise_var: lambda > 0 of the posterior.
+        delta: Failure probability in (0, 1).
+        epsilon: Accuracy of the dictionary, in (0, 1).
+        kappa: kappa >= sqrt k(x, x).
+    """
+
+    norm_bound: float
+    noise_scale: float
+    noise_var: float
+    delta: float
+    epsilon: float
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(norm_bound=self.norm_bound, noise_scale=self.noise_scale, noise_var=self.noise_var)
+        check_positive(kappa=self.kappa)
+        check_delta(self.delta)
+        if not 0.0 < self.epsilon < 1.0:
+            raise ValueError(f"epsilon (accuracy of the dictionary) must be in (0, 1), got {self.epsilon!r}.")
+
+    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        ratio = (1.0 + self.epsilon) / (1.0 - self.epsilon)
+        log_rounds = max(math.log(self.kappa**2 * max(t - 1, 1)), 0.0)
+        spread = sqrt(gain * (ratio * log_rounds) - math.log(self.delta))
+        bias = (1.0 + 1.0 / math.sqrt(1.0 - self.epsilon)) * self.norm_bound
+        return spread * (2.0 * self.noise_scale / math.sqrt(self.noise_var)) + bias
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Save a posterior as plain tensors and numbers and go on from it, bit for bit.
 
 Any state made of dataclasses of tensors, numbers and None is saved whole. Of an
-:class:`~bo_robust.states.arms.ArmPosterior` only what is in use is saved. Its prior covariance rows are not: they are
-evaluated again from the kernel. (A GPyTorch kernel too large to tabulate may round differently when evaluated for one
-arm or for several; then the continuation agrees to rounding only.)
+:class:`~bo_robust.states.arms.ArmPosterior`, also one inside a state, only what is in use is saved. Its prior
+covariance rows are not: they are evaluated again from the kernel. (A GPyTorch kernel too large to tabulate may round
+differently when evaluated for one arm or for several; then the continuation agrees to rounding only.)
 """
 
 from __future__ import annotations
@@ -25,13 +25,23 @@ def forget(posterior: Any) -> None:
     """Drop what is derived and never saved, so that a state goes on exactly as its restored copy does."""
     if isinstance(posterior, ArmPosterior):
         posterior.scratch.clear()
+    elif dataclasses.is_dataclass(posterior):
+        for field in dataclasses.fields(posterior):
+            forget(getattr(posterior, field.name))
 
 
 def snapshot(posterior: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors (views of the state: save or clone them before the next round) and JSON-able numbers."""
-    if not isinstance(posterior, ArmPosterior):
-        return _pack(posterior, "")
     forget(posterior)
+    return _pack(posterior, "")
+
+
+def restore_(posterior: Any, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+    """Put a snapshot into a posterior fresh from its ``init`` with the same arguments."""
+    _unpack_(posterior, "", tensors, numbers, posterior.mean)
+
+
+def _pack_arms(posterior: ArmPosterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
     b = posterior.buffers
     m = b.num_rows
     tensors = {name: getattr(b, name) for name in WHOLE}
@@ -54,11 +64,7 @@ def snapshot(posterior: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, numbers
 
 
-def restore_(posterior: Any, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Put a snapshot into a posterior fresh from its ``init`` with the same arguments."""
-    if not isinstance(posterior, ArmPosterior):
-        _unpack_(posterior, "", tensors, numbers, posterior.mean)
-        return
+def _unpack_arms_(posterior: ArmPosterior, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
     b = posterior.buffers
     trials, n = b.mean.shape
     m, capacity = numbers["num_rows"], numbers["row_capacity"]
@@ -85,6 +91,9 @@ def restore_(posterior: Any, tensors: dict[str, Tensor], numbers: dict[str, Any]
 
 
 def _pack(state: Any, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    if isinstance(state, ArmPosterior):
+        arms = _pack_arms(state)
+        return {prefix + k: v for k, v in arms[0].items()}, {prefix + k: v for k, v in arms[1].items()}
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for field in dataclasses.fields(state):
@@ -102,6 +111,10 @@ def _pack(state: Any, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _unpack_(state: Any, prefix: str, tensors: dict[str, Tensor], numbers: dict[str, Any], like: Tensor) -> None:
     """In place, frozen dataclasses (feature tables) included: the state is its restorer's own."""
+    if isinstance(state, ArmPosterior):
+        mine = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        _unpack_arms_(state, mine, {k.removeprefix(prefix): v for k, v in numbers.items() if k.startswith(prefix)})
+        return
     for field in dataclasses.fields(state):
         name, value = prefix + field.name, getattr(state, field.name)
         if dataclasses.is_dataclass(value):

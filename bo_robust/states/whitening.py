@@ -20,7 +20,17 @@ from torch import Tensor
 
 from bo_robust.ops import inverse_root
 
-__all__ = ["ROOTS", "FeatureTable", "Whitening", "count", "init", "recompute", "replace_features", "update"]
+__all__ = [
+    "ROOTS",
+    "FeatureTable",
+    "Whitening",
+    "count",
+    "init",
+    "recompute",
+    "replace_features",
+    "update",
+    "update_cholesky_",
+]
 
 ROOTS = ("symmetric", "cholesky")
 # Singular values below this share of the largest are not kept: it moves no direction by more than this share.
@@ -49,7 +59,8 @@ class FeatureTable:
         """Features ``n x p`` in as many coordinates as their numerical rank, by a singular value decomposition."""
         U, S, Vh = torch.linalg.svd(features.double(), full_matrices=False)
         k = max(1, int(S.gt(RANK_TOLERANCE * S[0]).sum()))
-        return cls((U[:, :k] * S[:k]).to(features), Vh[:k].mT.contiguous().to(features))
+        # contiguous, as a snapshot gives them back: products then round alike
+        return cls((U[:, :k] * S[:k]).contiguous().to(features), Vh[:k].mT.contiguous().to(features))
 
     @property
     def features(self) -> Tensor:
@@ -151,7 +162,7 @@ def update(whitening: Whitening, arms: Tensor, ok: Tensor) -> None:
         if whitening.rounds % CHOLESKY_REFRESH == 0:
             recompute(whitening)
         else:
-            _update_cholesky_(whitening.white, whitening.white[trials, :, arms] * weight)
+            update_cholesky_(whitening.white, whitening.white[trials, :, arms] * weight)
     elif whitening.basis is None:
         recompute(whitening)
     else:
@@ -172,7 +183,7 @@ def recompute(whitening: Whitening) -> None:
         vectors, values = inverse_root.exact(V)
         whitening.basis = Z @ vectors
         whitening.gram, whitening.inverse, whitening.gap = _of_eigenvalues(values)
-        whitening.axes = vectors if whitening.table.axes is None else whitening.table.axes @ vectors
+        whitening.axes = vectors.contiguous() if whitening.table.axes is None else whitening.table.axes @ vectors
         whitening.white = whitening.inverse @ whitening.basis.mT
     else:
         whitening.axes = whitening.table.axes
@@ -221,7 +232,7 @@ def _gram(features: Tensor, counts: Tensor, noise_var: Tensor) -> Tensor:
     return V
 
 
-def _update_cholesky_(white: Tensor, u: Tensor) -> None:
+def update_cholesky_(white: Tensor, u: Tensor) -> None:
     """L^{-1} Phi^T after V <- V + phi phi^T, in place, with u = L^{-1} phi (``s x p``).
 
     chol(I + u u^T)^{-1} Y, row by row: with s_i = 1 + u_1^2 + ... + u_i^2 and S_i = u_1 Y_1 + ... + u_i Y_i,

@@ -11,10 +11,12 @@ from scipy import stats
 
 from bo_robust.algorithms import (
     ALGORITHMS,
+    ATAGPUCB,
     GPUCB,
     IRGPUCB,
     TGPUCB,
     ExpectedImprovement,
+    MoMGPUCB,
     ProbabilityOfImprovement,
     PureMean,
     PureVariance,
@@ -22,6 +24,7 @@ from bo_robust.algorithms import (
 )
 from bo_robust.algorithms.expected_improvement import incumbent, log_expected_improvement
 from bo_robust.covariance import SquaredExponential
+from bo_robust.features import FourierFeatures
 from bo_robust.schedules import (
     ConstantWidth,
     FiniteWidth,
@@ -33,8 +36,10 @@ from bo_robust.schedules import (
     information_gain,
 )
 from bo_robust.states.arms import ArmKernel
+from bo_robust.states.snapshots import snapshot
 
 N = 40
+FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
 
 
 def every_algorithm():
@@ -42,6 +47,8 @@ def every_algorithm():
         "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
         "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
         "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
+        "ata-gp-ucb": ATAGPUCB(FiniteWidth(N, 0.1), TGPTruncation(0.3, 1.0), FOURIER),
+        "mom-gp-ucb": MoMGPUCB(FiniteWidth(N, 0.1), FOURIER, 5),
         "ei": ExpectedImprovement(),
         "pi": ProbabilityOfImprovement(),
         "mean": PureMean(),
@@ -61,7 +68,7 @@ def play(algorithm, kern, f, noise, uniforms, noise_var=0.1):
     picks = []
     for eta, u in zip(noise.unbind(0), uniforms.unbind(0), strict=True):
         arms = algorithm.select(state, u).arms
-        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
+        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
         picks.append(arms)
     return torch.stack(picks), state
 
@@ -98,12 +105,13 @@ def test_select_is_pure_and_settings_are_frozen(name, device):
     algorithm = every_algorithm()[name]
     f, noise, uniforms = table(3, 10, device)
     _, state = play(algorithm, kernel(device), f, noise, uniforms)
-    before = [t.clone() for t in vars(state.posterior.buffers).values() if isinstance(t, torch.Tensor)]
+    before = {k: v.clone() for k, v in snapshot(state.posterior)[0].items()}
     first = algorithm.select(state, uniforms[0])
     second = algorithm.select(state, uniforms[0])
     assert torch.equal(first.arms, second.arms)
-    after = [t for t in vars(state.posterior.buffers).values() if isinstance(t, torch.Tensor)]
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    after = snapshot(state.posterior)[0]
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[k], after[k]) for k in before)
     assert state.round == 10
     for f_ in dataclasses.fields(algorithm):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -184,6 +192,23 @@ def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
         rtol=1e-9,
         atol=0,
     )
+
+
+@pytest.mark.parametrize("rule", ["zero", "clip", "residual"])
+def test_tgp_rules_by_hand(rule, device):
+    # One arm, K = 1, lambda = 1, b_1 = 1, b_2 = 2^(1/4). Rewards 1 (kept, mean 1/2) and 5: 0, clipped to 1.19, or the
+    # mean it met, 1/2; the mean after two rewards is their sum over 3. A third, not a number, changes nothing.
+    algorithm = TGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), rule)
+    state = algorithm.init(ArmKernel.from_matrix(torch.eye(1, dtype=torch.float64, device=device)), 1.0)
+    kept = {"zero": 0.0, "clip": 2**0.25, "residual": 0.5}[rule]
+    for y, mean, lost in ((1.0, 0.5, False), (5.0, (1.0 + kept) / 3, True), (math.nan, (1.0 + kept) / 3, False)):
+        reward = torch.tensor([y], dtype=torch.float64, device=device)
+        info = algorithm.observe(state, torch.tensor([0], device=device), reward)
+        assert float(state.posterior.mean) == pytest.approx(mean, rel=1e-12)
+        assert bool(info.truncated) == lost
+        assert bool(info.ok) == math.isfinite(y)
+    with pytest.raises(ValueError, match="rule must be"):
+        TGPUCB(ConstantWidth(1.0), NoTruncation(), "drop")
 
 
 def test_irgp_width_follows_its_law(device):

@@ -394,7 +394,7 @@ def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
     }
     summary = runs.start(RunConfig.from_dict(data), tmp_path / "out", console=Console(file=io.StringIO()))
     (warning,) = [line for line in summary["panels"][0]["warnings"] if line.startswith("ATA: ")]
-    assert "(100 % of all rewards)" in warning
+    assert "100 % of all rewards lost" in warning
     assert "moment_bound" in warning
     assert "b_t = " in warning
     assert "median |reward|" in warning
