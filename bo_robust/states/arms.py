@@ -18,7 +18,7 @@ from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
 from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
 
-__all__ = ["ArmKernel", "ArmPosterior", "init", "noise_of_trials", "observe", "zeros_like_shape"]
+__all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "noise_of_trials", "observe", "zeros_like_shape"]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
 # allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
@@ -110,8 +110,30 @@ class ArmKernel:
 
     def columns(self, arms: Tensor) -> Tensor:
         """Columns K[:, a] of the ``arms`` of every trial (``s x M``), ``s x n x M``."""
-        trials = torch.arange(arms.shape[0], device=arms.device).repeat_interleave(arms.shape[1])
-        return self.rows(arms.reshape(-1), trials).reshape(*arms.shape, -1).mT
+        return self.block(arms, slice(0, self.num_arms)).mT
+
+    def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
+        """K[a, x] of the ``arms`` of some trials (``t x M``) with a slice of all arms, ``t x M x B``.
+
+        ``trials`` (``t`` long) say which they are, where each has a matrix of its own; None: all in order.
+        """
+        if self.matrix is None:
+            assert self.covariance is not None
+            assert self.arms is not None
+            return self.covariance(self.arms[arms], self.arms[block])
+        if self.matrix.ndim == 2:
+            return self.matrix[:, block].index_select(0, arms.reshape(-1)).reshape(*arms.shape, -1)
+        own = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
+        return self.matrix[own.unsqueeze(1), arms, block]
+
+    def between(self, first: Tensor, second: Tensor, trials: Tensor) -> Tensor:
+        """K[a, b] of two lists of arms of some ``trials`` (``t`` long): ``t x A`` and ``t x B`` give ``t x A x B``."""
+        if self.matrix is None:
+            assert self.covariance is not None
+            assert self.arms is not None
+            return self.covariance(self.arms[first], self.arms[second])
+        a, b = first.unsqueeze(2), second.unsqueeze(1)
+        return self.matrix[a, b] if self.matrix.ndim == 2 else self.matrix[trials.view(-1, 1, 1), a, b]
 
 
 @dataclass
@@ -245,32 +267,45 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
     return noise.expand(trials).clone()
 
 
-def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
+def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tensor | None = None) -> Tensor:
     """Take in one reward per trial; ``posterior`` is updated in place.
 
     Args:
         posterior: State before the round.
         arms: ``s``, long, the arms pulled, each of 0..n-1 (checked on a CPU; reading them back from a GPU would wait).
         rewards: ``s``; a NaN or infinite reward is a failed pull and changes nothing of its trial.
+        counts: ``s``, whole numbers >= 0 of the dtype of the rewards, when each reward is the mean of so many pulls of
+            its arm, which all together are one reward of noise lambda / count. A trial whose count is zero changes in
+            nothing, whatever its reward; on a CPU it costs nearly nothing. One everywhere when None.
 
     Returns:
-        ``ok`` (``s``, bool), False where the pull failed.
+        ``ok`` (``s``, bool), False where nothing was taken in.
 
     Raises:
         ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range.
     """
-    like = posterior.buffers.noise_var
+    check_pulls(posterior.buffers.noise_var, arms, rewards)
+    if counts is not None:
+        if counts.shape != rewards.shape:
+            raise ValueError(f"counts must hold one entry per trial ({len(rewards)}), got shape {tuple(counts.shape)}.")
+        _check_kind("counts", counts, rewards)
+    if not posterior.buffers.dense:
+        if posterior.row_budget == 0:
+            _reserve(posterior)
+        posterior.row_budget -= 1
+    return arm_update.update_(
+        posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts
+    )
+
+
+def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
+    """Raise ``ValueError`` unless ``arms`` and ``rewards`` are one per trial, of the shape and device of ``like``."""
     if arms.shape != like.shape or rewards.shape != like.shape:
         shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
         raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")
     if arms.dtype != torch.long:
         raise ValueError(f"arms must be of dtype long, got {arms.dtype}.")
     _check_kind("rewards", rewards, like)
-    if not posterior.buffers.dense:
-        if posterior.row_budget == 0:
-            _reserve(posterior)
-        posterior.row_budget -= 1
-    return arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch)
 
 
 def _check_kind(name: str, x: Tensor, like: Tensor) -> None:

@@ -15,11 +15,18 @@ from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, 
 __all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "Scratch", "update_"]
 
 
-def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch) -> Tensor:
+def update_(
+    buffers: ArmBuffers,
+    arms: Tensor,
+    rewards: Tensor,
+    kernel_rows: KernelRows,
+    scratch: Scratch,
+    counts: Tensor | None = None,
+) -> Tensor:
     """Take in one reward per trial, in place; see :func:`bo_robust.ops.arm_update.naive.update_`.
 
     ``scratch`` is kept by the caller between rounds (CPU only).
     """
     if arms.is_cuda:
-        return naive.update_(buffers, arms, rewards, kernel_rows)
-    return cpu.update_(buffers, arms, rewards, kernel_rows, scratch)
+        return naive.update_(buffers, arms, rewards, kernel_rows, counts)
+    return cpu.update_(buffers, arms, rewards, kernel_rows, scratch, counts)

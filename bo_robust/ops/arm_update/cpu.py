@@ -9,7 +9,7 @@ call costs several times a NumPy call.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -33,15 +33,15 @@ class Scratch:
 
     Attributes:
         rows: Per trial and arm, C[a, :] when the arm was last pulled in this block, and the pending rows in it.
-        views: Pending rows, mean, variance, counts and gain of a single trial as NumPy arrays.
+        views: Pending rows, mean, variance and counts of single trials, gain and lambda of all, as NumPy arrays.
     """
 
     rows: list[dict[int, tuple[np.ndarray, int]]]
-    views: tuple[np.ndarray, ...] | None = None
+    views: dict[int, tuple[np.ndarray, ...]] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget everything."""
-        self.views = None
+        self.views.clear()
         for known in self.rows:
             known.clear()
 
@@ -50,17 +50,26 @@ class Scratch:
 NUMPY_MAX_ARMS = 20_000
 
 
-def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch) -> Tensor:
+def update_(
+    buffers: ArmBuffers,
+    arms: Tensor,
+    rewards: Tensor,
+    kernel_rows: KernelRows,
+    scratch: Scratch,
+    counts: Tensor | None = None,
+) -> Tensor:
     """Take in one reward per trial; arguments and result as :func:`naive.update_`."""
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         scratch.clear()
     s, n = buffers.mean.shape
     if s == 1 and n <= NUMPY_MAX_ARMS:
-        return _update_one_(buffers, arms, rewards, kernel_rows, scratch)
+        return _update_one_(buffers, arms, rewards, kernel_rows, scratch, counts)
     low, high = arms.aminmax()
     if int(low) < 0 or int(high) >= n:
         raise ValueError(_out_of_range(n, arms))
+    if counts is not None and not counts.all():
+        return _update_some_(buffers, arms, rewards, kernel_rows, scratch, counts)
     if buffers.dense:
         base = buffers.rows.view(s * n, n).index_select(0, arms + torch.arange(0, s * n, n))
         row = posterior_row(buffers, base, arms)
@@ -72,7 +81,7 @@ def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: Ker
         out = row.numpy()
         for i, arm in enumerate(arms.tolist()):
             out[i] = _low_rank_row_(buffers, i, arm, pending[i], kernel_rows, scratch)
-    return apply_(buffers, row, arms, rewards)
+    return apply_(buffers, row, arms, rewards, counts)
 
 
 def _low_rank_row_(
@@ -121,33 +130,65 @@ def _add_prior_row_(buffers: ArmBuffers, trial: int, slot: int, arm: int, k_row:
 
 
 def _update_one_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch
+    buffers: ArmBuffers,
+    arms: Tensor,
+    rewards: Tensor,
+    kernel_rows: KernelRows,
+    scratch: Scratch,
+    counts: Tensor | None,
 ) -> Tensor:
-    """:func:`naive.update_` of a single trial, on NumPy views of the buffers."""
-    arm, reward, noise_var = int(arms), float(rewards), float(buffers.noise_var)
+    """:func:`naive.update_` of a single trial."""
+    arm, reward, count = int(arms), float(rewards), 1.0 if counts is None else float(counts)
     if not 0 <= arm < buffers.mean.shape[1]:
         raise ValueError(_out_of_range(buffers.mean.shape[1], arms))
-    if not math.isfinite(reward):
+    if not math.isfinite(reward) or count == 0.0:
         return torch.zeros(1, dtype=torch.bool)
-    if scratch.views is None:
+    _take_in_(buffers, 0, arm, reward, count, kernel_rows, scratch)
+    buffers.num_pending += 1
+    return torch.ones(1, dtype=torch.bool)
+
+
+def _update_some_(
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch, counts: Tensor
+) -> Tensor:
+    """:func:`naive.update_` where trials have nothing to take in: of these only the pending row, zero, is written."""
+    ok = rewards.isfinite().logical_and_(counts > 0)
+    buffers.pending[:, buffers.num_pending].numpy()[~ok.numpy()] = 0.0
+    for i in ok.nonzero().squeeze(1).tolist():
+        _take_in_(buffers, i, int(arms[i]), float(rewards[i]), float(counts[i]), kernel_rows, scratch)
+    buffers.num_pending += 1
+    return ok
+
+
+def _take_in_(
+    buffers: ArmBuffers,
+    trial: int,
+    arm: int,
+    reward: float,
+    count: float,
+    kernel_rows: KernelRows,
+    scratch: Scratch,
+) -> None:
+    """One trial's part of a round, on NumPy views of the buffers; ``num_pending`` is the caller's to raise."""
+    views = scratch.views.get(trial)
+    if views is None:
         tensors = (buffers.pending, buffers.mean, buffers.variance, buffers.counts)
-        scratch.views = (*(x.numpy()[0] for x in tensors), buffers.information_gain.numpy())
-    pending, mean, variance, counts, gain = scratch.views
-    k = buffers.num_pending
+        views = (*(x.numpy()[trial] for x in tensors), buffers.information_gain.numpy(), buffers.noise_var.numpy())
+        scratch.views[trial] = views
+    pending, mean, variance, counts, gain, noise = views
+    k, noise_var = buffers.num_pending, float(noise[trial]) / count
     if buffers.dense:
-        row = buffers.rows.numpy()[0, arm] - pending[:k, arm] @ pending[:k]
+        row = buffers.rows.numpy()[trial, arm] - pending[:k, arm] @ pending[:k]
     else:
-        row = _low_rank_row_(buffers, 0, arm, pending, kernel_rows, scratch)
+        row = _low_rank_row_(buffers, trial, arm, pending, kernel_rows, scratch)
     prior_variance = max(float(row[arm]), 0.0)
     scale = 1.0 / math.sqrt(prior_variance + noise_var)
     new = np.multiply(row, scale, out=pending[k])
-    buffers.num_pending = k + 1
     mean += new * ((reward - float(mean[arm])) * scale)
     variance -= new * new
     np.maximum(variance, 0.0, out=variance)
-    counts[arm] += 1.0
-    gain[0] += 0.5 * math.log1p(prior_variance / noise_var)
-    return torch.ones(1, dtype=torch.bool)
+    counts[arm] += count
+    gain[trial] += 0.5 * math.log1p(prior_variance / noise_var)
 
 
 def _out_of_range(n: int, arms: Tensor) -> str:

@@ -64,7 +64,7 @@ class ArmBuffers:
         mean: ``s x n``.
         variance: ``s x n``, never negative.
         counts: ``s x n``, rewards taken in per arm.
-        information_gain: ``s``, 1/2 sum log(1 + sigma_{t-1}^2(x_t) / lambda).
+        information_gain: ``s``, 1/2 sum log(1 + c_t sigma_{t-1}^2(x_t) / lambda), c_t rewards of x_t at once.
         pending: ``s x b x n``, scaled rows p of the block.
         rows: ``s x n x n``, C_base (dense), or ``s x c x n``, the prior rows K_D (low rank).
         row_arm: ``s x c``, D (low rank; empty when dense, like the next four).
@@ -98,7 +98,9 @@ class ArmBuffers:
     num_rows: int = 0
 
 
-def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows) -> Tensor:
+def update_(
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
+) -> Tensor:
     """Take in one reward per trial without reading anything back to the host.
 
     Args:
@@ -106,16 +108,18 @@ def update_(buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: Ker
         arms: ``s``, long.
         rewards: ``s``; a NaN or infinite one changes nothing of its trial.
         kernel_rows: Prior covariance rows.
+        counts: ``s``, of how many pulls of the arm each reward is the mean: one reward of noise lambda / count. Where
+            it is zero nothing of the trial changes. One everywhere when None.
 
     Returns:
-        ``ok``, ``s`` bool, False where the reward was not finite.
+        ``ok``, ``s`` bool, False where nothing was taken in.
     """
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
             refresh_root_(buffers, slice(None), buffers.num_rows, branch_free=True)
     base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
-    return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards)
+    return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
 
 
 def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
@@ -154,20 +158,23 @@ def posterior_row(buffers: ArmBuffers, base: Tensor, arms: Tensor) -> Tensor:
     return torch.baddbmm(base.unsqueeze(1), at_arm.mT, pending, alpha=-1.0).squeeze(1)
 
 
-def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor) -> Tensor:
+def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor, counts: Tensor | None = None) -> Tensor:
     """Condition mean, variance, counts and gain on ``rewards`` given C[a, :]; the scaled row becomes pending."""
     index = arms.unsqueeze(1)
     prior_variance = row.gather(1, index).squeeze(1).clamp_(min=0.0)
-    ok = rewards.isfinite()
-    scale = (prior_variance + buffers.noise_var).rsqrt_().mul_(ok)
+    ok, noise_var = rewards.isfinite(), buffers.noise_var
+    if counts is not None:  # nothing counted is infinite noise
+        ok, noise_var = ok.logical_and_(counts > 0), noise_var / counts
+    scale = (prior_variance + noise_var).rsqrt_().mul_(ok)
     pending = buffers.pending[:, buffers.num_pending]
     torch.mul(row, scale.unsqueeze(1), out=pending)
     buffers.num_pending += 1
     surprise = torch.where(ok, rewards - buffers.mean.gather(1, index).squeeze(1), 0.0).mul_(scale)
     buffers.mean.addcmul_(pending, surprise.unsqueeze(1))
     buffers.variance.addcmul_(pending, pending, value=-1.0).clamp_(min=0.0)
-    buffers.counts.scatter_add_(1, index, ok.to(scale.dtype).unsqueeze(1))
-    gain = prior_variance.div_(buffers.noise_var).log1p_().mul_(ok)
+    taken = ok.to(scale.dtype) if counts is None else ok * counts
+    buffers.counts.scatter_add_(1, index, taken.unsqueeze(1))
+    gain = prior_variance.div_(noise_var).log1p_().mul_(ok)
     buffers.information_gain.add_(gain, alpha=0.5)
     return ok
 

@@ -1,0 +1,195 @@
+"""mini-GP-UCB: GP-UCB that pulls the arm it chose again and again until that has taught it something.
+
+Calandriello, Carratino, Lazaric, Valko, Rosasco, "Scaling Gaussian Process Optimization by Evaluating a Few Unique
+Candidates Multiple Times" (ICML 2022, arXiv:2201.12909). The arm x of largest mu + w sigma is pulled
+
+    max(1, floor((C^2 - 1) lambda / sigma^2(x)))
+
+times, and only then learnt from: c rewards of one arm are one reward, their mean, of noise lambda / c. Since c pulls
+divide no variance by more than 1 + c sigma^2(x) / lambda, no standard deviation falls below 1/C of itself from one
+choice to the next, unless one pull does it. Difference from :mod:`gp_ucb`: ``observe``, and that ``select`` keeps the
+arm meanwhile.
+
+A row of the posterior is computed per repetition, not per round; a round in which no trial begins or ends one costs
+O(s), whatever n. Trials begin and end theirs independently. While some end, the others do not change; on a CPU they
+cost the writing of one row of zeros each, on CUDA the update is one masked step of all trials. Where trials choose, two
+values are read back to the host: which they are, and when the next repetition ends.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.linalg import row_argmax
+from bo_robust.schedules import Width
+from bo_robust.states import arms as arm_states
+from bo_robust.states.arms import ArmKernel, ArmPosterior
+
+__all__ = ["MiniGPUCB", "RepeatingPosterior"]
+
+# A repetition without end: of an arm that is known from the start, k(x, x) = 0.
+MOST_PULLS = 2.0**53
+
+
+@dataclass
+class RepeatingPosterior:
+    """The exact posterior of all repetitions that have ended, and the ones under way.
+
+    Mean, variance, counts and information gain are of the end of each trial's last repetition: rewards that came since
+    are not in them (also not when a run ends).
+
+    Attributes:
+        exact: The posterior.
+        arms: ``s``, long, the arm being repeated.
+        left: ``s``, long, pulls of it to come; where there are none the next round chooses an arm.
+        good: ``s``, finite rewards of the repetition.
+        average: ``s``, their mean.
+        quiet: ``left.min()``, known to the host: so many rounds to come in which no trial chooses an arm.
+    """
+
+    exact: ArmPosterior
+    arms: Tensor
+    left: Tensor
+    good: Tensor
+    average: Tensor
+    quiet: int = 0
+
+    @property
+    def mean(self) -> Tensor:
+        """mu of every arm, ``s x n``."""
+        return self.exact.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """sigma^2 of every arm, without noise, ``s x n``."""
+        return self.exact.variance
+
+    @property
+    def counts(self) -> Tensor:
+        """Rewards taken in per arm, ``s x n``."""
+        return self.exact.counts
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+        return self.exact.noise_var
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Realised 1/2 log det(I + K / lambda) of the rewards taken in, ``s``."""
+        return self.exact.information_gain
+
+
+@dataclass(frozen=True)
+class MiniGPUCB(ArmAlgorithm):
+    """mini-GP-UCB.
+
+    Args:
+        width: Confidence width. An arm is chosen with the width of that round and the information gain then realised;
+            in the rounds that repeat it ``Selection.width`` is that of the round at hand, over the same posterior.
+        batch_constant: C >= 1: 1 is GP-UCB, 1.1 to sqrt(2) are usual. After t rounds a repetition lasts up to
+            (C^2 - 1) (t + lambda / k) pulls, about 0.21 t at 1.1: so much of the end of a run may be missing from its
+            final posterior.
+
+    Raises:
+        ValueError: if C is not a finite number >= 1.
+    """
+
+    width: Width
+    batch_constant: float = 1.1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.batch_constant) and self.batch_constant >= 1.0):
+            raise ValueError(
+                "batch_constant (C: standard deviations fall at most by 1/C between choices) must be a finite number "
+                f">= 1, got {self.batch_constant!r}."
+            )
+
+    def init(
+        self,
+        kernel: ArmKernel,
+        noise_var: float | Tensor,
+        trials: int = 1,
+        *,
+        prior_mean: Tensor | None = None,
+        rounds: int | None = None,
+    ) -> State:
+        """State before any reward; arguments and errors as :func:`bo_robust.states.arms.init`."""
+        exact = arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
+        none = torch.zeros_like(exact.noise_var)
+        return State(RepeatingPosterior(exact, none.long(), none.long(), none, none))
+
+    def select(self, state: State, uniform: Tensor) -> Selection:
+        """The arm being repeated; where there is none, the arm of largest upper confidence bound, first of equals."""
+        posterior = state.posterior
+        w = self.width(state.round + 1, posterior.information_gain, uniform)
+        if posterior.quiet:
+            return Selection(posterior.arms, w)
+        due = (posterior.left == 0).nonzero().squeeze(1)
+        w_due = w[due].unsqueeze(1) if isinstance(w, Tensor) else w
+        bound = posterior.variance[due].sqrt_().mul_(w_due).add_(posterior.mean[due])
+        return Selection(posterior.arms.index_copy(0, due, row_argmax(bound)), w)
+
+    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Gather the rewards; where this was the last pull of a repetition, take their mean into the posterior.
+
+        Non-finite rewards are pulls of the repetition that teach nothing.
+
+        Args:
+            state: State after t - 1 rounds.
+            arms: The arms pulled, long: those :meth:`select` returned.
+            rewards: Of these arms; NaN or infinite ones are failed pulls.
+            uniform: Not used.
+
+        Raises:
+            ValueError: if shapes, dtypes or devices do not fit; on a CPU, if an arm is out of range or not the one
+                being repeated.
+        """
+        posterior = state.posterior
+        arm_states.check_pulls(posterior.noise_var, arms, rewards)
+        new = posterior.left == 0
+        if not arms.is_cuda:  # reading them back would wait
+            _check_arms(posterior, arms, new)
+        if posterior.quiet:
+            posterior.left = posterior.left - 1
+            posterior.quiet -= 1
+        else:
+            posterior.arms = arms.clone()
+            posterior.left = torch.where(new, self._pulls(posterior, state.round), posterior.left) - 1
+            posterior.quiet = int(posterior.left.min())
+        ok = rewards.isfinite()
+        posterior.good = torch.where(new, 0.0, posterior.good) + ok
+        average = torch.where(new, 0.0, posterior.average)
+        posterior.average = average + torch.where(ok, rewards.detach() - average, 0.0) / posterior.good.clamp(min=1.0)
+        if not posterior.quiet:
+            counts = posterior.good * (posterior.left == 0)
+            arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
+        state.round += 1
+        return Info(ok)
+
+    def _pulls(self, posterior: RepeatingPosterior, rounds: int) -> Tensor:
+        """How often each arm of ``posterior.arms`` is to be pulled, ``s`` long, after so many rounds."""
+        exact, index = posterior.exact, posterior.arms.unsqueeze(1)
+        noise_var = exact.noise_var
+        variance = exact.variance.gather(1, index).squeeze(1)
+        prior = exact.kernel.diagonal.expand_as(exact.variance).gather(1, index).squeeze(1)
+        # After t rewards sigma^2 >= 1 / (1/k + t/lambda); if rounding made it less, a repetition might never end.
+        variance = torch.maximum(variance, noise_var * prior / (noise_var + rounds * prior))
+        slack = self.batch_constant * self.batch_constant - 1.0
+        pulls = slack * noise_var / variance.clamp_(min=torch.finfo(variance.dtype).tiny)
+        return pulls.clamp_(1.0, MOST_PULLS).long()
+
+
+def _check_arms(posterior: RepeatingPosterior, arms: Tensor, new: Tensor) -> None:
+    n = posterior.mean.shape[1]
+    if not posterior.quiet and not 0 <= int(arms.min()) <= int(arms.max()) < n:
+        raise ValueError(f"arms must be between 0 and {n - 1}, got {arms.tolist()}.")
+    if not torch.equal(torch.where(new, posterior.arms, arms), posterior.arms):
+        raise ValueError(
+            f"arms must be those that select returned, got {arms.tolist()}: an arm is pulled until its repetition ends."
+        )
