@@ -8,21 +8,24 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bo_robust.problems.abalone import abalone
 from bo_robust.problems.base import Problem, RewardModel
 from bo_robust.problems.lower_bound import hard_instance
 from bo_robust.problems.sensors import intel_lab, metr_la_week
 from bo_robust.problems.stocks import sp500
-from bo_robust.problems.synthetic import gp_draw, rkhs_function, spiked_function
+from bo_robust.problems.synthetic import gp_draw, many_arms, rkhs_function, spiked_function
 from bo_robust.problems.tables import cmu_light, djia29, seattle_latency
 
 __all__ = ["PROBLEMS", "Problem", "RewardModel", "make_problem"]
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
+    "abalone": abalone,
     "cmu_light": cmu_light,
     "djia29": djia29,
     "gp_draw": gp_draw,
     "hard_instance": hard_instance,
     "intel_lab": intel_lab,
+    "many_arms": many_arms,
     "metr_la_week": metr_la_week,
     "rkhs_function": rkhs_function,
     "seattle_latency": seattle_latency,

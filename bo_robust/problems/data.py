@@ -30,6 +30,11 @@ class DataFile:
 
 
 DATA_FILES: dict[str, DataFile] = {
+    "abalone": DataFile(
+        "abalone/abalone.csv.gz",
+        "6fa17ceaa7db5a70b6cc9becfbb305bcb076d2ae712bfd15ac028ff9a004f54a",
+        "UCI abalone (Nash, Sellers, Talbot, Cawthorn, Ford 1994), abalone.data of GitHub Bsovann/Abalone-DS @ 336a72b",
+    ),
     "djia29": DataFile(
         "djia29/djia29_adjclose.csv.gz",
         "6c37e415574eff2ea5263690ed2fc3b3c1d21e81987d44bf5ebe8a7f9b61d2c5",

@@ -1,7 +1,7 @@
-"""Synthetic problems on even points of [0, 1]: RKHS functions, GP draws, and the one-point spikes.
+"""Synthetic problems: RKHS functions, GP draws and one-point spikes on even points of [0, 1], and many random arms.
 
 Sources: Ray Chowdhury & Gopalan 2019, sec. 6 (:func:`rkhs_function`, :func:`spiked_function`); Srinivas et
-al. 2010, sec. 6 (:func:`gp_draw`).
+al. 2010, sec. 6 (:func:`gp_draw`); :func:`many_arms` is ours.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from bo_robust.problems.base import Problem, trial_list
 from bo_robust.problems.noise import build_noise
 from bo_robust.problems.rewards import OnePointSpikes
 from bo_robust.random import stream
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_count, check_positive
 
-__all__ = ["even_points", "gp_draw", "rkhs_function", "spiked_function", "stationary"]
+__all__ = ["even_points", "gp_draw", "many_arms", "rkhs_function", "spiked_function", "stationary"]
 
 # Number p of terms a_i k(., x_i) of a random RKHS function (Ray Chowdhury & Gopalan 2019, sec. 6).
 TERMS = 100
 # A GP draw exceeds its stated sup bound somewhere with at most this probability.
 SUP_DELTA = 0.1
+# Arms whose covariances with the centres of the bumps are held at once.
+ARM_BLOCK = 1 << 14
 NUS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
@@ -208,6 +210,71 @@ def spiked_function(
             "One RKHS function scaled to [0, 1] in all trials, the spiked arm differs. B = max|f| = 1, not "
             "the RKHS norm. v = 1 + magnitude^2 is the true bound; the paper truncates at t^(1/4), the "
             "level of v = 1."
+        ),
+    )
+
+
+def many_arms(
+    trials: Sequence[int],
+    seed: int,
+    *,
+    num_arms: int = 10_000,
+    dim: int = 6,
+    lengthscale: float = 0.5,
+    noise: Mapping[str, Any] | None = None,
+    noise_var: float = 0.01,
+    alpha: float | None = None,
+) -> Problem:
+    """Many arms, uniform in [0, 1]^d; f = sum of 100 bumps a_i k(., c_i), c_i uniform in [0, 1]^d, a_i ~ U[-1, 1].
+
+    For methods that scale (BKB, BBKB): f is evaluated block by block, so memory is O(n) beside f itself. max|f| = 1.
+
+    Args:
+        trials: Trial indices, a new f for each; all share the arms.
+        seed: Seed of the experiment.
+        num_arms: n.
+        dim: d.
+        lengthscale: l > 0 of the squared exponential kernel, k(x, x) = 1.
+        noise: Reward model by name; None is Gaussian noise of variance ``noise_var``.
+        noise_var: lambda of the posterior.
+        alpha: Tail index; None takes the noise model's own.
+
+    Raises:
+        ValueError: on bad parameters.
+    """
+    indices = trial_list(trials)
+    check_count(1, num_arms=num_arms, dim=dim)
+    covariance = SquaredExponential(lengthscale)
+    arms = torch.from_numpy(stream(seed, "arms", 0).random((num_arms, dim)))
+    means = arms.new_empty(len(indices), num_arms)
+    norms = np.empty(len(indices))
+    for row, trial in enumerate(indices):
+        rng = stream(seed, "problem", trial)
+        a = torch.from_numpy(rng.uniform(-1.0, 1.0, TERMS))
+        centres = torch.from_numpy(rng.random((TERMS, dim)))
+        for part, X in zip(means[row].split(ARM_BLOCK), arms.split(ARM_BLOCK), strict=True):
+            part.copy_(covariance(X, centres) @ a)
+        top = means[row].abs().max()
+        means[row] /= top
+        norms[row] = float((a @ covariance(centres, centres) @ a).sqrt() / top)
+    model = build_noise({"kind": "gaussian", "noise_var": noise_var} if noise is None else noise)
+    model.check_means(means)
+    alpha = model.default_alpha if alpha is None else alpha
+    return Problem(
+        name="many_arms",
+        f=means,
+        kernel=covariance,
+        rewards=model,
+        noise_var=noise_var,
+        arms=arms,
+        norm_bound=1.0,
+        moment_bound=model.moment_bound(alpha, 1.0),
+        alpha=alpha,
+        noise_scale=model.noise_scale,
+        notes=(
+            f"{num_arms} arms uniform in [0, 1]^{dim}, one set for all trials; f / max|f| of {TERMS} bumps of "
+            f"{covariance} per trial; rewards {model}; regret on the scale of f. B = max|f| = 1; the RKHS norms of "
+            f"these trials are {norms.min():.3g} to {norms.max():.3g}, and the theorems need a B of at least that."
         ),
     )
 

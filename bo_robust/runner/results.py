@@ -249,8 +249,8 @@ def _truncation_warnings(rows: pd.DataFrame, known: dict[str, Any], names: dict[
         if names[str(label)] == "ata-gp-ucb":
             if share > 0.5:
                 lines.append(
-                    f"{label}: {100 * share:.3g} % of all rewards lost more than half of their weight in the round they "
-                    f"came. Final b_t = {known['level'][label]:.3g} (for u y with |u| <= 1), median |reward| = "
+                    f"{label}: {100 * share:.3g} % of all rewards lost more than half of their weight in their own "
+                    f"round. Final b_t = {known['level'][label]:.3g} (for u y with |u| <= 1), median |reward| = "
                     f"{float(of['reward'].abs().median()):.3g}: v (moment_bound) is too small for these rewards."
                 )
             continue

@@ -63,7 +63,7 @@ def test_seeds_and_trials_differ(build):
     ("name", "params", "message"),
     [
         ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
-        ("zzz", {}, "Valid: cmu_light, djia29"),
+        ("zzz", {}, "Valid: abalone, cmu_light"),
         ("rkhs_function", {"lenghtscale": 0.1}, "no parameter 'lenghtscale'; did you mean 'lengthscale'"),
         ("djia29", {"scale": "paper"}, "did you mean 'scaling'"),
         ("intel_lab", {"rows": 3}, "Valid: none"),

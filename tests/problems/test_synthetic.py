@@ -10,7 +10,7 @@ from scipy import linalg, stats
 
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.problems.noise import Gaussian, SymmetricPareto
-from bo_robust.problems.synthetic import gp_draw, rkhs_function, spiked_function
+from bo_robust.problems.synthetic import gp_draw, many_arms, rkhs_function, spiked_function
 from bo_robust.random import stream
 
 
@@ -118,3 +118,46 @@ def test_spiked_function_bad_input():
         spiked_function([0], 0, num_arms=1)
     with pytest.raises(ValueError, match="magnitude"):
         spiked_function([0], 0, magnitude=0.0)
+
+
+def test_many_arms_is_the_sum_over_one_set_of_arms(device):
+    problem = many_arms([4, 9], 7, num_arms=200, dim=3, lengthscale=0.4).to(device, torch.float64)
+    arms = stream(7, "arms", 0).random((200, 3))
+    assert np.array_equal(problem.arms.cpu().numpy(), arms)
+    for row, trial in enumerate([4, 9]):
+        rng = stream(7, "problem", trial)
+        a, centres = rng.uniform(-1.0, 1.0, 100), rng.random((100, 3))
+        f = np.exp(-((arms[:, None] - centres) ** 2).sum(2) / (2 * 0.4**2)) @ a
+        np.testing.assert_allclose(problem.f[row].cpu().numpy(), f / np.abs(f).max(), rtol=1e-10, atol=1e-12)
+    assert problem.kernel == SquaredExponential(0.4)
+    assert problem.rewards == Gaussian(0.01)
+    assert (problem.noise_var, problem.noise_scale) == (0.01, pytest.approx(0.1))
+    assert problem.moment_bound == pytest.approx(1.01)
+
+
+def test_many_arms_are_evaluated_block_by_block(monkeypatch):
+    whole = many_arms([0], 0, num_arms=1000, dim=2)
+    monkeypatch.setattr("bo_robust.problems.synthetic.ARM_BLOCK", 300)
+    torch.testing.assert_close(many_arms([0], 0, num_arms=1000, dim=2).f, whole.f, rtol=1e-12, atol=1e-14)
+    assert not torch.equal(many_arms([0], 1, num_arms=1000, dim=2).arms, whole.arms)
+
+
+def test_a_million_arms():
+    problem = many_arms([0], 0, num_arms=1_000_000)
+    assert problem.arms.shape == (1_000_000, 6)
+    assert float(problem.f.abs().max()) == 1.0
+    assert 0.4 < float(problem.optimum) <= 1.0  # max|f| may lie at the bottom
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"num_arms": 0}, "num_arms"),
+        ({"dim": 0}, "dim"),
+        ({"lengthscale": 0.0}, "lengthscale"),
+        ({"noise_var": 0.0}, "noise_var"),
+    ],
+)
+def test_many_arms_bad_input(params, message):
+    with pytest.raises(ValueError, match=message):
+        many_arms([0], 0, **{"num_arms": 5, **params})
