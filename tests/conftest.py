@@ -17,6 +17,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     torch.set_num_threads(1)
     os.environ.setdefault("MPLBACKEND", "Agg")
+    if config.getoption("--device") == "cpu":  # Triton ops run by its interpreter, if told so before its import
+        os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,183 @@
+"""The scores on CUDA: a Triton op writes k_D of a chunk of arms, cuBLAS multiplies, a Triton op reduces the products.
+
+Arithmetic. An arm needs r covariances, at 2 d + 30 or so flops each in float64, and the two triangular products R k and
+F k: 2 r^2 flops, or 4 r^2 where the zeros are multiplied too. At r = 500, d = 6 that is 2e4 flops against 5e5: what
+decides is the rate of the products, and no other unit comes near cuBLAS's float64 tensor units (Triton's ``tl.dot``
+reaches 31 of 54 Tflop/s on an H100 according to triton-lang/triton#10313). So the products are left to cuBLAS, and the
+rest is arranged around them:
+
+- The zeros: rows come in blocks of BLOCK (:func:`bo_robust.ops.dtc_scores.naive.layers`), whose products read the
+  columns up to the diagonal only: 0.625 of the 4 r^2 flops at r = 500.
+- k_D is written once and read by four products that reuse every entry at least 256 times. ``_columns`` takes the arms
+  as they are (float32 or float64), in differences, and sums the mean in the same pass.
+- The products are written and read once, by ``_squares``. This is 16 r bytes an arm each way, at r = 500 and 4 TB/s
+  2 ns where the products take 10 ns; keeping them in registers would need a matrix product of our own.
+- A chunk is as large as 64 MiB of k_D (16,384 arms at r = 500), so that the half dozen launches of a chunk, some 0.1 ms
+  on the host, are hidden behind its 0.2 ms of work.
+
+The argmax is four passes over B numbers in torch (:meth:`bo_robust.ops.dtc_scores.Scores.best`), 0.2 % of the whole at
+r = 500. The times are computed from data sheets, not measured: ``python -m benchmarks.dtc_scores --device cuda``.
+
+For small r (below about 100) the traffic, 40 r bytes an arm, is the bound. A float32 dictionary is multiplied as
+``torch.set_float32_matmul_precision`` says: leave it at "highest", tf32 would ruin the variance.
+
+Imported only for CUDA tensors, or by tests under ``TRITON_INTERPRET=1``.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from bo_robust.ops.dtc_scores.naive import Dictionary, Form, Scores, chunk_shape, chunks, layers
+
+__all__ = ["dtc_scores"]
+
+# Rows of R (and as many of F) of one product; rows and columns are padded to a multiple of ALIGNMENT for cuBLAS.
+BLOCK, ALIGNMENT = 128, 16
+# Arms and points of a tile of ``_columns``, arms of a tile of ``_squares``: every row is 1 KiB of consecutive float64.
+COLUMNS_ARMS, COLUMNS_POINTS, SQUARES_ARMS, NUM_WARPS = 16, 128, 16, 4
+
+
+@torch.no_grad()
+def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tensor) -> Scores:
+    """See :func:`bo_robust.ops.dtc_scores.dtc_scores`; ``form`` is that of the covariance."""
+    (s, r, d), B = dictionary.points.shape, arms.shape[0]
+    like = dictionary.root
+    extra = -r % ALIGNMENT
+    root, factor = (torch.nn.functional.pad(f, (0, extra, 0, extra)) for f in (dictionary.root, dictionary.factor))
+    width = r + extra
+    points, weights = dictionary.points.mT.contiguous(), dictionary.weights.contiguous()
+    parts = layers(Dictionary(dictionary.points, root, factor, weights), BLOCK)
+    parameters = torch.cat([like.new_tensor([form.scale, form.linear, form.square]), form.scales])
+    noise = noise_var.contiguous()
+    mean, variance = like.new_empty(2, s, B)
+    group, length = chunk_shape(root, B)
+    columns, products = like.new_empty(group, length, width), like.new_empty(group, length, 2 * width)
+    with torch.cuda.device_of(like):
+        for trials, rows in chunks(root, B):
+            x, t = arms[rows], trials.stop - trials.start
+            k, z = columns[:t, : len(x)], products[:t, : len(x)]
+            _columns[(t, triton.cdiv(len(x), COLUMNS_ARMS))](
+                x,
+                points[trials],
+                weights[trials],
+                parameters,
+                k,
+                mean[trials, rows],
+                len(x),
+                r,
+                d,
+                width,
+                x.stride(0),
+                x.stride(1),
+                k.stride(0),
+                mean.stride(0),
+                GAUSSIAN=form.gaussian,
+                BB=COLUMNS_ARMS,
+                BR=COLUMNS_POINTS,
+                num_warps=NUM_WARPS,
+            )
+            filled = 0
+            for part in parts:
+                rows_of_part, end = part.shape[1:]
+                torch.bmm(k[..., :end], part[trials].mT, out=z[..., filled : filled + rows_of_part])
+                filled += rows_of_part
+            _squares[(t, triton.cdiv(len(x), SQUARES_ARMS))](
+                z,
+                parameters,
+                noise[trials],
+                variance[trials, rows],
+                len(x),
+                width,
+                z.stride(0),
+                variance.stride(0),
+                BLOCK=BLOCK,
+                BB=SQUARES_ARMS,
+                num_warps=NUM_WARPS,
+            )
+    return Scores(mean, variance)
+
+
+@triton.jit
+def _columns(  # type: ignore[no-untyped-def]
+    arms,
+    points,
+    weights,
+    parameters,
+    k,
+    mean,
+    B,
+    r,
+    d,
+    width,
+    arms_row,
+    arms_column,
+    k_trial,
+    mean_trial,
+    GAUSSIAN: tl.constexpr,
+    BB: tl.constexpr,
+    BR: tl.constexpr,
+):
+    """One program: k_D (rows of ``width``, zero beyond r) and the mean of BB arms, one trial."""
+    trial = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
+    is_arm = b < B
+    dtype = k.dtype.element_ty
+    scale, linear, square = tl.load(parameters), tl.load(parameters + 1), tl.load(parameters + 2)
+    total = tl.zeros((BB,), dtype=dtype)
+    for start in range(0, width, BR):
+        i = start + tl.arange(0, BR)
+        is_point = i < r
+        q = tl.zeros((BB, BR), dtype=dtype)
+        for j in range(d):
+            x = tl.load(arms + b * arms_row + j * arms_column, mask=is_arm, other=0.0).to(dtype)
+            y = tl.load(points + (trial * d + j) * r + i, mask=is_point, other=0.0)
+            difference = (x[:, None] - y[None, :]) * tl.load(parameters + 3 + j)
+            q += difference * difference
+        if GAUSSIAN:
+            column = scale * tl.exp2(-q)
+        else:
+            e = tl.sqrt(q)
+            column = scale * tl.exp2(-e) * (1.0 + e * (linear + e * square))
+        column = tl.where(is_point[None, :], column, 0.0)
+        tl.store(
+            k + trial * k_trial + b[:, None] * width + i[None, :], column, mask=is_arm[:, None] & (i < width)[None, :]
+        )
+        w = tl.load(weights + trial * r + i, mask=is_point, other=0.0)
+        total += tl.sum(column * w[None, :], axis=1)
+    tl.store(mean + trial * mean_trial + b, total, mask=is_arm)
+
+
+@triton.jit
+def _squares(  # type: ignore[no-untyped-def]
+    z,
+    parameters,
+    noise_var,
+    variance,
+    B,
+    width,
+    z_trial,
+    variance_trial,
+    BLOCK: tl.constexpr,
+    BB: tl.constexpr,
+):
+    """One program: the variance of BB arms, one trial, from R k and F k, which alternate in blocks of BLOCK columns."""
+    trial = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
+    is_arm = b < B
+    explained = tl.zeros((BB,), dtype=z.dtype.element_ty)
+    left = tl.zeros((BB,), dtype=z.dtype.element_ty)
+    row = z + trial * z_trial + b[:, None] * (2 * width)
+    for start in range(0, width, BLOCK):
+        columns = tl.minimum(BLOCK, width - start)
+        i = tl.arange(0, BLOCK)
+        mask = is_arm[:, None] & (i < columns)[None, :]
+        Rk = tl.load(row + (2 * start + i)[None, :], mask=mask, other=0.0)
+        Fk = tl.load(row + (2 * start + columns + i)[None, :], mask=mask, other=0.0)
+        explained += tl.sum(Rk * Rk, axis=1)
+        left += tl.sum(Fk * Fk, axis=1)
+    rest = tl.maximum(tl.load(parameters) - explained, 0.0)
+    tl.store(variance + trial * variance_trial + b, rest + tl.load(noise_var + trial) * left, mask=is_arm)

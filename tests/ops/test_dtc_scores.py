@@ -1,0 +1,348 @@
+"""Scores under a DTC posterior: the definition, chunks and blocks, other covariances, the state, and the Triton op."""
+
+import math
+from importlib import import_module
+from importlib.metadata import version
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from packaging.version import Version
+
+from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from bo_robust.features.nystrom import dictionary_root
+from bo_robust.ops import dtc_scores as op
+from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive, scores_of_columns
+from bo_robust.ops.dtc_scores.naive import dtc_scores_direct, form_of
+from bo_robust.states import dtc
+from bo_robust.states.arms import ArmKernel
+
+COVARIANCES = {
+    "se": SquaredExponential(0.4),
+    "se scaled": SquaredExponential(0.4, 2.5),
+    "matern12": Matern(0.5, 0.4),
+    "matern32": Matern(1.5, 0.4),
+    "matern52": Matern(2.5, 0.4, 0.5),
+}
+every_covariance = pytest.mark.parametrize("covariance", COVARIANCES.values(), ids=COVARIANCES.keys())
+
+
+def problem(B, sizes, d, covariance, device="cpu", dtype=torch.float64, seed=0):
+    """B arms of the unit cube and the posteriors of ``len(sizes)`` trials, the first size[i] of M points in each."""
+    g = torch.Generator().manual_seed(seed)
+    arms, M = torch.rand(B, d, generator=g, dtype=torch.float64), max(sizes)
+    points = torch.rand(len(sizes), M, d, generator=g, dtype=torch.float64)
+    pulled = torch.rand(3 * M, d, generator=g, dtype=torch.float64)
+    y = torch.randn(3 * M, 1, generator=g, dtype=torch.float64)
+    root = dictionary_root(
+        torch.stack([covariance(x, x) for x in points]), torch.arange(M) < torch.tensor(sizes).unsqueeze(1)
+    )
+    points = points.gather(1, root.order.unsqueeze(2).expand(-1, -1, d))
+    noise = torch.linspace(0.1, 0.5, len(sizes), dtype=torch.float64)
+    Z = torch.stack([covariance(pulled, x) for x in points]) @ root.inverse.mT
+    L = torch.linalg.cholesky(Z.mT @ Z + torch.diag_embed(noise.unsqueeze(1).expand(-1, Z.shape[2])))
+    F = torch.linalg.solve_triangular(L, root.inverse, upper=False)
+    weights = F.mT @ torch.linalg.solve_triangular(L, Z.mT @ y, upper=False)
+    kept = (points, root.inverse, F, weights.squeeze(2))
+    return arms.to(device), Dictionary(*(x.to(device, dtype) for x in kept)), noise.to(device, dtype)
+
+
+def assert_scores(scores, expected, tol=1e-12):
+    torch.testing.assert_close(scores.mean, expected.mean, rtol=tol, atol=tol)
+    torch.testing.assert_close(scores.variance, expected.variance, rtol=tol, atol=tol)
+    assert (scores.variance >= 0).all()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Chunks and blocks so small that little problems have many."""
+    monkeypatch.setattr(naive, "BLOCK", 8)
+    monkeypatch.setattr(naive, "CPU_ENTRIES", 300)
+    monkeypatch.setattr(naive, "CUDA_ENTRIES", 300)
+
+
+@pytest.fixture(scope="module")
+def fused(device):
+    """The Triton op: compiled on CUDA, otherwise in Triton's interpreter, which must be asked for before the import."""
+    interpreted = device.type != "cuda"
+    with pytest.MonkeyPatch.context() as patches:
+        if interpreted:
+            patches.setenv("TRITON_INTERPRET", "1")
+        pytest.importorskip("triton", reason="triton is not installed")
+        if interpreted and Version(version("triton")) < Version("3.7") and Version(np.__version__) >= Version("2.4"):
+            pytest.skip("the interpreter of triton < 3.7 fails with numpy >= 2.4 (triton-lang/triton#9171)")
+        yield import_module("bo_robust.ops.dtc_scores.fused")
+
+
+def test_by_hand(device):
+    """D = {0}, one reward 2 there, noise 1: z(x) = k(x), V = 2, mean k(x), variance 1 - k(x)^2 / 2."""
+    one = torch.ones(1, 1, dtype=torch.float64, device=device)
+    dictionary = Dictionary(0.0 * one[None], one[None], one[None] / math.sqrt(2.0), one)
+    arms = torch.tensor([[2.0], [0.0], [1.0]], dtype=torch.float64, device=device)
+    scores = dtc_scores(arms, dictionary, SquaredExponential(1.0), one[0])
+    k = [math.exp(-2.0), 1.0, math.exp(-0.5)]
+    assert scores.mean[0].tolist() == pytest.approx(k, rel=1e-14)
+    assert scores.variance[0].tolist() == pytest.approx([1.0 - 0.5 * x * x for x in k], rel=1e-14)
+    index, bound = scores.best(1.0)
+    assert index.tolist() == [1]
+    assert float(bound) == pytest.approx(1.0 + math.sqrt(0.5), rel=1e-14)
+
+
+def test_best_is_the_first_of_equals_under_each_trials_width(device):
+    mean = torch.tensor([[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]], dtype=torch.float64, device=device)
+    scores = Scores(mean, torch.tensor([[1.0, 0.25, 0.25], [4.0, 1.0, 1.0]], dtype=torch.float64, device=device))
+    index, bound = scores.best(torch.tensor([1.0, 2.0], dtype=torch.float64, device=device))
+    assert index.tolist() == [1, 0]
+    assert bound.tolist() == [1.5, 4.0]
+    for width in (0.0, torch.tensor(0.0, device=device)):
+        assert scores.best(width)[0].tolist() == [1, 1]
+
+
+@every_covariance
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8])
+def test_is_the_definition(covariance, d, device, small):
+    arms, dictionary, noise = problem(50, (20, 7, 33), d, covariance, device)
+    if d > 1:
+        assert not dictionary.root[1, 7:].any()  # ranks differ
+        assert dictionary.root.shape[1] > 20
+    assert_scores(
+        dtc_scores(arms, dictionary, covariance, noise), dtc_scores_direct(arms, dictionary, covariance, noise), 1e-11
+    )
+
+
+@pytest.mark.parametrize("family", [SquaredExponential, lambda ell: Matern(2.5, ell)])
+def test_a_lengthscale_per_dimension(family, device):
+    arms, dictionary, noise = problem(40, (30, 20), 3, family((0.3, 0.6, 5.0)), device)
+    scores = dtc_scores(arms, dictionary, family((0.3, 0.6, 5.0)), noise)
+    assert_scores(scores, dtc_scores_direct(arms, dictionary, family((0.3, 0.6, 5.0)), noise), 1e-11)
+    assert (scores.mean - dtc_scores(arms, dictionary, family(0.3), noise).mean).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("B", [0, 1, 2, 15, 37, 101])
+@pytest.mark.parametrize("sizes", [(1,), (25,), (3, 40), (8,) * 12])
+def test_chunks_and_groups_of_trials(B, sizes, device, small):
+    covariance = Matern(1.5, 0.4)
+    arms, dictionary, noise = problem(B, sizes, 2, covariance, device)
+    scores = dtc_scores(arms, dictionary, covariance, noise)
+    assert scores.mean.shape == scores.variance.shape == (len(sizes), B)
+    assert_scores(scores, dtc_scores_direct(arms, dictionary, covariance, noise))
+
+
+@every_covariance
+def test_float32_arms_are_scored_in_the_dtype_of_the_dictionary(covariance, device):
+    arms, dictionary, noise = problem(40, (30, 20), 3, covariance, device)
+    scores = dtc_scores(arms.float(), dictionary, covariance, noise)
+    assert scores.mean.dtype == torch.float64
+    assert_scores(scores, dtc_scores_direct(arms.float().double(), dictionary, covariance, noise), 1e-11)
+
+
+@every_covariance
+def test_float32_dictionary(covariance, device):
+    arms, dictionary, noise = problem(40, (12, 9), 5, covariance, device)
+    expected = dtc_scores_direct(arms, dictionary, covariance, noise)
+    arms, dictionary, noise = problem(40, (12, 9), 5, covariance, device, torch.float32)
+    scores = dtc_scores(arms, dictionary, covariance, noise)
+    assert scores.variance.dtype == torch.float32
+    assert_scores(Scores(scores.mean.double(), scores.variance.double()), expected, 1e-4)
+
+
+@every_covariance
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+def test_near_the_dictionary(covariance, shift, device):
+    """At its points nothing is left of the prior; beside them, and far from the origin, accuracy stays."""
+    _, dictionary, noise = problem(1, (40,), 2, covariance, device)
+    points = dictionary.points[0] + shift
+    step = 1e-6 * torch.randn(points.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    arms = torch.cat([points, points + step.to(device)])
+    moved = Dictionary(points[None], dictionary.root, dictionary.factor, dictionary.weights)
+    none = torch.zeros_like(noise)
+    expected = dtc_scores_direct(arms, moved, covariance, none).variance
+    variance = dtc_scores(arms, moved, covariance, none).variance
+    torch.testing.assert_close(variance, expected, rtol=0, atol=1e-11)
+    if shift == 0.0:
+        # dictionary_root's own accuracy: 4e-11 of the points it drops, and rounding
+        assert float(variance[0, : len(points)].max()) < 1e-10
+
+
+def test_empty_dictionary_is_the_prior(device):
+    noise = torch.ones(2, dtype=torch.float64, device=device)
+    dictionary = Dictionary(*(noise.new_zeros(2, 0, *last) for last in [(3,), (0,), (0,), ()]))
+    arms = torch.rand(5, 3, dtype=torch.float64, device=device)
+    for covariance in (Matern(2.5, 0.4, 1.5), SquaredExponential(1.0, 1.5)):
+        scores = dtc_scores(arms, dictionary, covariance, noise)
+        assert scores.mean.tolist() == [[0.0] * 5] * 2
+        assert scores.variance.tolist() == [[1.5] * 5] * 2
+
+
+def test_any_covariance(device, small):
+    kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(2.5)).to(device, torch.float64)
+    kernel.outputscale, kernel.base_kernel.lengthscale = 0.5, 0.4
+    arms, dictionary, noise = problem(45, (20, 12), 2, COVARIANCES["matern52"], device)
+    scores = dtc_scores(arms.float(), dictionary, GPyTorchCovariance(kernel), noise)
+    assert_scores(scores, dtc_scores(arms.float(), dictionary, COVARIANCES["matern52"], noise), 1e-7)
+
+
+class Lookup:
+    """A covariance on numbers of things: a table of it."""
+
+    def __init__(self, K):
+        self.K = K
+
+    def __call__(self, X1, X2):
+        return self.K[X1.squeeze(-1)][:, X2.squeeze(-1)]
+
+    def diagonal(self, X):
+        return self.K.diagonal()[X.squeeze(-1)]
+
+
+def test_arms_that_are_no_vectors(device, small):
+    covariance = Matern(1.5, 0.4)
+    arms, dictionary, noise = problem(60, (20,), 2, covariance, device)
+    X = torch.cat([dictionary.points[0], arms])
+    numbers = torch.arange(len(X), device=device).unsqueeze(1)
+    r = dictionary.points.shape[1]
+    numbered = Dictionary(numbers[None, :r], dictionary.root, dictionary.factor, dictionary.weights)
+    scores = dtc_scores(numbers[r:], numbered, Lookup(covariance(X, X)), noise)
+    assert_scores(scores, dtc_scores(arms, dictionary, covariance, noise))
+
+
+def test_columns_that_are_there_already(device, small):
+    covariance = COVARIANCES["matern52"]
+    arms, dictionary, noise = problem(45, (20, 12), 2, covariance, device)
+    k = torch.stack([covariance(arms, points) for points in dictionary.points])
+    expected = dtc_scores(arms, dictionary, covariance, noise)
+    prior = covariance.diagonal(arms)
+    for diagonal in (prior, prior.expand(2, -1), prior[:1]):
+        assert_scores(scores_of_columns(k, dictionary, diagonal, noise), expected)
+    turned = k.mT.contiguous().mT
+    assert_scores(scores_of_columns(turned, dictionary, prior, noise), expected)
+
+
+def played(covariance, device, rounds=40, s=3):
+    """DTC states of some rounds at random arms, dictionaries of different sizes, and ten more rewards after them."""
+    g = torch.Generator().manual_seed(3)
+    X = torch.rand(120, 2, generator=g, dtype=torch.float64).to(device)
+    kernel = ArmKernel.from_covariance(covariance, X)
+    posterior = dtc.init(kernel, torch.linspace(0.1, 0.3, s, dtype=torch.float64, device=device), s)
+    for t in range(rounds + 10):
+        arms = torch.randint(0, 120, (s,), generator=g).to(device)
+        rewards = torch.randn(s, generator=g, dtype=torch.float64).to(device)
+        if t < rounds:
+            dtc.count(posterior, arms, rewards)
+        if t == rounds:
+            keep = (posterior.counts > 0) & (torch.rand(s, 120, generator=g, dtype=torch.float64).to(device) < 0.6)
+            dtc.rebuild(posterior, keep)
+            yield X, posterior
+        if t >= rounds:
+            dtc.observe(posterior, arms, rewards)
+    yield X, posterior
+
+
+@every_covariance
+def test_is_what_the_state_holds(covariance, device):
+    """After a new dictionary, and after rewards that only updated F and the weights."""
+    for X, posterior in played(covariance, device):
+        assert len(set(posterior.size.tolist())) > 1
+        dictionary = Dictionary(X[posterior.points], posterior.root, posterior.factor, posterior.weights)
+        scores = dtc_scores(X, dictionary, covariance, posterior.noise_var)
+        assert_scores(scores, posterior, 1e-8)
+
+
+def test_no_gradient(device):
+    arms, dictionary, noise = problem(5, (4,), 2, COVARIANCES["se"], device)
+    scores = dtc_scores(arms.requires_grad_(), dictionary, COVARIANCES["se"], noise)
+    assert not scores.mean.requires_grad
+    assert not scores.variance.requires_grad
+
+
+def test_without_triton_every_device_takes_the_plain_path(device, monkeypatch):
+    monkeypatch.setattr(op, "_triton_is_available", lambda: False)
+    arms, dictionary, noise = problem(9, (4,), 2, COVARIANCES["se"], device)
+    expected = dtc_scores_direct(arms, dictionary, COVARIANCES["se"], noise)
+    assert_scores(dtc_scores(arms, dictionary, COVARIANCES["se"], noise), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arms": torch.zeros(5, 3)}, "arms must be B x 2"),
+        ({"arms": torch.zeros(2)}, "arms must be B x 2"),
+        ({"arms": torch.zeros(5, 2).long()}, "arms must be float32 or float64"),
+        ({"noise_var": torch.ones(1, dtype=torch.float64)}, r"noise_var must be \(2,\)"),
+        ({"noise_var": torch.ones(2)}, "noise_var: torch.float32"),
+        ({"covariance": SquaredExponential((1.0, 2.0, 3.0))}, "3 lengthscales for points of 2"),
+        ({"root": torch.zeros(2, 4, 3)}, r"root must be \(2, 4, 4\)"),
+        ({"root": torch.zeros(2, 4, 4).half()}, "dictionary must be float32 or float64"),
+        ({"factor": torch.zeros(2, 4, 4)}, "factor: torch.float32"),
+        ({"points": torch.zeros(4, 2)}, "points must be"),
+        ({"points": torch.zeros(2, 4, 2)}, "points: torch.float32"),
+    ],
+)
+def test_mistakes(change, message):
+    arms, dictionary, noise = problem(5, (4, 3), 2, COVARIANCES["se"])
+    parts = {name: change.get(name, getattr(dictionary, name)) for name in ("points", "root", "factor", "weights")}
+    with pytest.raises(ValueError, match=message):
+        dtc_scores(
+            change.get("arms", arms),
+            Dictionary(**parts),
+            change.get("covariance", COVARIANCES["se"]),
+            change.get("noise_var", noise),
+        )
+
+
+@pytest.mark.parametrize(
+    ("k", "message"), [(torch.zeros(2, 5, 3), "k must be 2 x B x 4"), (torch.zeros(2, 5, 4), "k: torch.float32")]
+)
+def test_mistakes_in_columns(k, message):
+    _, dictionary, noise = problem(5, (4, 3), 2, COVARIANCES["se"])
+    with pytest.raises(ValueError, match=message):
+        scores_of_columns(k, dictionary, torch.ones(5, dtype=torch.float64), noise)
+
+
+@every_covariance
+@pytest.mark.parametrize(("B", "sizes", "d"), [(1, (1,), 1), (16, (16, 5), 2), (33, (40, 21), 3), (20, (9, 3, 6), 8)])
+def test_fused(fused, covariance, B, sizes, d, device, small, monkeypatch):
+    monkeypatch.setattr(fused, "BLOCK", 16)  # several products
+    arms, dictionary, noise = problem(B, sizes, d, covariance, device)
+    form = form_of(covariance, dictionary.points)
+    for x in (arms, arms.float()):
+        scores = fused.dtc_scores(x, dictionary, form, noise)
+        assert_scores(scores, dtc_scores_direct(x.double(), dictionary, covariance, noise), 1e-11)
+
+
+def test_fused_reads_strided_arms_and_nothing_beside_them(fused, device):
+    covariance = Matern(2.5, (0.4, 0.6, 0.5))
+    arms, dictionary, noise = problem(20, (150,), 3, covariance, device)  # two blocks of full size
+    around = torch.full((45, 7), torch.nan, dtype=torch.float64, device=device)
+    around[3:43:2, 1:7:2] = arms
+    scores = fused.dtc_scores(around[3:43:2, 1:7:2], dictionary, form_of(covariance, dictionary.points), noise)
+    assert_scores(scores, dtc_scores_direct(arms, dictionary, covariance, noise), 1e-11)
+
+
+def test_fused_extremes(fused, device):
+    """No arms, no dictionary, a far arm, and a float32 dictionary."""
+    covariance = SquaredExponential(0.4, 1.5)
+    arms, dictionary, noise = problem(3, (5,), 2, covariance, device)
+    form = form_of(covariance, dictionary.points)
+    assert fused.dtc_scores(arms[:0], dictionary, form, noise).mean.shape == (1, 0)
+    far = fused.dtc_scores(arms + 1e6, dictionary, form, noise)
+    assert far.mean.tolist() == [[0.0] * 3]
+    assert far.variance.tolist() == [[1.5] * 3]
+    none = Dictionary(*(noise.new_zeros(1, 0, *last) for last in [(2,), (0,), (0,), ()]))
+    assert fused.dtc_scores(arms, none, form, noise).variance.tolist() == [[1.5] * 3]
+    expected = dtc_scores_direct(arms, dictionary, covariance, noise)
+    arms, dictionary, noise = problem(3, (5,), 2, covariance, device, torch.float32)
+    scores = fused.dtc_scores(arms, dictionary, form_of(covariance, dictionary.points), noise)
+    assert scores.mean.dtype == torch.float32
+    assert_scores(Scores(scores.mean.double(), scores.variance.double()), expected, 1e-4)
+
+
+def test_fused_at_scale(fused, device):
+    if device.type != "cuda":
+        pytest.skip("needs a GPU")
+    covariance = Matern(2.5, 0.5)
+    arms, dictionary, noise = problem(70_001, (301, 280), 6, covariance, device)
+    scores = dtc_scores(arms, dictionary, covariance, noise)  # several chunks of each trial
+    assert_scores(scores, naive.dtc_scores(arms, dictionary, covariance, noise), 1e-9)
+    assert torch.equal(scores.mean, dtc_scores(arms, dictionary, covariance, noise).mean)
