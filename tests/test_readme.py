@@ -33,6 +33,23 @@ def test_the_botorch_loop_finds_the_optimum():
 
 def test_the_arm_mode_loop_runs(capsys):
     torch.manual_seed(0)
-    exec(compile(BLOCKS[1], "README.md", "exec"), {})
+    exec(compile(BLOCKS[2], "README.md", "exec"), {})
     regret = float(re.search(r"tensor\(([0-9.]+)", capsys.readouterr().out)[1])
     assert regret < 0.2  # of a range of 2; random arms lose 0.9
+
+
+def test_the_feature_model_sees_through_the_noise():
+    torch.manual_seed(0)
+    names: dict = {}
+    exec(compile(BLOCKS[1], "README.md", "exec"), names)
+    grid = torch.rand(500, 2, dtype=torch.float64)
+    error = names["model"].posterior(grid).mean - torch.sin(6 * grid).sum(1, keepdim=True)
+    assert names["posterior"].mean.shape == (20_000, 1, 1)
+    assert float(error.abs().mean()) < 0.3  # of a standard deviation of 1
+
+
+def test_the_recommendation_is_for_infinite_variance(capsys):
+    exec(compile(BLOCKS[3], "README.md", "exec"), {})
+    text = capsys.readouterr().out
+    assert "the variance is infinite" in text
+    assert "Truncation is worthwhile" in text
