@@ -86,10 +86,10 @@ def abalone(
         noise_scale=model.noise_scale,
         notes=(
             f"UCI abalone (Nash et al. 1994), {covariance} on standardised features; rewards {model}; f is the real "
-            f"target, (rings - {rings.min():g}) / {rings.max() - rings.min():g}. A random arm loses {1.0 - f.mean():.3f} "
-            "a round on average: divide by it for the regret relative to random play. The features explain about half "
-            "the variance of the rings, so the best arm (one shell of 29 rings) is partly a needle in a haystack, and "
-            "B = max|f| = 1 is not the RKHS norm of f, which is far larger. All trials share one f: a standard error "
-            "over trials covers redrawn noise, not other data."
+            f"target, (rings - {rings.min():g}) / {rings.max() - rings.min():g}. A random arm loses "
+            f"{1.0 - f.mean():.3f} a round on average: divide by it for the regret relative to random play. The "
+            "features explain about half the variance of the rings, so the best arm (one shell of 29 rings) is partly "
+            "a needle in a haystack, and B = max|f| = 1 is not the RKHS norm of f, which is far larger. All trials "
+            "share one f: a standard error over trials covers redrawn noise, not other data."
         ),
     )

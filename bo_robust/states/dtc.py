@@ -45,7 +45,7 @@ class DTCPosterior:
         root: R, ``s x r x r``; rows and columns beyond a trial's rank are zero.
         factor: F = L^{-1} R, ``s x r x r``.
         weights: R^T V^{-1} sum_a s_a z_a, ``s x r``.
-        size: |D| of every trial, copies and dependent points included, ``s`` long.
+        size: Arms in the dictionary, dependent ones included, ``s`` long (the papers' |S| counts copies too).
     """
 
     kernel: ArmKernel
