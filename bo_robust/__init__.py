@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bo_robust import algorithms, problems, schedules
     from bo_robust.acquisition import GPUCB
-    from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncatedGP
+    from bo_robust.models import BKBModel, FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncatedGP
 
 __all__ = [
     "GPUCB",
+    "BKBModel",
     "FeatureGP",
     "FourierMap",
     "NystromMap",
@@ -29,6 +30,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BKBModel": "bo_robust.models",
     "FeatureGP": "bo_robust.models",
     "FourierMap": "bo_robust.models",
     "GPUCB": "bo_robust.acquisition",

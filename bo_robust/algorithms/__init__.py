@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.algorithms.bbkb import BBKB
+from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.expected_improvement import ExpectedImprovement
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.irgp_ucb import IRGPUCB
+from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
 from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
 from bo_robust.algorithms.probability_of_improvement import ProbabilityOfImprovement
 from bo_robust.algorithms.pure_mean import PureMean
@@ -17,12 +20,15 @@ from bo_robust.algorithms.tgp_ucb import TGPUCB
 __all__ = [
     "ALGORITHMS",
     "ATAGPUCB",
+    "BBKB",
+    "BKB",
     "GPUCB",
     "IRGPUCB",
     "TGPUCB",
     "ArmAlgorithm",
     "ExpectedImprovement",
     "Info",
+    "MiniGPUCB",
     "MoMGPUCB",
     "ProbabilityOfImprovement",
     "PureMean",
@@ -38,6 +44,9 @@ ALGORITHMS: dict[str, type[ArmAlgorithm]] = {
     "tgp-ucb": TGPUCB,
     "ata-gp-ucb": ATAGPUCB,
     "mom-gp-ucb": MoMGPUCB,
+    "bkb": BKB,
+    "bbkb": BBKB,
+    "mini-gp-ucb": MiniGPUCB,
     "ei": ExpectedImprovement,
     "pi": ProbabilityOfImprovement,
     "mean": PureMean,

@@ -1,5 +1,6 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
+from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
@@ -7,6 +8,7 @@ from bo_robust.models.truncated import TruncatedGP
 from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
 
 __all__ = [
+    "BKBModel",
     "FeatureGP",
     "FourierMap",
     "NystromMap",

@@ -21,9 +21,9 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from bo_robust.models.feature_gp import FeatureGP
+from bo_robust.models.feature_gp import CPU_BLOCK, CUDA_BLOCK, FeatureGP
 from bo_robust.models.feature_maps import Dictionary, FeatureModule, NystromMap
-from bo_robust.models.feature_regression import WeightPosterior, log_evidence
+from bo_robust.models.feature_regression import WeightPosterior, gaussian_weights, log_evidence
 from bo_robust.random import stream
 from bo_robust.validation import check_count, check_positive
 
@@ -67,8 +67,9 @@ class BKBModel(FeatureGP):
         train_X: ``n x d`` points, n >= 1.
         train_Y: ``n x 1`` rewards, finite.
         oversampling: q > 0. The theorems ask for :func:`bo_robust.features.leverage.theory_oversampling`, which keeps
-            nearly every point; for the default see the module's tests: the standard deviation is within 5 % of the
-            exact one.
+            nearly every point. On 2,000 points under Matérn-5/2 kernels, d_eff 66 and 104, 95 % of the posterior
+            standard deviations were within 6 % of the exact ones at the default (the worst 29 % off), within 1 % (7 %)
+            at 8 and within 33 % (a factor of 2.8) at 2.
         max_size: Most points in the dictionary, >= 1.
         min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts). A fit
             starts from hyperparameters that may need far fewer points than those it is to find.
@@ -127,14 +128,16 @@ class BKBModel(FeatureGP):
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
-        self.oversampling, self.max_size, self.min_size, self.seed = oversampling, max_size, min_size, seed
+        self.oversampling, self.seed = oversampling, seed
+        self.max_size, self.min_size = max_size, min(min_size, max_size)
         scores = None
         if previous is not None:
             previous.eval()
             previous._check("train_X", train_X)
             scores = previous._leverage_scores(previous.transform_inputs(train_X[self._grouped().first]))
         self.eval()
-        self._draw(scores)
+        with torch.no_grad():
+            self._draw(scores)
         self.train()
         self._stale = False
 
@@ -175,7 +178,7 @@ class BKBModel(FeatureGP):
 
     @property
     def effective_dimension(self) -> Tensor:
-        """sum_s sigma~^2(x_s) over the observations, the paper's estimate of tr K (K + noise_var I)^-1, ``batch_shape``."""
+        """sum_s sigma~^2(x_s) over the observations, the paper's estimate of d_eff, ``batch_shape``."""
         with torch.no_grad():
             weights = self._posterior_weights()[1]
             points = self.train_inputs[0].movedim(-2, 0).unsqueeze(-2)
@@ -239,6 +242,7 @@ class BKBModel(FeatureGP):
             targets: ``batch_shape' x n'`` rewards.
             kwargs: None known.
         """
+        self._posterior_weights()
         self._copies = self._pending = None  # not to be copied
         model = cast(BKBModel, super().get_fantasy_model(inputs, targets, **kwargs))
         if model.batch_shape or fantasize.on():
@@ -253,6 +257,13 @@ class BKBModel(FeatureGP):
             model._clear_cache()
         return model
 
+    def train(self, mode: bool = True) -> BKBModel:
+        """As in PyTorch; training mode drops the cached posterior, and the next one has a dictionary of its own."""
+        stale = self._stale
+        super().train(mode)
+        self._stale = stale or mode  # evaluation mode alone changes neither data nor hyperparameters
+        return self
+
     def _posterior_weights(self) -> tuple[Dictionary | None, WeightPosterior]:
         self.eval()
         if self._cache is None and not self.batch_shape:
@@ -264,30 +275,36 @@ class BKBModel(FeatureGP):
 
     def _solve(self) -> None:
         """The posterior under the present dictionary, into the cache."""
-        copies = self._grouped()
+        copies, X = self._grouped(), self.train_inputs[0]
         dictionary = self.features.prepare(self.covar_module, self._symmetric)
-        Phi = self.features(self.train_inputs[0][copies.first], self.covar_module, dictionary)
         noise_var = self.likelihood.noise.squeeze(-1).clone()
-        self._cache = dictionary, self._regress(Phi * copies.root.unsqueeze(-1), copies.targets, noise_var)
+        assert dictionary is not None
+        r = dictionary.weights.shape[0]
+        precision = torch.diag_embed(noise_var.double().expand(r))
+        information = torch.zeros_like(precision[0])
+        block = CPU_BLOCK if X.device.type == "cpu" else CUDA_BLOCK
+        for first, root, targets in zip(*(x.split(block) for x in copies[:3]), strict=True):
+            Phi = (self.features(X[first], self.covar_module, dictionary) * root.unsqueeze(-1)).double()
+            precision += Phi.mT @ Phi
+            information += Phi.mT @ targets.double()
+        self._cache = dictionary, gaussian_weights(precision, information, noise_var)
 
-    @torch.no_grad()
     def _draw(self, scores: Tensor | None = None) -> None:
-        """Draw the dictionary in evaluation mode, in one round with these scores of the distinct points if given."""
+        """Draw the dictionary (evaluation mode, no gradient), in one round by these ``scores`` if given."""
         copies = self._grouped()
         points = self.train_inputs[0][copies.first]
-        num, fewest = points.shape[0], min(self.min_size, self.max_size)
-        asked = num
-        if num <= fewest:
+        num, asked = points.shape[0], 0
+        if num <= self.min_size:
             members = torch.arange(num, device=points.device)
         elif scores is not None:
             members, asked = self._choose(scores, copies.root, 1)
         else:
-            members = self._uniform(num, 0, points).topk(fewest, largest=False).indices
+            members = self._uniform(num, 0, points).topk(self.min_size, largest=False).indices
             for number in range(1, ROUNDS + 1):
                 self.features.inducing_points = points[members]
                 self._solve()
                 members, asked = self._choose(self._leverage_scores(points), copies.root, number)
-        if asked > max(self.max_size, fewest) and num > fewest:
+        if asked > self.max_size:
             warnings.warn(
                 f"the dictionary is cut from {asked} to max_size = {self.max_size} points of {num}: the variance is "
                 "then too large where points are missing. Raise max_size if time allows, lower oversampling "
@@ -323,6 +340,11 @@ class BKBModel(FeatureGP):
         if self._copies is None or self._copies[0] is not X or self._copies[1] is not y:
             self._copies = X, y, _group(X.detach(), y.detach())
         return self._copies[2]
+
+    def _set_transformed_inputs(self) -> None:
+        stale = self._stale
+        super()._set_transformed_inputs()
+        self._stale = stale
 
     def _clear_cache(self) -> None:
         super()._clear_cache()

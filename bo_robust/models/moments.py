@@ -23,6 +23,7 @@ from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
+from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.schedules.information_gain import exact
 
@@ -49,7 +50,8 @@ def marginal_moments(
         posterior_transform: Applied to the posterior of each block.
         X_pending: ``k x d`` points whose outcomes are on their way. The variance is the one after observing
             them; the mean is unchanged, as if each outcome were its posterior mean (GP-BUCB, Desautels
-            et al. 2014, hallucination).
+            et al. 2014, hallucination). For a ``BKBModel`` that is BBKB's downdate
+            (:meth:`~bo_robust.models.BKBModel.with_pending`).
 
     Returns:
         Mean and variance (>= 1e-12), each ``lead x batch_shape x q``.
@@ -58,6 +60,9 @@ def marginal_moments(
         ValueError: if the posterior has more than one output per point, or pending points are given and
             the posterior is not Gaussian or one per model of a ``ModelList``.
     """
+    if X_pending is not None and isinstance(model, BKBModel):
+        mean, _ = marginal_moments(model, X, block, posterior_transform)
+        return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
     # A ModelList has a posterior per model, which transforms to one output take for one point at a time, and a
     # FeatureGP makes its own blocks.
     if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):

@@ -35,6 +35,9 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "irgp-ucb": {"width": {"kind": "randomised"}},
     "ata-gp-ucb": {"width": DEFAULT_WIDTH},
     "mom-gp-ucb": {"width": DEFAULT_WIDTH},
+    "bkb": {"width": DEFAULT_WIDTH},
+    "bbkb": {"width": DEFAULT_WIDTH},
+    "mini-gp-ucb": {"width": DEFAULT_WIDTH},
 }
 FEATURES: dict[str, type] = {
     "fourier": FourierFeatures,

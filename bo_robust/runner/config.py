@@ -49,6 +49,9 @@ class AlgorithmConfig:
         root: "symmetric" or "cholesky", for methods in feature space.
         rule: "zero", "clip" or "residual", for methods that truncate.
         groups: Of the median of means only.
+        oversampling: q of BKB and BBKB.
+        redraw: "fresh" or "persistent", of BKB only.
+        batch_constant: Of BBKB (on the scale of variances) and mini-GP-UCB (C >= 1).
     """
 
     name: str
@@ -60,6 +63,9 @@ class AlgorithmConfig:
     root: str | None = None
     rule: str | None = None
     groups: int | None = None
+    oversampling: float | None = None
+    redraw: str | None = None
+    batch_constant: float | None = None
 
     def __post_init__(self) -> None:
         if self.name not in ALGORITHMS:

@@ -106,7 +106,7 @@ def play(
             for i in range(offset, offset + stop - traces.rounds):
                 _round(algorithm, problem, state, draws[i], uniforms[i], traces)
         # Saved or not, runs go on alike: what a checkpoint does not hold is forgotten after every block.
-        forget(state.posterior)
+        forget(state)
         after_block(state, traces)
     return state
 

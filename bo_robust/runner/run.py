@@ -182,7 +182,7 @@ def _play_one(
         progress.update(task, advance=(traces.rounds - shown) * panel.trials, rate=f"{rate:,.0f} rounds/s")
         shown = traces.rounds
         if now >= next_save and traces.rounds < panel.horizon:
-            tensors, numbers = snapshot(state.posterior)
+            tensors, numbers = snapshot(state)
             tensors = {f"state.{k}": v for k, v in tensors.items()}
             tensors |= {f"trace.{k}": v[: traces.rounds] for k, v in traces.tensors().items()}
             meta = {"key": key, "round": traces.rounds, "state": numbers, "seconds": spent + now - began}
@@ -203,7 +203,7 @@ def _restore(checkpoint: Path, key: list[Any], state: State, traces: Traces) -> 
         if meta["key"] != key:
             return 0.0
         saved = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
-        restore_(state.posterior, saved, meta["state"])
+        restore_(state, saved, meta["state"])
         state.round = traces.rounds = meta["round"]
         for name, target in traces.tensors().items():
             target[: traces.rounds] = tensors[f"trace.{name}"].to(target.device)

@@ -20,13 +20,14 @@ from torch import Tensor
 
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root
+from bo_robust.ops.dtc_scores import Dictionary, dtc_scores, scores_of_columns
 from bo_robust.states.arms import ArmKernel, noise_of_trials
 from bo_robust.states.whitening import update_cholesky_
 
 __all__ = ["DTCPosterior", "count", "downdate", "init", "observe", "rebuild", "variance_of"]
 
 # Entries of k_D(x) evaluated at once when all arms are scored.
-BLOCK_ENTRIES = 1 << 21
+BLOCK_ENTRIES = 1 << 18
 
 
 @dataclass
@@ -173,16 +174,19 @@ def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor
 
 def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
     """Mean and variance of all arms of some trials."""
-    kernel = posterior.kernel
-    noise = posterior.noise_var[trials].unsqueeze(1)
-    r = points.shape[1]
-    both = torch.cat([R, F], 1)
+    kernel, noise = posterior.kernel, posterior.noise_var[trials]
+    if kernel.matrix is None:
+        assert kernel.arms is not None
+        assert kernel.covariance is not None
+        dictionary = Dictionary(kernel.arms[points], R, F, weights)
+        scores = dtc_scores(kernel.arms, dictionary, kernel.covariance, noise)
+        posterior.mean[trials], posterior.variance[trials] = scores.mean, scores.variance
+        return
+    dictionary = Dictionary(R.new_empty(*points.shape, 0), R, F, weights)
+    prior = kernel.diagonal.expand(posterior.counts.shape)[trials]
     for block, k in _blocks(kernel, points, trials):
-        squares = (both @ k).square_()
-        explained, left = squares[:, :r].sum(1), squares[:, r:].sum(1)
-        posterior.mean[trials, block] = (weights.unsqueeze(1) @ k).squeeze(1)
-        prior = kernel.diagonal[..., block].expand(posterior.counts.shape[0], -1)[trials]
-        posterior.variance[trials, block] = (prior - explained).clamp_(min=0.0).addcmul_(left, noise)
+        scores = scores_of_columns(k.mT, dictionary, prior[:, block], noise)
+        posterior.mean[trials, block], posterior.variance[trials, block] = scores.mean, scores.variance
 
 
 def _blocks(kernel: ArmKernel, points: Tensor, trials: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:

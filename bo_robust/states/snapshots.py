@@ -1,6 +1,6 @@
-"""Save a posterior as plain tensors and numbers and go on from it, bit for bit.
+"""Save a state, or its posterior, as plain tensors and numbers and go on from it, bit for bit.
 
-Any state made of dataclasses of tensors, numbers and None is saved whole. Of an
+Any state made of dataclasses of tensors, numbers and None is saved whole, but for prior kernels. Of an
 :class:`~bo_robust.states.arms.ArmPosterior`, also one inside a state, only what is in use is saved. Its prior
 covariance rows are not: they are evaluated again from the kernel. (A GPyTorch kernel too large to tabulate may round
 differently when evaluated for one arm or for several; then the continuation agrees to rounding only.)
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.states.arms import ArmPosterior, zeros_like_shape
+from bo_robust.states.arms import ArmKernel, ArmPosterior, zeros_like_shape
 
 __all__ = ["forget", "restore_", "snapshot"]
 
@@ -25,7 +25,7 @@ def forget(posterior: Any) -> None:
     """Drop what is derived and never saved, so that a state goes on exactly as its restored copy does."""
     if isinstance(posterior, ArmPosterior):
         posterior.scratch.clear()
-    elif dataclasses.is_dataclass(posterior):
+    elif dataclasses.is_dataclass(posterior) and not isinstance(posterior, ArmKernel):
         for field in dataclasses.fields(posterior):
             forget(getattr(posterior, field.name))
 
@@ -37,8 +37,8 @@ def snapshot(posterior: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def restore_(posterior: Any, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Put a snapshot into a posterior fresh from its ``init`` with the same arguments."""
-    _unpack_(posterior, "", tensors, numbers, posterior.mean)
+    """Put a snapshot into a state or posterior fresh from its ``init`` with the same arguments."""
+    _unpack_(posterior, "", tensors, numbers, getattr(posterior, "posterior", posterior).mean)
 
 
 def _pack_arms(posterior: ArmPosterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -100,6 +100,8 @@ def _pack(state: Any, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         name, value = prefix + field.name, getattr(state, field.name)
         if isinstance(value, Tensor):
             tensors[name] = value
+        elif isinstance(value, ArmKernel):
+            continue
         elif dataclasses.is_dataclass(value):
             inner = _pack(value, f"{name}.")
             tensors |= inner[0]
@@ -117,6 +119,8 @@ def _unpack_(state: Any, prefix: str, tensors: dict[str, Tensor], numbers: dict[
         return
     for field in dataclasses.fields(state):
         name, value = prefix + field.name, getattr(state, field.name)
+        if isinstance(value, ArmKernel):
+            continue
         if dataclasses.is_dataclass(value):
             _unpack_(value, f"{name}.", tensors, numbers, like)
         elif name in tensors:

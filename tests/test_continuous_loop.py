@@ -1,0 +1,95 @@
+"""A BoTorch loop on a continuous problem with rewards of infinite variance: TruncatedFeatureGP against SingleTaskGP."""
+
+import warnings
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+from gpytorch.kernels import RBFKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch.quasirandom import SobolEngine
+
+from bo_robust import GPUCB, FourierMap, TruncatedFeatureGP
+from bo_robust.problems.noise import SymmetricPareto
+from bo_robust.random import stream
+from bo_robust.schedules import ATAFourierTruncation, FiniteWidth
+
+START, ROUNDS, SEEDS, NODES, LENGTHSCALE = 8, 30, 24, 12, 0.25
+NOISE = SymmetricPareto(1.5, 0.574)  # median absolute value that of N(0, 0.25)
+CENTRES = torch.tensor([[0.75, 0.7], [0.2, 0.3], [0.25, 0.8], [0.75, 0.2]], dtype=torch.float64)
+HEIGHTS = torch.tensor([1.5, 1.0, -1.0, -1.0], dtype=torch.float64)
+MAX_F = 1.287521  # over 2^15 Sobol points; no value is larger in absolute value
+
+
+def f(X):
+    """Four bumps of the unit square, sd 0.58."""
+    return (HEIGHTS * torch.exp(-0.5 * ((X.unsqueeze(-2) - CENTRES) / LENGTHSCALE).square().sum(-1))).sum(-1)
+
+
+class Fitted:
+    """SingleTaskGP as it comes: standardised rewards, hyperparameters by MLE, here every fifth round."""
+
+    def __init__(self):
+        self.calls, self.kept = 0, {}
+
+    def __call__(self, X, Y):
+        if self.calls % 5 == 0:
+            model = SingleTaskGP(X, Y)
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            self.kept = {"covar_module": model.covar_module, "likelihood": model.likelihood}
+        self.calls += 1
+        return SingleTaskGP(X, Y, **self.kept)
+
+
+def truncated(X, Y):
+    """ATA at the theorem's level, with the lengthscale of the bumps and the variance of the bulk of the noise."""
+    kernel = RBFKernel().double()
+    kernel.lengthscale = LENGTHSCALE
+    alpha = NOISE.default_alpha
+    level = ATAFourierTruncation(NOISE.moment_bound(alpha, MAX_F), alpha, 0.1, START + ROUNDS, NODES**2)
+    return TruncatedFeatureGP(X, Y, FourierMap(NODES), level, noise_var=0.25, covar_module=kernel)
+
+
+def play(model, seed):
+    """Average regret of one loop: GP-UCB at one width for both models, the same start and the same noise."""
+    width = FiniteWidth(2000, 0.1, scale=5**-0.5)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    eta = torch.from_numpy(NOISE.draw(stream(seed, "reward", 0), START + ROUNDS))
+    X = SobolEngine(2, scramble=True, seed=seed).draw(START, dtype=torch.float64)
+    Y = f(X).unsqueeze(-1) + eta[:START]
+    for t in range(START, START + ROUNDS):
+        options = {"maxiter": 20, "seed": 1000 * seed + t}
+        acquisition = GPUCB(model(X, Y), width, t=t + 1)
+        x, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=2, raw_samples=32, options=options)
+        X, Y = torch.cat([X, x]), torch.cat([Y, f(x).unsqueeze(-1) + eta[t]])
+    return MAX_F - float(f(X[START:]).mean())
+
+
+def compare(first):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = torch.tensor([play(truncated, seed) for seed in range(first, first + SEEDS)])
+        theirs = torch.tensor([play(Fitted(), seed) for seed in range(first, first + SEEDS)])
+    return ours, theirs
+
+
+def check(ours, theirs):
+    assert float(ours.median()) < 0.9 * float(theirs.median())
+    assert int((ours < theirs).sum()) >= 17  # of 24; p = 0.03 for a fair coin
+
+
+def test_truncated_feature_gp_beats_single_task_gp():
+    """Median average regret 0.707 against 0.918, 19 of 24 seeds won; on the other seeds 0.753, 0.949, 20 (2026-11-21).
+
+    SingleTaskGP here is what a user gets: a fit by MLE, which follows the outliers. With the hyperparameters of
+    `truncated` fixed in both, 30 rounds are too few for truncation to show: FeatureGP without it is level
+    (benchmarks/continuous.py).
+    """
+    check(*compare(0))
+
+
+@pytest.mark.slow
+def test_truncated_feature_gp_beats_single_task_gp_on_other_seeds():
+    check(*compare(100))
