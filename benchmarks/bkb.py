@@ -94,7 +94,7 @@ def direct_bkb(
 
 def small() -> None:
     """n = 1000, T = 1000: against the direct implementation."""
-    n, rounds, q = 1000, 1000, 1.0
+    n, rounds, q = 1000, 1000, 5.0
     width = FiniteWidth(n, 0.1, scale=5**-0.5)
     kernel, f = world(n, 5, 0.5, 0)
     runs: dict[str, Callable[[], tuple[float, float, list[int]]]] = {
@@ -127,7 +127,7 @@ def large(seeds: int = 5) -> None:
     algorithms: dict[str, ArmAlgorithm] = {
         "exact": GPUCB(width),
         "mini-GP-UCB": MiniGPUCB(width, 1.1),
-        "BBKB": BBKB(width, 2.0, 1.0),
+        "BBKB": BBKB(width, 5.0, 1.0),
     }
     seconds: dict[str, list[float]] = {name: [] for name in algorithms}
     regret: dict[str, list[float]] = {name: [] for name in algorithms}
@@ -162,7 +162,7 @@ def slope() -> None:
     width = FiniteWidth(n, 0.1, scale=5**-0.5)
     kernel, f = world(n, 2, 0.1, 0)
     marks = (1000, 2000, 4000, 8000)
-    taken = [play(BBKB(width, 2.0, 1.0), kernel, f, T, 0)[0] for T in marks]
+    taken = [play(BBKB(width, 5.0, 1.0), kernel, f, T, 0)[0] for T in marks]
     value = float(np.polyfit(np.log(marks), np.log(taken), 1)[0])
     report(
         "BBKB, n=1e5: total time against T",
@@ -178,7 +178,7 @@ def million() -> None:
     """n = 10^6, d = 6, T = 2000."""
     n, rounds = 1_000_000, 2000
     kernel, f = world(n, 6, 0.5, 0)
-    took, lost, picks = play(BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), 2.0, 4.0), kernel, f, rounds, 0)
+    took, lost, picks = play(BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), 5.0, 4.0), kernel, f, rounds, 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     report(
         "BBKB, n=1e6, d=6, T=2000: peak memory",

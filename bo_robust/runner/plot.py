@@ -100,5 +100,6 @@ def _marks(horizon: int) -> np.ndarray:
 
 
 def _save(figure: plt.Figure, path: Path) -> None:
-    write_atomic(path, lambda temporary: figure.savefig(temporary, dpi=120, format="png"))
+    dpi = 120 if figure.get_size_inches()[0] <= 12 else 80  # many panels
+    write_atomic(path, lambda temporary: figure.savefig(temporary, dpi=dpi, format="png"))
     plt.close(figure)
