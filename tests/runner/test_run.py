@@ -361,7 +361,8 @@ def test_interrupting_says_how_to_go_on(tmp_path, number):
             }
         )
     )
-    process = cli("run", path, "--out", tmp_path / "out", "--checkpoint-seconds", "0.05")
+    options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a background job ignores it
+    process = cli("run", path, "--out", tmp_path / "out", "--checkpoint-seconds", "0.05", **options)
     deadline = time.monotonic() + 60
     while not (tmp_path / "out" / "checkpoint.safetensors").exists():
         assert time.monotonic() < deadline
