@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from bo_robust.features.leverage import draw_dictionary, keep_probability, padded
@@ -48,16 +47,16 @@ class NystromDictionary:
             kernel: Prior covariance of the arms.
             variance: sigma^2 of every arm, ``s x n``.
             counts: Pulls of every arm, ``s x n``. Where a trial has none (its rewards were all failed pulls) its
-                dictionary is drawn from all arms: any dictionary serves, there is nothing to learn yet.
+                dictionary is arm 0: any dictionary serves, there is nothing to learn yet.
             uniform: One draw from [0, 1) per trial, ``s``.
 
         Returns:
             The table; its directions are those of the paper's symmetric root of K_D.
         """
-        counts = torch.where(counts.sum(1, keepdim=True) > 0, counts, 1.0)
         keep = draw_dictionary(
             keep_probability(variance, self.oversampling, counts), spread(uniform, variance.shape[1])
         )
+        keep[:, 0] |= ~keep.any(1)
         arms, mask = padded(keep)
         columns = kernel.columns(arms)
         own = arms.unsqueeze(2)

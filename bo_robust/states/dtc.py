@@ -21,7 +21,7 @@ from torch import Tensor
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops.dtc_scores import Dictionary, dtc_scores, scores_of_columns
-from bo_robust.states.arms import ArmKernel, noise_of_trials
+from bo_robust.states.arms import ArmKernel, check_pulls, noise_of_trials
 from bo_robust.states.whitening import update_cholesky_
 
 __all__ = ["DTCPosterior", "count", "downdate", "init", "observe", "rebuild", "variance_of"]
@@ -94,7 +94,11 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
 
     Returns:
         ``ok`` (``s`` bool), False where the reward is NaN or infinite: a failed pull, not noted.
+
+    Raises:
+        ValueError: if shapes, dtypes or devices do not fit.
     """
+    check_pulls(posterior.noise_var, arms, rewards)
     trials = torch.arange(arms.shape[0], device=arms.device)
     ok = rewards.isfinite()
     posterior.information_gain += 0.5 * torch.log1p(posterior.variance[trials, arms] / posterior.noise_var) * ok

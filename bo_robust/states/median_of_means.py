@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.states import whitening
+from bo_robust.states.arms import check_pulls
 from bo_robust.states.whitening import FeatureTable, Whitening
 from bo_robust.validation import check_count, check_finite
 
@@ -77,7 +78,12 @@ def init(table: FeatureTable, noise_var: Tensor, groups: int, root: str = "symme
 
 
 def observe(posterior: MedianPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
-    """Take in one reward per trial (``s``) of ``arms`` (``s``, long), in place; returns ``ok``, ``s`` bool."""
+    """Take in one reward per trial (``s``) of ``arms`` (``s``, long), in place; returns ``ok``, ``s`` bool.
+
+    Raises:
+        ValueError: if shapes, dtypes or devices do not fit.
+    """
+    check_pulls(posterior.information_gain, arms, rewards)
     white = posterior.whitening
     trials = torch.arange(arms.shape[0], device=arms.device)
     ok = rewards.isfinite()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.states import reward_lists, whitening
+from bo_robust.states.arms import check_pulls
 from bo_robust.states.reward_lists import RewardLists
 from bo_robust.states.whitening import FeatureTable, Whitening
 from bo_robust.validation import check_finite, check_rule
@@ -101,16 +102,11 @@ def observe(
         ValueError: on a falling level, or rewards of another shape, dtype or device.
     """
     white = posterior.whitening
-    like = posterior.information_gain
-    if arms.shape != like.shape or rewards.shape != like.shape:
-        shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
-        raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")
-    if rewards.dtype != like.dtype or rewards.device != like.device:
-        raise ValueError(f"rewards is {rewards.dtype} on {rewards.device}, not {like.dtype} on {like.device}.")
+    check_pulls(posterior.information_gain, arms, rewards)
     trials = torch.arange(arms.shape[0], device=arms.device)
-    ok = rewards.isfinite()
     centre = posterior.mean[trials, arms] if posterior.rule == "residual" else None
     value = rewards if centre is None else rewards - centre
+    ok = value.isfinite()
     reward_lists.insert(posterior.lists, arms, value, ok, level, centre)
     ratio = posterior.variance[trials, arms] / white.noise_var
     posterior.information_gain += 0.5 * torch.log1p(ratio) * ok
