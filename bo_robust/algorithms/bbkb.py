@@ -4,21 +4,21 @@ Calandriello, Carratino, Lazaric, Valko, Rosasco (ICML 2020), Algorithm 1 with i
 1 + sum of sigma~^2 at its start, over the arms it pulled, exceeds C; then the dictionary is drawn anew and rewards
 enter the mean. Difference from :mod:`bkb`: when the posterior is rebuilt.
 
-Variances are refreshed lazily: within a batch they only fall, so an arm's last computed bound is above its true one,
-and only arms whose last bound reaches the refreshed bound of the best candidate can be the argmax. The choice is exact.
+Within a batch variances are computed only where they can matter (:mod:`.candidates`); the choice is exact.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.bkb import new_dictionary, sparse_width
+from bo_robust.algorithms.candidates import Candidates, choose, none_yet, of_bounds
 from bo_robust.algorithms.random_arm import uniform_arms
-from bo_robust.features.leverage import padded
 from bo_robust.linalg import row_argmax
 from bo_robust.random import spread
 from bo_robust.schedules import Width
@@ -30,16 +30,21 @@ from bo_robust.validation import check_positive
 __all__ = ["BBKB"]
 
 
+# Arms kept as candidates of a batch.
+CANDIDATES = 1024
+
+
 @dataclass
 class BBKBState(State):
-    """State with the variances at the start of every batch (``s x n``) and what its pulls have spent of them (``s``).
+    """State of BBKB. ``posterior.mean`` and ``posterior.variance`` are those of the start of the batch.
 
-    ``posterior.variance`` holds, within a batch, the last computed variance of every arm: an upper bound.
+    Attributes:
+        spent: Variances, at the start of the batch, of the arms it pulled, ``s``.
+        candidates: Of the present batch.
     """
 
-    start: Tensor | None = None
     spent: Tensor | None = None
-    fresh: bool = True
+    candidates: Candidates | None = None
 
 
 @dataclass(frozen=True)
@@ -79,26 +84,38 @@ class BBKB(ArmAlgorithm):
         if prior_mean is not None:
             raise ValueError("BBKB has prior mean zero: subtract prior_mean from the rewards instead.")
         posterior = dtc.init(kernel, noise_var, trials)
-        return BBKBState(posterior, start=posterior.variance.clone(), spent=torch.zeros_like(posterior.noise_var))
+        noise_var = posterior.noise_var
+        return BBKBState(
+            posterior,
+            spent=torch.zeros_like(noise_var),
+            candidates=none_yet(noise_var, min(kernel.num_arms, CANDIDATES)),
+        )
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """The arm of largest upper confidence bound; a uniformly random one in the first round.
 
-        Refreshes variances on the way: ``posterior.variance`` comes closer to what it bounds, nothing else changes.
+        Chooses the candidates of a batch on the way, and refreshes their variances; nothing else changes.
         """
         assert isinstance(state, BBKBState)
         posterior = state.posterior
         w = sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
-        bound = _bound(posterior.mean, posterior.variance, w)
-        arms = row_argmax(bound)
-        if state.fresh:
-            return Selection(arms, w)
-        best = _refresh(posterior, arms.unsqueeze(1), w)
-        candidates, mask = padded(bound >= best)  # the candidate itself among them: its bound did not rise
-        bounds = torch.where(mask, _refresh(posterior, candidates, w), -torch.inf)
-        return Selection(candidates.gather(1, row_argmax(bounds).unsqueeze(1)).squeeze(1), w)
+        width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
+        if posterior.ahead is None:  # every trial at the start of a batch
+            bound = posterior.variance.sqrt().mul_(width.unsqueeze(1)).add_(posterior.mean)
+            return Selection(row_argmax(bound), w)
+        assert state.candidates is not None
+        arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
+        sure = torch.zeros_like(arms, dtype=torch.bool)
+        if len(trials := state.candidates.valid.nonzero().squeeze(1)):
+            known = state.candidates.of(trials)
+            places, _, sure[trials] = choose(known, width[trials], partial(dtc.variance_of, posterior, trials=trials))
+            state.candidates.variance[trials] = known.variance
+            arms[trials] = known.arms.gather(1, places.unsqueeze(1)).squeeze(1)
+        if len(trials := (~sure).nonzero().squeeze(1)):
+            arms[trials] = _look_again(state, trials, width[trials])
+        return Selection(arms, w)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Note the rewards, shrink variances, and where a batch ends rebuild. Reads back whether one does.
@@ -109,35 +126,36 @@ class BBKB(ArmAlgorithm):
         if uniform is None:
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         assert isinstance(state, BBKBState)
-        assert state.start is not None
         assert state.spent is not None
+        assert state.candidates is not None
         posterior: DTCPosterior = state.posterior
         ok = dtc.count(posterior, arms, rewards)
         state.round += 1
-        state.spent += state.start.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
+        state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
         over = (state.spent > self.batch_constant) | (state.round == 1)
         if not over.all():
             dtc.downdate(posterior, arms, ok)
-            state.fresh = False
         if over.any():
             trials = over.nonzero().squeeze(1)
-            uniforms = spread(uniform, state.start.shape[1])
-            keep = new_dictionary(posterior, state.start, self.oversampling, uniforms)
-            dtc.rebuild(posterior, keep[trials], trials)
-            state.start[trials] = posterior.variance[trials]
+            uniforms = spread(uniform, posterior.counts.shape[1])
+            keep = new_dictionary(posterior, posterior.variance, self.oversampling, uniforms)
+            dtc.redraw(posterior, keep[trials], trials)
             state.spent[trials] = 0.0
-            state.fresh = bool(over.all())
+            state.candidates.forget(trials)
         return Info(ok)
 
 
-def _bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tensor:
-    w = width.unsqueeze(1) if isinstance(width, Tensor) else width
-    return variance.sqrt().mul_(w).add_(mean)
-
-
-def _refresh(posterior: DTCPosterior, arms: Tensor, width: Tensor | float) -> Tensor:
-    """Bring the variances of some arms (``s x f``) up to date; their bounds, ``s x f``."""
-    trials = torch.arange(arms.shape[0], device=arms.device)
-    variance = torch.minimum(dtc.variance_of(posterior, arms, trials), posterior.variance.gather(1, arms))
-    posterior.variance.scatter_(1, arms, variance)
-    return _bound(posterior.mean.gather(1, arms), variance, width)
+def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:
+    """The best of all arms of some trials, and new candidates."""
+    assert state.candidates is not None
+    posterior = state.posterior
+    mean, variance = posterior.mean[trials], posterior.variance[trials]
+    known = state.candidates.of(trials)
+    variance.scatter_(
+        1, known.arms, torch.where(known.valid.unsqueeze(1), known.variance, variance.gather(1, known.arms))
+    )
+    everything = of_bounds(mean, variance, width, variance.shape[1])
+    arms, _, _ = choose(everything, width, partial(dtc.variance_of, posterior, trials=trials))
+    most = state.candidates.arms.shape[1]
+    state.candidates.put(trials, of_bounds(mean, everything.variance, width, most))
+    return arms

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
@@ -30,9 +29,8 @@ REDRAWS = ("fresh", "persistent")
 
 @dataclass
 class BKBState(State):
-    """State with the arms of every dictionary and, for persistent redraws, one uniform per arm (``s x n``)."""
+    """State with, for persistent redraws, one uniform per arm (``s x n``)."""
 
-    keep: Tensor | None = None
     uniforms: Tensor | None = None
 
 
@@ -44,9 +42,8 @@ class BKB(ArmAlgorithm):
         width: Confidence width; :class:`bo_robust.schedules.BKBWidth` is the theorem's.
         oversampling: q > 0 on sigma~^2 = variance / lambda; the theorem asks for 6 alpha log(4 T / delta) / epsilon^2.
         redraw: "fresh", the paper's: independent draws every round. "persistent": every arm keeps the uniform it was
-            first drawn with, so that a dictionary changes only where a probability crosses it and the posterior is
-            updated in O(n m) otherwise; each dictionary has the paper's law, but they are no longer independent of the
-            past, which its proof needs.
+            first drawn with, so that a dictionary changes only where a probability crosses it; each dictionary has the
+            paper's law, but they are no longer independent of the past, which its proof needs.
     """
 
     width: Width
@@ -94,22 +91,14 @@ class BKB(ArmAlgorithm):
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         assert isinstance(state, BKBState)
         posterior: DTCPosterior = state.posterior
-        before = posterior.variance.clone() if self.redraw == "persistent" else posterior.variance
+        ok = dtc.count(posterior, arms, rewards)
         state.round += 1
-        if self.redraw == "fresh":
-            ok = dtc.count(posterior, arms, rewards)
-            uniforms = spread(uniform, before.shape[1])
-            dtc.rebuild(posterior, new_dictionary(posterior, before, self.oversampling, uniforms))
-            return Info(ok)
-        if state.uniforms is None:
-            state.uniforms = spread(uniform, before.shape[1])
-        ok = dtc.observe(posterior, arms, rewards) if state.keep is not None else dtc.count(posterior, arms, rewards)
-        keep = new_dictionary(posterior, before, self.oversampling, state.uniforms)
-        changed = torch.ones_like(ok) if state.keep is None else (keep != state.keep).any(1)
-        if changed.any():
-            trials = changed.nonzero().squeeze(1)
-            dtc.rebuild(posterior, keep[trials], trials)
-        state.keep = keep
+        uniforms = state.uniforms
+        if uniforms is None:
+            uniforms = spread(uniform, posterior.counts.shape[1])
+            state.uniforms = uniforms if self.redraw == "persistent" else None
+        # variances of the round before, as the paper: count did not change them
+        dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
         return Info(ok)
 
 

@@ -6,8 +6,9 @@ mean z(x)^T V^{-1} sum_a s_a z_a, and variance k(x, x) - ||z(x)||^2 + lambda z(x
 far from the dictionary. This package's variance is that of f; the papers' sigma~^2 is it over lambda.
 
 All arms are scored in blocks, from k_D(x) alone: with F = L^{-1} R, lambda z^T V^{-1} z = lambda ||F k_D(x)||^2 and the
-mean is k_D(x) . weights. One more reward under the same dictionary is a rank-one update of F, as
-L_new^{-1} R = chol(I + u u^T)^{-1} F with u = F k_D(x_t) (see :mod:`bo_robust.states.whitening`).
+mean is k_D(x) . weights. Where few rewards came and few points of the dictionary changed, :func:`redraw` changes the
+factors by them (:mod:`bo_robust.states.dtc_changes`) and all arms in one pass, O(n r) for each; otherwise it starts
+anew with :func:`rebuild`, O(n r^2).
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ from torch import Tensor
 
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root
-from bo_robust.ops.dtc_scores import Dictionary, dtc_scores, scores_of_columns
+from bo_robust.ops.dtc_scores import Dictionary, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
+from bo_robust.states import dtc_changes
 from bo_robust.states.arms import ArmKernel, check_pulls, noise_of_trials
+from bo_robust.states.dtc_changes import Factors
 from bo_robust.states.whitening import update_cholesky_
 
-__all__ = ["DTCPosterior", "count", "downdate", "init", "observe", "rebuild", "variance_of"]
+__all__ = ["DTCPosterior", "count", "downdate", "init", "observe", "rebuild", "redraw", "variance_of"]
 
 # Entries of k_D(x) evaluated at once when all arms are scored.
 BLOCK_ENTRIES = 1 << 18
+# Rewards of one arm, points in and points out: so many of them for r points of the dictionary are changes, more a
+# rebuild; and after so many changes in all, too, as rounding adds up. Measured: benchmarks/bkb.py.
+POINTS_PER_CHANGE, MAX_CHANGES = 6, 512
 
 
 @dataclass
@@ -39,28 +45,41 @@ class DTCPosterior:
         noise_var: lambda, ``s``.
         counts: Rewards taken in per arm, ``s x n``.
         sums: Their sums, ``s x n``.
+        learnt_counts: Those of them that the mean and the factors know of, ``s x n``.
+        learnt_sums: Their sums, ``s x n``.
         mean: Of every arm, ``s x n``.
         variance: Of f at every arm, ``s x n`` (the papers' sigma~^2 times lambda).
         information_gain: Sum of 1/2 log(1 + variance / lambda) at the arms as they were pulled, ``s``.
-        points: Arms of the dictionary that are linearly independent, ``s x r`` long.
-        root: R, ``s x r x r``; rows and columns beyond a trial's rank are zero.
+        dictionary: Its arms, ``s x n`` bool.
+        points: Those of them that are linearly independent, in slots, ``s x r`` long; an empty slot has any arm.
+        root: R, ``s x r x r``; rows and columns of empty slots are zero.
         factor: F = L^{-1} R, ``s x r x r``.
         weights: R^T V^{-1} sum_a s_a z_a, ``s x r``.
-        size: Arms in the dictionary, dependent ones included, ``s`` long (the papers' |S| counts copies too).
+        changes: Of the factors since they were last built from scratch, ``s`` long.
+        ahead: F with rewards that :func:`downdate` was told of, ``s x r x r``; None when there are none.
     """
 
     kernel: ArmKernel
     noise_var: Tensor
     counts: Tensor
     sums: Tensor
+    learnt_counts: Tensor
+    learnt_sums: Tensor
     mean: Tensor
     variance: Tensor
     information_gain: Tensor
+    dictionary: Tensor
     points: Tensor
     root: Tensor
     factor: Tensor
     weights: Tensor
-    size: Tensor
+    changes: Tensor
+    ahead: Tensor | None = None
+
+    @property
+    def size(self) -> Tensor:
+        """Arms in the dictionary, ``s`` long (the papers' |S| counts copies too)."""
+        return self.dictionary.sum(1)
 
     @property
     def effective_dimension(self) -> Tensor:
@@ -78,14 +97,17 @@ def init(kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1) -> DTCPo
         noise_var=noise,
         counts=torch.zeros_like(variance),
         sums=torch.zeros_like(variance),
+        learnt_counts=torch.zeros_like(variance),
+        learnt_sums=torch.zeros_like(variance),
         mean=torch.zeros_like(variance),
         variance=variance,
         information_gain=torch.zeros_like(noise),
+        dictionary=torch.zeros_like(variance, dtype=torch.bool),
         points=empty.long(),
         root=empty.unsqueeze(2),
         factor=empty.unsqueeze(2),
         weights=empty,
-        size=empty.sum(1).long(),
+        changes=torch.zeros_like(noise, dtype=torch.long),
     )
 
 
@@ -132,45 +154,105 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     b = Z.mT @ (posterior.sums[chosen].gather(1, pulled) * is_pulled).unsqueeze(2)
     weights = (F.mT @ torch.linalg.solve_triangular(L, b, upper=False)).squeeze(2)
     _score(posterior, chosen, points, R, F, weights)
-    posterior.size[chosen] = mask.sum(1)
+    posterior.dictionary[chosen] = keep
+    posterior.changes[chosen] = 0
+    _learnt(posterior, chosen)
     _store(posterior, chosen, points, R, F, weights)
+
+
+def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
+    """Take in the rewards counted since, and go over to new dictionaries, by changes where that is less work.
+
+    Args:
+        posterior: To update in place.
+        keep: Arms of each new dictionary, ``t x n`` bool for t trials; none may be empty.
+        trials: Which trials, ``t`` long; all when None.
+
+    Raises:
+        ValueError: if a dictionary is empty.
+    """
+    everyone = torch.arange(len(posterior.counts), device=keep.device)
+    chosen = everyone if trials is None else trials
+    new = (posterior.counts[chosen] != posterior.learnt_counts[chosen]).sum(1)
+    changes = posterior.changes[chosen] + new + (keep != posterior.dictionary[chosen]).sum(1)
+    rank = (posterior.root.diagonal(dim1=1, dim2=2)[chosen] > 0.0).sum(1)
+    few = (changes - posterior.changes[chosen]) * POINTS_PER_CHANGE <= rank
+    few &= (changes <= MAX_CHANGES) & keep.any(1)
+    if few.any():
+        short = _change(posterior, keep[few], chosen[few])
+        posterior.changes[chosen[few]] = changes[few]
+        few[few.clone()] = ~short
+    if not few.all():
+        rebuild(posterior, keep[~few], chosen[~few])
+
+
+def _change(posterior: DTCPosterior, keep: Tensor, chosen: Tensor) -> Tensor:
+    """:func:`redraw` by changes; which trials (``t`` bool) are to be rebuilt for all that."""
+    kernel, p = posterior.kernel, posterior
+    whole = _is_all(p, chosen)
+    own = [x if whole else x[chosen] for x in (p.points, p.root, p.factor, p.weights)]
+    factors = Factors(p.noise_var[chosen], chosen, own[0], own[1], own[2], own[3])
+    counts, sums = p.counts[chosen], p.sums[chosen]
+    new_counts, new_sums = counts - p.learnt_counts[chosen], sums - p.learnt_sums[chosen]
+    arms, is_new = padded(new_counts > 0)
+    dtc_changes.learn(factors, kernel, arms, new_counts.gather(1, arms) * is_new, new_sums.gather(1, arms) * is_new)
+    gone = factors.active & ~keep.gather(1, factors.points)
+    if gone.any():
+        dtc_changes.remove_points(factors, gone)
+    short = torch.zeros_like(gone[:, 0])
+    if gone.any() or bool((keep & ~p.dictionary[chosen]).any()):
+        present = torch.zeros_like(keep, dtype=torch.uint8).scatter_add_(1, factors.points, factors.active.byte()) > 0
+        tolerance = torch.finfo(counts.dtype).eps ** (2.0 / 3.0)
+        short = dtc_changes.add_points(factors, kernel, keep & ~present, counts, sums, tolerance)
+    mean, variance = _steps(kernel, factors)
+    if whole:
+        p.mean += mean
+        p.variance.add_(variance).clamp_(min=0.0)
+    else:
+        p.mean[chosen] += mean
+        p.variance[chosen] = (p.variance[chosen] + variance).clamp_(min=0.0)
+    used = factors.active.sum(1)
+    if factors.points.shape[1] > int(used.max()) + 2 * dtc_changes.SPARE:
+        dtc_changes.pack(factors)
+    p.dictionary[chosen] = keep
+    _learnt(p, chosen)
+    _store(p, chosen, factors.points, factors.root, factors.factor, factors.weights)
+    return short
+
+
+def _steps(kernel: ArmKernel, factors: Factors) -> tuple[Tensor, Tensor]:
+    """What the changes do to the mean and variance of all arms."""
+    steps, points = factors.steps(), factors.points
+    if kernel.matrix is None:
+        assert kernel.arms is not None
+        assert kernel.covariance is not None
+        return dtc_steps(kernel.arms, kernel.arms[points], kernel.covariance, steps)
+    parts = [steps_of_columns(k.mT, steps) for _, k in _blocks(kernel, points, factors.trials)]
+    return torch.cat([mean for mean, _ in parts], 1), torch.cat([variance for _, variance in parts], 1)
 
 
 def observe(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     """Take in one reward per trial under the present dictionary, O(n r) in place; otherwise as :func:`count`."""
     ok = count(posterior, arms, rewards)
-    before = posterior.mean.gather(1, arms.unsqueeze(1)).squeeze(1)
-    surprise = torch.where(ok, rewards - before, 0.0)
-    gain, norm = downdate(posterior, arms, ok)
-    step = gain / (1.0 + norm).unsqueeze(1)
-    posterior.weights += step * surprise.unsqueeze(1)
-    for block, k in _blocks(posterior.kernel, posterior.points):
-        along = (gain.unsqueeze(1) @ k).squeeze(1)
-        posterior.mean[:, block] += along * (surprise / (1.0 + norm)).unsqueeze(1)
-        posterior.variance[:, block] -= along.square_() * (posterior.noise_var / (1.0 + norm)).unsqueeze(1)
-    posterior.variance.clamp_(min=0.0)
+    redraw(posterior, posterior.dictionary)
     return ok
 
 
-def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> tuple[Tensor, Tensor]:
-    """The factor after one more pull of ``arms`` (``s``) where ``ok``, in place; what is stored per arm stays.
-
-    Returns:
-        F^T u and ||u||^2 of the factor before, u = F k_D(x_t): z(x)^T V^{-1} z(x_t) = k_D(x) . F^T u. ``s x r``, ``s``.
-    """
+def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> None:
+    """Tell :func:`variance_of`, and nothing else, of one more pull of ``arms`` (``s``) where ``ok``, O(r^2)."""
+    if posterior.ahead is None:
+        posterior.ahead = posterior.factor.clone()
     trials = torch.arange(arms.shape[0], device=arms.device)
     k = posterior.kernel.between(arms.unsqueeze(1), posterior.points, trials).squeeze(1)
-    u = (posterior.factor @ k.unsqueeze(2)).squeeze(2) * ok.unsqueeze(1)
-    gain = (u.unsqueeze(1) @ posterior.factor).squeeze(1)
-    update_cholesky_(posterior.factor, u)
-    return gain, u.square().sum(1)
+    update_cholesky_(posterior.ahead, (posterior.ahead @ k.unsqueeze(2)).squeeze(2) * ok.unsqueeze(1))
 
 
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
-    """Variance of some arms (``t x f``) of some ``trials`` (``t`` long) with the present factor, ``t x f``."""
+    """Variance of some arms (``t x f``) of some ``trials`` (``t`` long), pulls told of included, ``t x f``."""
     k = posterior.kernel.between(arms, posterior.points[trials], trials)
     explained = (k @ posterior.root[trials].mT).square().sum(2)
-    left = (k @ posterior.factor[trials].mT).square().sum(2) * posterior.noise_var[trials].unsqueeze(1)
+    factor = posterior.factor if posterior.ahead is None else posterior.ahead
+    left = (k @ factor[trials].mT).square().sum(2) * posterior.noise_var[trials].unsqueeze(1)
     diagonal = posterior.kernel.diagonal
     diagonal = diagonal[arms] if diagonal.ndim == 1 else diagonal[trials.unsqueeze(1), arms]
     return (diagonal - explained).clamp_(min=0.0) + left
@@ -202,22 +284,31 @@ def _blocks(kernel: ArmKernel, points: Tensor, trials: Tensor | None = None) -> 
         yield block, kernel.block(points, block, trials)
 
 
+def _learnt(posterior: DTCPosterior, trials: Tensor) -> None:
+    posterior.learnt_counts[trials] = posterior.counts[trials]
+    posterior.learnt_sums[trials] = posterior.sums[trials]
+
+
+def _is_all(posterior: DTCPosterior, trials: Tensor) -> bool:
+    s = len(posterior.counts)
+    return len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device))
+
+
 def _store(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
     """Put the dictionaries of some trials in, padding what is shorter."""
-    s, r = posterior.points.shape
-    if len(trials) == s:
+    r = posterior.points.shape[1]
+    if _is_all(posterior, trials):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights
+        posterior.ahead = None
         return
-    width = points.shape[1]
-    if width > r:
-        more = width - r
-        posterior.points = torch.nn.functional.pad(posterior.points, (0, more))
-        posterior.root = torch.nn.functional.pad(posterior.root, (0, more, 0, more))
-        posterior.factor = torch.nn.functional.pad(posterior.factor, (0, more, 0, more))
-        posterior.weights = torch.nn.functional.pad(posterior.weights, (0, more))
-    for whole, part in ((posterior.points, points), (posterior.weights, weights)):
-        whole[trials] = 0
-        whole[trials, :width] = part
-    for whole, part in ((posterior.root, R), (posterior.factor, F)):
-        whole[trials] = 0.0
-        whole[trials, :width, :width] = part
+    more, shorter, pad = points.shape[1] - r, r - points.shape[1], torch.nn.functional.pad
+    flat = {"points": points, "weights": weights}
+    square = {"root": R, "factor": F} | ({} if posterior.ahead is None else {"ahead": F})
+    for name, part in flat.items():
+        whole = pad(getattr(posterior, name), (0, max(0, more)))
+        whole[trials] = pad(part, (0, max(0, shorter)))
+        setattr(posterior, name, whole)
+    for name, part in square.items():
+        whole = pad(getattr(posterior, name), (0, max(0, more), 0, max(0, more)))
+        whole[trials] = pad(part, (0, max(0, shorter), 0, max(0, shorter)))
+        setattr(posterior, name, whole)

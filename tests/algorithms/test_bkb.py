@@ -270,16 +270,16 @@ def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):
         nonlocal before, last, changes
         posterior = state.posterior
         assert torch.equal(state.uniforms, first)
-        assert torch.equal(state.keep, new_dictionary(posterior, before, q, first))
+        assert torch.equal(state.posterior.dictionary, new_dictionary(posterior, before, q, first))
         fresh = dtc.init(kernel, noise_var, s)
         fresh.counts, fresh.sums = posterior.counts.clone(), posterior.sums.clone()
-        dtc.rebuild(fresh, state.keep)
+        dtc.rebuild(fresh, state.posterior.dictionary)
         torch.testing.assert_close(posterior.mean, fresh.mean, rtol=0.0, atol=1e-9)
         torch.testing.assert_close(posterior.variance, fresh.variance, rtol=0.0, atol=1e-9)
         assert torch.equal(posterior.size, fresh.size)
         if last is not None:
-            changes += (state.keep != last).any(1)
-        before, last = posterior.variance.clone(), state.keep.clone()
+            changes += (state.posterior.dictionary != last).any(1)
+        before, last = posterior.variance.clone(), state.posterior.dictionary.clone()
 
     play(BKB(WIDTH, q, "persistent"), kernel, noise_var, noisy(kernel, noise), uniforms, compare)
     assert int(changes.min()) > 5

@@ -44,6 +44,7 @@ __all__ = [
     "Scores",
     "chunk_shape",
     "chunks",
+    "columns_of",
     "dtc_scores",
     "dtc_scores_direct",
     "form_of",
@@ -146,10 +147,7 @@ def form_of(covariance: Covariance, like: Tensor) -> Form | None:
 @torch.no_grad()
 def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
     """See :func:`bo_robust.ops.dtc_scores.dtc_scores`."""
-    form = form_of(covariance, dictionary.points)
-    if form is None:
-        return _scores(arms.shape[0], dictionary, noise_var, _EvaluatedColumns(arms, dictionary, covariance))
-    return _scores(arms.shape[0], dictionary, noise_var, _FormColumns(arms, dictionary, form))
+    return _scores(arms.shape[0], dictionary, noise_var, columns_of(arms, dictionary.points, covariance))
 
 
 @torch.no_grad()
@@ -177,20 +175,26 @@ def layers(dictionary: Dictionary, block: int) -> list[Tensor]:
     return [torch.cat([f[:, a:b, :b] for f in (dictionary.root, dictionary.factor)], 1) for a, b in ends]
 
 
-def chunk_shape(root: Tensor, B: int) -> tuple[int, int]:
-    """Trials and arms of which k_D is evaluated at once: first as many arms as there are, then trials."""
-    s, r = root.shape[:2]
-    entries = CUDA_ENTRIES if root.is_cuda else CPU_ENTRIES
+def chunk_shape(like: Tensor, B: int) -> tuple[int, int]:
+    """Trials and arms of which k_D (``s x B x r``) is evaluated at once: as many arms as there are, then trials."""
+    s, r = like.shape[:2]
+    entries = CUDA_ENTRIES if like.is_cuda else CPU_ENTRIES
     length = max(1, min(B, entries // max(1, r)))
     return max(1, min(s, entries // max(1, r * length))), length
 
 
-def chunks(root: Tensor, B: int) -> Iterator[tuple[slice, slice]]:
+def chunks(like: Tensor, B: int) -> Iterator[tuple[slice, slice]]:
     """Which trials, and which of B arms, of every chunk."""
-    group, length = chunk_shape(root, B)
-    for trial in range(0, root.shape[0], group):
+    group, length = chunk_shape(like, B)
+    for trial in range(0, like.shape[0], group):
         for start in range(0, B, length):
-            yield slice(trial, min(trial + group, root.shape[0])), slice(start, min(start + length, B))
+            yield slice(trial, min(trial + group, like.shape[0])), slice(start, min(start + length, B))
+
+
+def columns_of(arms: Tensor, points: Tensor, covariance: Covariance) -> Columns:
+    """k_D of chunks of ``arms`` (``B x d``) with the ``points`` (``s x r x d``), of the dtype of these."""
+    form = form_of(covariance, points)
+    return _EvaluatedColumns(arms, points, covariance) if form is None else _FormColumns(arms, points, form)
 
 
 def _scores(B: int, dictionary: Dictionary, noise_var: Tensor, columns: Columns) -> Scores:
@@ -218,13 +222,12 @@ def _scores(B: int, dictionary: Dictionary, noise_var: Tensor, columns: Columns)
 class _EvaluatedColumns:
     """Columns of any covariance, trial by trial."""
 
-    def __init__(self, arms: Tensor, dictionary: Dictionary, covariance: Covariance) -> None:
-        self.arms, self.points, self.covariance = arms, dictionary.points, covariance
-        self.dtype = dictionary.root.dtype
+    def __init__(self, arms: Tensor, points: Tensor, covariance: Covariance) -> None:
+        self.arms, self.points, self.covariance = arms, points, covariance
 
     def __call__(self, trials: slice, rows: slice) -> tuple[Tensor, Tensor]:
         x = self.arms[rows]
-        x = x.to(self.dtype) if x.is_floating_point() else x
+        x = x.to(self.points.dtype) if self.points.is_floating_point() else x
         k = [self.covariance(x, points) for points in self.points[trials]]
         return torch.stack(k), self.covariance.diagonal(x)
 
@@ -232,8 +235,7 @@ class _EvaluatedColumns:
 class _FormColumns:
     """Columns of the stationary covariances, in buffers of one chunk; what concerns the dictionary is done once."""
 
-    def __init__(self, arms: Tensor, dictionary: Dictionary, form: Form) -> None:
-        points = dictionary.points
+    def __init__(self, arms: Tensor, points: Tensor, form: Form) -> None:
         self.arms, self.form = arms, form
         self.by_product = points.dtype == torch.float64 and (form.gaussian or form.linear > 0.0)
         self.centre = points.mean((0, 1))
@@ -242,7 +244,7 @@ class _FormColumns:
             y = torch.cat([2.0 * y, -torch.ones_like(y[..., :1]), -y.square().sum(2, keepdim=True)], 2)
         self.y = y.mT.contiguous()
         self.prior = points.new_full((), form.scale)
-        self.buffers = points.new_empty(2, *chunk_shape(dictionary.root, len(arms)), points.shape[1])
+        self.buffers = points.new_empty(2, *chunk_shape(points, len(arms)), points.shape[1])
 
     def __call__(self, trials: slice, rows: slice) -> tuple[Tensor, Tensor]:
         form, y = self.form, self.y[trials]

@@ -1,0 +1,224 @@
+"""Small changes of a sparse posterior: one more reward, one point more or one less in the dictionary, O(r^2) each.
+
+With M = lambda K_D + sum_a c_a k_D(a) k_D(a)^T, the posterior of :mod:`bo_robust.states.dtc` is mean = w . k_D with
+w = M^-1 sum_a s_a k_D(a), and variance = k(x, x) - k_D^T K_D^-1 k_D + lambda k_D^T M^-1 k_D. Its factors are the
+inverses of two Cholesky factors: R^T R = K_D^-1, F^T F = M^-1, both lower triangular. So for either of them
+
+- a point less: L without row and column j has the inverse chol(I + u u^T)^-1 (A_i + u_i A_j), i > j, where A is R or F
+  and u_i = -A_ij / A_jj, a positive update, so stable; and A^T A loses h h^T, h = A^T A e_j / ||A e_j||.
+- a point more: a row below. z = R k_D(p), rho^2 = k(p, p) - ||z||^2: R gains r = (-R^T z, 1) / rho, every arm the
+  feature z_p(a) = r . k(a); with l = F sum_a c_a k_D(a) z_p(a) and d^2 = lambda + sum_a c_a z_p(a)^2 - ||l||^2,
+  F gains (r - F^T l) / d. Where rho^2 is next to nothing r has few digits; such posteriors are to be rebuilt.
+- n more rewards of arm x, of average y: M gains n k_D(x) k_D(x)^T.
+
+Slots of points that left stay empty (zero rows and columns) until the factors are packed. What each change does to an
+arm's mean and variance is a multiple of h . k_D(x) or its square, gathered as
+:class:`bo_robust.ops.dtc_scores.steps.Steps` so that one pass over all arms serves them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from bo_robust.features.leverage import padded
+from bo_robust.ops.dtc_scores import Steps
+from bo_robust.states.arms import ArmKernel
+from bo_robust.states.whitening import update_cholesky_
+
+__all__ = ["Factors", "add_points", "learn", "pack", "remove_points"]
+
+# Empty slots made at once.
+SPARE = 16
+# Share of its prior variance that a point must have left to be put in by a change: r is known to eps ||R|| / rho.
+SAFE_SHARE = 1e-7
+
+
+@dataclass
+class Factors:
+    """The posteriors of some trials, changed in place by the functions of this file; all as in ``DTCPosterior``.
+
+    Attributes:
+        noise_var: lambda, ``s``.
+        trials: Which trials of the kernel these are, ``s`` long.
+        points: ``s x r`` long.
+        root: R, ``s x r x r``.
+        factor: F, ``s x r x r``.
+        weights: ``s x r``.
+        directions: Of the changes so far, ``s x r`` each, with r as it was then.
+        in_mean: What each adds to the mean, ``s``.
+        in_variance: To the variance, ``s``.
+        taken: Slots that are or were in use, ``s x r`` bool.
+    """
+
+    noise_var: Tensor
+    trials: Tensor
+    points: Tensor
+    root: Tensor
+    factor: Tensor
+    weights: Tensor
+    directions: list[Tensor] = field(default_factory=list)
+    in_mean: list[Tensor] = field(default_factory=list)
+    in_variance: list[Tensor] = field(default_factory=list)
+    taken: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.taken = self.active
+
+    @property
+    def active(self) -> Tensor:
+        """Slots in use, ``s x r`` bool."""
+        return self.root.diagonal(dim1=1, dim2=2) > 0.0
+
+    def steps(self) -> Steps:
+        """All changes so far; there is at least one."""
+        r = self.points.shape[1]
+        grown = [torch.nn.functional.pad(g, (0, r - g.shape[1])) for g in self.directions]
+        return Steps(torch.stack(grown, 1), torch.stack(self.in_mean, 1), torch.stack(self.in_variance, 1))
+
+    def note(self, direction: Tensor, in_mean: Tensor, in_variance: Tensor) -> None:
+        """One more change."""
+        self.directions.append(direction)
+        self.in_mean.append(in_mean)
+        self.in_variance.append(in_variance)
+
+
+def learn(factors: Factors, kernel: ArmKernel, arms: Tensor, counts: Tensor, sums: Tensor) -> None:
+    """Take in rewards: ``counts`` (``s x c``, zero where there are none) of ``arms`` (``s x c``), with their sums."""
+    k = kernel.between(arms, factors.points, factors.trials)
+    for k_x, n, total in zip(k.unbind(1), counts.unbind(1), sums.unbind(1), strict=True):
+        u = (factors.factor @ k_x.unsqueeze(2)).squeeze(2)
+        gain, norm = (u.unsqueeze(1) @ factors.factor).squeeze(1), n * u.square().sum(1)
+        step = (total - n * (factors.weights * k_x).sum(1)) / (1.0 + norm)
+        factors.weights = factors.weights + gain * step.unsqueeze(1)
+        update_cholesky_(factors.factor, u * n.sqrt().unsqueeze(1))
+        factors.note(gain, step, -factors.noise_var * n / (1.0 + norm))
+
+
+def remove_points(factors: Factors, gone: Tensor) -> None:
+    """Take the points in the slots ``gone`` (``s x r`` bool, all in use) out."""
+    trial, gone = torch.arange(len(gone), device=gone.device), gone.clone()
+    for _ in range(int(gone.sum(1).max())):
+        do, slot = gone.any(1), gone.byte().argmax(1)
+        gone[trial, slot] = False
+        direction, _ = _without(factors.root, slot, do)
+        factors.note(direction, torch.zeros_like(factors.noise_var), torch.ones_like(factors.noise_var))
+        direction, norm = _without(factors.factor, slot, do)
+        drop = factors.weights[trial, slot] / norm
+        factors.note(direction, -drop, -factors.noise_var)
+        factors.weights = factors.weights - direction * drop.unsqueeze(1)
+        factors.weights[trial, slot] = torch.where(do, 0.0, factors.weights[trial, slot])
+
+
+def _without(A: Tensor, slot: Tensor, do: Tensor) -> tuple[Tensor, Tensor]:
+    """A after its point in ``slot`` is gone, in place, in the trials where ``do``; h (``s x r``) and ||A e_j||."""
+    trial, first = torch.arange(len(slot), device=slot.device), int(slot.min())
+    column = A[trial, :, slot]
+    norm = torch.where(do, torch.linalg.vector_norm(column, dim=1), 1.0)
+    direction = (column.unsqueeze(1) @ A).squeeze(1) * (do / norm).unsqueeze(1)
+    row, pivot = A[trial, slot], torch.where(do, column[trial, slot], 1.0)
+    below = torch.arange(A.shape[1], device=A.device) > slot.unsqueeze(1)
+    u = torch.where(below & do.unsqueeze(1), -column / pivot.unsqueeze(1), 0.0)
+    rest, u_rest = A[:, first:], u[:, first:]
+    rest.addcmul_(u_rest.unsqueeze(2), row.unsqueeze(1))
+    A[trial, slot] = torch.where(do.unsqueeze(1), 0.0, row)
+    A[trial, :, slot] = torch.where(do.unsqueeze(1), 0.0, column)
+    update_cholesky_(rest, u_rest)
+    return direction, norm
+
+
+def add_points(
+    factors: Factors, kernel: ArmKernel, wanted: Tensor, counts: Tensor, sums: Tensor, tolerance: float
+) -> Tensor:
+    """Put in those ``wanted`` (``s x n`` bool, none of them in) that the others do not span, best first.
+
+    Args:
+        factors: To change.
+        kernel: Prior covariance.
+        wanted: Arms that are to be in the dictionary.
+        counts: Rewards taken in per arm, ``s x n``.
+        sums: Their sums.
+        tolerance: Share of its prior variance that a point must have left not to count as spanned.
+
+    Returns:
+        Trials left short of a point because it is too nearly spanned to be put in by a change, ``s`` bool.
+    """
+    points, is_point = padded(wanted)
+    pulled, is_pulled = padded(counts > 0)
+    counts, sums = counts.gather(1, pulled) * is_pulled, sums.gather(1, pulled) * is_pulled
+    trial, trials = torch.arange(len(points), device=points.device), factors.trials
+    prior = kernel.diagonal[points] if kernel.diagonal.ndim == 1 else kernel.diagonal[trials.unsqueeze(1), points]
+    k_pulled = kernel.between(pulled, factors.points, trials)
+    k_wanted = kernel.between(points, factors.points, trials)
+    Z = k_wanted @ factors.root.mT
+    safe = max(tolerance, SAFE_SHARE)
+    left = torch.where(is_point, prior - Z.square().sum(2), 0.0)
+    while True:
+        best = (left / prior).nan_to_num(0.0).argmax(1)
+        rest = left[trial, best]
+        do = rest > safe * prior[trial, best]
+        if not bool(do.any()):
+            return rest > tolerance * prior[trial, best]
+        slot = _free_slots(factors, do)
+        grown = factors.points.shape[1] - k_pulled.shape[2]
+        k_pulled, k_wanted = (torch.nn.functional.pad(k, (0, grown)) for k in (k_pulled, k_wanted))
+        arm = points[trial, best]
+        k_p, rho = k_wanted[trial, best], torch.where(do, rest, 1.0).sqrt()
+        z = (factors.root @ k_p.unsqueeze(2)).squeeze(2)
+        row = -(z.unsqueeze(1) @ factors.root).squeeze(1) / rho.unsqueeze(1)
+        row[trial, slot] = 1.0 / rho
+        row *= do.unsqueeze(1)
+        _fill(k_pulled, kernel.between(pulled, arm.unsqueeze(1), trials), slot, do)
+        _fill(k_wanted, kernel.between(points, arm.unsqueeze(1), trials), slot, do)
+        feature = (k_pulled @ row.unsqueeze(2)).squeeze(2)
+        weighted = counts * feature
+        cross = (factors.factor @ (weighted.unsqueeze(1) @ k_pulled).mT).squeeze(2)
+        pivot = ((weighted * feature).sum(1) - cross.square().sum(1)).clamp_(min=0.0).add_(factors.noise_var).sqrt_()
+        last = (row - (cross.unsqueeze(1) @ factors.factor).squeeze(1)) / pivot.unsqueeze(1)
+        last *= do.unsqueeze(1)
+        step = (sums.unsqueeze(1) @ k_pulled @ last.unsqueeze(2)).view(-1)
+        factors.points[trial, slot] = torch.where(do, arm, factors.points[trial, slot])
+        for A, new in ((factors.root, row), (factors.factor, last)):
+            A[trial, slot] = torch.where(do.unsqueeze(1), new, A[trial, slot])
+        factors.weights = factors.weights + last * step.unsqueeze(1)
+        factors.note(row, torch.zeros_like(step), -torch.ones_like(step))
+        factors.note(last, step, factors.noise_var)
+        left = (left - (k_wanted @ row.unsqueeze(2)).squeeze(2).square()).clamp_(min=0.0)
+        left[trial, best] = torch.where(do, 0.0, left[trial, best])
+
+
+def _fill(k: Tensor, column: Tensor, slot: Tensor, do: Tensor) -> None:
+    """Put ``column`` (``s x A x 1``) into the ``slot`` of every trial of ``k`` (``s x A x r``) where ``do``."""
+    trial = torch.arange(len(slot), device=slot.device)
+    k[trial, :, slot] = torch.where(do.unsqueeze(1), column.squeeze(2), k[trial, :, slot])
+
+
+def _free_slots(factors: Factors, do: Tensor) -> Tensor:
+    """The slot behind the last one that is or was in use, ``s`` long; makes room where there is none.
+
+    Slots of points that left serve again only after :func:`pack`: directions noted before need their points.
+    """
+    place = torch.arange(1, factors.points.shape[1] + 1, device=do.device)
+    slot = (factors.taken * place).amax(1) * do
+    if int(slot.max()) == len(place):
+        pad = torch.nn.functional.pad
+        for name in ("points", "weights", "taken"):
+            setattr(factors, name, pad(getattr(factors, name), (0, SPARE)))
+        for name in ("root", "factor"):
+            setattr(factors, name, pad(getattr(factors, name), (0, SPARE, 0, SPARE)))
+    factors.taken[torch.arange(len(slot), device=slot.device), slot] |= do
+    return slot
+
+
+def pack(factors: Factors) -> None:
+    """Close the gaps that removed points left. Directions noted before no longer fit."""
+    active = factors.active
+    slots, used = padded(active)
+    factors.points = factors.points.gather(1, slots) * used
+    factors.weights = factors.weights.gather(1, slots) * used
+    both = used.unsqueeze(1) & used.unsqueeze(2)
+    for name in ("root", "factor"):
+        A = torch.take_along_dim(getattr(factors, name), slots.unsqueeze(2), 1)
+        setattr(factors, name, torch.take_along_dim(A, slots.unsqueeze(1), 2) * both)
