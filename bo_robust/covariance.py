@@ -7,6 +7,7 @@ Everything that needs k(x, x') takes a :class:`Covariance`. A GPyTorch kernel be
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,9 +15,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_finite, check_positive
 
-__all__ = ["Covariance", "GPyTorchCovariance", "Matern", "SquaredExponential"]
+__all__ = ["CallbackCovariance", "Covariance", "GPyTorchCovariance", "Matern", "SquaredExponential"]
 
 
 class Covariance(Protocol):
@@ -121,6 +122,47 @@ class GPyTorchCovariance:
         """The ``n1 x n2`` matrix of k(x, x')."""
         with torch.no_grad():
             return self.kernel(X1, X2).to_dense()
+
+
+@dataclass(frozen=True)
+class CallbackCovariance:
+    """A covariance of things that are known by number only: graphs, strings, rows of a table.
+
+    Args:
+        matrix: Takes numbers ``a`` and ``b`` of things (long) and gives their covariances, ``a x b``; symmetric and
+            positive semi-definite.
+        prior: k(i, i) of every thing, ``n``.
+    """
+
+    matrix: Callable[[Tensor, Tensor], Tensor]
+    prior: Tensor
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every thing of ``n x 1`` numbers, ``n``."""
+        return self.prior[X[..., 0]]
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The covariances of ``... x n1 x 1`` and ``... x n2 x 1`` numbers, ``... x n1 x n2``.
+
+        Raises:
+            ValueError: if the callback returns another shape, dtype or device, or NaN.
+        """
+        batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
+        if batch:
+            first, second = (X.expand(*batch, *X.shape[-2:]).flatten(0, -3) for X in (X1, X2))
+            return torch.stack([self(a, b) for a, b in zip(first, second, strict=True)]).unflatten(0, batch)
+        K, want = self.matrix(X1[:, 0], X2[:, 0]), (X1.shape[0], X2.shape[0])
+        if K.shape != want:
+            raise ValueError(
+                f"the kernel callback must return {want[0]} x {want[1]} for so many arms, got {tuple(K.shape)}."
+            )
+        if (K.dtype, K.device) != (self.prior.dtype, self.prior.device):
+            raise ValueError(
+                f"the kernel callback returned {K.dtype} on {K.device}, its diagonal is {self.prior.dtype} on "
+                f"{self.prior.device}; convert one."
+            )
+        check_finite("the matrix of the kernel callback", K)
+        return K
 
 
 def _check(lengthscale: float | tuple[float, ...], outputscale: float) -> None:

@@ -18,7 +18,7 @@ from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
-from bo_robust.schedules import Width
+from bo_robust.schedules import BKBWidth, Width
 from bo_robust.validation import check_finite
 
 __all__ = ["GPUCB"]
@@ -154,7 +154,12 @@ def _evaluate(
         uniform = torch.rand(model.batch_shape, generator=generator, dtype=dtype)
     else:
         uniform = torch.zeros_like(uniform)
-    if _has_nan(width(t, information_gain=math.nan, uniform=uniform)):
+    if isinstance(width, BKBWidth):
+        known = getattr(model, "effective_dimension", None)
+        if not isinstance(known, Tensor):
+            raise ValueError("BKBWidth needs a model with an effective_dimension, such as BKBModel.")
+        gain = known
+    elif _has_nan(width(t, information_gain=math.nan, uniform=uniform)):
         gain = information_gain(model)
         uniform = uniform.to(gain.device)
     return width(t, information_gain=gain, uniform=uniform)

@@ -15,6 +15,7 @@ from bo_robust.algorithms.probability_of_improvement import ProbabilityOfImprove
 from bo_robust.algorithms.pure_mean import PureMean
 from bo_robust.algorithms.pure_variance import PureVariance
 from bo_robust.algorithms.random_arm import RandomArm
+from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
 from bo_robust.algorithms.tgp_ucb import TGPUCB
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "RandomArm",
     "Selection",
     "State",
+    "StreamedBBKB",
 ]
 
 ALGORITHMS: dict[str, type[ArmAlgorithm]] = {

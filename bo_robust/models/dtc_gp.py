@@ -60,8 +60,7 @@ class BKBModel(FeatureGP):
     stays. Joint posteriors, for q > 1 and Monte Carlo acquisition functions, hold what the dictionary misses, as in
     ``FeatureGP``.
 
-    ``BKBWidth`` takes :attr:`effective_dimension` in place of an information gain: play
-    ``ConstantWidth(float(BKBWidth(...)(t, model.effective_dimension)))``.
+    ``BKBWidth`` takes :attr:`effective_dimension` in place of an information gain, also in ``GPUCB``.
 
     Args:
         train_X: ``n x d`` points, n >= 1.

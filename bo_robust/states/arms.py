@@ -7,13 +7,14 @@ Source: exact GP posterior, Srinivas et al. 2010, eqs. (1)-(2); the noise varian
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Covariance
+from bo_robust.covariance import CallbackCovariance, Covariance
 from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
 from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
@@ -87,17 +88,48 @@ class ArmKernel:
         check_finite("k(x, x)", diagonal)
         return cls(diagonal=diagonal, covariance=covariance, arms=arms)
 
+    @classmethod
+    def from_callback(cls, matrix: Callable[[Tensor, Tensor], Tensor], diagonal: Tensor) -> ArmKernel:
+        """From a function of the numbers of arms, for arms that are no vectors.
+
+        Args:
+            matrix: Takes numbers ``a`` and ``b`` of arms (long, on the device of the diagonal), gives ``a x b``
+                covariances. Rows are asked for as arms get pulled.
+            diagonal: k(i, i) >= 0 of all n arms, floating point; it says how many there are.
+
+        Raises:
+            ValueError: if the callback returns another shape, dtype or device or NaN, does not agree with the
+                diagonal, or is not symmetric and positive semi-definite on all arms, or 256 of them when there are
+                more than MATRIX_MAX_ARMS.
+        """
+        if diagonal.ndim != 1 or len(diagonal) == 0 or not diagonal.is_floating_point():
+            raise ValueError(f"diagonal must be n >= 1 floats, got {diagonal.dtype} of shape {tuple(diagonal.shape)}.")
+        check_finite("diagonal", diagonal)
+        covariance, n = CallbackCovariance(matrix, diagonal), len(diagonal)
+        arms = torch.arange(n, device=diagonal.device).unsqueeze(1)
+        some = arms if n <= MATRIX_MAX_ARMS else arms[torch.linspace(0, n - 1, 256, device=arms.device).long()]
+        K = covariance(some, some)
+        kernel = cls.from_matrix(K)
+        error = float((kernel.diagonal - covariance.diagonal(some)).abs().max())
+        if error > 1e-6 * max(float(diagonal.abs().max()), 1e-300):
+            raise ValueError(f"the kernel callback and its diagonal differ by up to {error:.3g}; give k(i, i).")
+        return kernel if n <= MATRIX_MAX_ARMS else cls(diagonal, covariance=covariance, arms=arms)
+
     @property
     def num_arms(self) -> int:
         """n."""
         return self.diagonal.shape[-1]
+
+    def diagonal_of(self, arms: Tensor, trials: Tensor) -> Tensor:
+        """k(x, x) of arms (``t x A``) of some ``trials`` (``t`` long), ``t x A``."""
+        return self.diagonal[arms] if self.diagonal.ndim == 1 else self.diagonal[trials.unsqueeze(1), arms]
 
     def rows(self, arms: Tensor, trials: Tensor | None = None) -> Tensor:
         """Rows K[a, :] of the chosen ``arms`` (r,) as ``r x n``; ``trials`` (r,) when not one per trial in order."""
         if self.matrix is None:
             assert self.covariance is not None
             assert self.arms is not None
-            chosen, out = self.arms[arms], self.arms.new_empty(arms.shape[0], self.num_arms)
+            chosen, out = self.arms[arms], self.diagonal.new_empty(arms.shape[0], self.num_arms)
             for start in range(0, self.num_arms, ROW_BLOCK):  # temporaries stay in the cache
                 block = slice(start, start + ROW_BLOCK)
                 out[:, block] = self.covariance(chosen, self.arms[block])

@@ -27,7 +27,18 @@ from bo_robust.states.arms import ArmKernel, check_pulls, noise_of_trials
 from bo_robust.states.dtc_changes import Factors
 from bo_robust.states.whitening import update_cholesky_
 
-__all__ = ["DTCPosterior", "count", "downdate", "init", "observe", "rebuild", "redraw", "variance_of"]
+__all__ = [
+    "DTCPosterior",
+    "count",
+    "dictionary_of",
+    "downdate",
+    "grow",
+    "init",
+    "observe",
+    "rebuild",
+    "redraw",
+    "variance_of",
+]
 
 # Entries of k_D(x) evaluated at once when all arms are scored.
 BLOCK_ENTRIES = 1 << 18
@@ -104,8 +115,8 @@ def init(kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1) -> DTCPo
         information_gain=torch.zeros_like(noise),
         dictionary=torch.zeros_like(variance, dtype=torch.bool),
         points=empty.long(),
-        root=empty.unsqueeze(2),
-        factor=empty.unsqueeze(2),
+        root=noise.new_zeros(trials, 0, 0),
+        factor=noise.new_zeros(trials, 0, 0),
         weights=empty,
         changes=torch.zeros_like(noise, dtype=torch.long),
     )
@@ -140,7 +151,8 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     Raises:
         ValueError: if a dictionary is empty.
     """
-    chosen = torch.arange(posterior.counts.shape[0], device=keep.device) if trials is None else trials
+    index = _chosen(posterior, trials)
+    chosen = torch.arange(len(posterior.counts), device=keep.device)[index]
     kernel, noise = posterior.kernel, posterior.noise_var[chosen]
     arms, mask = padded(keep)
     root = dictionary_root(kernel.between(arms, arms, chosen), mask)
@@ -154,10 +166,10 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     b = Z.mT @ (posterior.sums[chosen].gather(1, pulled) * is_pulled).unsqueeze(2)
     weights = (F.mT @ torch.linalg.solve_triangular(L, b, upper=False)).squeeze(2)
     _score(posterior, chosen, points, R, F, weights)
-    posterior.dictionary[chosen] = keep
-    posterior.changes[chosen] = 0
-    _learnt(posterior, chosen)
-    _store(posterior, chosen, points, R, F, weights)
+    posterior.dictionary[index] = keep
+    posterior.changes[index] = 0
+    _learnt(posterior, index)
+    _store(posterior, index, points, R, F, weights)
 
 
 def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
@@ -171,48 +183,48 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     Raises:
         ValueError: if a dictionary is empty.
     """
-    everyone = torch.arange(len(posterior.counts), device=keep.device)
-    chosen = everyone if trials is None else trials
-    new = (posterior.counts[chosen] != posterior.learnt_counts[chosen]).sum(1)
-    changes = posterior.changes[chosen] + new + (keep != posterior.dictionary[chosen]).sum(1)
-    rank = (posterior.root.diagonal(dim1=1, dim2=2)[chosen] > 0.0).sum(1)
-    few = (changes - posterior.changes[chosen]) * POINTS_PER_CHANGE <= rank
-    few &= (changes <= MAX_CHANGES) & keep.any(1)
-    if few.any():
-        short = _change(posterior, keep[few], chosen[few])
-        posterior.changes[chosen[few]] = changes[few]
-        few[few.clone()] = ~short
+    p, chosen = posterior, _chosen(posterior, trials)
+    everyone = torch.arange(len(p.counts), device=keep.device)[chosen]
+    moved = (keep != p.dictionary[chosen]).sum(1)
+    changes = moved + (p.counts[chosen] != p.learnt_counts[chosen]).sum(1)
+    inverse_pivots = p.root.diagonal(dim1=1, dim2=2)[chosen].square()
+    inverse_shares = inverse_pivots * p.kernel.diagonal_of(p.points[chosen], everyone)
+    few = (changes * POINTS_PER_CHANGE <= (inverse_pivots > 0.0).sum(1)) & keep.any(1)
+    few &= p.changes[chosen] + changes <= MAX_CHANGES
+    few &= (moved == 0) | ~(inverse_shares > 1.0 / dtc_changes.SAFE_SHARE).any(1)
+    if few.all():
+        p.changes[chosen] += changes
+        few = ~_change(p, keep, chosen)
+    elif few.any():
+        p.changes[everyone[few]] += changes[few]
+        few[few.clone()] = ~_change(p, keep[few], everyone[few])
     if not few.all():
-        rebuild(posterior, keep[~few], chosen[~few])
+        rebuild(p, keep[~few], everyone[~few])
 
 
-def _change(posterior: DTCPosterior, keep: Tensor, chosen: Tensor) -> Tensor:
+def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor) -> Tensor:
     """:func:`redraw` by changes; which trials (``t`` bool) are to be rebuilt for all that."""
     kernel, p = posterior.kernel, posterior
-    whole = _is_all(p, chosen)
-    own = [x if whole else x[chosen] for x in (p.points, p.root, p.factor, p.weights)]
-    factors = Factors(p.noise_var[chosen], chosen, own[0], own[1], own[2], own[3])
+    trials = torch.arange(len(p.counts), device=keep.device)[chosen]
+    factors = Factors(
+        p.noise_var[chosen], trials, p.points[chosen], p.root[chosen], p.factor[chosen], p.weights[chosen]
+    )
     counts, sums = p.counts[chosen], p.sums[chosen]
     new_counts, new_sums = counts - p.learnt_counts[chosen], sums - p.learnt_sums[chosen]
     arms, is_new = padded(new_counts > 0)
     dtc_changes.learn(factors, kernel, arms, new_counts.gather(1, arms) * is_new, new_sums.gather(1, arms) * is_new)
     gone = factors.active & ~keep.gather(1, factors.points)
-    if gone.any():
+    left, short = bool(gone.any()), torch.zeros_like(gone[:, 0])
+    if left:
         dtc_changes.remove_points(factors, gone)
-    short = torch.zeros_like(gone[:, 0])
-    if gone.any() or bool((keep & ~p.dictionary[chosen]).any()):
+    if left or bool((keep & ~p.dictionary[chosen]).any()):
         present = torch.zeros_like(keep, dtype=torch.uint8).scatter_add_(1, factors.points, factors.active.byte()) > 0
         tolerance = torch.finfo(counts.dtype).eps ** (2.0 / 3.0)
         short = dtc_changes.add_points(factors, kernel, keep & ~present, counts, sums, tolerance)
     mean, variance = _steps(kernel, factors)
-    if whole:
-        p.mean += mean
-        p.variance.add_(variance).clamp_(min=0.0)
-    else:
-        p.mean[chosen] += mean
-        p.variance[chosen] = (p.variance[chosen] + variance).clamp_(min=0.0)
-    used = factors.active.sum(1)
-    if factors.points.shape[1] > int(used.max()) + 2 * dtc_changes.SPARE:
+    p.mean[chosen] += mean
+    p.variance[chosen] = variance.add_(p.variance[chosen]).clamp_(min=0.0)
+    if factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
         dtc_changes.pack(factors)
     p.dictionary[chosen] = keep
     _learnt(p, chosen)
@@ -247,15 +259,38 @@ def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> None:
     update_cholesky_(posterior.ahead, (posterior.ahead @ k.unsqueeze(2)).squeeze(2) * ok.unsqueeze(1))
 
 
+def dictionary_of(posterior: DTCPosterior, ahead: bool = True) -> Dictionary:
+    """What the mean and variance of any arm are computed from, with or without the pulls told of ``ahead``.
+
+    Raises:
+        ValueError: if the kernel has no locations.
+    """
+    if posterior.kernel.arms is None:
+        raise ValueError("the arms have no locations; give them to ArmKernel.from_matrix as `arms`.")
+    factor = posterior.ahead if ahead and posterior.ahead is not None else posterior.factor
+    return Dictionary(posterior.kernel.arms[posterior.points], posterior.root, factor, posterior.weights)
+
+
+def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
+    """More arms, none of them pulled: those of ``kernel``, whose first ones are the present arms; in place.
+
+    Mean and variance of the new arms are those of the prior until the next change.
+    """
+    s, n = posterior.counts.shape
+    new = kernel.num_arms - n
+    for name in ("counts", "sums", "learnt_counts", "learnt_sums", "mean", "dictionary"):
+        setattr(posterior, name, torch.nn.functional.pad(getattr(posterior, name), (0, new)))
+    posterior.variance = torch.cat([posterior.variance, kernel.diagonal[..., n:].expand(s, new)], 1)
+    posterior.kernel = kernel
+
+
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Variance of some arms (``t x f``) of some ``trials`` (``t`` long), pulls told of included, ``t x f``."""
     k = posterior.kernel.between(arms, posterior.points[trials], trials)
     explained = (k @ posterior.root[trials].mT).square().sum(2)
     factor = posterior.factor if posterior.ahead is None else posterior.ahead
     left = (k @ factor[trials].mT).square().sum(2) * posterior.noise_var[trials].unsqueeze(1)
-    diagonal = posterior.kernel.diagonal
-    diagonal = diagonal[arms] if diagonal.ndim == 1 else diagonal[trials.unsqueeze(1), arms]
-    return (diagonal - explained).clamp_(min=0.0) + left
+    return (posterior.kernel.diagonal_of(arms, trials) - explained).clamp_(min=0.0) + left
 
 
 def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
@@ -284,20 +319,24 @@ def _blocks(kernel: ArmKernel, points: Tensor, trials: Tensor | None = None) -> 
         yield block, kernel.block(points, block, trials)
 
 
-def _learnt(posterior: DTCPosterior, trials: Tensor) -> None:
+def _chosen(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
+    """Index of some trials; a slice, whose views cost nothing, where they are all in order."""
+    s = len(posterior.counts)
+    everyone = trials is None or (len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device)))
+    return slice(None) if everyone or trials is None else trials
+
+
+def _learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
     posterior.learnt_counts[trials] = posterior.counts[trials]
     posterior.learnt_sums[trials] = posterior.sums[trials]
 
 
-def _is_all(posterior: DTCPosterior, trials: Tensor) -> bool:
-    s = len(posterior.counts)
-    return len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device))
-
-
-def _store(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
+def _store(
+    posterior: DTCPosterior, trials: slice | Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor
+) -> None:
     """Put the dictionaries of some trials in, padding what is shorter."""
     r = posterior.points.shape[1]
-    if _is_all(posterior, trials):
+    if isinstance(trials, slice):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights
         posterior.ahead = None
         return

@@ -33,6 +33,7 @@ __all__ = ["Factors", "add_points", "learn", "pack", "remove_points"]
 # Empty slots made at once.
 SPARE = 16
 # Share of its prior variance that a point must have left to be put in by a change: r is known to eps ||R|| / rho.
+# Dictionaries that have points with less do not change but by a rebuild either.
 SAFE_SHARE = 1e-7
 
 
@@ -149,7 +150,7 @@ def add_points(
     pulled, is_pulled = padded(counts > 0)
     counts, sums = counts.gather(1, pulled) * is_pulled, sums.gather(1, pulled) * is_pulled
     trial, trials = torch.arange(len(points), device=points.device), factors.trials
-    prior = kernel.diagonal[points] if kernel.diagonal.ndim == 1 else kernel.diagonal[trials.unsqueeze(1), points]
+    prior = kernel.diagonal_of(points, trials)
     k_pulled = kernel.between(pulled, factors.points, trials)
     k_wanted = kernel.between(points, factors.points, trials)
     Z = k_wanted @ factors.root.mT

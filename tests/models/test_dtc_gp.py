@@ -414,7 +414,11 @@ def test_optimisers_and_widths(tkwargs):
     expected = width(151, information_gain=float(model.information_gain))
     assert float(GPUCB(model, width).width) == pytest.approx(expected, abs=1e-12)
     bkb = BKBWidth(norm_bound=1.0, noise_scale=0.3, noise_var=0.1, delta=0.1, epsilon=0.5)
-    assert float(bkb(151, float(model.effective_dimension))) > 1.0
+    expected = float(bkb(151, float(model.effective_dimension)))
+    assert expected > 1.0
+    assert float(GPUCB(model, bkb).width) == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(ValueError, match="effective_dimension"):
+        GPUCB(SingleTaskGP(points(tkwargs, 5), points(tkwargs, 5)[:, :1]), bkb)
     value = qKnowledgeGradient(model, num_fantasies=3, sampler=SobolQMCNormalSampler(torch.Size([3]), seed=0))
     assert value(points(tkwargs, 2, 4)).isfinite().all()
 

@@ -82,13 +82,10 @@ def test_points_that_others_span(device):
     Points nearly spanned are left to a rebuild.
     """
     kernel = ArmKernel.from_covariance(SquaredExponential(0.1), points(60, 1, device=device))
-    changed = 0
     for _, posterior, keep in walk(kernel, 0.01, 2, 150, device, size=40, flips=1):
-        changed += int((posterior.changes > 0).any())
-        check(posterior, keep, tol=1e-4)  # features of pivots near 4e-11 have 5 digits, from scratch too
+        check(posterior, keep, tol=1e-7)
         rank = (posterior.root.diagonal(dim1=1, dim2=2) > 0).sum(1)
         assert bool((rank < posterior.size).all())
-    assert changed > 75
 
 
 def test_copies_take_the_place_of_each_other(device):

@@ -1,0 +1,330 @@
+"""BBKB over blocks of arms: the choices of BBKB, exact argmaxes, other arms every round, several ranks."""
+
+import json
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from bo_robust.algorithms.bbkb import BBKB
+from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.schedules import BKBWidth, ConstantWidth, FiniteWidth, RandomisedWidth
+from bo_robust.states import dtc
+from bo_robust.states.arms import ArmKernel
+from bo_robust.states.streams import ArmStream
+
+N, NOISE_VAR = 1500, 0.01
+WIDTH = FiniteWidth(N, 0.1, scale=0.45)
+
+
+def places(n=N, d=2, seed=0, device="cpu"):
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
+
+
+def draws(T, seed=1):
+    g = torch.Generator().manual_seed(seed)
+    return torch.rand(T, dtype=torch.float64, generator=g).tolist(), torch.randn(T, dtype=torch.float64, generator=g)
+
+
+def value(location):
+    return float(torch.sin(6.0 * location.double()).sum())
+
+
+def play(algorithm, state, stream, uniforms, noise, each=lambda t, state, pick: None):
+    """Numbers of the arms pulled; ``stream`` may be a function of the round."""
+    picks = []
+    for t, uniform in enumerate(uniforms):
+        pick = algorithm.select(state, stream(t) if callable(stream) else stream, uniform)
+        each(t, state, pick)
+        algorithm.observe(state, pick.location, value(pick.location) + 0.1 * float(noise[t]), uniform)
+        picks.append(pick.arm)
+    return picks
+
+
+@pytest.mark.parametrize("block", [400, 5000])
+@pytest.mark.parametrize("candidates", [20, 5000])
+def test_picks_are_those_of_bbkb(block, candidates, device):
+    """With a dictionary of all pulled arms (whose draws are per row, not per arm) both know the same."""
+    X, k = places(device=device), SquaredExponential(0.2)
+    uniforms, noise = draws(120)
+    streamed = StreamedBBKB(WIDTH, 1e6, 1.0, candidates)
+    state = streamed.init(k, NOISE_VAR, 2, device=device)
+    got = play(streamed, state, ArmStream.of_tensor(X, block), uniforms, noise)
+    stored = BBKB(WIDTH, 1e6, 1.0)
+    other, want = stored.init(ArmKernel.from_covariance(k, X), NOISE_VAR), []
+    for t, uniform in enumerate(uniforms):
+        u = torch.tensor([uniform], dtype=torch.float64, device=device)
+        arm = stored.select(other, u).arms
+        y = torch.sin(6.0 * X[arm]).sum(1) + 0.1 * noise[t].to(device)
+        stored.observe(other, arm, y, u)
+        want.append(int(arm))
+    assert got == want
+    assert state.round == 120
+    assert state.used == len(set(want))
+
+
+def test_argmax_is_exact_within_a_batch(device):
+    """Every choice against all arms scored with what is known at that moment; batches are long, candidates few."""
+    X, k = places(device=device), Matern(2.5, 0.3)
+    uniforms, noise = draws(150)
+    algorithm = StreamedBBKB(WIDTH, 5.0, 3.0, candidates=30)
+    state, ahead = algorithm.init(k, NOISE_VAR, 2, device=device), 0
+
+    def check(t, state, pick):
+        nonlocal ahead
+        if t == 0:
+            return
+        p = state.posterior
+        ahead += p.ahead is not None
+        kD = k(X, p.kernel.arms[p.points[0]])
+        F = p.factor[0] if p.ahead is None else p.ahead[0]
+        variance = (1.0 - (kD @ p.root[0].T).square().sum(1)).clamp(min=0) + NOISE_VAR * (kD @ F.T).square().sum(1)
+        bound = kD @ p.weights[0] + pick.width * variance.sqrt()
+        assert float(bound.max()) == pytest.approx(pick.bound, abs=1e-9)
+        assert float(bound[pick.arm]) == pytest.approx(pick.bound, abs=1e-9)
+        assert torch.equal(pick.location, X[pick.arm])
+
+    play(algorithm, state, ArmStream.of_tensor(X, 700), uniforms, noise, check)
+    assert ahead > 75
+
+
+def test_passes_are_few(device, monkeypatch):
+    passes = 0
+    original = StreamedBBKB._pass
+
+    def counted(self, state, arms, width):
+        nonlocal passes
+        passes += 1
+        return original(self, state, arms, width)
+
+    monkeypatch.setattr(StreamedBBKB, "_pass", counted)
+    uniforms, noise = draws(200)
+    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
+    play(
+        algorithm,
+        algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2, device=device),
+        ArmStream.of_tensor(places(device=device)),
+        uniforms,
+        noise,
+    )
+    assert 2 <= passes < 60
+
+
+def test_other_arms_every_round(device):
+    """The paper's relaxation: a new set of arms a round; each choice is the best of that round's."""
+    uniforms, noise = draws(60)
+    algorithm = StreamedBBKB(ConstantWidth(2.0), 5.0, 0.5)
+    state = algorithm.init(SquaredExponential(0.3), NOISE_VAR, 2, device=device)
+    sets = [places(50 + 7 * (t % 5), seed=t, device=device) for t in range(60)]
+    values = []
+    play(
+        algorithm,
+        state,
+        lambda t: ArmStream.of_tensor(sets[t]),
+        uniforms,
+        noise,
+        lambda t, state, pick: values.append(value(pick.location) - max(value(x) for x in sets[t])),
+    )
+    assert all(v <= 0.0 for v in values)
+    assert sum(values[30:]) > 0.25 * sum(values[:30])  # regret falls to less than a quarter
+    assert state.used > 20
+
+
+def test_equal_locations_are_one_arm_and_the_table_grows(device):
+    uniforms, noise = draws(150)
+    X = places(300, 3, device=device)
+    algorithm = StreamedBBKB(ConstantWidth(30.0), 5.0, 0.5)  # goes everywhere
+    state = algorithm.init(Matern(1.5, 0.2), NOISE_VAR, 3, device=device)
+    picks = play(algorithm, state, ArmStream.of_tensor(X), uniforms, noise)
+    assert state.used == len(set(picks)) > 64  # more than there was room for at first
+    assert float(state.posterior.counts.sum()) == 150.0
+    again = algorithm.init(Matern(1.5, 0.2), NOISE_VAR, 3, device=device)
+    for t, (arm, uniform) in enumerate(zip(picks, uniforms, strict=True)):  # observing again restores the state
+        algorithm.observe(again, X[arm], value(X[arm]) + 0.1 * float(noise[t]), uniform)
+    torch.testing.assert_close(again.posterior.mean, state.posterior.mean)
+    torch.testing.assert_close(again.posterior.variance, state.posterior.variance)
+    want = dtc.init(ArmKernel.from_covariance(Matern(1.5, 0.2), X[picks]), NOISE_VAR)
+    assert want.counts.shape[1] == 150
+
+
+def test_single_precision_arms_and_files(tmp_path, device):
+    """float32 arms on disk, float64 algebra: the picks of the same numbers in memory as float64."""
+    X = places(device=device).float()
+    np.save(tmp_path / "arms.npy", X.cpu().numpy())
+    uniforms, noise = draws(60)
+    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
+    results = []
+    for stream in (ArmStream.of_file(tmp_path / "arms.npy", 600, device), ArmStream.of_tensor(X.double(), 600)):
+        state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2, device=device)
+        results.append(play(algorithm, state, stream, uniforms, noise))
+        assert state.posterior.mean.dtype == torch.float64
+    assert results[0] == results[1]
+
+
+def test_widths(device):
+    """The theorem's width is handed sum sigma~^2, the randomised one the uniform."""
+    X, uniforms = places(40, device=device), [0.3, 0.6, 0.9]
+    theorem = BKBWidth(1.0, 0.1, NOISE_VAR, 0.1, 0.5)
+    algorithm = StreamedBBKB(theorem, 5.0, 1.0)
+    state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2, device=device)
+    stream = ArmStream.of_tensor(X)
+    for t, uniform in enumerate(uniforms):
+        pick = algorithm.select(state, stream, uniform)
+        assert pick.width == pytest.approx(float(theorem(t + 1, state.posterior.effective_dimension)))
+        algorithm.observe(state, pick.location, 1.0, uniform)
+    random = StreamedBBKB(RandomisedWidth(40), 5.0, 1.0)
+    pick = random.select(state, stream, 0.25)
+    want = RandomisedWidth(40)(4, 0.0, torch.tensor(0.25, dtype=torch.float64))
+    assert pick.width == pytest.approx(float(want))
+
+
+def test_failed_pulls(device):
+    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
+    state, stream = (
+        algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2, device=device),
+        ArmStream.of_tensor(places(30, device=device)),
+    )
+    for y in (math.nan, math.inf, 1.0, math.nan):
+        pick = algorithm.select(state, stream, 0.5)
+        assert algorithm.observe(state, pick.location, y, 0.5) == math.isfinite(y)
+    assert float(state.posterior.counts.sum()) == 1.0
+    assert bool(state.posterior.mean.isfinite().all())
+
+
+def test_bad_input(device):
+    good = places(20, device=device)
+    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
+    for bad in ({"oversampling": 0.0}, {"batch_constant": -1.0}, {"batch_constant": math.inf}, {"candidates": 0}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            StreamedBBKB(**{"width": WIDTH, "oversampling": 5.0, "batch_constant": 1.0} | bad)
+    with pytest.raises(ValueError, match="noise_var"):
+        algorithm.init(Matern(2.5, 0.3), 0.0, 2)
+    with pytest.raises(ValueError, match="dim"):
+        algorithm.init(Matern(2.5, 0.3), 0.1, 0)
+
+    def started():
+        state = algorithm.init(Matern(2.5, 0.3), 0.1, 2, device=device)
+        pick = algorithm.select(state, ArmStream.of_tensor(good), 0.5)
+        algorithm.observe(state, pick.location, 1.0, 0.5)
+        return state
+
+    def changing(start, stop):
+        return good[start:stop] if start < 10 else torch.cat([good, good], 1)[start:stop]
+
+    nan = good.clone()
+    nan[13] = math.nan
+    for stream, message in (
+        (ArmStream(changing, 0, 20, 10), "arms 10..19 has 4 columns"),
+        (ArmStream(lambda a, b: good[a:b].float() if a else good[a:b], 0, 20, 10), "torch.float32, the first block"),
+        (ArmStream(lambda a, b: good[a : b - 1], 0, 20, 10), "arms 0..9 must be 10 x d"),
+        (ArmStream(lambda a, b: good[a:b].long(), 0, 20, 10), "float32 or float64"),
+        (ArmStream.of_tensor(nan, 10), "arms 10..19 has 2 NaN"),
+        (ArmStream.of_tensor(good[:, :1]), "n x 2"),
+    ):
+        state = started()
+        with pytest.raises(ValueError, match=message):
+            algorithm.select(state, stream, 0.5)
+        assert algorithm.select(state, ArmStream.of_tensor(good), 0.5).arm < 20  # nothing is lost
+    state = started()
+    with pytest.raises(ValueError, match="2 numbers"):
+        algorithm.observe(state, good[0, :1], 1.0, 0.5)
+    with pytest.raises(ValueError, match="NaN"):
+        algorithm.observe(state, nan[13], 1.0, 0.5)
+
+
+# Ranks -------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import json, sys, datetime
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
+from bo_robust.covariance import Matern
+from bo_robust.schedules import FiniteWidth
+from bo_robust.states.streams import ArmStream
+rank, ranks, store, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks,
+                        timeout=datetime.timedelta(seconds=60))
+X = torch.rand(1500, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+if what == "nan" and rank == 1:
+    X[1200] = float("nan")
+g = torch.Generator().manual_seed(1 + (rank if what == "own" else 0))
+T = 80
+uniforms, noise = torch.rand(T, dtype=torch.float64, generator=g), torch.randn(T, dtype=torch.float64, generator=g)
+algorithm = StreamedBBKB(FiniteWidth(1500, 0.1, scale=0.45), 5.0, 1.0, candidates=50)
+state = algorithm.init(Matern(2.5, 0.3), 0.01, 2)
+arms, picks = ArmStream.of_tensor(X, 500).shard(rank, ranks), []
+for t in range(T):
+    if what == "die" and rank == 1 and t == 20:
+        sys.exit(3)
+    pick = algorithm.select(state, arms, float(uniforms[t]), dist.group.WORLD)
+    y = float(torch.sin(6.0 * pick.location).sum()) + 0.1 * float(noise[t])
+    algorithm.observe(state, pick.location, y, float(uniforms[t]), dist.group.WORLD)
+    picks.append(pick.arm)
+print(json.dumps(picks))
+dist.destroy_process_group()
+"""
+
+
+def run_ranks(tmp_path, ranks, what):
+    """Exit codes, outputs and errors of all ranks."""
+    script = tmp_path / "rank.py"
+    script.write_text(SCRIPT)
+    store = tmp_path / f"store_{ranks}_{what}"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [
+        subprocess.Popen([sys.executable, str(script), str(r), str(ranks), str(store), what], **pipes)
+        for r in range(ranks)
+    ]
+    try:
+        outputs = [p.communicate(timeout=90) for p in processes]
+    finally:
+        for p in processes:
+            p.kill()
+    return [p.returncode for p in processes], [o for o, _ in outputs], [e for _, e in outputs]
+
+
+@pytest.mark.parametrize("what", ["same", "own"])
+def test_two_ranks_choose_as_one(tmp_path, what):
+    """Also where the ranks were given uniforms and rewards of their own: those of the first count."""
+    uniforms, noise = draws(80)
+    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0, candidates=50)
+    state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2)
+    want = play(algorithm, state, ArmStream.of_tensor(places(), 500), uniforms, noise)
+    codes, outputs, errors = run_ranks(tmp_path, 2, what)
+    assert codes == [0, 0], errors
+    assert [json.loads(o.splitlines()[-1]) for o in outputs] == [want, want]
+
+
+def test_a_rank_that_dies_stops_the_other(tmp_path):
+    began = time.perf_counter()
+    codes, _, errors = run_ranks(tmp_path, 2, "die")
+    assert codes[1] == 3
+    assert codes[0] == 1
+    assert "rank 0 of 2 stops: another rank ended or did not answer" in errors[0]
+    assert time.perf_counter() - began < 55.0
+
+
+def test_a_rank_that_fails_says_so_and_stops_the_other(tmp_path):
+    codes, _, errors = run_ranks(tmp_path, 2, "nan")
+    assert codes == [1, 1]
+    assert "arms 750..1249 has 2 NaN" in errors[1]
+    assert "rank 0 stops: rank(s) [1] failed" in errors[0]
+
+
+def test_more_ranks_than_arms():
+    stream = ArmStream.of_tensor(places(3))
+    assert [len(stream.shard(i, 5)) for i in range(5)] == [0, 1, 0, 1, 1]
+    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
+    state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2)
+    pick = algorithm.select(state, stream, 0.5)
+    algorithm.observe(state, pick.location, 1.0, 0.5)
+    empty = algorithm._pass(state, stream.shard(0, 5), torch.ones(1, dtype=torch.float64))
+    assert float(empty[0]) == -math.inf
+    with pytest.raises(ValueError, match=r"rank must be in 0\.\.1"):
+        stream.shard(2, 2)
