@@ -35,6 +35,16 @@ DATA_FILES: dict[str, DataFile] = {
         "6fa17ceaa7db5a70b6cc9becfbb305bcb076d2ae712bfd15ac028ff9a004f54a",
         "UCI abalone (Nash, Sellers, Talbot, Cawthorn, Ford 1994), abalone.data of GitHub Bsovann/Abalone-DS @ 336a72b",
     ),
+    "borisk_portfolio": DataFile(
+        "borisk_portfolio/borisk_portfolio_evals.npz",
+        "9ba6749f1bdb24d4229ef6cedfdfaf54a0b83dd3260ebb28bea83ef5af1319d3",
+        "the port_evals of GitHub zyyjjj/low_rank_BOPE @ 27369e9, a copy of saitcakmak/BoRisk's (Cakmak et al. 2020)",
+    ),
+    "borisk_portfolio_surrogate": DataFile(
+        "borisk_portfolio/surrogate_state_dict.json",
+        "1e83b8d9c9b7522c900e15efdfd0e8826b84e2f655d0c4e866d6fa5037895b71",
+        "portfolio_surrogate_state_dict.pt of GitHub zyyjjj/low_rank_BOPE @ 27369e9, as JSON",
+    ),
     "djia29": DataFile(
         "djia29/djia29_adjclose.csv.gz",
         "6c37e415574eff2ea5263690ed2fc3b3c1d21e81987d44bf5ebe8a7f9b61d2c5",
@@ -94,8 +104,8 @@ def verified(name: str, data_dir: Path | str | None = None) -> bytes:
         where = f"no file {path}" if path else "no data folder was given"
         raise FileNotFoundError(
             f"problem {name!r} needs the data file {file.path}: {where}. It is not part of the package; it "
-            f"comes from {file.source}. Point at the folder that holds {name}/ with --data-dir FOLDER "
-            "(data_dir= in Python) or the environment variable BO_ROBUST_DATA."
+            f"comes from {file.source}. Point at the folder that holds {Path(file.path).parent}/ with --data-dir "
+            "FOLDER (data_dir= in Python) or the environment variable BO_ROBUST_DATA."
         )
     content = path.read_bytes()
     check_sha256(path, content, file.sha256)

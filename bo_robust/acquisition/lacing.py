@@ -1,0 +1,73 @@
+"""Which condition z to observe a design x under: the second half of a V-UCB round (Nguyen et al. 2021, Algorithm 1).
+
+The functional offers points (lacing values, :meth:`bo_robust.functionals.Functional.lacing`), a rule picks one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from bo_robust.environments import Environment
+from bo_robust.functionals import Functional, pick
+
+__all__ = ["EnvironmentChoice", "choose_environment", "value_at"]
+
+
+@dataclass(frozen=True)
+class EnvironmentChoice:
+    """The condition to observe each design under; leading axes are those of the designs.
+
+    Attributes:
+        index: Of the environment point, long, ``...``.
+        z: Its value, ``... x d_z`` (a perturbation xi where x is perturbed).
+        point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
+        regret_bound: u - l = 2 w sigma there, ``...``, in units of f. Where x maximises the acquisition, z was chosen
+            among the points the functional offers (not "drawn") and l <= f <= u, the regret of x is no larger. Not for
+            ``MeanVariance``.
+    """
+
+    index: Tensor
+    z: Tensor
+    point: Tensor
+    regret_bound: Tensor
+
+
+def choose_environment(
+    x: Tensor,
+    environment: Environment,
+    functional: Functional,
+    lower: Tensor,
+    upper: Tensor,
+    rule: str = "probable",
+    uniform: Tensor | None = None,
+) -> EnvironmentChoice:
+    """Pick a condition for every design.
+
+    Args:
+        x: Designs, ``... x d_x``.
+        environment: The conditions.
+        functional: Offers those worth observing.
+        lower: l over the conditions, ``... x w``.
+        upper: u over the conditions, ``... x w``.
+        rule: "probable", "uniform" or "drawn", see :func:`bo_robust.functionals.pick`.
+        uniform: Draws from [0, 1), ``...``, for the latter two.
+
+    Raises:
+        ValueError: on an unknown rule, or if ``uniform`` is missing.
+    """
+    mask = functional.lacing(lower, upper, environment.probabilities)
+    gap = upper - lower
+    # A draw follows the probabilities of the points, the rule "probable" may rank by a density.
+    weights = environment.probabilities if rule == "drawn" else environment.density
+    index = pick(mask, gap, weights, rule, uniform)
+    x = x.expand(*index.shape, x.shape[-1])  # a batched model has a choice per member
+    z = value_at(environment.values(x), index)
+    bound = gap.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    return EnvironmentChoice(index, z, environment.join(x, z), bound)
+
+
+def value_at(values: Tensor, index: Tensor) -> Tensor:
+    """The value of z of every design at an index: ``... x w x d_z`` and ``...`` to ``... x d_z``."""
+    return values.gather(-2, index[..., None, None].expand(*index.shape, 1, values.shape[-1])).squeeze(-2)

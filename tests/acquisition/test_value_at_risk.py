@@ -1,0 +1,416 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions import UnsupportedError
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.models.transforms.input import AppendFeatures, Normalize
+from botorch.models.transforms.outcome import Standardize
+from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from botorch.utils.datasets import SupervisedDataset
+from gpytorch.kernels import RBFKernel
+from torch.distributions import Normal
+
+from bo_robust.acquisition import GPUCB
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
+from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
+from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
+from bo_robust.schedules import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+
+NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def rand(tkwargs, *shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+
+
+def objective(points):
+    return torch.sin(5 * points[..., :1]) * torch.cos(3 * points[..., -1:]) + points[..., 1:2]
+
+
+def make(tkwargs, n=12, d=3, batch=()):
+    """A GP over two columns of x and one of z (d = 3)."""
+    X = rand(tkwargs, *batch, n, d)
+    kernel = RBFKernel(batch_shape=torch.Size(batch)).to(**tkwargs)
+    kernel.lengthscale = torch.tensor(LENGTHSCALE, **tkwargs)
+    Y = objective(X)
+    model = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=kernel, outcome_transform=None)
+    model.mean_module.initialize(constant=0.0)
+    return model.eval()
+
+
+def finite(tkwargs):
+    return FiniteEnvironment(rand(tkwargs, W, 1, seed=1), torch.tensor([0.3, 0.05, 0.25, 0.1, 0.2, 0.1], **tkwargs))
+
+
+def dense_bounds(model, points, width):
+    """l and u by a dense numpy solve, points n x d."""
+    X, y = model.train_inputs[0].cpu().numpy(), model.train_targets.cpu().numpy()
+
+    def k(A, B):
+        return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * LENGTHSCALE**2))
+
+    C, K = k(points, X), k(X, X) + NOISE_VAR * np.eye(len(X))
+    mean = C @ np.linalg.solve(K, y)
+    sd = np.sqrt(1.0 - (C * np.linalg.solve(K, C.T).T).sum(-1))
+    return mean - width * sd, mean + width * sd
+
+
+def quantile(values, p, alpha):
+    for v in np.sort(values):
+        if p[values <= v].sum() >= alpha - 1e-9:
+            return v
+    raise AssertionError
+
+
+def test_value_bounds_and_lacing_values_against_a_dense_solve(tkwargs):
+    model, environment = make(tkwargs), finite(tkwargs)
+    acqf = ValueAtRiskUCB(model, environment, 0.3, 1.5)
+    x, p = rand(tkwargs, 5, 2, seed=2), environment.probabilities.cpu().numpy()
+    values = acqf(x.unsqueeze(-2)).detach().cpu()
+    lower, upper = acqf.bounds_at(x)
+    mask = acqf.lacing_values(x)
+    choice = acqf.select_environment(x)
+    assert lower.shape == mask.shape == (5, W)
+    for i in range(5):
+        pairs = np.array([[*x[i].tolist(), float(z)] for z in environment.z])
+        low, high = dense_bounds(model, pairs, 1.5)
+        np.testing.assert_allclose(lower[i].detach().cpu(), low, atol=1e-8)
+        np.testing.assert_allclose(upper[i].detach().cpu(), high, atol=1e-8)
+        var_low, var_high = quantile(low, p, 0.3), quantile(high, p, 0.3)
+        assert float(values[i]) == pytest.approx(var_high, abs=1e-8)
+        lacing = (low <= var_low) & (high >= var_high)
+        assert mask[i].tolist() == lacing.tolist()
+        best = int(np.argmax(np.where(lacing, p + 1e-9 * (high - low), -1)))  # ties of p: the widest
+        assert int(choice.index[i]) == best
+        assert choice.z[i].tolist() == environment.z[best].tolist()
+        assert choice.point[i].tolist() == pairs[best].tolist()
+        assert float(choice.regret_bound[i]) == pytest.approx((high - low)[best], abs=1e-8)
+        assert float(choice.regret_bound[i]) >= var_high - var_low - 1e-9
+    certificate = acqf.certificate(x)
+    f = ValueAtRisk(0.3)
+    expected = f(upper, environment.probabilities) - f(lower, environment.probabilities)
+    assert torch.allclose(certificate, expected)
+    best = acqf(x.unsqueeze(-2)).max()
+    assert (acqf.certificate(x, best) >= certificate - 1e-12).all()
+
+
+@pytest.mark.parametrize("functional", [ValueAtRisk(0.3), CVaR(0.3), WorstCase(), Mean(), MeanVariance(0.5)])
+def test_gradients_are_those_of_differences(tkwargs, functional):
+    model, environment = make(tkwargs), finite(tkwargs)
+    pending = torch.tensor([[0.2, 0.3]], **tkwargs)
+    for options in ({}, {"X_pending": pending}):
+        acqf = ValueAtRiskUCB(model, environment, functional, 1.5, **options)
+        x = rand(tkwargs, 4, 1, 2, seed=3).requires_grad_()
+        value = acqf(x)
+        with torch.no_grad():  # one call for all pairs, not two
+            assert torch.allclose(value, acqf(x), atol=1e-10)
+        assert torch.autograd.gradcheck(acqf, x, eps=1e-6, atol=1e-5)
+
+
+def test_gradients_through_a_perturbation(tkwargs):
+    model = make(tkwargs, d=2)
+
+    def relative(X):
+        return torch.stack([0.0 * X, 0.3 * X, -0.2 * X], dim=-2)
+
+    acqf = ValueAtRiskUCB(model, PerturbationEnvironment(relative), 0.4, 1.0)
+    x = rand(tkwargs, 3, 1, 2, seed=3).requires_grad_()
+    assert torch.autograd.gradcheck(acqf, x, eps=1e-6, atol=1e-5)
+    choice = acqf.select_environment(x.detach().squeeze(-2))
+    assert torch.allclose(choice.point, x.detach().squeeze(-2) + choice.z)
+
+
+def test_a_single_condition_is_gp_ucb(tkwargs):
+    model, width = make(tkwargs), FiniteWidth(num_arms=50, delta=0.1)
+    environment = FiniteEnvironment(torch.tensor([[0.4]], **tkwargs))
+    x = rand(tkwargs, 20, 1, 2, seed=4)
+    inputs = torch.cat([x, torch.full((20, 1, 1), 0.4, **tkwargs)], -1)
+    for functional in (0.1, CVaR(0.7), WorstCase(), Mean(), MeanVariance(1.0)):
+        acqf = ValueAtRiskUCB(model, environment, functional, width)
+        assert acqf.t == 13
+        assert torch.allclose(acqf(x), GPUCB(model, width)(inputs), atol=1e-10)
+    pending = inputs[:2, 0]
+    a = ValueAtRiskUCB(model, environment, 0.1, width, X_pending=pending[:, :2])(x)
+    b = ValueAtRiskUCB(model, environment, 0.1, width, X_pending=pending)(x)
+    c = GPUCB(model, width, X_pending=pending)(inputs)
+    assert torch.allclose(a, c, atol=1e-10)
+    assert torch.allclose(b, c, atol=1e-10)
+
+
+def test_single_condition_batches_agree_with_gp_ucb(tkwargs):
+    """q > 1: the sum of what sequential choices see."""
+    model = make(tkwargs)
+    acqf = ValueAtRiskUCB(model, FiniteEnvironment(torch.tensor([[0.4]], **tkwargs)), 0.1, 2.0)
+    x = rand(tkwargs, 4, 3, 2, seed=5)
+    inputs = torch.cat([x, torch.full((4, 3, 1), 0.4, **tkwargs)], -1)
+    assert torch.allclose(acqf(x), GPUCB(model, ConstantWidth(2.0))(inputs), atol=1e-8)
+    acqf.set_X_pending(x[0, :1])
+    assert acqf(x).shape == (4,)
+    leaf = x[:1].clone().requires_grad_()
+    assert torch.isfinite(torch.autograd.grad(acqf(leaf).sum(), leaf)[0]).all()
+
+
+def test_optimizers(tkwargs):
+    model, environment = make(tkwargs), finite(tkwargs)
+    acqf = ValueAtRiskUCB(model, environment, 0.3, 1.5)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
+    torch.manual_seed(0)
+    x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
+    assert x.shape == (1, 2)
+    grid = torch.cartesian_prod(*2 * [torch.linspace(0, 1, 41, **tkwargs)])
+    with torch.no_grad():
+        on_grid = acqf(grid.unsqueeze(-2))
+    assert float(value) >= float(on_grid.max()) - 1e-3
+    choice, best = optimize_acqf_discrete(acqf, q=1, choices=grid)
+    assert torch.equal(choice[0], grid[on_grid.argmax()])
+    assert float(best) == pytest.approx(float(on_grid.max()))
+    mixed, _ = optimize_acqf_mixed(
+        acqf, bounds, q=2, num_restarts=2, raw_samples=8, fixed_features_list=[{0: 0.25}, {0: 0.75}]
+    )
+    assert mixed.shape == (2, 2)
+    assert set(mixed[:, 0].tolist()) <= {0.25, 0.75}
+    batch, _ = optimize_acqf(acqf, bounds, q=2, num_restarts=2, raw_samples=16, sequential=True)
+    assert batch.shape == (2, 2)
+    assert acqf.X_pending is None
+    assert acqf.pending_points is None
+
+
+def test_continuous_environment_with_transforms_and_a_noise_free_loop(tkwargs):
+    """d_z = 1, a few hundred quasi-random points: the recommendation's VaR improves on the initial designs'."""
+    bounds_z = torch.tensor([[0.25], [0.75]], **tkwargs)
+    environment = ContinuousEnvironment(bounds_z, Normal(0.5, 0.125), num_points=200)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
+    X = torch.cat([rand(tkwargs, 5, 2), 0.25 + 0.5 * rand(tkwargs, 5, 1, seed=1)], -1)
+    Y, alpha = objective(X), 0.1
+    torch.manual_seed(0)
+    for _ in range(6):
+        model = SingleTaskGP(X, Y, input_transform=Normalize(3), outcome_transform=Standardize(1))
+        acqf = ValueAtRiskUCB(model, environment, alpha, 1.5)
+        x, _ = optimize_acqf(acqf, bounds, q=1, num_restarts=2, raw_samples=32)
+        point = acqf.select_environment(x).point
+        assert point.shape == (1, 3)
+        assert 0.25 <= float(point[0, 2]) <= 0.75
+        X, Y = torch.cat([X, point]), torch.cat([Y, objective(point)])
+    model = SingleTaskGP(X, Y, input_transform=Normalize(3), outcome_transform=Standardize(1))
+    found = recommend(model, environment, alpha, X[:, :2])
+    true_var = ValueAtRisk(alpha)(objective(environment.points(X[:, :2])).squeeze(-1))
+    assert true_var[found.index] > true_var[:5].max()
+    assert torch.equal(found.x, X[found.index, :2])
+
+
+def test_recommend_by_hand(tkwargs):
+    model, environment = make(tkwargs), finite(tkwargs)
+    queried = rand(tkwargs, 7, 2, seed=6)
+    found = recommend(model, environment, CVaR(0.3), queried)
+    means = [model.posterior(environment.points(x)).mean.squeeze(-1) for x in queried]
+    values = torch.stack([CVaR(0.3)(m, environment.probabilities) for m in means]).detach()
+    assert int(found.index) == int(values.argmax())
+    assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
+    with pytest.raises(ValueError, match="k >= 1"):
+        recommend(model, environment, 0.1, queried[:0])
+    with pytest.raises(ValueError, match="without their z"):
+        recommend(model, environment, 0.1, rand(tkwargs, 4, 3))
+
+
+def test_widths_rounds_and_information_gain(tkwargs):
+    model, environment = make(tkwargs), finite(tkwargs)
+    w = math.sqrt(2 * math.log(10 * 4**2 * math.pi**2 / 0.6))
+    assert float(ValueAtRiskUCB(model, environment, 0.1, FiniteWidth(10, 0.1), t=4).width) == pytest.approx(w)
+    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
+    acqf = ValueAtRiskUCB(model, environment, 0.1, width)
+    assert torch.equal(acqf.width, GPUCB(model, width).width)
+    g = torch.Generator().manual_seed(1)
+    drawn = ValueAtRiskUCB(model, environment, 0.1, RandomisedWidth(50), generator=g)
+    assert float(drawn.width) > 0
+
+
+def test_random_rules(tkwargs):
+    model, environment = make(tkwargs), finite(tkwargs)
+    acqf = ValueAtRiskUCB(model, environment, 0.5, 3.0)
+    x = rand(tkwargs, 50, 2, seed=7)
+    x = x[acqf.lacing_values(x).sum(-1).argmax()].expand(400, 2)
+    mask = acqf.lacing_values(x[:1])[0]
+    assert int(mask.sum()) >= 2
+    g = torch.Generator().manual_seed(0)
+    counts = acqf.select_environment(x, "uniform", g).index.bincount(minlength=W).double()
+    expected = mask.double() / mask.sum()
+    assert (counts.cpu() / 400 - expected.cpu()).abs().max() < 0.1
+    counts = acqf.select_environment(x, "drawn", g).index.bincount(minlength=W).double()
+    assert (counts.cpu() / 400 - environment.probabilities.cpu()).abs().max() < 0.1
+
+
+def test_batched_models_and_several_outputs(tkwargs):
+    model, environment = make(tkwargs, batch=(2,)), finite(tkwargs)
+    acqf = ValueAtRiskUCB(model, environment, 0.3, 1.5)
+    x = rand(tkwargs, 5, 1, 1, 2, seed=8)
+    together = acqf(x)
+    assert together.shape == (5, 2)
+    leaf = x.clone().requires_grad_()
+    assert torch.isfinite(torch.autograd.grad(acqf(leaf).sum(), leaf)[0]).all()
+    choice = acqf.select_environment(x.squeeze(-2))
+    assert choice.point.shape == (5, 2, 3)
+    for i in range(2):
+        X, Y = model.train_inputs[0][i], model.train_targets[i].unsqueeze(-1)
+        kernel = RBFKernel().to(**tkwargs)
+        kernel.lengthscale = torch.tensor(LENGTHSCALE, **tkwargs)
+        one = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=kernel, outcome_transform=None)
+        alone = ValueAtRiskUCB(one.eval(), environment, 0.3, 1.5)
+        assert torch.allclose(alone(x[:, 0]), together[:, i], atol=1e-8)
+        assert torch.equal(alone.select_environment(x[:, 0, 0]).index, choice.index[:, i])
+    with pytest.raises(ValueError, match="batch shape"):
+        acqf(rand(tkwargs, 5, 2, 2, 2))
+
+    a, b = make(tkwargs), make(tkwargs, n=12)
+    two = ModelListGP(a, b)
+    with pytest.raises(UnsupportedError):
+        ValueAtRiskUCB(two, environment, 0.3, 1.5)
+    transform = ScalarizedPosteriorTransform(torch.tensor([-1.0, 0.0], **tkwargs))
+    acqf = ValueAtRiskUCB(two, environment, 0.3, 1.5, posterior_transform=transform)
+    upper = acqf.bounds_at(x[:, 0, 0])[1]
+    lower_of_a = ValueAtRiskUCB(a, environment, 0.3, 1.5).bounds_at(x[:, 0, 0])[0]
+    assert torch.allclose(upper, -lower_of_a, atol=1e-8)
+
+
+def test_columns_of_z_in_x_are_ignored(tkwargs):
+    acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5)
+    X = rand(tkwargs, 5, 1, 3, seed=9)
+    assert torch.equal(acqf(X), acqf(X[..., :2]))
+    assert torch.equal(acqf.select_environment(X[:, 0]).point, acqf.select_environment(X[:, 0, :2]).point)
+
+
+def test_input_constructor(tkwargs):
+    model, environment = make(tkwargs), finite(tkwargs)
+    X = model.train_inputs[0]
+    data = SupervisedDataset(X, objective(X), feature_names=["a", "b", "z"], outcome_names=["y"])
+    construct = get_acqf_input_constructor(ValueAtRiskUCB)
+    common = {"model": model, "training_data": data, "X_baseline": X, "objective": None, "environment": environment}
+    acqf = ValueAtRiskUCB(**construct(**common, functional=0.2, width="finite", width_options={"num_arms": 9}))
+    assert torch.equal(acqf.width, GPUCB(model, FiniteWidth(9, 0.1)).width)
+    assert acqf.functional == ValueAtRisk(0.2)
+    acqf = ValueAtRiskUCB(**construct(**common, functional=CVaR(0.2), width=2, X_pending=X[:1], t=3))
+    assert float(acqf.width) == 2.0
+    assert torch.equal(acqf.X_pending, X[:1])
+    with pytest.raises(ValueError, match="unknown width"):
+        construct(**common, functional=0.2, width="beta")
+
+
+def test_moves_between_dtypes(tkwargs):
+    """GPyTorch's caches do not move: before the first evaluation only."""
+    acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5, X_pending=rand(tkwargs, 1, 3)).to(torch.float32)
+    x = rand(tkwargs, 5, 1, 2).float()
+    assert acqf(x).dtype == torch.float32
+    assert acqf.select_environment(x[:, 0]).point.dtype == torch.float32
+
+
+def test_bad_input_is_refused(tkwargs):
+    model, environment = make(tkwargs), finite(tkwargs)
+    for alpha in (0.0, 1.0, -1.0):
+        with pytest.raises(ValueError, match="lower tail"):
+            ValueAtRiskUCB(model, environment, alpha, 1.0)
+    with pytest.raises(ValueError, match="environment must be one of"):
+        ValueAtRiskUCB(model, environment.z, 0.1, 1.0)
+    with pytest.raises(ValueError, match="at least one column of x"):
+        ValueAtRiskUCB(model, FiniteEnvironment(torch.zeros(2, 3, **tkwargs)), 0.1, 1.0)
+    with pytest.raises(ValueError, match="as many columns"):
+        ValueAtRiskUCB(model, PerturbationEnvironment(torch.zeros(2, 2, **tkwargs)), 0.1, 1.0)
+    with pytest.raises(ValueError, match=r"environment is torch\.float32"):
+        ValueAtRiskUCB(model, FiniteEnvironment(torch.zeros(2, 1, device=tkwargs["device"])), 0.1, 1.0)
+    with pytest.raises(ValueError, match="width must be a number or a schedule"):
+        ValueAtRiskUCB(model, environment, 0.1, "wide")
+    with pytest.raises(ValueError, match="value must be"):
+        ValueAtRiskUCB(model, environment, 0.1, -1.0)
+    with pytest.raises(ValueError, match=r"t .* must be an int"):
+        ValueAtRiskUCB(model, environment, 0.1, 1.0, t=1.5)
+    acqf = ValueAtRiskUCB(model, environment, 0.1, 1.0)
+    with pytest.raises(ValueError, match="of which 2 are those of x"):
+        acqf(rand(tkwargs, 5, 1, 4))
+    with pytest.raises(ValueError, match=r"X is torch\.float32"):
+        acqf(rand(tkwargs, 5, 1, 2).float())
+    with pytest.raises(ValueError, match="k x d_x"):
+        acqf.set_X_pending(rand(tkwargs, 1, 1, 2))
+    with pytest.raises(ValueError, match="NaN"):
+        acqf.set_X_pending(rand(tkwargs, 1, 2) * torch.nan)
+    with pytest.raises(ValueError, match="rule must be one of"):
+        acqf.select_environment(rand(tkwargs, 1, 2), "best")
+    X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
+    with pytest.raises(ValueError, match="ensemble"):
+        ValueAtRiskUCB(EnsembleMapSaasSingleTaskGP(X, Y), environment, 0.1, 1.0)
+    appended = SingleTaskGP(X, Y, input_transform=AppendFeatures(torch.zeros(2, 1, **tkwargs)))
+    with pytest.raises((ValueError, RuntimeError)):
+        ValueAtRiskUCB(appended, environment, 0.1, 1.0)(rand(tkwargs, 5, 1, 2))
+
+
+def test_ax_proposes_designs_and_we_choose_their_conditions():
+    """Ax searches over (x, z); what it proposes for z is replaced. Its generator sees the units of the parameters."""
+    pytest.importorskip("ax")
+    from ax.adapter.registry import Generators, MBM_X_trans
+    from ax.adapter.transforms.derelativize import Derelativize
+    from ax.api.client import Client
+    from ax.api.configs import RangeParameterConfig
+    from ax.generation_strategy.generation_node import GenerationNode
+    from ax.generation_strategy.generation_strategy import GenerationStrategy
+    from ax.generation_strategy.generator_spec import GeneratorSpec
+    from ax.generation_strategy.transition_criterion import MinTrials
+    from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
+
+    z = torch.linspace(10, 20, 11, dtype=torch.float64).unsqueeze(-1)
+    environment = FiniteEnvironment(z, torch.softmax(-((z[:, 0] - 15) ** 2) / 8, 0))
+    options = {"environment": environment, "functional": 0.1, "width": 1.5}
+    spec = GeneratorSpec(
+        generator_enum=Generators.BOTORCH_MODULAR,
+        generator_kwargs={
+            "surrogate_spec": SurrogateSpec(model_configs=[ModelConfig(botorch_model_class=SingleTaskGP)]),
+            "botorch_acqf_class": ValueAtRiskUCB,
+            "botorch_acqf_options": options,
+            "transforms": [*MBM_X_trans, Derelativize],
+        },
+        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
+    )
+    sobol = GenerationNode(
+        name="Sobol",
+        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
+        transition_criteria=[MinTrials(threshold=5, transition_to="V-UCB")],
+    )
+    client = Client(random_seed=0)
+    bounds = {"x": (-1.0, 3.0), "z": (10.0, 20.0)}
+    client.configure_experiment(
+        [RangeParameterConfig(name=k, parameter_type="float", bounds=b) for k, b in bounds.items()]
+    )
+    client.configure_optimization(objective="y")
+    client.set_generation_strategy(
+        GenerationStrategy(name="v-ucb", nodes=[sobol, GenerationNode(name="V-UCB", generator_specs=[spec])])
+    )
+
+    def reward(p):
+        return -((p["x"] - 1.0 - 0.1 * (p["z"] - 15)) ** 2)
+
+    for _ in range(5):
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        client.complete_trial(index, raw_data={"y": reward(p)})
+    chosen = []
+    for _ in range(6):
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        client.mark_trial_abandoned(index)
+        model = client._generation_strategy.adapter.generator.surrogate.model
+        acqf = ValueAtRiskUCB(model, **options)
+        choice = acqf.select_environment(torch.tensor([p["x"]], dtype=torch.float64))
+        p = {"x": p["x"], "z": float(choice.z)}
+        with torch.no_grad():
+            value = acqf(torch.tensor([[p["x"]]], dtype=torch.float64))
+            assert value >= acqf(torch.linspace(-1, 3, 101, dtype=torch.float64).view(-1, 1, 1)).max() - 0.05
+        chosen.append(p)
+        client.complete_trial(client.attach_trial(p), raw_data={"y": reward(p)})
+    assert {p["z"] for p in chosen} <= set(z[:, 0].tolist())
+    assert len({p["z"] for p in chosen}) > 1  # the tail lies on both sides
+    found = recommend(model, environment, 0.1, torch.tensor([[p["x"]] for p in chosen], dtype=torch.float64))
+    assert float(found.x) == pytest.approx(1.0, abs=0.2)  # by symmetry
