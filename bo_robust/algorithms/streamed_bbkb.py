@@ -22,7 +22,7 @@ from bo_robust.algorithms.candidates import Candidates, choose
 from bo_robust.algorithms.ranks import from_first, gathered
 from bo_robust.covariance import Covariance
 from bo_robust.linalg import row_argmax
-from bo_robust.ops.dtc_scores import Scores, dtc_scores
+from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.random import spread
 from bo_robust.schedules import BKBWidth, Width
 from bo_robust.states import dtc
@@ -237,7 +237,7 @@ class StreamedBBKB:
             return _nothing(state.posterior)
 
         def variance_of(rows: Tensor) -> Tensor:
-            return _scores(state.posterior, table[rows[0], 1:]).variance
+            return dtc.scores_at(state.posterior, table[rows[0], 1:].to(width), ahead=True).variance
 
         row, bound, _ = choose(state.candidates, width, variance_of)
         return torch.cat([bound.double(), state.candidates.threshold(width).double(), table[row[0]]])
@@ -245,11 +245,13 @@ class StreamedBBKB:
     def _pass(self, state: StreamState, arms: ArmStream, width: Tensor) -> Tensor:
         """The same of the best of all arms, with no threshold; on the way the next candidates are chosen."""
         posterior, most = state.posterior, self.candidates
+        covariance, dictionary = posterior.kernel.covariance, dtc.dictionary_of(posterior)
+        assert covariance is not None
         best, kept, largest = _nothing(posterior), None, width.new_zeros(())
         for start, block in arms.blocks(posterior.noise_var):
             if block.shape[1] != _dim(posterior):
                 raise ValueError(f"arms must be n x {_dim(posterior)} as those before, got shape {tuple(block.shape)}.")
-            scores = _scores(posterior, block)
+            scores = dtc_scores(block, dictionary, covariance, posterior.noise_var)
             sd = scores.variance.sqrt()
             bound = torch.addcmul(scores.mean, sd, width.unsqueeze(1))
             largest = torch.maximum(largest, sd.max())
@@ -298,12 +300,6 @@ def _agreed(row: Tensor, like: Tensor, group: torch.distributed.ProcessGroup | N
     return best
 
 
-def _scores(posterior: DTCPosterior, X: Tensor, ahead: bool = True) -> Scores:
-    covariance = posterior.kernel.covariance
-    assert covariance is not None
-    return dtc_scores(X, dtc.dictionary_of(posterior, ahead), covariance, posterior.noise_var)
-
-
 def _row_of(state: StreamState, location: Tensor) -> int:
     """The row of an arm in the posterior, which gets a new one if need be."""
     posterior = state.posterior
@@ -321,7 +317,7 @@ def _row_of(state: StreamState, location: Tensor) -> int:
     row = state.used
     kernel.arms[row] = location
     kernel.diagonal[row] = kernel.covariance.diagonal(location.unsqueeze(0))[0]
-    scores = _scores(posterior, location.unsqueeze(0), ahead=False)
+    scores = dtc.scores_at(posterior, location.unsqueeze(0), ahead=False)
     posterior.mean[:, row], posterior.variance[:, row] = scores.mean[:, 0], scores.variance[:, 0]
     state.used += 1
     return row

@@ -21,11 +21,10 @@ from torch import Tensor
 
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root
-from bo_robust.ops.dtc_scores import Dictionary, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
+from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
 from bo_robust.states import dtc_changes
 from bo_robust.states.arms import ArmKernel, check_pulls, noise_of_trials
 from bo_robust.states.dtc_changes import Factors
-from bo_robust.states.whitening import update_cholesky_
 
 __all__ = [
     "DTCPosterior",
@@ -37,6 +36,7 @@ __all__ = [
     "observe",
     "rebuild",
     "redraw",
+    "scores_at",
     "variance_of",
 ]
 
@@ -63,8 +63,8 @@ class DTCPosterior:
         information_gain: Sum of 1/2 log(1 + variance / lambda) at the arms as they were pulled, ``s``.
         dictionary: Its arms, ``s x n`` bool.
         points: Those of them that are linearly independent, in slots, ``s x r`` long; an empty slot has any arm.
-        root: R, ``s x r x r``; rows and columns of empty slots are zero.
-        factor: F = L^{-1} R, ``s x r x r``.
+        root: R, ``s x r x r``, lower triangular; rows and columns of empty slots are zero.
+        factor: F = L^{-1} R up to a rotation from the left, ``s x r x r``.
         weights: R^T V^{-1} sum_a s_a z_a, ``s x r``.
         changes: Of the factors since they were last built from scratch, ``s`` long.
         ahead: F with rewards that :func:`downdate` was told of, ``s x r x r``; None when there are none.
@@ -188,10 +188,11 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     moved = (keep != p.dictionary[chosen]).sum(1)
     changes = moved + (p.counts[chosen] != p.learnt_counts[chosen]).sum(1)
     inverse_pivots = p.root.diagonal(dim1=1, dim2=2)[chosen].square()
-    inverse_shares = inverse_pivots * p.kernel.diagonal_of(p.points[chosen], everyone)
     few = (changes * POINTS_PER_CHANGE <= (inverse_pivots > 0.0).sum(1)) & keep.any(1)
     few &= p.changes[chosen] + changes <= MAX_CHANGES
-    few &= (moved == 0) | ~(inverse_shares > 1.0 / dtc_changes.SAFE_SHARE).any(1)
+    if moved.any():
+        inverse_shares = inverse_pivots * p.kernel.diagonal_of(p.points[chosen], everyone)
+        few &= (moved == 0) | ~(inverse_shares > 1.0 / dtc_changes.SAFE_SHARE).any(1)
     if few.all():
         p.changes[chosen] += changes
         few = ~_change(p, keep, chosen)
@@ -256,19 +257,21 @@ def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> None:
         posterior.ahead = posterior.factor.clone()
     trials = torch.arange(arms.shape[0], device=arms.device)
     k = posterior.kernel.between(arms.unsqueeze(1), posterior.points, trials).squeeze(1)
-    update_cholesky_(posterior.ahead, (posterior.ahead @ k.unsqueeze(2)).squeeze(2) * ok.unsqueeze(1))
+    dtc_changes.learn_(posterior.ahead, k, ok.to(k))
 
 
-def dictionary_of(posterior: DTCPosterior, ahead: bool = True) -> Dictionary:
-    """What the mean and variance of any arm are computed from, with or without the pulls told of ``ahead``.
+def dictionary_of(posterior: DTCPosterior) -> Dictionary:
+    """What the mean and variance of any arm are computed from, pulls told of included; O(r^3).
 
     Raises:
         ValueError: if the kernel has no locations.
     """
     if posterior.kernel.arms is None:
         raise ValueError("the arms have no locations; give them to ArmKernel.from_matrix as `arms`.")
-    factor = posterior.ahead if ahead and posterior.ahead is not None else posterior.factor
-    return Dictionary(posterior.kernel.arms[posterior.points], posterior.root, factor, posterior.weights)
+    factor = posterior.factor if posterior.ahead is None else posterior.ahead
+    # F = Q U with the columns of F in reverse order: U, reversed both ways, is the triangular one
+    triangular = torch.linalg.qr(factor.flip(2), mode="r")[1].flip(1, 2)
+    return Dictionary(posterior.kernel.arms[posterior.points], posterior.root, triangular, posterior.weights)
 
 
 def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
@@ -287,10 +290,24 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Variance of some arms (``t x f``) of some ``trials`` (``t`` long), pulls told of included, ``t x f``."""
     k = posterior.kernel.between(arms, posterior.points[trials], trials)
+    return _variance(posterior, k, posterior.kernel.diagonal_of(arms, trials), trials, ahead=True)
+
+
+def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:
+    """Mean and variance at a few locations ``f x d``, with the pulls told of or without, ``s x f`` each."""
+    kernel, trials = posterior.kernel, torch.arange(len(posterior.counts), device=X.device)
+    assert kernel.arms is not None
+    assert kernel.covariance is not None
+    k, prior = kernel.covariance(X, kernel.arms[posterior.points]), kernel.covariance.diagonal(X)
+    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead))
+
+
+def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor, ahead: bool) -> Tensor:
+    """From columns of the covariance, ``t x f x r``, and k(x, x)."""
+    factor = posterior.ahead if ahead and posterior.ahead is not None else posterior.factor
     explained = (k @ posterior.root[trials].mT).square().sum(2)
-    factor = posterior.factor if posterior.ahead is None else posterior.ahead
     left = (k @ factor[trials].mT).square().sum(2) * posterior.noise_var[trials].unsqueeze(1)
-    return (posterior.kernel.diagonal_of(arms, trials) - explained).clamp_(min=0.0) + left
+    return (prior - explained).clamp_(min=0.0) + left
 
 
 def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:

@@ -1,15 +1,17 @@
 """Small changes of a sparse posterior: one more reward, one point more or one less in the dictionary, O(r^2) each.
 
 With M = lambda K_D + sum_a c_a k_D(a) k_D(a)^T, the posterior of :mod:`bo_robust.states.dtc` is mean = w . k_D with
-w = M^-1 sum_a s_a k_D(a), and variance = k(x, x) - k_D^T K_D^-1 k_D + lambda k_D^T M^-1 k_D. Its factors are the
-inverses of two Cholesky factors: R^T R = K_D^-1, F^T F = M^-1, both lower triangular. So for either of them
+w = M^-1 sum_a s_a k_D(a), and variance = k(x, x) - k_D^T K_D^-1 k_D + lambda k_D^T M^-1 k_D. Its factors are roots of
+the two inverses: R^T R = K_D^-1, R lower triangular, and F^T F = M^-1, lower triangular only when built from scratch.
 
-- a point less: L without row and column j has the inverse chol(I + u u^T)^-1 (A_i + u_i A_j), i > j, where A is R or F
-  and u_i = -A_ij / A_jj, a positive update, so stable; and A^T A loses h h^T, h = A^T A e_j / ||A e_j||.
+- n more rewards of arm x, of average y: M gains n k_D(x) k_D(x)^T, and with u = F k_D(x), s^2 = 1 + n ||u||^2, F
+  becomes (I + n u u^T)^(-1/2) F = F - n u (u^T F) / (s (s + 1)).
+- a point less: A^T A loses h h^T, h = A^T A e_j / ||A e_j||, where A is R or F. R: L without row and column j has the
+  inverse chol(I + u u^T)^-1 (R_i + u_i R_j), i > j, u_i = -R_ij / R_jj, a positive update, so stable. F: a reflection
+  takes F e_j to a multiple of e_j, whose row is then h; without it and column j, F is what is wanted.
 - a point more: a row below. z = R k_D(p), rho^2 = k(p, p) - ||z||^2: R gains r = (-R^T z, 1) / rho, every arm the
   feature z_p(a) = r . k(a); with l = F sum_a c_a k_D(a) z_p(a) and d^2 = lambda + sum_a c_a z_p(a)^2 - ||l||^2,
   F gains (r - F^T l) / d. Where rho^2 is next to nothing r has few digits; such posteriors are to be rebuilt.
-- n more rewards of arm x, of average y: M gains n k_D(x) k_D(x)^T.
 
 Slots of points that left stay empty (zero rows and columns) until the factors are packed. What each change does to an
 arm's mean and variance is a multiple of h . k_D(x) or its square, gathered as
@@ -28,7 +30,7 @@ from bo_robust.ops.dtc_scores import Steps
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.whitening import update_cholesky_
 
-__all__ = ["Factors", "add_points", "learn", "pack", "remove_points"]
+__all__ = ["Factors", "add_points", "learn", "learn_", "pack", "remove_points"]
 
 # Empty slots made at once.
 SPARE = 16
@@ -90,12 +92,24 @@ def learn(factors: Factors, kernel: ArmKernel, arms: Tensor, counts: Tensor, sum
     """Take in rewards: ``counts`` (``s x c``, zero where there are none) of ``arms`` (``s x c``), with their sums."""
     k = kernel.between(arms, factors.points, factors.trials)
     for k_x, n, total in zip(k.unbind(1), counts.unbind(1), sums.unbind(1), strict=True):
-        u = (factors.factor @ k_x.unsqueeze(2)).squeeze(2)
-        gain, norm = (u.unsqueeze(1) @ factors.factor).squeeze(1), n * u.square().sum(1)
+        gain, norm = learn_(factors.factor, k_x, n)
         step = (total - n * (factors.weights * k_x).sum(1)) / (1.0 + norm)
         factors.weights = factors.weights + gain * step.unsqueeze(1)
-        update_cholesky_(factors.factor, u * n.sqrt().unsqueeze(1))
         factors.note(gain, step, -factors.noise_var * n / (1.0 + norm))
+
+
+def learn_(factor: Tensor, k: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+    """F (``s x r x r``) after ``n`` (``s``) more rewards of the arms with columns ``k`` (``s x r``), in place.
+
+    Returns:
+        F^T u and n ||u||^2 of the F before, ``s x r`` and ``s``.
+    """
+    u = factor @ k.unsqueeze(2)
+    gain = u.mT @ factor
+    norm = n * u.square().sum((1, 2))
+    size = (1.0 + norm).sqrt()
+    factor.baddbmm_(u * (n / (size * (size + 1.0))).view(-1, 1, 1), gain, alpha=-1.0)
+    return gain.squeeze(1), norm
 
 
 def remove_points(factors: Factors, gone: Tensor) -> None:
@@ -104,30 +118,53 @@ def remove_points(factors: Factors, gone: Tensor) -> None:
     for _ in range(int(gone.sum(1).max())):
         do, slot = gone.any(1), gone.byte().argmax(1)
         gone[trial, slot] = False
-        direction, _ = _without(factors.root, slot, do)
+        direction = _without(factors.root, slot, do)
         factors.note(direction, torch.zeros_like(factors.noise_var), torch.ones_like(factors.noise_var))
-        direction, norm = _without(factors.factor, slot, do)
+        direction, norm = _reflected(factors.factor, slot, do)
         drop = factors.weights[trial, slot] / norm
         factors.note(direction, -drop, -factors.noise_var)
         factors.weights = factors.weights - direction * drop.unsqueeze(1)
         factors.weights[trial, slot] = torch.where(do, 0.0, factors.weights[trial, slot])
 
 
-def _without(A: Tensor, slot: Tensor, do: Tensor) -> tuple[Tensor, Tensor]:
-    """A after its point in ``slot`` is gone, in place, in the trials where ``do``; h (``s x r``) and ||A e_j||."""
+def _without(R: Tensor, slot: Tensor, do: Tensor) -> Tensor:
+    """R after its point in ``slot`` is gone, in place, in the trials where ``do``; h, ``s x r``."""
     trial, first = torch.arange(len(slot), device=slot.device), int(slot.min())
-    column = A[trial, :, slot]
+    column, row = R[trial, :, slot], R[trial, slot]
     norm = torch.where(do, torch.linalg.vector_norm(column, dim=1), 1.0)
-    direction = (column.unsqueeze(1) @ A).squeeze(1) * (do / norm).unsqueeze(1)
-    row, pivot = A[trial, slot], torch.where(do, column[trial, slot], 1.0)
-    below = torch.arange(A.shape[1], device=A.device) > slot.unsqueeze(1)
+    direction = (column.unsqueeze(1) @ R).squeeze(1) * (do / norm).unsqueeze(1)
+    pivot = torch.where(do, column[trial, slot], 1.0)
+    below = torch.arange(R.shape[1], device=R.device) > slot.unsqueeze(1)
     u = torch.where(below & do.unsqueeze(1), -column / pivot.unsqueeze(1), 0.0)
-    rest, u_rest = A[:, first:], u[:, first:]
+    rest, u_rest = R[:, first:], u[:, first:]
     rest.addcmul_(u_rest.unsqueeze(2), row.unsqueeze(1))
-    A[trial, slot] = torch.where(do.unsqueeze(1), 0.0, row)
-    A[trial, :, slot] = torch.where(do.unsqueeze(1), 0.0, column)
+    _clear(R, slot, do)
     update_cholesky_(rest, u_rest)
+    return direction
+
+
+def _reflected(F: Tensor, slot: Tensor, do: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of F; h and ||F e_j||, 1 where nothing is to be done."""
+    trial = torch.arange(len(slot), device=slot.device)
+    column = F[trial, :, slot]
+    norm = torch.where(do, torch.linalg.vector_norm(column, dim=1), 1.0)
+    column = column * (do / norm).unsqueeze(1)
+    direction = (column.unsqueeze(1) @ F).squeeze(1)
+    sign = torch.where(column[trial, slot] > 0.0, -1.0, 1.0).to(F) * do
+    v = column.clone()
+    v[trial, slot] -= sign
+    along = direction - sign.unsqueeze(1) * F[trial, slot]  # v^T F
+    scale = 2.0 / v.square().sum(1).clamp(min=1.0)  # v^T v >= 2 but where it is zero
+    F.addcmul_((v * scale.unsqueeze(1)).unsqueeze(2), along.unsqueeze(1), value=-1.0)
+    _clear(F, slot, do)
     return direction, norm
+
+
+def _clear(A: Tensor, slot: Tensor, do: Tensor) -> None:
+    """Zero the row and column of the ``slot`` of every trial where ``do``."""
+    trial, keep = torch.arange(len(slot), device=slot.device), ~do.unsqueeze(1)
+    A[trial, slot] = torch.where(keep, A[trial, slot], 0.0)
+    A[trial, :, slot] = torch.where(keep, A[trial, :, slot], 0.0)
 
 
 def add_points(

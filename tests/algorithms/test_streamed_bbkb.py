@@ -305,14 +305,14 @@ def test_a_rank_that_dies_stops_the_other(tmp_path):
     began = time.perf_counter()
     codes, _, errors = run_ranks(tmp_path, 2, "die")
     assert codes[1] == 3
-    assert codes[0] == 1
+    assert codes[0] != 0
     assert "rank 0 of 2 stops: another rank ended or did not answer" in errors[0]
     assert time.perf_counter() - began < 55.0
 
 
 def test_a_rank_that_fails_says_so_and_stops_the_other(tmp_path):
     codes, _, errors = run_ranks(tmp_path, 2, "nan")
-    assert codes == [1, 1]
+    assert all(codes), codes  # gloo may abort the process on the way out
     assert "arms 750..1249 has 2 NaN" in errors[1]
     assert "rank 0 stops: rank(s) [1] failed" in errors[0]
 
