@@ -42,6 +42,7 @@ NAMES = {
             "matern",
         )
     },
+    **{f"bkb_{n}": f"bkb/{n}.yaml" for n in ("abalone", "many_arms")},
 }
 # The paper's claim, "ATA (both) below TGP in every panel", with each set of constants: labels of ATA, label of TGP.
 PAPER_CLAIM = {

@@ -19,13 +19,13 @@ from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.bkb import new_dictionary, sparse_width
 from bo_robust.algorithms.candidates import Candidates, choose, none_yet, of_bounds
 from bo_robust.algorithms.random_arm import uniform_arms
+from bo_robust.features.leverage import check_oversampling
 from bo_robust.linalg import row_argmax
 from bo_robust.random import spread
 from bo_robust.schedules import Width
 from bo_robust.states import dtc
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.dtc import DTCPosterior
-from bo_robust.validation import check_positive
 
 __all__ = ["BBKB"]
 
@@ -53,7 +53,7 @@ class BBKB(ArmAlgorithm):
 
     Args:
         width: Confidence width; :class:`bo_robust.schedules.BKBWidth` times the root of C is the theorem's.
-        oversampling: q > 0 on sigma~^2 = variance / lambda, as in :class:`.bkb.BKB`.
+        oversampling: q >= 1 on sigma~^2 = variance / lambda, as in :class:`.bkb.BKB`.
         batch_constant: c >= 0: a batch ends once the variances (of f, at its start) of the arms it pulled add up to
             more than c. The paper's C is 1 + c / lambda; c = 0 is BKB, c = k(x, x) lets about one new arm's worth in.
     """
@@ -63,7 +63,7 @@ class BBKB(ArmAlgorithm):
     batch_constant: float
 
     def __post_init__(self) -> None:
-        check_positive(oversampling=self.oversampling)
+        check_oversampling(self.oversampling)
         if not 0.0 <= self.batch_constant < float("inf"):
             raise ValueError(f"batch_constant must be a finite number >= 0, got {self.batch_constant!r}.")
 

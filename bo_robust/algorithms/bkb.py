@@ -13,14 +13,13 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.random_arm import uniform_arms
-from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.features.leverage import check_oversampling, draw_dictionary, keep_probability
 from bo_robust.linalg import row_argmax
 from bo_robust.random import spread
 from bo_robust.schedules import BKBWidth, Width
 from bo_robust.states import dtc
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.dtc import DTCPosterior
-from bo_robust.validation import check_positive
 
 __all__ = ["BKB", "REDRAWS", "new_dictionary", "sparse_width"]
 
@@ -40,7 +39,7 @@ class BKB(ArmAlgorithm):
 
     Args:
         width: Confidence width; :class:`bo_robust.schedules.BKBWidth` is the theorem's.
-        oversampling: q > 0 on sigma~^2 = variance / lambda; the theorem asks for 6 alpha log(4 T / delta) / epsilon^2.
+        oversampling: q >= 1 on sigma~^2 = variance / lambda; the theorem asks for 6 alpha log(4 T / delta) / epsilon^2.
         redraw: "fresh", the paper's: independent draws every round. "persistent": every arm keeps the uniform it was
             first drawn with, so that a dictionary changes only where a probability crosses it; each dictionary has the
             paper's law, but they are no longer independent of the past, which its proof needs.
@@ -51,7 +50,7 @@ class BKB(ArmAlgorithm):
     redraw: str = "fresh"
 
     def __post_init__(self) -> None:
-        check_positive(oversampling=self.oversampling)
+        check_oversampling(self.oversampling)
         if self.redraw not in REDRAWS:
             raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {self.redraw!r}.")
 

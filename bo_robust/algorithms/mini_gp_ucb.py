@@ -152,20 +152,24 @@ class MiniGPUCB(ArmAlgorithm):
         """
         posterior = state.posterior
         arm_states.check_pulls(posterior.noise_var, arms, rewards)
-        new = posterior.left == 0
-        if not arms.is_cuda:  # reading them back would wait
-            _check_arms(posterior, arms, new)
         if posterior.quiet:
+            if not arms.is_cuda:  # reading them back would wait
+                _check_repeated(posterior, arms)
             posterior.left = posterior.left - 1
             posterior.quiet -= 1
         else:
+            new = posterior.left == 0
+            if not arms.is_cuda:
+                _check_arms(posterior, arms, new)
             posterior.arms = arms.clone()
             posterior.left = torch.where(new, self._pulls(posterior, state.round), posterior.left) - 1
             posterior.quiet = int(posterior.left.min())
+            posterior.good = torch.where(new, 0.0, posterior.good)
+            posterior.average = torch.where(new, 0.0, posterior.average)
         ok = rewards.isfinite()
-        posterior.good = torch.where(new, 0.0, posterior.good) + ok
-        average = torch.where(new, 0.0, posterior.average)
-        posterior.average = average + torch.where(ok, rewards.detach() - average, 0.0) / posterior.good.clamp(min=1.0)
+        posterior.good = posterior.good + ok
+        surprise = torch.where(ok, rewards.detach() - posterior.average, 0.0)
+        posterior.average = torch.addcdiv(posterior.average, surprise, posterior.good.clamp(min=1.0))
         if not posterior.quiet:
             counts = posterior.good * (posterior.left == 0)
             arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
@@ -187,9 +191,13 @@ class MiniGPUCB(ArmAlgorithm):
 
 def _check_arms(posterior: RepeatingPosterior, arms: Tensor, new: Tensor) -> None:
     n = posterior.mean.shape[1]
-    if not posterior.quiet and not 0 <= int(arms.min()) <= int(arms.max()) < n:
+    if not 0 <= int(arms.min()) <= int(arms.max()) < n:
         raise ValueError(f"arms must be between 0 and {n - 1}, got {arms.tolist()}.")
-    if not torch.equal(torch.where(new, posterior.arms, arms), posterior.arms):
+    _check_repeated(posterior, torch.where(new, posterior.arms, arms))
+
+
+def _check_repeated(posterior: RepeatingPosterior, arms: Tensor) -> None:
+    if not torch.equal(arms, posterior.arms):
         raise ValueError(
             f"arms must be those that select returned, got {arms.tolist()}: an arm is pulled until its repetition ends."
         )

@@ -21,6 +21,7 @@ from bo_robust.algorithms.bkb import new_dictionary
 from bo_robust.algorithms.candidates import Candidates, choose
 from bo_robust.algorithms.ranks import from_first, gathered
 from bo_robust.covariance import Covariance
+from bo_robust.features.leverage import check_oversampling
 from bo_robust.linalg import row_argmax
 from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.random import spread
@@ -29,7 +30,7 @@ from bo_robust.states import dtc
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.dtc import DTCPosterior
 from bo_robust.states.streams import ArmStream
-from bo_robust.validation import check_count, check_finite, check_positive
+from bo_robust.validation import check_count, check_finite
 
 __all__ = ["Pick", "StreamState", "StreamedBBKB"]
 
@@ -83,7 +84,7 @@ class StreamedBBKB:
 
     Args:
         width: Confidence width, as in :class:`.bbkb.BBKB`.
-        oversampling: q > 0, as in :class:`.bkb.BKB`.
+        oversampling: q >= 1, as in :class:`.bkb.BKB`.
         batch_constant: c >= 0, as in :class:`.bbkb.BBKB`.
         candidates: Arms kept from a pass, >= 1.
 
@@ -102,7 +103,7 @@ class StreamedBBKB:
     candidates: int = 1024
 
     def __post_init__(self) -> None:
-        check_positive(oversampling=self.oversampling)
+        check_oversampling(self.oversampling)
         check_count(1, candidates=self.candidates)
         if not 0.0 <= self.batch_constant < math.inf:
             raise ValueError(f"batch_constant must be a finite number >= 0, got {self.batch_constant!r}.")

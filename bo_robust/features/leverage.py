@@ -16,7 +16,7 @@ from torch import Tensor
 from bo_robust.linalg import row_argmax
 from bo_robust.validation import check_count, check_delta, check_positive
 
-__all__ = ["draw_dictionary", "keep_probability", "padded", "theory_oversampling"]
+__all__ = ["check_oversampling", "draw_dictionary", "keep_probability", "padded", "theory_oversampling"]
 
 
 def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
@@ -38,6 +38,15 @@ def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
     if not 0.0 < epsilon < 1.0:
         raise ValueError(f"epsilon (the accuracy of the dictionary) must be in (0, 1), got {epsilon!r}.")
     return 6.0 * (1.0 + epsilon) / (1.0 - epsilon) * math.log(4.0 * horizon / delta) / epsilon**2
+
+
+def check_oversampling(q: float) -> None:
+    """Raise ``ValueError`` unless q is a finite number >= 1, as BKB's analysis has it."""
+    if not (math.isfinite(q) and q >= 1.0):
+        raise ValueError(
+            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {q!r}; the theorems ask for "
+            "theory_oversampling(T, delta, epsilon), 5 served well in our runs."
+        )
 
 
 def keep_probability(variance: Tensor, oversampling: float, counts: Tensor | None = None) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 
 from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
+from bo_robust.features.leverage import theory_oversampling
 from bo_robust.problems import PROBLEMS, Problem, make_problem
 from bo_robust.problems.noise import NOISES
 from bo_robust.runner.config import AlgorithmConfig, PanelConfig, kind_of, nearest, typed
@@ -112,6 +113,13 @@ def build_algorithm(config: AlgorithmConfig, panel: PanelConfig, problem: Proble
     known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     given = {key: value for key, value in vars(config).items() if key not in ("name", "label")}
     where = f"{config.label!r} of panel {panel.name!r}"
+    if given.pop("epsilon") is not None:
+        if "oversampling" not in known or given["oversampling"] is not None:
+            raise RunError(f"{where}: epsilon is for bkb and bbkb, in place of oversampling; leave one out.")
+        try:
+            given["oversampling"] = theory_oversampling(panel.horizon, panel.delta, float(config.epsilon or 0.0))
+        except ValueError as error:
+            raise RunError(f"{where}: {error}") from None
     for key, value in given.items():
         if value is not None and key not in known:
             raise RunError(f"{where}: {config.name} takes no {key}.")

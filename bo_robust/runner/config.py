@@ -50,6 +50,7 @@ class AlgorithmConfig:
         rule: "zero", "clip" or "residual", for methods that truncate.
         groups: Of the median of means only.
         oversampling: q of BKB and BBKB.
+        epsilon: In place of it: accuracy of their dictionaries, in (0, 1); q is then the theorem's for T and delta.
         redraw: "fresh" or "persistent", of BKB only.
         batch_constant: Of BBKB (on the scale of variances) and mini-GP-UCB (C >= 1).
     """
@@ -64,6 +65,7 @@ class AlgorithmConfig:
     rule: str | None = None
     groups: int | None = None
     oversampling: float | None = None
+    epsilon: float | None = None
     redraw: str | None = None
     batch_constant: float | None = None
 

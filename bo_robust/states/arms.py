@@ -7,6 +7,7 @@ Source: exact GP posterior, Srinivas et al. 2010, eqs. (1)-(2); the noise varian
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -348,10 +349,12 @@ def _check_kind(name: str, x: Tensor, like: Tensor) -> None:
 
 
 def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
-    """Rows to make room for at first, with their m x m root: all that ``rounds`` can need, if that is not too much."""
-    most = min(n, (rounds or 0) + SPARE_ROWS)
-    affordable = trials * most * (n + most) * item <= RESERVE_BYTES
-    return max(most, min(n, FIRST_ROWS)) if affordable else min(n, FIRST_ROWS)
+    """Rows to make room for at first, with their m x m root: what ``rounds`` can need, as far as it is affordable."""
+    if rounds is None:
+        return min(n, FIRST_ROWS)
+    entries = RESERVE_BYTES / (trials * item)
+    affordable = int(math.sqrt(n * n / 4.0 + entries) - n / 2.0)  # rows m of which m (n + m) entries are that many
+    return min(n, max(FIRST_ROWS, min(rounds + SPARE_ROWS, affordable)))
 
 
 def _reserve(posterior: ArmPosterior) -> None:

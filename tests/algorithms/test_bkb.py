@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bo_robust.algorithms import GPUCB
+from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB, REDRAWS, new_dictionary
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.features.leverage import theory_oversampling
@@ -365,9 +366,10 @@ def test_failed_pulls(redraw, device):
 
 
 def test_bad_input(device):
-    for q in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="oversampling"):
-            BKB(WIDTH, q)
+    for q in (0.0, 0.99, -1.0, math.nan, math.inf):
+        for make in (lambda q: BKB(WIDTH, q), lambda q: BBKB(WIDTH, q, 1.0)):
+            with pytest.raises(ValueError, match="oversampling .* must be a finite number >= 1"):
+                make(q)
     with pytest.raises(ValueError, match="redraw must be one of fresh, persistent; got 'never'"):
         BKB(WIDTH, 1.0, "never")
     algorithm, kernel = BKB(WIDTH, 1.0), square_kernel(5, device)

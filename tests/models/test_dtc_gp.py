@@ -490,8 +490,8 @@ def test_bad_arguments_are_refused(tkwargs):
         with pytest.raises(ValueError, match=match):
             BKBModel(X, Y, **kwargs)
 
-    for q in (0.0, -1.0, math.nan, math.inf):
-        refuse("oversampling must be a finite number > 0", oversampling=q)
+    for q in (0.0, 0.99, -1.0, math.nan, math.inf):
+        refuse("must be a finite number >= 1", oversampling=q)
     refuse("n >= 1", X=X[:0], Y=Y[:0])
     refuse("BKBModel needs train_X n x d", X=X[0])
     refuse("train_X has 1 NaN", X=torch.cat([X[:4], X.new_tensor([[0.1, math.nan]])]))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bo_robust.features.leverage import theory_oversampling
 from bo_robust.runner.build import build_algorithm, build_problem, resolved
 from bo_robust.runner.config import RunConfig, load
 from bo_robust.runner.errors import RunError
@@ -222,6 +223,11 @@ SCHEDULES = [
     ({"name": "gp-ucb", "margin": 0.1}, "takes no margin"),
     ({"name": "ei", "width": {"kind": "finite"}}, "takes no width"),
     ({"name": "pi", "margin": -1.0}, "margin"),
+    ({"name": "bkb", "oversampling": 0.5}, "must be a finite number >= 1"),
+    ({"name": "bkb", "epsilon": 1.5}, "epsilon"),
+    ({"name": "bkb", "epsilon": 0.5, "oversampling": 5.0}, "in place of oversampling"),
+    ({"name": "gp-ucb", "epsilon": 0.5}, "epsilon is for bkb and bbkb"),
+    ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": 2.0, "alpha": 1.5}}, "alpha"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "alpha": "1"}}, "alpha of truncation 'tgp' of .* be a number"),
@@ -257,10 +263,12 @@ def test_schedules_take_their_constants_from_problem_and_panel(tmp_path, device)
     data["algorithms"] = [
         {"name": "gp-ucb", "width": {"kind": "finite", "scale": 0.5}},
         {"name": "tgp-ucb", "width": {"kind": "finite", "delta": 0.2}, "truncation": {"kind": "none"}},
+        {"name": "bkb", "epsilon": 0.5},
     ]
     panel = load(write(tmp_path, data)).panels[0]
     problem = build_problem(panel, range(2), None, device)
-    first, second = (build_algorithm(a, panel, problem) for a in panel.algorithms)
+    first, second, third = (build_algorithm(a, panel, problem) for a in panel.algorithms)
+    assert third.oversampling == theory_oversampling(panel.horizon, 0.05, 0.5)
     assert (first.width.num_arms, first.width.delta, first.width.scale) == (12, 0.05, 0.5)
     assert second.width.delta == 0.2
 

@@ -1,0 +1,87 @@
+"""BBKB by two processes against one: ``python -m benchmarks.ranks``, or by hand on as many machines as there are:
+
+    torchrun --nproc-per-node 2 -m benchmarks.ranks --play --arms 2000000 --rounds 40
+
+Every rank holds its share of the arms (float32); the rewards are computed by the first. One BLAS thread each. Without
+``--play`` it starts the processes itself and compares: same picks, and how much sooner two are done than one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.common import ROOT, environment, report
+from bo_robust.algorithms import StreamedBBKB
+from bo_robust.covariance import SquaredExponential
+from bo_robust.random import stream
+from bo_robust.schedules import FiniteWidth
+from bo_robust.states.streams import ArmStream
+
+DIM = 6
+
+
+def play(num_arms: int, rounds: int) -> None:
+    """One rank of however many ``torchrun`` started; the first prints seconds and picks."""
+    dist.init_process_group("gloo", timeout=timedelta(minutes=5))
+    rank, group = dist.get_rank(), dist.group.WORLD
+    assert group is not None
+    arms = torch.from_numpy(stream(0, "arms", 0).random((num_arms, DIM))).float()
+    mine = ArmStream.of_tensor(arms).shard(rank, dist.get_world_size())
+    rng = stream(0, "reward", 0)
+    noise, uniforms = 0.1 * rng.standard_normal(rounds), rng.random(rounds)
+    algorithm = StreamedBBKB(FiniteWidth(num_arms, 0.1, scale=5**-0.5), 5.0, 4.0)
+    state = algorithm.init(SquaredExponential(0.5), 0.01, DIM)
+    picks = []
+    dist.barrier()
+    began = time.perf_counter()
+    for t in range(rounds):
+        pick = algorithm.select(state, mine, uniforms[t], group)
+        reward = float(torch.sin(4.0 * pick.location).mean()) + noise[t]
+        algorithm.observe(state, pick.location, reward, uniforms[t], group)
+        picks.append(pick.arm)
+    if rank == 0:
+        print(json.dumps({"seconds": time.perf_counter() - began, "picks": picks, "points": state.used}), flush=True)
+    dist.destroy_process_group()
+
+
+def start(ranks: int, arms: int, rounds: int) -> dict[str, object]:
+    """What the first of several ranks on this machine prints."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command += ["-m", "benchmarks.ranks", "--play", "--arms", str(arms), "--rounds", str(rounds)]
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    out = subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return dict(json.loads(out.splitlines()[-1]))
+
+
+def main() -> None:
+    """Compare, or with ``--play`` be one rank."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--play", action="store_true", help="be a rank started by torchrun")
+    parser.add_argument("--arms", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=40)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.play:
+        play(arguments.arms, arguments.rounds)
+        return
+    report("environment", 0, "none", None, None, environment())
+    one, two = (start(ranks, arguments.arms, arguments.rounds) for ranks in (1, 2))
+    name = f"BBKB, n={arguments.arms:g}, {arguments.rounds} rounds: "
+    same = one["picks"] == two["picks"]
+    detail = {"points": one["points"], "seconds": [one["seconds"], two["seconds"]]}
+    report(name + "two processes pick what one does", float(same), "all picks the same", "1", same, detail)
+    ratio = float(str(one["seconds"])) / float(str(two["seconds"]))
+    report(name + "two processes against one", ratio, "times faster", ">= 1.5", ratio >= 1.5, detail)
+
+
+if __name__ == "__main__":
+    main()
