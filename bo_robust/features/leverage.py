@@ -118,6 +118,9 @@ def padded(keep: Tensor) -> tuple[Tensor, Tensor]:
     if keep.ndim != 2 or keep.dtype != torch.bool:
         raise ValueError(f"keep must be s x n bool, got {keep.dtype} of shape {tuple(keep.shape)}.")
     s, n = keep.shape
+    if s == 1:
+        arms = keep[0].nonzero().mT
+        return (arms, torch.ones_like(arms, dtype=torch.bool)) if arms.numel() else (arms.new_zeros(1, 1), keep[:, :1])
     place = keep.cumsum(-1)  # 1, 2, ... for arms that are in; column 0 takes the others and is dropped
     sizes = place[:, -1:]
     M = max(1, int(sizes.max()))

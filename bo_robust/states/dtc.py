@@ -190,20 +190,20 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     inverse_pivots = p.root.diagonal(dim1=1, dim2=2)[chosen].square()
     few = (changes * POINTS_PER_CHANGE <= (inverse_pivots > 0.0).sum(1)) & keep.any(1)
     few &= p.changes[chosen] + changes <= MAX_CHANGES
-    if moved.any():
+    if any_moved := bool(moved.any()):
         inverse_shares = inverse_pivots * p.kernel.diagonal_of(p.points[chosen], everyone)
         few &= (moved == 0) | ~(inverse_shares > 1.0 / dtc_changes.SAFE_SHARE).any(1)
     if few.all():
         p.changes[chosen] += changes
-        few = ~_change(p, keep, chosen)
+        few = ~_change(p, keep, chosen, any_moved)
     elif few.any():
         p.changes[everyone[few]] += changes[few]
-        few[few.clone()] = ~_change(p, keep[few], everyone[few])
+        few[few.clone()] = ~_change(p, keep[few], everyone[few], any_moved)
     if not few.all():
         rebuild(p, keep[~few], everyone[~few])
 
 
-def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor) -> Tensor:
+def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved: bool) -> Tensor:
     """:func:`redraw` by changes; which trials (``t`` bool) are to be rebuilt for all that."""
     kernel, p = posterior.kernel, posterior
     trials = torch.arange(len(p.counts), device=keep.device)[chosen]
@@ -214,18 +214,17 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor) -> Te
     new_counts, new_sums = counts - p.learnt_counts[chosen], sums - p.learnt_sums[chosen]
     arms, is_new = padded(new_counts > 0)
     dtc_changes.learn(factors, kernel, arms, new_counts.gather(1, arms) * is_new, new_sums.gather(1, arms) * is_new)
-    gone = factors.active & ~keep.gather(1, factors.points)
-    left, short = bool(gone.any()), torch.zeros_like(gone[:, 0])
-    if left:
+    short = torch.zeros_like(keep[:, 0])
+    if moved:
+        gone = factors.active & ~keep.gather(1, factors.points)
         dtc_changes.remove_points(factors, gone)
-    if left or bool((keep & ~p.dictionary[chosen]).any()):
         present = torch.zeros_like(keep, dtype=torch.uint8).scatter_add_(1, factors.points, factors.active.byte()) > 0
         tolerance = torch.finfo(counts.dtype).eps ** (2.0 / 3.0)
         short = dtc_changes.add_points(factors, kernel, keep & ~present, counts, sums, tolerance)
     mean, variance = _steps(kernel, factors)
     p.mean[chosen] += mean
     p.variance[chosen] = variance.add_(p.variance[chosen]).clamp_(min=0.0)
-    if factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
+    if moved and factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
         dtc_changes.pack(factors)
     p.dictionary[chosen] = keep
     _learnt(p, chosen)
