@@ -178,7 +178,7 @@ def million(rounds: int = 2000) -> None:
     """n = 10^6, d = 6: memory, rounds a second, and |S_t| against its bound along the run."""
     n, q, epsilon = 1_000_000, 5.0, 0.5
     kernel, f = world(n, 6, 0.5, 0)
-    algorithm = BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), q, 0.3)
+    algorithm = BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), q, 4.0)
     rng = stream(0, "reward", 0)
     noise, uniforms = torch.from_numpy(0.1 * rng.standard_normal(rounds)), torch.from_numpy(rng.random(rounds))
     state = algorithm.init(kernel, NOISE_VAR, 1)

@@ -94,8 +94,8 @@ class DTCPosterior:
 
     @property
     def effective_dimension(self) -> Tensor:
-        """sum_s sigma~^2(x_s) over all pulls so far, ``s``: estimates d_eff = tr K (K + lambda I)^{-1}."""
-        return (self.counts * self.variance).sum(1) / self.noise_var
+        """sum_s sigma~^2(x_s) over all rewards learnt from, ``s``: estimates d_eff = tr K (K + lambda I)^{-1}."""
+        return (self.learnt_counts * self.variance).sum(1) / self.noise_var
 
 
 def init(kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1) -> DTCPosterior:
