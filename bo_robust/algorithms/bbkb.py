@@ -154,8 +154,15 @@ def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:
     variance.scatter_(
         1, known.arms, torch.where(known.valid.unsqueeze(1), known.variance, variance.gather(1, known.arms))
     )
-    everything = of_bounds(mean, variance, width, variance.shape[1])
-    arms, _, _ = choose(everything, width, partial(dtc.variance_of, posterior, trials=trials))
+    present = partial(dtc.variance_of, posterior, trials=trials)
     most = state.candidates.arms.shape[1]
-    state.candidates.put(trials, of_bounds(mean, everything.variance, width, most))
+    chosen = of_bounds(mean, variance, width, most)
+    places, _, sure = choose(chosen, width, present)
+    arms = chosen.arms.gather(1, places.unsqueeze(1)).squeeze(1)
+    if not sure.all():
+        variance.scatter_(1, chosen.arms, chosen.variance)
+        everything = of_bounds(mean, variance, width, variance.shape[1])
+        arms, _, _ = choose(everything, width, present)
+        chosen = of_bounds(mean, everything.variance, width, most)
+    state.candidates.put(trials, chosen)
     return arms

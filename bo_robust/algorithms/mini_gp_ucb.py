@@ -122,7 +122,7 @@ class MiniGPUCB(ArmAlgorithm):
         """State before any reward; arguments and errors as :func:`bo_robust.states.arms.init`."""
         exact = arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
         none = torch.zeros_like(exact.noise_var)
-        return State(RepeatingPosterior(exact, none.long(), none.long(), none, none))
+        return State(RepeatingPosterior(exact, none.long(), none.long(), none, none.clone()))
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """The arm being repeated; where there is none, the arm of largest upper confidence bound, first of equals."""

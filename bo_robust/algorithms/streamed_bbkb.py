@@ -11,6 +11,7 @@ own arms and the best of all is agreed upon; what is known is the same on every 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -146,7 +147,7 @@ class StreamedBBKB:
             group: Ranks that choose together.
 
         Raises:
-            ValueError: if the arms are not as the stream promises, or not of the posterior's dimension.
+            ValueError: if there are no arms, or they are not as the stream promises or of another dimension.
             RuntimeError: if another rank failed or cannot be reached.
         """
         posterior, like = state.posterior, state.posterior.noise_var
@@ -154,21 +155,13 @@ class StreamedBBKB:
         known = posterior.effective_dimension if isinstance(self.width, BKBWidth) else posterior.information_gain
         width = torch.as_tensor(self.width(state.round + 1, known, like.new_full((1,), uniform))).to(like).expand(1)
         if state.round == 0:
-            number, location = self._first(posterior, arms, uniform, group)
-            return Pick(number, location, float(width), math.inf)
+            best = _agreed(lambda: self._first(posterior, arms, uniform, group), posterior, group)
+            return Pick(int(best[2]), best[3:].to(like), float(width), math.inf)
         if arms is not state.arms:
             state.arms, state.candidates = arms, None
-        best = None
-        if state.candidates is not None:
-            best = _agreed(self._best_candidate(state, width), like, group)
-        if best is None or not bool(best[0] > best[1]):
-            try:
-                mine = self._pass(state, arms, width)
-            except Exception:
-                if group is not None:  # the others wait for this rank
-                    gathered(None, 3 + _dim(posterior), like, group)
-                raise
-            best = _agreed(mine, like, group)
+        best = _agreed(lambda: self._best_candidate(state, width), posterior, group)
+        if not bool(best[0] > best[1]):
+            best = _agreed(lambda: self._pass(state, arms, width), posterior, group)
         return Pick(int(best[2]), best[3:].to(like), float(width), float(best[0]))
 
     def observe(
@@ -184,8 +177,8 @@ class StreamedBBKB:
         Args:
             state: State after t - 1 rounds.
             location: Of the arm pulled, ``d``; equal locations are one arm.
-            reward: Of it; a NaN or infinite one is a failed pull. With a group that of the first rank counts.
-            uniform: Draw from [0, 1) of this round; likewise.
+            reward: Of it; a NaN or infinite one is a failed pull.
+            uniform: Draw from [0, 1) of this round. With a group all three are those of the first rank.
             group: As in :meth:`select`.
 
         Returns:
@@ -198,26 +191,25 @@ class StreamedBBKB:
         posterior, like = state.posterior, state.posterior.noise_var
         if location.shape != (_dim(posterior),):
             raise ValueError(f"location must have {_dim(posterior)} numbers, got shape {tuple(location.shape)}.")
-        check_finite("location", location)
-        said = from_first(torch.tensor([float(reward), uniform], dtype=torch.float64, device=like.device), group).to(
-            like
-        )
-        arm = like.new_tensor([_row_of(state, location.to(like))], dtype=torch.long)
+        said = torch.tensor([float(reward), uniform], dtype=torch.float64, device=like.device)
+        said = from_first(torch.cat([said, location.double().to(like.device)]), group).to(like)
+        check_finite("location", said[2:])
+        arm = like.new_tensor([_row_of(state, said[2:])], dtype=torch.long)
         ok = dtc.count(posterior, arm, said[:1])
         state.round += 1
         state.spent += float(posterior.variance[0, arm] * ok)
         if state.spent <= self.batch_constant and state.round > 1:
             dtc.downdate(posterior, arm, ok)
         else:
-            uniforms = spread(said[1:], posterior.counts.shape[1])
+            uniforms = spread(said[1:2], posterior.counts.shape[1])
             dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
             state.spent, state.candidates = 0.0, None
         return bool(ok)
 
     def _first(
         self, posterior: DTCPosterior, arms: ArmStream, uniform: float, group: torch.distributed.ProcessGroup | None
-    ) -> tuple[int, Tensor]:
-        """A uniformly random arm of all ranks, and where it is."""
+    ) -> Tensor:
+        """Row of a uniformly random arm of all ranks, if this rank has it."""
         like = posterior.noise_var
         mine = torch.tensor([arms.start, arms.stop], dtype=torch.float64, device=like.device)
         ranges = gathered(mine, 2, like, group)
@@ -226,16 +218,19 @@ class StreamedBBKB:
         row = _nothing(posterior)
         if arms.start <= number < arms.stop:
             _, block = next(ArmStream(arms.read, number, number + 1).blocks(like))
+            _check_dim(posterior, block)
             row = torch.cat([row.new_tensor([0.0, -torch.inf, number]), block[0].double()])
-        return number, _agreed(row, like, group)[3:].to(like)
+        return row
 
     def _best_candidate(self, state: StreamState, width: Tensor) -> Tensor:
-        """Bound, threshold, number and location of the best of the candidates."""
-        assert state.candidates is not None
-        assert state.table is not None
+        """Bound, threshold, number and location of the best of the candidates; without any a threshold of infinity."""
+        row = _nothing(state.posterior)
+        if state.candidates is None or state.table is None:
+            row[1] = torch.inf
+            return row
         table = state.table
         if len(table) == 0:
-            return _nothing(state.posterior)
+            return row
 
         def variance_of(rows: Tensor) -> Tensor:
             return dtc.scores_at(state.posterior, table[rows[0], 1:].to(width), ahead=True).variance
@@ -250,8 +245,7 @@ class StreamedBBKB:
         assert covariance is not None
         best, kept, largest = _nothing(posterior), None, width.new_zeros(())
         for start, block in arms.blocks(posterior.noise_var):
-            if block.shape[1] != _dim(posterior):
-                raise ValueError(f"arms must be n x {_dim(posterior)} as those before, got shape {tuple(block.shape)}.")
+            _check_dim(posterior, block)
             scores = dtc_scores(block, dictionary, covariance, posterior.noise_var)
             sd = scores.variance.sqrt()
             bound = torch.addcmul(scores.mean, sd, width.unsqueeze(1))
@@ -292,12 +286,32 @@ def _nothing(posterior: DTCPosterior) -> Tensor:
     return row
 
 
-def _agreed(row: Tensor, like: Tensor, group: torch.distributed.ProcessGroup | None) -> Tensor:
-    """The best row of all ranks, first of equals, with the largest threshold of any."""
-    rows = gathered(row, len(row), like, group)
+def _check_dim(posterior: DTCPosterior, block: Tensor) -> None:
+    if block.shape[1] != _dim(posterior):
+        raise ValueError(f"arms must be n x {_dim(posterior)}, got shape {tuple(block.shape)}.")
+
+
+def _agreed(
+    find: Callable[[], Tensor], posterior: DTCPosterior, group: torch.distributed.ProcessGroup | None
+) -> Tensor:
+    """The best row that any rank finds, first of equals, with the largest threshold; all fail where one does.
+
+    Raises:
+        ValueError: if no rank has an arm.
+    """
+    like, width = posterior.noise_var, 3 + _dim(posterior)
+    try:
+        row = find()
+    except Exception:
+        if group is not None:  # the others wait for this rank
+            gathered(None, width, like, group)
+        raise
+    rows = gathered(row, width, like, group)
     best = rows[rows[:, 0] == rows[:, 0].max()]
     best = best[best[:, 2].argmin()].clone()
     best[1] = rows[:, 1].max()
+    if best[0] == -torch.inf and best[1] < torch.inf:
+        raise ValueError("there are no arms to choose from.")
     return best
 
 

@@ -106,9 +106,12 @@ class ArmKernel:
         if diagonal.ndim != 1 or len(diagonal) == 0 or not diagonal.is_floating_point():
             raise ValueError(f"diagonal must be n >= 1 floats, got {diagonal.dtype} of shape {tuple(diagonal.shape)}.")
         check_finite("diagonal", diagonal)
+        if bool((diagonal < 0.0).any()):
+            raise ValueError("diagonal must be k(i, i) >= 0: no variance is negative.")
+        diagonal = diagonal.detach().clone()
         covariance, n = CallbackCovariance(matrix, diagonal), len(diagonal)
         arms = torch.arange(n, device=diagonal.device).unsqueeze(1)
-        some = arms if n <= MATRIX_MAX_ARMS else arms[torch.linspace(0, n - 1, 256, device=arms.device).long()]
+        some = arms if n <= MATRIX_MAX_ARMS else arms[torch.arange(256, device=arms.device) * (n - 1) // 255]
         K = covariance(some, some)
         kernel = cls.from_matrix(K)
         error = float((kernel.diagonal - covariance.diagonal(some)).abs().max())

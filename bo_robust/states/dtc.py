@@ -67,6 +67,7 @@ class DTCPosterior:
         factor: F = L^{-1} R up to a rotation from the left, ``s x r x r``.
         weights: R^T V^{-1} sum_a s_a z_a, ``s x r``.
         changes: Of the factors since they were last built from scratch, ``s`` long.
+        rounding: eps times the largest k(x, x) over lambda, ``s``.
         ahead: F with rewards that :func:`downdate` was told of, ``s x r x r``; None when there are none.
     """
 
@@ -85,6 +86,7 @@ class DTCPosterior:
     factor: Tensor
     weights: Tensor
     changes: Tensor
+    rounding: Tensor
     ahead: Tensor | None = None
 
     @property
@@ -119,6 +121,7 @@ def init(kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1) -> DTCPo
         factor=noise.new_zeros(trials, 0, 0),
         weights=empty,
         changes=torch.zeros_like(noise, dtype=torch.long),
+        rounding=torch.finfo(noise.dtype).eps * variance.amax(1) / noise,
     )
 
 
@@ -129,9 +132,12 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
         ``ok`` (``s`` bool), False where the reward is NaN or infinite: a failed pull, not noted.
 
     Raises:
-        ValueError: if shapes, dtypes or devices do not fit.
+        ValueError: if shapes, dtypes or devices do not fit; on a CPU, if an arm is out of range.
     """
     check_pulls(posterior.noise_var, arms, rewards)
+    n = posterior.counts.shape[1]
+    if not arms.is_cuda and not 0 <= int(arms.min()) <= int(arms.max()) < n:  # reading them back would wait
+        raise ValueError(f"arms must be between 0 and {n - 1}, got {arms.tolist()}.")
     trials = torch.arange(arms.shape[0], device=arms.device)
     ok = rewards.isfinite()
     posterior.information_gain += 0.5 * torch.log1p(posterior.variance[trials, arms] / posterior.noise_var) * ok
@@ -190,15 +196,17 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     inverse_pivots = p.root.diagonal(dim1=1, dim2=2)[chosen].square()
     few = (changes * POINTS_PER_CHANGE <= (inverse_pivots > 0.0).sum(1)) & keep.any(1)
     few &= p.changes[chosen] + changes <= MAX_CHANGES
+    few &= p.rounding[chosen] <= dtc_changes.SAFE_ROUNDING
     if any_moved := bool(moved.any()):
         inverse_shares = inverse_pivots * p.kernel.diagonal_of(p.points[chosen], everyone)
         few &= (moved == 0) | ~(inverse_shares > 1.0 / dtc_changes.SAFE_SHARE).any(1)
+    total = p.changes[chosen] + changes
+    p.changes[chosen] = MAX_CHANGES  # should a change be interrupted, everything is rebuilt
     if few.all():
-        p.changes[chosen] += changes
         few = ~_change(p, keep, chosen, any_moved)
     elif few.any():
-        p.changes[everyone[few]] += changes[few]
-        few[few.clone()] = ~_change(p, keep[few], everyone[few], any_moved)
+        few = few.masked_scatter(few, ~_change(p, keep[few], everyone[few], any_moved))
+    p.changes[chosen] = total
     if not few.all():
         rebuild(p, keep[~few], everyone[~few])
 
@@ -244,7 +252,7 @@ def _steps(kernel: ArmKernel, factors: Factors) -> tuple[Tensor, Tensor]:
 
 
 def observe(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
-    """Take in one reward per trial under the present dictionary, O(n r) in place; otherwise as :func:`count`."""
+    """Take in one reward per trial under the present dictionary, which may not be empty; else as :func:`count`."""
     ok = count(posterior, arms, rewards)
     redraw(posterior, posterior.dictionary)
     return ok
@@ -276,7 +284,7 @@ def dictionary_of(posterior: DTCPosterior) -> Dictionary:
 def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
     """More arms, none of them pulled: those of ``kernel``, whose first ones are the present arms; in place.
 
-    Mean and variance of the new arms are those of the prior until the next change.
+    Until the next rebuild mean and variance of the new arms are those of the prior: the caller is to set them.
     """
     s, n = posterior.counts.shape
     new = kernel.num_arms - n
@@ -288,8 +296,13 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
 
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Variance of some arms (``t x f``) of some ``trials`` (``t`` long), pulls told of included, ``t x f``."""
-    k = posterior.kernel.between(arms, posterior.points[trials], trials)
-    return _variance(posterior, k, posterior.kernel.diagonal_of(arms, trials), trials, ahead=True)
+    points, kernel = posterior.points[trials], posterior.kernel
+    length = max(1, 16 * BLOCK_ENTRIES // max(1, points.numel()))
+    parts = [
+        _variance(posterior, kernel.between(some, points, trials), kernel.diagonal_of(some, trials), trials, ahead=True)
+        for some in arms.split(length, 1)
+    ]
+    return torch.cat(parts, 1)
 
 
 def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:

@@ -37,6 +37,9 @@ SPARE = 16
 # Share of its prior variance that a point must have left to be put in by a change: r is known to eps ||R|| / rho.
 # Dictionaries that have points with less do not change but by a rebuild either.
 SAFE_SHARE = 1e-7
+# Changes multiply rounding by k / lambda: where eps k(x, x) / lambda is larger than this, everything is rebuilt. In
+# float64 that is lambda below 2e-6 k(x, x), in float32 any usual lambda.
+SAFE_ROUNDING = 1e-10
 
 
 @dataclass
@@ -187,14 +190,14 @@ def add_points(
     pulled, is_pulled = padded(counts > 0)
     counts, sums = counts.gather(1, pulled) * is_pulled, sums.gather(1, pulled) * is_pulled
     trial, trials = torch.arange(len(points), device=points.device), factors.trials
-    prior = kernel.diagonal_of(points, trials)
+    prior = kernel.diagonal_of(points, trials).clamp(min=0.0)  # rounding may have made it negative
     k_pulled = kernel.between(pulled, factors.points, trials)
     k_wanted = kernel.between(points, factors.points, trials)
     Z = k_wanted @ factors.root.mT
     safe = max(tolerance, SAFE_SHARE)
     left = torch.where(is_point, prior - Z.square().sum(2), 0.0)
     while True:
-        best = (left / prior).nan_to_num(0.0).argmax(1)
+        best = torch.where(prior > 0.0, left / prior, 0.0).argmax(1)
         rest = left[trial, best]
         do = rest > safe * prior[trial, best]
         if not bool(do.any()):

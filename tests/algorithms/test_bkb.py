@@ -368,7 +368,7 @@ def test_failed_pulls(redraw, device):
 def test_bad_input(device):
     for q in (0.0, 0.99, -1.0, math.nan, math.inf):
         for make in (lambda q: BKB(WIDTH, q), lambda q: BBKB(WIDTH, q, 1.0)):
-            with pytest.raises(ValueError, match="oversampling .* must be a finite number >= 1"):
+            with pytest.raises(ValueError, match=r"oversampling .* must be a finite number >= 1"):
                 make(q)
     with pytest.raises(ValueError, match="redraw must be one of fresh, persistent; got 'never'"):
         BKB(WIDTH, 1.0, "never")

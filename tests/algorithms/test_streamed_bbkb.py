@@ -230,6 +230,12 @@ def test_bad_input(device):
         with pytest.raises(ValueError, match=message):
             algorithm.select(state, stream, 0.5)
         assert algorithm.select(state, ArmStream.of_tensor(good), 0.5).arm < 20  # nothing is lost
+    nothing = ArmStream(lambda a, b: good[a:b], 5, 5)
+    for state in (algorithm.init(Matern(2.5, 0.3), 0.1, 2, device=device), started()):
+        with pytest.raises(ValueError, match="no arms"):
+            algorithm.select(state, nothing, 0.5)
+    with pytest.raises(ValueError, match="n x 3"):
+        algorithm.select(algorithm.init(Matern(2.5, 0.3), 0.1, 3, device=device), ArmStream.of_tensor(good), 0.5)
     state = started()
     with pytest.raises(ValueError, match="2 numbers"):
         algorithm.observe(state, good[0, :1], 1.0, 0.5)
@@ -262,6 +268,8 @@ arms, picks = ArmStream.of_tensor(X, 500).shard(rank, ranks), []
 for t in range(T):
     if what == "die" and rank == 1 and t == 20:
         sys.exit(3)
+    if what == "asym" and rank == 1 and t % 3 == 0:
+        arms = ArmStream.of_tensor(X, 500).shard(rank, ranks)  # the same arms, which this rank has to look at anew
     pick = algorithm.select(state, arms, float(uniforms[t]), dist.group.WORLD)
     y = float(torch.sin(6.0 * pick.location).sum()) + 0.1 * float(noise[t])
     algorithm.observe(state, pick.location, y, float(uniforms[t]), dist.group.WORLD)
@@ -289,9 +297,10 @@ def run_ranks(tmp_path, ranks, what):
     return [p.returncode for p in processes], [o for o, _ in outputs], [e for _, e in outputs]
 
 
-@pytest.mark.parametrize("what", ["same", "own"])
+@pytest.mark.parametrize("what", ["own", "asym"])
 def test_two_ranks_choose_as_one(tmp_path, what):
-    """Also where the ranks were given uniforms and rewards of their own: those of the first count."""
+    """Also where they were given uniforms and rewards of their own, of which those of the first count, or one of them
+    has no candidates when the other has."""
     uniforms, noise = draws(80)
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0, candidates=50)
     state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2)

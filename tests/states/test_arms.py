@@ -420,6 +420,7 @@ def test_bad_kernel_callback(device):
         (good, one[:0], "diagonal"),
         (good, one.long(), "diagonal"),
         (good, one * math.inf, "diagonal"),
+        (good, -one, "no variance is negative"),
     ):
         with pytest.raises(ValueError, match=message):
             ArmKernel.from_callback(matrix, diagonal)

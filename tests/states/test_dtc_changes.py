@@ -172,3 +172,71 @@ def fresh_of_counts(posterior, keep):
     new.counts, new.sums = posterior.counts.clone(), posterior.sums.clone()
     dtc.rebuild(new, keep)
     return new
+
+
+@pytest.mark.parametrize(("dtype", "noise_var"), [(torch.float64, 1e-8), (torch.float32, 1e-2)])
+def test_where_changes_would_lose_digits_everything_is_rebuilt(dtype, noise_var, device):
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(40, 2, device=device).to(dtype))
+    posterior = dtc.init(kernel, noise_var)
+    keep = torch.ones(1, 40, dtype=torch.bool, device=device)
+    for arm in (3, 7, 3):
+        dtc.count(posterior, torch.tensor([arm], device=device), torch.ones(1, dtype=dtype, device=device))
+        dtc.redraw(posterior, keep)
+        assert int(posterior.changes) == 0
+        assert torch.equal(posterior.mean, fresh(posterior, keep).mean)
+
+
+def test_small_noise(device):
+    """At the smallest noise variance that changes serve they agree with a rebuild to 1e-5."""
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(60, 2, device=device))
+    for _, posterior, keep in walk(kernel, 3e-6, 1, 150, device, size=30):
+        want = fresh(posterior, keep)
+        torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-5)
+        torch.testing.assert_close(posterior.variance, want.variance, rtol=1e-5, atol=1e-8)
+    assert int(posterior.changes) > 0
+
+
+def test_variance_that_rounding_made_negative(device):
+    """from_matrix lets k(x, x) be as low as -1e-8; such an arm never keeps others out."""
+    X = points(40, 2, device=device)
+    K = Matern(1.5, 0.3)(X, X)
+    K[7], K[:, 7], K[7, 7] = 0.0, 0.0, -1e-12
+    kernel = ArmKernel.from_matrix(K)
+    posterior, keep = dtc.init(kernel, 0.1), torch.ones(1, 40, dtype=torch.bool, device=device)
+    keep[0, 30:] = False
+    dtc.rebuild(posterior, keep)
+    dtc.count(posterior, torch.tensor([35], device=device), torch.ones(1, dtype=K.dtype, device=device))
+    keep[0, 35] = True
+    dtc.redraw(posterior, keep)
+    assert int(posterior.changes) > 0
+    torch.testing.assert_close(posterior.variance, fresh(posterior, keep).variance, rtol=0.0, atol=1e-11)
+
+
+def test_an_interrupted_change_is_made_good(device):
+    """A callback that fails half way, then works again: nothing is learnt twice."""
+    X, fail = points(5000, 2, device=device), [False]
+
+    def matrix(a, b):
+        K = Matern(1.5, 0.3)(X[a], X[b])
+        return K * torch.nan if fail[0] and K.numel() > 5000 else K
+
+    kernel = ArmKernel.from_callback(matrix, torch.ones(5000, dtype=torch.float64, device=device))
+    posterior, keep = dtc.init(kernel, 0.1), torch.zeros(1, 5000, dtype=torch.bool, device=device)
+    keep[0, :30] = True
+    dtc.rebuild(posterior, keep)
+    dtc.count(posterior, torch.tensor([3], device=device), torch.ones(1, dtype=torch.float64, device=device))
+    fail[0] = True
+    with pytest.raises(ValueError, match="NaN"):
+        dtc.redraw(posterior, keep)
+    fail[0] = False
+    dtc.redraw(posterior, keep)
+    check(posterior, keep)
+
+
+def test_arms_out_of_range(device):
+    if device.type == "cuda":
+        pytest.skip("not read back from a GPU")
+    posterior = dtc.init(ArmKernel.from_covariance(Matern(1.5, 0.3), points(10, 2)), 0.1)
+    for arm in (-1, 10):
+        with pytest.raises(ValueError, match="between 0 and 9"):
+            dtc.count(posterior, torch.tensor([arm]), torch.ones(1, dtype=torch.float64))
