@@ -11,6 +11,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
 
 
+def block(text):
+    """The one block of code that holds this text."""
+    found = [b for b in BLOCKS if text in b]
+    assert len(found) == 1, text
+    return found[0]
+
+
 def test_the_two_commands_stand_there_as_one_line_each():
     commands = re.findall(r"^pip install .*$", README, flags=re.M)
     assert commands == [
@@ -22,8 +29,7 @@ def test_the_two_commands_stand_there_as_one_line_each():
 @pytest.mark.filterwarnings("ignore")
 def test_the_botorch_loop_finds_the_optimum():
     names: dict = {}
-    loop = BLOCKS[0]
-    assert "optimize_acqf" in loop
+    loop = block("GPUCB(model, width)")
     statements = [line for line in loop.split("\n") if line and not line.startswith(("import", "from"))]
     assert len(statements) <= 15
     exec(compile(loop, "README.md", "exec"), names)
@@ -33,7 +39,7 @@ def test_the_botorch_loop_finds_the_optimum():
 
 def test_the_arm_mode_loop_runs(capsys):
     torch.manual_seed(0)
-    exec(compile(BLOCKS[2], "README.md", "exec"), {})
+    exec(compile(block("TGPUCB("), "README.md", "exec"), {})
     regret = float(re.search(r"tensor\(([0-9.]+)", capsys.readouterr().out)[1])
     assert regret < 0.2  # of a range of 2; random arms lose 0.9
 
@@ -41,7 +47,7 @@ def test_the_arm_mode_loop_runs(capsys):
 def test_the_feature_model_sees_through_the_noise():
     torch.manual_seed(0)
     names: dict = {}
-    exec(compile(BLOCKS[1], "README.md", "exec"), names)
+    exec(compile(block("TruncatedFeatureGP("), "README.md", "exec"), names)
     grid = torch.rand(500, 2, dtype=torch.float64)
     error = names["model"].posterior(grid).mean - torch.sin(6 * grid).sum(1, keepdim=True)
     assert names["posterior"].mean.shape == (20_000, 1, 1)
@@ -49,7 +55,33 @@ def test_the_feature_model_sees_through_the_noise():
 
 
 def test_the_recommendation_is_for_infinite_variance(capsys):
-    exec(compile(BLOCKS[3], "README.md", "exec"), {})
+    exec(compile(block("recommend(y)"), "README.md", "exec"), {})
     text = capsys.readouterr().out
     assert "the variance is infinite" in text
     assert "Truncation is worthwhile" in text
+
+
+def test_the_streamed_loop_runs():
+    torch.manual_seed(0)
+    names: dict = {}
+    exec(compile(block("ArmStream.of_tensor"), "README.md", "exec"), names)
+    assert names["state"].round == 30
+    best = float(torch.sin(4 * names["arms"]).sum(1).max())
+    assert best - float(torch.sin(4 * names["pick"].location).sum()) < 1.0  # of a range of 5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_robust_loop_finds_the_design_that_is_good_in_all_conditions():
+    names: dict = {}
+    exec(compile(block("acqf.select_environment(x)"), "README.md", "exec"), names)
+    assert abs(float(names["found"].x) - 0.7) < 0.1  # on average x = 0.25 is better
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_robust_loop_in_ax():
+    pytest.importorskip("ax")
+    names: dict = {}
+    exec(compile(block("acqf.select_environment(x)").split("XZ = ")[0], "README.md", "exec"), names)
+    exec(compile(block("from ax.api.client"), "README.md", "exec"), names)
+    assert len(names["client"].summarize()) == 32  # 12 proposals were replaced
+    assert names["p"]["z"] in names["z"][:, 0].tolist()

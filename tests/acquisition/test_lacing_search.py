@@ -1,0 +1,121 @@
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from torch.distributions import Normal
+
+from bo_robust.acquisition.lacing_search import search_lacing_value
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.functionals import CVaR, ValueAtRisk
+
+ALPHA = 0.1
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def bell(tkwargs, d_z=1, num_points=256):
+    """N(0.5, 0.125^2) cut at 2 sd, as in the paper's App. I."""
+    box = torch.tensor([[0.25], [0.75]], **tkwargs).repeat(1, d_z)
+    return ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125), num_points=num_points)
+
+
+def gp(tkwargs, d=2, n=14, batch=(), seed=0):
+    X = torch.rand(*batch, n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+    Y = torch.sin(6 * X[..., :1]) * torch.cos(7 * X[..., -1:]) + X[..., 1:2]
+    return SingleTaskGP(X, Y, torch.full_like(Y, 0.01)).eval()
+
+
+def var_of_draws(acqf, x, num_draws=4096, seed=0):
+    """VaR of l and u at designs n x d_x over the draws of the search."""
+    z = acqf.environment.sample(num_draws, torch.Generator(x.device).manual_seed(seed))
+    points = torch.cat([x.unsqueeze(1).expand(-1, num_draws, -1), z.expand(len(x), -1, -1)], -1)
+    lower, upper = acqf._bounds_of(points, acqf.pending_points)
+    return ValueAtRisk(ALPHA)(lower), ValueAtRisk(ALPHA)(upper)
+
+
+@pytest.mark.parametrize("d_z", [1, 3])
+def test_finds_denser_lacing_values_than_the_points(tkwargs, d_z):
+    environment = bell(tkwargs, d_z, num_points=64)
+    acqf = ValueAtRiskUCB(gp(tkwargs, 1 + d_z), environment, ALPHA, 0.5)
+    x = torch.tensor([[0.1], [0.35], [0.9]], **tkwargs)
+    found = search_lacing_value(acqf, x, num_starts=16, steps=40)
+    assert found.z.shape == (3, d_z)
+    assert torch.equal(found.point, torch.cat([x, found.z], -1))
+    assert bool(found.is_lacing.all())
+    assert bool(((found.z >= 0.25) & (found.z <= 0.75)).all())
+    with torch.no_grad():
+        var_lower, var_upper = var_of_draws(acqf, x)
+        lower, upper = (b.squeeze(-1) for b in acqf._bounds_of(found.point.unsqueeze(1), None))
+        assert bool((lower <= var_lower + 1e-9).all())
+        assert bool((upper >= var_upper - 1e-9).all())
+        torch.testing.assert_close(found.regret_bound, upper - lower)
+        torch.testing.assert_close(found.log_density, environment.log_prob(found.z))
+        # The best of the environment's own points, under the same VaR.
+        l_z, u_z = acqf.bounds_at(x)
+        mask = (l_z <= var_lower.unsqueeze(-1)) & (u_z >= var_upper.unsqueeze(-1))
+        own = environment.log_prob(environment.z).expand_as(mask).masked_fill(~mask, -torch.inf).amax(-1)
+    assert bool((found.log_density >= own).all())
+    assert bool((found.log_density > own).any())
+
+
+def test_finds_the_edge_of_the_lacing_set(tkwargs):
+    """Against a fine grid of z: the density found is that of the best lacing value on it, up to the grid."""
+    acqf = ValueAtRiskUCB(gp(tkwargs), bell(tkwargs, num_points=16), ALPHA, 2.0)
+    x = torch.tensor([[0.2], [0.7]], **tkwargs)
+    found = search_lacing_value(acqf, x, num_starts=8, steps=60)
+    grid = torch.linspace(0.25, 0.75, 5001, **tkwargs).unsqueeze(-1)
+    with torch.no_grad():
+        points = torch.cat([x.unsqueeze(1).expand(-1, 5001, -1), grid.expand(2, -1, -1)], -1)
+        lower, upper = acqf._bounds_of(points, None)
+        var_lower, var_upper = (v.unsqueeze(-1) for v in var_of_draws(acqf, x))
+        mask = (lower <= var_lower) & (upper >= var_upper)
+        best = acqf.environment.log_prob(grid).expand_as(mask).masked_fill(~mask, -torch.inf).amax(-1)
+    assert bool(mask.any(-1).all())
+    torch.testing.assert_close(found.log_density, best, rtol=0.0, atol=2e-3)
+
+
+def test_without_a_density_the_widest_interval_wins(tkwargs):
+    box = torch.tensor([[0.0], [1.0]], **tkwargs)
+    generator = torch.Generator(tkwargs["device"]).manual_seed(3)
+    environment = ContinuousEnvironment(box, sampler=lambda n: torch.rand(n, 1, generator=generator, **tkwargs))
+    acqf = ValueAtRiskUCB(gp(tkwargs), environment, ALPHA, 1.0)
+    x = torch.tensor([0.4], **tkwargs)
+    found = search_lacing_value(acqf, x, num_starts=4, steps=5)
+    assert found.z.shape == (1,)
+    assert bool(found.is_lacing)
+    assert float(found.log_density) == 0.0
+    assert float(found.regret_bound) > 0.0
+
+
+def test_a_posterior_that_is_not_finite_is_not_lacing(tkwargs):
+    acqf = ValueAtRiskUCB(gp(tkwargs), bell(tkwargs), ALPHA, 1.0)
+    acqf.width.fill_(torch.nan)
+    assert not bool(search_lacing_value(acqf, torch.tensor([0.4], **tkwargs), 4, 2).is_lacing)
+
+
+def test_same_pick_for_a_design_alone(tkwargs):
+    acqf = ValueAtRiskUCB(gp(tkwargs), bell(tkwargs), ALPHA, 1.0)
+    x = torch.tensor([[0.1], [0.6]], **tkwargs)
+    together = search_lacing_value(acqf, x, num_starts=4, steps=10)
+    alone = torch.cat([search_lacing_value(acqf, row, num_starts=4, steps=10).z.unsqueeze(0) for row in x])
+    torch.testing.assert_close(together.z, alone, rtol=0.0, atol=1e-8)
+
+
+def test_bad_input(tkwargs):
+    x = torch.tensor([0.4], **tkwargs)
+    with pytest.raises(ValueError, match="select_environment"):
+        search_lacing_value(ValueAtRiskUCB(gp(tkwargs), FiniteEnvironment(x.unsqueeze(-1)), ALPHA, 1.0), x)
+    with pytest.raises(ValueError, match="select_environment"):
+        search_lacing_value(ValueAtRiskUCB(gp(tkwargs), bell(tkwargs), CVaR(ALPHA), 1.0), x)
+    with pytest.raises(ValueError, match="batch shape"):
+        search_lacing_value(ValueAtRiskUCB(gp(tkwargs, batch=(2,)), bell(tkwargs), ALPHA, 1.0), x)
+    acqf = ValueAtRiskUCB(gp(tkwargs), bell(tkwargs), ALPHA, 1.0)
+    with pytest.raises(ValueError, match="steps"):
+        search_lacing_value(acqf, x, steps=0)
+    with pytest.raises(ValueError, match="num_draws"):
+        search_lacing_value(acqf, x, num_starts=64, num_draws=63)
+    with pytest.raises(ValueError, match="rate"):
+        search_lacing_value(acqf, x, rate=0.0)
