@@ -1,0 +1,298 @@
+"""HE-GP-UCB: its trivial limit, golden and hand-made eliminations, batches, order of U, resuming, survival."""
+
+import json
+import math
+import warnings
+
+import pytest
+import torch
+
+from bo_robust.algorithms import BKB, GPUCB, TGPUCB
+from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.schedules import (
+    BayesianFiniteWidth,
+    ConstantWidth,
+    FiniteWidth,
+    NoTruncation,
+    RandomisedWidth,
+    RKHSWidth,
+    SelfNormalisedWidth,
+)
+from bo_robust.states import hypotheses
+from bo_robust.states.arms import ArmKernel
+from bo_robust.states.elimination import violated
+from bo_robust.states.hypotheses import candidate_kernel
+from bo_robust.states.snapshots import restore_, snapshot
+
+
+def grid(n, device):
+    return torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
+
+
+def play(algorithm, state, f, noise, uniforms=None, start=0):
+    """Rounds from ``start`` of a noise table (T x s); arms, hypotheses and Infos."""
+    arms, infos = [], []
+    for t in range(start, len(noise)):
+        u = torch.zeros_like(noise[t]) if uniforms is None else uniforms[t]
+        selection = algorithm.select(state, u)
+        y = f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + noise[t]
+        infos.append(algorithm.observe(state, selection.arms, y, u))
+        arms.append(selection.arms)
+        if hasattr(infos[-1], "hypothesis"):
+            assert torch.equal(selection.hypothesis, infos[-1].hypothesis)
+    return torch.stack(arms), infos
+
+
+def draws(K, s, T, sd, device, seed=0):
+    """f ~ GP(0, K) (s x n) and noise (T x s)."""
+    g = torch.Generator().manual_seed(seed)
+    values, vectors = torch.linalg.eigh(K.cpu())
+    f = torch.randn(s, len(K), generator=g, dtype=torch.float64) @ (vectors * values.clamp(min=0.0).sqrt()).mT
+    return f.to(device), (sd * torch.randn(T, s, generator=g, dtype=torch.float64)).to(device)
+
+
+def said(algorithm, state, arm, reward):
+    """A round; a GPU is not read in it, so the record is asked for as well."""
+    algorithm.observe(state, arm, reward)
+    if arm.is_cuda:
+        eliminations(state)
+
+
+def hills(n, device):
+    """Three hypotheses: one smooth, two with a hill that is not there (as the golden ones)."""
+    x = grid(n, device)
+    hill = torch.exp(-((x[:, 0] - 0.2) ** 2) / 0.02)
+    kernel = candidate_kernel([SquaredExponential(0.15), SquaredExponential(0.15), SquaredExponential(0.6)], x)
+    return kernel, torch.stack([0.0 * hill, 6.0 * hill, 3.0 * hill])
+
+
+@pytest.mark.parametrize("n", [40, 300], ids=["dense", "low rank"])
+@pytest.mark.parametrize("s", [1, 4])
+@pytest.mark.parametrize(
+    "width",
+    [FiniteWidth(40, 0.1), SelfNormalisedWidth(1.0, 0.3, 0.05), RandomisedWidth(40)],
+    ids=["t", "gain", "random"],
+)
+def test_one_hypothesis_is_gp_ucb_exactly(width, s, n, device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.1), grid(n, device))
+    f, noise = draws(kernel.matrix, s, 60, 0.3, device)
+    uniforms = torch.rand(60, s, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    prior = torch.sin(5.0 * grid(n, device)[:, 0])
+    plain, elimination = GPUCB(width), HEGPUCB(width, 0.3, 0.1)
+    one = elimination.init(kernel, 0.09, s, prior_mean=prior)
+    other = plain.init(kernel, 0.09, s, prior_mean=prior)
+    picks, _ = play(elimination, one, f, noise, uniforms)
+    assert torch.equal(picks, play(plain, other, f, noise, uniforms)[0])
+    for name in ("mean", "variance", "counts", "information_gain", "noise_var"):
+        assert torch.equal(getattr(one.posterior, name), getattr(other.posterior, name)), name
+    u = uniforms[0]
+    ours, theirs = elimination.select(one, u).width, plain.select(other, u).width
+    torch.testing.assert_close(torch.as_tensor(ours), torch.as_tensor(theirs), rtol=0, atol=0)
+
+
+def test_golden_log(golden, device):
+    """30 scripted rounds: arms, who chose, both sides of the test, and the rounds of the two eliminations."""
+    data = golden["elimination"]
+    n = len(data["arms"])
+    kernel, prior = hills(n, device)
+    algorithm = HEGPUCB(BayesianFiniteWidth(n, data["delta"]), data["R"], data["delta"])
+    state = algorithm.init(kernel, data["noise_var"], 1, prior_mean=prior)
+    f = torch.tensor([data["f"]], dtype=torch.float64, device=device)
+    noise = torch.tensor(data["noise"], dtype=torch.float64, device=device).unsqueeze(1)
+    arms, infos = play(algorithm, state, f, noise)
+    for row, arm, info in zip(data["log"], arms.squeeze(1).tolist(), infos, strict=True):
+        assert (row["arm"], row["hypothesis"], row["eliminated"]) == (arm, int(info.hypothesis), bool(info.failed))
+        assert float(info.left) == pytest.approx(row["lhs"], rel=1e-9, abs=1e-11)
+        assert float(info.right) == pytest.approx(row["rhs"], rel=1e-9)
+    record = eliminations(state)
+    assert [(r["round"], r["hypothesis"]) for r in record] == [(1, 1), (22, 2)]
+    assert state.posterior.alive.tolist() == [[True, False, False]]
+
+
+def test_the_round_of_elimination_by_hand(device):
+    """One arm, k = 1, lambda = R^2 = 0.01, width 2, prior means 2.2 and 0, rewards 0 and -1.
+
+    Round 1: u = 0 (2.2 + 2), |eta| = 2.2 <= sqrt(xi_1) + 2 sigma_0 = 0.28936 + 2. With the printed sigma_1 = 0.0995 it
+    would die here. Round 2: mu = 2.2 / 101, eta = -1 - 2.2 / 101, |sum| = 3.22178 > sqrt(2 xi_2) + 2 + 2 sigma_1 =
+    2.6711.
+    """
+    algorithm = HEGPUCB(ConstantWidth(2.0), 0.1, 0.1)
+    kernel = ArmKernel.from_matrix(torch.ones(1, 1, dtype=torch.float64, device=device))
+    prior = torch.tensor([[2.2], [0.0]], dtype=torch.float64, device=device)
+    state = algorithm.init(kernel, 0.01, 1, prior_mean=prior)
+    arm = torch.zeros(1, dtype=torch.long, device=device)
+    xi = [0.02 * math.log(2 * math.pi**2 * t**2 / 0.3) for t in (1, 2)]
+    first = algorithm.observe(state, arm, prior.new_zeros(1))
+    assert (int(first.hypothesis), bool(first.failed)) == (0, False)
+    assert float(first.left) == pytest.approx(2.2, rel=1e-12)
+    assert float(first.right) == pytest.approx(math.sqrt(xi[0]) + 2.0, rel=1e-12)
+    second = algorithm.observe(state, arm, prior.new_full((1,), -1.0))
+    assert (int(second.hypothesis), bool(second.failed)) == (0, True)
+    assert float(second.left) == pytest.approx(2.2 + 1.0 + 2.2 / 101, rel=1e-12)
+    assert float(second.right) == pytest.approx(math.sqrt(2 * xi[1]) + 2.0 + 2.0 * math.sqrt(1 / 101), rel=1e-12)
+    assert state.tally.rounds.tolist() == [[2.0, 0.0]]
+    record = eliminations(state)
+    assert [(r["trial"], r["hypothesis"], r["round"], r["eliminated"]) for r in record] == [(0, 0, 2, True)]
+    # all that is left is wrong as well: kept, flagged, said once when it happens, and by the summary
+    with pytest.warns(UserWarning, match=r"every hypothesis failed its test in trial\(s\) \[0\]"):
+        said(algorithm, state, arm, prior.new_full((1,), 50.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        algorithm.observe(state, arm, prior.new_full((1,), 50.0))
+    assert state.posterior.alive.tolist() == [[False, True]]
+    assert violated(state.posterior.alive, state.failures).tolist() == [True]
+    with pytest.warns(UserWarning, match="last survivor"):
+        last = eliminations(state)[-1]
+    assert (last["hypothesis"], last["round"], last["eliminated"]) == (1, 3, False)
+
+
+def test_a_failed_pull_enters_nothing(device):
+    """NaN in one trial, an elimination in the other."""
+    kernel, prior = hills(30, device)
+    algorithm = HEGPUCB(BayesianFiniteWidth(30, 0.1), 0.1, 0.1)
+    state = algorithm.init(kernel, 0.01, 2, prior_mean=prior)
+    arms = algorithm.select(state, torch.zeros(2, dtype=torch.float64, device=device)).arms
+    rewards = torch.tensor([math.nan, 0.9], dtype=torch.float64, device=device)
+    info = algorithm.observe(state, arms, rewards)
+    assert info.ok.tolist() == [False, True]
+    assert info.failed.tolist() == [False, True]
+    assert state.tally.rounds.tolist() == [[0, 0, 0], [0, 1, 0]]
+    assert state.posterior.alive.tolist() == [[True, True, True], [True, False, True]]
+    assert not state.posterior.evidence[0].any()
+
+
+@pytest.mark.parametrize("n", [30, 300], ids=["dense", "low rank"])
+def test_a_batch_with_different_alive_sets_is_its_trials(n, device):
+    kernel, prior = hills(n, device)
+    s, T = 6, 50
+    f, noise = draws(kernel.matrix[0], s, T, 0.1, device)
+    f[3:] += prior[1]  # in these trials the hill is there
+    algorithm = HEGPUCB(BayesianFiniteWidth(n, 0.1), 0.1, 0.1)
+    state = algorithm.init(kernel, 0.01, s, prior_mean=prior)
+    together, _ = play(algorithm, state, f, noise)
+    assert len(set(map(tuple, state.posterior.alive.tolist()))) > 1
+    for i in range(s):
+        alone = algorithm.init(kernel, 0.01, 1, prior_mean=prior)
+        arms, _ = play(algorithm, alone, f[i : i + 1], noise[:, i : i + 1])
+        assert torch.equal(arms[:, 0], together[:, i])
+        assert torch.equal(alone.posterior.alive[0], state.posterior.alive[i])
+        assert torch.equal(alone.failures.at[0], state.failures.at[i])
+        torch.testing.assert_close(alone.failures.left[0], state.failures.left[i])
+
+
+def test_order_of_the_hypotheses_changes_nothing_but_indices(device):
+    kernel, prior = hills(30, device)
+    f, noise = draws(kernel.matrix[0], 5, 60, 0.1, device)
+    permutation = torch.tensor([2, 0, 1], device=device)
+    width = tuple(BayesianFiniteWidth(30, 0.1, scale=c) for c in (1.0, 0.9, 1.1))  # one each: no ties
+    runs = []
+    for order in (torch.arange(3, device=device), permutation):
+        algorithm = HEGPUCB(tuple(width[u] for u in order.tolist()), 0.1, 0.1)
+        state = algorithm.init(candidate_kernel(list(kernel.matrix[order])), 0.01, 5, prior_mean=prior[order])
+        arms, infos = play(algorithm, state, f, noise)
+        runs.append((arms, torch.stack([order[i.hypothesis] for i in infos]), state))
+    (arms, who, a), (arms_p, who_p, b) = runs
+    assert torch.equal(arms, arms_p)
+    assert torch.equal(who, who_p)
+    assert (a.failures.at > 0).any()
+    assert torch.equal(a.failures.at[:, permutation], b.failures.at)
+    assert torch.equal(a.posterior.alive[:, permutation], b.posterior.alive)
+    torch.testing.assert_close(a.tally.errors[:, permutation], b.tally.errors, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [30, 300], ids=["dense", "low rank"])
+def test_resuming_with_dead_hypotheses_is_bit_identical(n, device):
+    kernel, prior = hills(n, device)
+    f, noise = draws(kernel.matrix[0], 3, 90, 0.1, device)
+    algorithm = HEGPUCB(SelfNormalisedWidth(1.0, 0.1, 0.05), 0.1, 0.1)
+    whole = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
+    play(algorithm, whole, f, noise[:40])
+    assert not whole.posterior.alive.all()
+    tensors, numbers = snapshot(whole)
+    saved = {k: v.cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
+    again = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
+    restore_(again, saved, json.loads(json.dumps(numbers)))
+    assert torch.equal(again.posterior.alive, whole.posterior.alive)
+    assert again.round == 40
+    assert torch.equal(
+        play(algorithm, whole, f, noise, start=40)[0],
+        play(algorithm, again, f, noise, start=40)[0],
+    )
+    assert torch.equal(whole.posterior.means, again.posterior.means)
+    assert torch.equal(whole.posterior.evidence, again.posterior.evidence)
+    for name in ("errors", "rounds", "reaches"):
+        assert torch.equal(getattr(whole.tally, name), getattr(again.tally, name))
+    assert torch.equal(whole.failures.at, again.failures.at)
+
+
+def test_the_true_hypothesis_survives_and_wrong_ones_die(device):
+    """300 functions, a hundred from each prior, 40 rounds, delta = 0.1: at least 0.9 survive (here all do)."""
+    n, s, delta = 25, 300, 0.1
+    x = grid(n, device)
+    kernel = candidate_kernel([SquaredExponential(0.1), SquaredExponential(0.4), Matern(1.5, 0.2)], x)
+    prior = torch.stack([4.0 * torch.exp(-((x[:, 0] - c) ** 2) / 0.02) for c in (0.1, 0.5, 0.9)])
+    true = torch.arange(s) % 3
+    f = torch.empty(s, n, dtype=torch.float64, device=device)
+    for u in range(3):
+        f[true == u] = prior[u] + draws(kernel.matrix[u], s // 3, 1, 0.1, device, seed=u)[0]
+    noise = draws(kernel.matrix[0], s, 40, 0.1, device, seed=9)[1]
+    algorithm = HEGPUCB(BayesianFiniteWidth(n, delta), 0.1, delta)
+    state = algorithm.init(kernel, 0.01, s, prior_mean=prior)
+    play(algorithm, state, f, noise)
+    own = torch.nn.functional.one_hot(true, 3).bool().to(device)
+    assert float(state.posterior.alive[own].double().mean()) >= 1.0 - delta
+    assert float(state.posterior.alive[~own].double().mean()) < 0.8
+    assert not violated(state.posterior.alive, state.failures).any()
+
+
+def test_initial_designs_are_not_tested(device):
+    kernel, prior = hills(30, device)
+    algorithm = HEGPUCB(BayesianFiniteWidth(30, 0.1), 0.1, 0.1)
+    state = algorithm.init(kernel, 0.01, 2, prior_mean=prior)
+    arms = torch.tensor([6, 6], device=device)
+    hypotheses.observe(state.posterior, arms, torch.zeros(2, dtype=torch.float64, device=device))
+    assert state.round == 0
+    assert state.posterior.alive.all()
+    assert not state.tally.rounds.any()
+    assert state.posterior.evidence.argmax(1).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "base", [TGPUCB(ConstantWidth(1.0), NoTruncation()), BKB(ConstantWidth(1.0), 1e12)], ids=["tgp", "bkb"]
+)
+def test_over_another_posterior(base, device):
+    """Over TGP without truncation, and BKB with all arms in the dictionary, elimination is that of the exact one."""
+    kernel, _ = hills(30, device)
+    kernel = candidate_kernel([0.04 * kernel.matrix[0], kernel.matrix[0], kernel.matrix[2]])
+    f, noise = draws(kernel.matrix[1], 3, 40, 0.1, device)
+    uniforms = torch.rand(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    width = BayesianFiniteWidth(30, 0.1)
+    exact, other = HEGPUCB(width, 0.1, 0.1), HEGPUCB(width, 0.1, 0.1, base)
+    a, b = exact.init(kernel, 0.01, 3), other.init(kernel, 0.01, 3)
+    play(exact, a, f, noise, uniforms)
+    for t in range(40):
+        arms = other.select(b, uniforms[t]).arms
+        other.observe(b, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + noise[t], uniforms[t])
+    torch.testing.assert_close(a.posterior.means, b.posterior.means, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(a.tally.errors, b.tally.errors, rtol=1e-5, atol=1e-6)
+    assert torch.equal(a.posterior.alive, b.posterior.alive)
+
+
+def test_bad_settings_are_refused(device):
+    width = ConstantWidth(1.0)
+    for noise_scale in (0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match="noise_scale"):
+            HEGPUCB(width, noise_scale, 0.1)
+    with pytest.raises(ValueError, match="delta"):
+        HEGPUCB(width, 0.1, 1.0)
+    kernel, _ = hills(10, device)
+    with pytest.raises(ValueError, match="2 widths for 3 hypotheses"):
+        HEGPUCB((width, width), 0.1, 0.1).init(kernel, 0.1)
+    large = candidate_kernel([kernel.matrix[0], 4.0 * kernel.matrix[0]])
+    for needs_one in (SelfNormalisedWidth(1.0, 0.1, 0.05), (width, RKHSWidth(1.0, 0.1))):
+        with pytest.raises(ValueError, match=r"c = 4, .*Divide the kernels"):
+            HEGPUCB(needs_one, 0.1, 0.1).init(large, 0.1)
+    assert HEGPUCB(BayesianFiniteWidth(10, 0.1), 0.1, 0.1).init(large, 0.1).posterior.alive.shape == (1, 2)
+    with pytest.warns(UserWarning, match=r"hypotheses \[0, 1\] are the same"):
+        HEGPUCB(width, 0.1, 0.1).init(kernel, 0.1)
