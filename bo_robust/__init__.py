@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bo_robust import algorithms, problems, schedules
-    from bo_robust.acquisition import GPUCB
+    from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB
     from bo_robust.models import BKBModel, FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncatedGP
 
 __all__ = [
@@ -20,8 +20,10 @@ __all__ = [
     "FeatureGP",
     "FourierMap",
     "NystromMap",
+    "StableOpt",
     "TruncatedFeatureGP",
     "TruncatedGP",
+    "ValueAtRiskUCB",
     "algorithms",
     "problems",
     "schedules",
@@ -35,8 +37,10 @@ _HOMES = {
     "FourierMap": "bo_robust.models",
     "GPUCB": "bo_robust.acquisition",
     "NystromMap": "bo_robust.models",
+    "StableOpt": "bo_robust.acquisition",
     "TruncatedFeatureGP": "bo_robust.models",
     "TruncatedGP": "bo_robust.models",
+    "ValueAtRiskUCB": "bo_robust.acquisition",
 }
 
 

@@ -29,7 +29,7 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, dotted keys; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Result folder; results/NAME by default.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    trials: Annotated[int | None, typer.Option(help="Trials of every panel.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials (repetitions) of every panel.")] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds of every panel.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 5.0,
@@ -38,8 +38,17 @@ def run(
     """Play every panel of a configuration and report regret."""
     from bo_robust.runner import config as configs
     from bo_robust.runner import run as runs
+    from bo_robust.runner.robust import config as robust_configs
 
     _set_threads(threads)
+    if robust_configs.is_robust(config):
+        from bo_robust.runner.robust import run as robust_runs
+
+        robust = robust_configs.load(config, set_ or (), repetitions=trials, rounds=horizon)
+        folder = _default_folder(robust.name) if out is None else out
+        with _interruptible(folder):
+            robust_runs.start(robust, folder, device=device, data_dir=data_dir, console=_console())
+        return
     loaded = configs.load(config, set_ or (), trials=trials, horizon=horizon)
     folder = _default_folder(loaded.name) if out is None else out
     with _interruptible(folder):
@@ -62,26 +71,36 @@ def resume(
 ) -> None:
     """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
     from bo_robust.runner import run as runs
+    from bo_robust.runner.robust import config as robust_configs
 
     _set_threads(threads)
+    go_on = runs.resume
+    if robust_configs.is_robust_folder(folder):
+        from bo_robust.runner.robust.run import resume as go_on
     with _interruptible(folder):
-        runs.resume(folder, data_dir=data_dir, force=force, console=_console())
+        go_on(folder, data_dir=data_dir, force=force, console=_console())
 
 
 @app.command()
 def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")]) -> None:
     """Draw the pictures and print the table again from the stored traces."""
     from bo_robust.runner import run as runs
+    from bo_robust.runner.robust import config as robust_configs
 
-    runs.finish(folder, console=_console())
+    finish = runs.finish
+    if robust_configs.is_robust_folder(folder):
+        from bo_robust.runner.robust.run import finish
+    finish(folder, console=_console())
 
 
 @app.command("list")
 def list_() -> None:
-    """List algorithms, problems, features, widths and truncation levels."""
+    """List algorithms, problems, features, widths and truncation levels; problems and methods of robust runs."""
     from bo_robust.algorithms import ALGORITHMS
     from bo_robust.problems import PROBLEMS
+    from bo_robust.problems.robust import ROBUST_PROBLEMS
     from bo_robust.runner.build import FEATURES
+    from bo_robust.runner.robust.methods import METHODS
     from bo_robust.schedules import TRUNCATIONS, WIDTHS
 
     console = _console()
@@ -91,6 +110,8 @@ def list_() -> None:
         ("features", FEATURES),
         ("widths", WIDTHS),
         ("truncation levels", TRUNCATIONS),
+        ("value-at-risk problems (loop: value_at_risk)", ROBUST_PROBLEMS),
+        ("methods of the value_at_risk loop", METHODS),
     ):
         console.print(f"[bold]{title}[/bold]")
         for name, item in registry.items():

@@ -29,7 +29,7 @@ from bo_robust.runner.provenance import check_same_world, describe_run, find_dev
 from bo_robust.runner.report import print_report
 from bo_robust.states.snapshots import restore_, snapshot
 
-__all__ = ["finish", "resume", "start"]
+__all__ = ["check_free", "finish", "resume", "start"]
 
 CHECKPOINT = "checkpoint.safetensors"
 # The next checkpoint waits at least this many times as long as the last one took to write.
@@ -55,11 +55,7 @@ def start(
         RunError: when the folder holds something already, the device or data is not there, a panel cannot be built or
             is too large for the memory, or writing fails.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(
-            f"{folder} exists already; choose another --out, or go on with `bo-robust resume {folder}` if it is a "
-            "run that was interrupted."
-        )
+    check_free(folder)
     if not checkpoint_seconds >= 0:
         raise RunError(f"--checkpoint-seconds must be >= 0, got {checkpoint_seconds}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
@@ -213,6 +209,15 @@ def _restore(checkpoint: Path, key: list[Any], state: State, traces: Traces) -> 
             f"the checkpoint {checkpoint} does not fit this run ({error}). Delete it and resume again: finished "
             "algorithms are kept, only the one under way starts anew."
         ) from None
+
+
+def check_free(folder: Path) -> None:
+    """Raise ``RunError`` if the folder of a new run holds something already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(
+            f"{folder} exists already; choose another --out, or go on with `bo-robust resume {folder}` if it is a "
+            "run that was interrupted."
+        )
 
 
 @contextmanager

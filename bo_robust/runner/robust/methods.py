@@ -1,0 +1,343 @@
+"""The methods of a robust run: what each observes next, given the GP that all of them share.
+
+Registry :data:`METHODS`. A method is a frozen dataclass of its settings; the configuration sets them by name.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from botorch.acquisition import AcquisitionFunction, qUpperConfidenceBound
+from botorch.acquisition.risk_measures import VaR
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from torch import Tensor
+
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
+from bo_robust.problems.robust import RobustProblem
+from bo_robust.runner.robust.knowledge_gradient import RhoKGApx
+from bo_robust.runner.robust.surrogate import Surrogate
+from bo_robust.schedules import FiniteWidth
+from bo_robust.validation import check_count, check_positive
+
+__all__ = [
+    "METHODS",
+    "GPUCBMean",
+    "MCVaR",
+    "Method",
+    "Proposal",
+    "Random",
+    "RhoKG",
+    "Round",
+    "StableOptMethod",
+    "VUCBProb",
+    "VUCBUnif",
+    "confidence_width",
+    "resample",
+]
+
+# Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
+# the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).
+LINE_SEARCH = 8
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a method knows.
+
+    Attributes:
+        problem: Its box, environment and alpha; never its f.
+        surrogate: Hyperparameters of the GP.
+        X: Points (x, z) observed so far, ``n x d``.
+        Y: Observations, ``n``.
+        t: Number of the round about to be played, from 1.
+    """
+
+    problem: RobustProblem
+    surrogate: Surrogate
+    X: Tensor
+    Y: Tensor
+    t: int
+
+    @property
+    def designs(self) -> Tensor:
+        """x observed so far, ``n x d_x``."""
+        return self.X[:, : self.problem.dim_x]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What to observe next.
+
+    Attributes:
+        point: (x, z), ``d``.
+        max_upper: max_x VaR_alpha(u(x, Z)) as far as found, of V-UCB; else None.
+    """
+
+    point: Tensor
+    max_upper: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """Base of the methods.
+
+    Attributes:
+        certifies: Whether it finds max_x VaR_alpha(u(x, Z)) on its way.
+    """
+
+    certifies: ClassVar[bool] = False
+
+    @abstractmethod
+    def propose(self, now: Round) -> Proposal:
+        """The point to observe; random numbers come from torch's global generator, which the caller seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Optimised(Method):
+    """Maximises an acquisition function by BoTorch's ``optimize_acqf``.
+
+    Args:
+        restarts: Local searches.
+        raw_samples: Points they are chosen from.
+        maxiter: Iterations of L-BFGS-B.
+
+    Raises:
+        ValueError: if one is less than 1.
+    """
+
+    restarts: int = 4
+    raw_samples: int = 64
+    maxiter: int = 200
+
+    def __post_init__(self) -> None:
+        check_count(1, restarts=self.restarts, raw_samples=self.raw_samples, maxiter=self.maxiter)
+
+    @abstractmethod
+    def acquisition(self, now: Round) -> AcquisitionFunction:
+        """What is maximised."""
+
+    def maximised(self, acquisition: AcquisitionFunction, bounds: Tensor) -> tuple[Tensor, Tensor]:
+        """Where it is largest, ``d``, and its value."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of searches that stop at maxiter or at a kink, and of jitter
+            x, value = optimize_acqf(
+                acquisition,
+                bounds,
+                q=1,
+                num_restarts=self.restarts,
+                raw_samples=self.raw_samples,
+                options={"maxiter": self.maxiter, "maxls": LINE_SEARCH},
+                # A search that ends at a kink counts as failed; all anew would double the time and find no more.
+                retry_on_optimization_warning=False,
+            )
+        assert value is not None
+        return x[0], value
+
+
+@dataclass(frozen=True, kw_only=True)
+class _UpperBound(_Optimised):
+    """The upper bound of a functional of f(x, Z), then a condition out of those the functional offers.
+
+    Args:
+        width_scale: Multiplier of the paper's width.
+    """
+
+    rule: ClassVar[str] = "probable"
+    width_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(width_scale=self.width_scale)
+
+    @abstractmethod
+    def functional(self, alpha: float) -> Functional:
+        """What is made of f(x, Z)."""
+
+    def acquisition(self, now: Round) -> ValueAtRiskUCB:
+        """The upper bound of the functional, on x."""
+        model = now.surrogate.model(now.X, now.Y)
+        width = confidence_width(self.width_scale)
+        return ValueAtRiskUCB(model, now.problem.environment, self.functional(now.problem.alpha), width, t=now.t)
+
+    def propose(self, now: Round) -> Proposal:
+        """argmax of the upper bound, and a condition by the rule."""
+        bound = self.acquisition(now)
+        x, value = self.maximised(bound, now.problem.x_bounds)
+        choice = bound.select_environment(x.unsqueeze(0), self.rule)
+        return Proposal(choice.point[0], float(value.max()) if self.certifies else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VUCBProb(_UpperBound):
+    """V-UCB Prob (Nguyen et al. 2021): the lacing value of largest probability."""
+
+    certifies: ClassVar[bool] = True
+
+    def functional(self, alpha: float) -> ValueAtRisk:
+        """VaR_alpha."""
+        return ValueAtRisk(alpha)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VUCBUnif(VUCBProb):
+    """V-UCB Unif (Nguyen et al. 2021): a lacing value at random."""
+
+    rule: ClassVar[str] = "uniform"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableOptMethod(_UpperBound):
+    """StableOpt (Bogunovic et al. 2018): the worst condition, however improbable. Its aim is not VaR_alpha."""
+
+    def functional(self, alpha: float) -> WorstCase:
+        """The smallest value."""
+        return WorstCase()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPUCBMean(_UpperBound):
+    """GP-UCB on the mean over Z, observed where the interval is widest. Its aim is not VaR_alpha."""
+
+    def functional(self, alpha: float) -> Mean:
+        """The mean."""
+        return Mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(Method):
+    """x uniform on its box, z from its distribution."""
+
+    def propose(self, now: Round) -> Proposal:
+        """A random point."""
+        lower, upper = now.problem.x_bounds
+        x = lower + (upper - lower) * torch.rand(now.problem.dim_x, dtype=lower.dtype).to(lower)
+        return Proposal(torch.cat([x, _drawn(now.problem)]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCVaR(_Optimised):
+    """BoTorch's own route: ``AppendFeatures``, ``VaR`` of joint posterior samples, ``qUpperConfidenceBound``.
+
+    BoTorch weighs its conditions equally and its optimisers return x alone: conditions are drawn anew in each round
+    with the probabilities of Z, and z is drawn from Z. Its ``VaR`` takes 1 - alpha, its ``beta`` is w^2.
+
+    Args:
+        samples: Joint posterior samples.
+        scenarios: Conditions, n_w; 0: as many as the environment has points.
+        width_scale: Multiplier of the paper's width.
+    """
+
+    samples: int = 128
+    scenarios: int = 32
+    width_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(1, samples=self.samples)
+        check_count(0, scenarios=self.scenarios)
+        check_positive(width_scale=self.width_scale)
+
+    def acquisition(self, now: Round) -> qUpperConfidenceBound:
+        """Upper confidence bound of the VaR over samples, on x."""
+        z = resample(now.problem, self.scenarios)
+        width = float(confidence_width(self.width_scale)(now.t))
+        return qUpperConfidenceBound(
+            now.surrogate.model(now.X, now.Y, append=z),
+            beta=width**2,
+            sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
+            objective=VaR(1.0 - now.problem.alpha, n_w=len(z)),
+        )
+
+    def propose(self, now: Round) -> Proposal:
+        """argmax over x, z from its distribution."""
+        x, _ = self.maximised(self.acquisition(now), now.problem.x_bounds)
+        return Proposal(torch.cat([x, _drawn(now.problem)]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RhoKG(_Optimised):
+    """rhoKG^apx (Cakmak et al. 2020), see :mod:`bo_robust.runner.robust.knowledge_gradient`.
+
+    Args:
+        fantasies: K.
+        samples: M, joint posterior samples of a fantasy.
+        scenarios: Conditions, n_w, drawn anew in each round with the probabilities of Z; 0: as many as the environment
+            has points.
+    """
+
+    restarts: int = 2
+    raw_samples: int = 16
+    maxiter: int = 10
+    fantasies: int = 4
+    samples: int = 10
+    scenarios: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(1, fantasies=self.fantasies, samples=self.samples)
+        check_count(0, scenarios=self.scenarios)
+
+    def acquisition(self, now: Round) -> RhoKGApx:
+        """The knowledge gradient, on (x, z)."""
+        z = resample(now.problem, self.scenarios)
+        model = now.surrogate.model(now.X, now.Y, append=z)
+        risk = VaR(1.0 - now.problem.alpha, n_w=len(z))
+        return RhoKGApx(model, now.designs, risk, self.fantasies, self.samples)
+
+    def propose(self, now: Round) -> Proposal:
+        """argmax over (x, z), z moved to the nearest possible one."""
+        problem = now.problem
+        point, _ = self.maximised(self.acquisition(now), now.surrogate.bounds)
+        x, z = point.split([problem.dim_x, problem.dim_z])
+        if problem.points is not None and problem.probabilities is not None:
+            possible = problem.points[problem.probabilities > 0]
+            extent = problem.z_bounds[1] - problem.z_bounds[0]
+            z = possible[((possible - z) / extent).square().sum(-1).argmin()]
+        return Proposal(torch.cat([x, z]))
+
+
+METHODS: dict[str, type[Method]] = {
+    "gp-ucb-mean": GPUCBMean,
+    "mc-var": MCVaR,
+    "random": Random,
+    "rho-kg-apx": RhoKG,
+    "stable-opt": StableOptMethod,
+    "v-ucb-prob": VUCBProb,
+    "v-ucb-unif": VUCBUnif,
+}
+
+
+def confidence_width(scale: float = 1.0) -> FiniteWidth:
+    """w_t = scale * sqrt(2 log(pi^2 t^2 / 0.6)), of the paper's experiments."""
+    return FiniteWidth(num_arms=1, delta=0.1, scale=scale)
+
+
+def resample(problem: RobustProblem, n: int) -> Tensor:
+    """n conditions with the probabilities of Z, by systematic resampling of the environment's points: ``n x d_z``.
+
+    A point of probability p comes floor(n p) or one more times. 0: as many as there are points, which are those very
+    points where all are equally likely.
+    """
+    environment = problem.environment
+    z, w = environment.z, len(environment.z)
+    p = environment.probabilities
+    if p is None and n in (0, w):
+        return z
+    n = n or w
+    mass = torch.full_like(z[:, 0], 1.0 / w).cumsum(0) if p is None else p.cumsum(0)
+    places = (torch.arange(n, dtype=z.dtype) + torch.rand(1, dtype=z.dtype)).to(z) / n
+    return z[torch.searchsorted(mass, places * mass[-1]).clamp(max=w - 1)]
+
+
+def _drawn(problem: RobustProblem) -> Tensor:
+    """One condition from the distribution of Z, ``d_z``."""
+    if problem.sampler is not None:
+        generator: Any = torch.Generator(problem.x_bounds.device).manual_seed(int(torch.randint(2**62, (1,))))
+        return problem.sampler(1, generator=generator)[0]
+    return resample(problem, 1)[0]

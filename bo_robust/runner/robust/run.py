@@ -1,0 +1,160 @@
+"""Run a robust configuration into a folder, and resume it after any interruption.
+
+Folder: ``run.json``, ``parts/`` (one file per finished repetition of a method), then ``traces.parquet``,
+``summary.json`` and a picture per panel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from bo_robust.problems.robust import optimum
+from bo_robust.runner.checkpoint import write_json
+from bo_robust.runner.errors import RunError
+from bo_robust.runner.provenance import check_same_world, describe_run, find_device
+from bo_robust.runner.results import write_frame
+from bo_robust.runner.robust import results
+from bo_robust.runner.robust.config import RobustRunConfig, build_problem
+from bo_robust.runner.robust.play import play
+from bo_robust.runner.robust.report import print_report
+from bo_robust.runner.run import _locked, check_free
+
+__all__ = ["finish", "resume", "start"]
+
+
+def start(
+    config: RobustRunConfig,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    data_dir: Path | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Run a configuration into a new folder and return its summary.
+
+    Every problem is built first, so that a mistake in the last one costs nothing.
+
+    Raises:
+        RunError: when the folder holds something already, the device or data is not there, or a problem cannot be
+            built.
+    """
+    check_free(folder)
+    if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
+        data_dir = Path(os.environ["BO_ROBUST_DATA"])
+    place = find_device(device)
+    used = {}
+    for panel in config.panels:
+        problem = build_problem(panel, data_dir, place)
+        methods = {m.label: {"class": type(m.build()).__name__, **vars(m.build())} for m in panel.methods}
+        used[panel.name] = {"noise_var": problem.noise_var, "alpha": problem.alpha, "methods": methods}
+    # A robust configuration has the name, panels and digest that are asked of one.
+    info = describe_run(cast(Any, config), device, data_dir, 0.0, used)
+    write_json(info, folder / "run.json")
+    return resume(folder, console=console)
+
+
+def resume(
+    folder: Path, *, data_dir: Path | None = None, force: bool = False, console: Console | None = None
+) -> dict[str, Any]:
+    """Go on with the run in ``folder``: repetitions that are not there are played; regrets end as if uninterrupted.
+
+    Args:
+        folder: A result folder.
+        data_dir: Folder of data sets, if it moved.
+        force: Go on although code, versions or machine changed; recorded in ``run.json``.
+        console: Where to print.
+
+    Raises:
+        RunError: when the folder is no robust run, another process is running it, its configuration was changed, or
+            code or machine changed (without ``force``).
+    """
+    info, config = _read_run(folder)
+    device = find_device(info["device"])
+    data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
+    console = console or Console()
+    todo = [
+        (i, k, j)
+        for i, panel in enumerate(config.panels)
+        for k in range(panel.repetitions)
+        for j in range(len(panel.methods))
+        if not results.part_path(folder, i, j, k).exists()
+    ]
+    if todo and force:
+        write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
+    elif todo:
+        check_same_world(info, folder)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=16),
+        TextColumn("{task.completed}/{task.total} rounds"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with _locked(folder), Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=sum(config.panels[i].rounds for i, _, _ in todo), visible=bool(todo))
+        for i, panel in enumerate(config.panels):
+            mine = [(k, j) for p, k, j in todo if p == i]
+            if not mine:
+                continue
+            problem = build_problem(panel, data, device)
+            progress.update(task, description=f"{panel.name} · searching its optimum")
+            best = optimum(problem)
+            facts = {"notes": problem.notes, "alpha": problem.alpha, "x": best.x.tolist(), "value": best.value}
+            write_json(facts, results.facts_path(folder, i))
+            for k, j in mine:
+                method = panel.methods[j]
+                progress.update(task, description=f"{panel.name} · {method.label} · {k + 1}/{panel.repetitions}")
+                with torch.random.fork_rng():
+                    rows = play(problem, method.build(), panel, k)
+                results.write_part(results.part_path(folder, i, j, k), rows, panel.name, method.label, k)
+                progress.update(task, advance=panel.rounds)
+    return finish(folder, console=console)
+
+
+def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
+    """Join the parts, write ``traces.parquet`` and ``summary.json``, print the report, draw the pictures.
+
+    Raises:
+        RunError: when parts are missing or damaged.
+    """
+    from bo_robust.runner.robust import plot  # matplotlib takes a second to import
+
+    _, config = _read_run(folder)
+    traces, facts = results.load_parts(folder, config)
+    summary = results.summarise(config, traces, facts)
+    write_frame(traces, folder / "traces.parquet")
+    write_json(summary, folder / "summary.json")
+    console = console or Console()
+    print_report(summary, console)
+    written = ["summary.json", "traces.parquet"]
+    for i, panel in enumerate(config.panels):
+        name = plot.picture_name(i, panel)
+        plot.plot_panel(panel, traces, folder / name)
+        written.append(name)
+    console.print(f"Results in {folder}: {', '.join(written)}", markup=False, soft_wrap=True)
+    return summary
+
+
+def _read_run(folder: Path) -> tuple[dict[str, Any], RobustRunConfig]:
+    path = folder / "run.json"
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+        config = RobustRunConfig.from_dict(info["config"])
+        known = {key: info[key] for key in ("config_digest", "device", "data_dir", "versions")}
+    except OSError as error:
+        raise RunError(f"{folder} is not a result folder: cannot read {path} ({error.strerror}).") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} is damaged ({error}).") from None
+    if config.digest != known["config_digest"]:
+        raise RunError(
+            f"the configuration in {path} was changed after the run began; results would be mixed. Undo the change, or "
+            "start a new run with another --out."
+        )
+    return info, config
