@@ -79,6 +79,8 @@ def arms(results: Path) -> None:
             report(f"n={n:g}, {name}: a round", 1e3 * runs[last][0] / last, "ms, mean", None, None, {"at": detail})
             axis.loglog(rounds, [1e3 * runs[t][0] / t for t in rounds], marker="o", markersize=3, label=name)
         axis.set(title=f"{n:,} arms", xlabel="rounds T")
+        axis.set_xticks(MARKS, [str(t) for t in MARKS])
+        axis.minorticks_off()
     axes[0].set_ylabel("ms a round, mean over the run")
     axes[0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
@@ -167,6 +169,9 @@ def models(results: Path) -> None:
         axes[1].semilogx([r[0] for r in rows], [r[3] for r in rows], marker="o", markersize=3, label=name)
     axes[0].set(xlabel="observations", ylabel="seconds to fit")
     axes[1].set(xlabel="observations", ylabel="RMSE of noisy values (noise: 0.1)")
+    for axis in axes:
+        axis.set_xticks(sizes, [f"{n:,}" for n in sizes])
+        axis.minorticks_off()
     axes[0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(results / "scaling_models.png", dpi=110)
