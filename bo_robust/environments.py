@@ -1,8 +1,8 @@
 """Environments: the random conditions Z under which f(x, Z) is seen.
 
 Each stands for finitely many points z with probabilities, exact for finite Z and fixed quasi-random points for a
-continuous one (for d_z <= 2 a few hundred give the quantile far below the noise of any model). ``points(X)`` are the
-inputs of a model over (x, z), ``... x w x d``, in one order of columns: x, then z.
+continuous one (256 for d_z <= 2 give a quantile to about 0.01 on functions of standard deviation 1). ``points(X)`` are
+the inputs of a model over (x, z), ``... x w x d``, in one order of columns: x, then z.
 """
 
 from __future__ import annotations
@@ -243,7 +243,8 @@ class PerturbationEnvironment(Environment):
         """The Euclidean ball of a radius around x, within the box, as in StableOpt (Bogunovic et al. 2018).
 
         Its points: the centre, and Sobol directions, half of them at the full radius (where minima of smooth functions
-        mostly are) and half spread over the inside. In one dimension: an even grid.
+        mostly are) and half spread over the inside. In one dimension: an even grid, its middle the centre where
+        ``num_points`` is odd.
 
         Args:
             radius: > 0, in units of x.

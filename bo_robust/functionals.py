@@ -196,6 +196,14 @@ class Mean(Functional):
         """The mean."""
         return values.mean(-1) if probabilities is None else (values * probabilities).sum(-1)
 
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Points whose interval is at least as long as that of the mean: u(z) - l(z) >= F(u) - F(l). Never empty."""
+        gap = upper - lower
+        mean = self(gap, probabilities)
+        if probabilities is not None:
+            gap = gap.masked_fill(probabilities <= 0, -math.inf)
+        return gap >= torch.minimum(mean, gap.amax(-1)).unsqueeze(-1)
+
 
 @dataclass(frozen=True)
 class MeanVariance(Functional):
@@ -259,9 +267,9 @@ def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: 
         mask: Points offered, ``... x w``, bool, not empty.
         gap: u - l, ``... x w``.
         density: Probability or density of each point up to a constant, ``w`` or ``... x w``; None: all equal.
-        rule: "probable": the most probable of those offered, of equally probable ones the one of widest interval (the
-            paper leaves ties open). "uniform": one of them at random. "drawn": from the density, whether offered or
-            not, as when z is observed but cannot be chosen (Remark 1).
+        rule: "probable": the most probable of those offered, of equally probable ones (to 1e-9 of the density, 1e-6 in
+            float32) the one of widest interval (the paper leaves ties open). "uniform": one of them at random.
+            "drawn": from the density, whether offered or not, as when z is observed but cannot be chosen (Remark 1).
         uniform: Draws from [0, 1), ``...``; "probable" needs none.
 
     Returns:
@@ -274,7 +282,8 @@ def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: 
     if rule == "probable":
         if density is not None:
             ranked = density.expand(mask.shape).masked_fill(~mask, -math.inf)
-            mask = mask & (ranked == ranked.amax(-1, keepdim=True))
+            top = ranked.amax(-1, keepdim=True)
+            mask = mask & (ranked >= top - (1e-9 if top.dtype == torch.float64 else 1e-6) * top.abs())
         return gap.masked_fill(~mask, -math.inf).argmax(-1)
     if uniform is None:
         raise ValueError(f'the rule "{rule}" needs uniform, a draw from [0, 1) per choice.')

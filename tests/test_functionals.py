@@ -182,3 +182,20 @@ def test_bad_settings_are_refused():
     assert as_functional(Mean()) == Mean()
     with pytest.raises(ValueError, match="functional must be one of"):
         as_functional("var")
+
+
+def test_lacing_values_of_the_mean_are_probable_ones(device):
+    """u(z) - l(z) >= F(u) - F(l), and not only the widest interval, which may be where nothing ever happens."""
+    p = torch.tensor([0.001, 0.5, 0.4, 0.099], dtype=torch.float64, device=device)
+    lower = torch.zeros(4, dtype=torch.float64, device=device)
+    upper = torch.tensor([9.0, 1.0, 2.0, 0.5], dtype=torch.float64, device=device)
+    mask = Mean().lacing(lower, upper, p)  # mean gap: .009 + .5 + .8 + .0495 = 1.3585
+    assert mask.tolist() == [True, False, True, False]
+    assert int(pick(mask, upper - lower, p, "probable")) == 2
+
+
+def test_probable_ties_up_to_rounding(device):
+    density = torch.tensor([0.3, 0.4, 0.3 + 0.1, 0.0], dtype=torch.float64, device=device)
+    density[1] *= 1.0 + 1e-14
+    gap = torch.tensor([1.0, 1.0, 2.0, 9.0], dtype=torch.float64, device=device)
+    assert int(pick(torch.ones(4, dtype=torch.bool, device=device), gap, density, "probable")) == 2

@@ -196,19 +196,22 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
             return choose_environment(x, self.environment, self.functional, lower, upper, rule, uniform)
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
-        """How far from optimal x can be, valid at any round where l <= f <= u.
+        """How far from optimal x can be, valid at any round where l <= f <= u; from observations alone.
+
+        Points under evaluation are left out: variances that they lower are no confidence bounds. For a
+        ``ContinuousEnvironment`` it holds as far as its points stand for Z.
 
         Args:
             x: Designs, ``... x d_x``, such as the recommended one.
-            max_upper: max_x F(u), the value ``optimize_acqf`` returned. With it the result bounds the regret
-                F(f(x*)) - F(f(x)). None: F(u) of x itself, the length of the interval of F(f(x)), which bounds the
-                regret only where x maximises F(u).
+            max_upper: max_x F(u), the value ``optimize_acqf`` returned, without points under evaluation. With it the
+                result bounds the regret F(f(x*)) - F(f(x)), as far as the search found the maximum. None: F(u) of x
+                itself, the length of the interval of F(f(x)), which bounds the regret only where x maximises F(u).
 
         Returns:
             max_upper - F(l(x)), or F(u(x)) - F(l(x)), ``...``.
         """
         with torch.no_grad():
-            lower, upper = self.bounds_at(x)
+            lower, upper = self._bounds(self._designs(x), None)
             p = self.environment.probabilities
             if max_upper is None:
                 max_upper = self.functional.upper_bound(lower, upper, p)

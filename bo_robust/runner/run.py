@@ -97,9 +97,7 @@ def resume(
         for j in range(len(panel.algorithms))
         if not results.part_path(folder, i, j).exists()
     ]
-    if todo and force:
-        write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
-    elif todo:
+    if todo and not force:
         check_same_world(info, folder)
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -109,6 +107,8 @@ def resume(
         TimeRemainingColumn(),
     )
     with _locked(folder), Progress(*columns, console=console) as progress:
+        if todo and force:
+            write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
         total = sum(config.panels[i].horizon * config.panels[i].trials for i, _ in todo)
         task = progress.add_task("", total=total, rate="", visible=bool(todo))
         for i, panel in enumerate(config.panels):

@@ -414,3 +414,15 @@ def test_ax_proposes_designs_and_we_choose_their_conditions():
     assert len({p["z"] for p in chosen}) > 1  # the tail lies on both sides
     found = recommend(model, environment, 0.1, torch.tensor([[p["x"]] for p in chosen], dtype=torch.float64))
     assert float(found.x) == pytest.approx(1.0, abs=0.2)  # by symmetry
+
+
+def test_points_under_evaluation_certify_nothing(tkwargs):
+    """Hallucinated variances are no confidence bounds: the certificate is that of the observations alone."""
+    X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(tkwargs["device"])
+    model = SingleTaskGP(X.to(tkwargs["dtype"]), torch.sin(5 * X.to(tkwargs["dtype"])).sum(1, keepdim=True))
+    z = torch.linspace(0, 1, 7, **tkwargs).unsqueeze(-1)
+    x = torch.tensor([[0.4]], **tkwargs)
+    plain = ValueAtRiskUCB(model, FiniteEnvironment(z), 0.2, 2.0)
+    pending = ValueAtRiskUCB(model, FiniteEnvironment(z), 0.2, 2.0, X_pending=x.repeat(3, 1))
+    assert float(pending(x.unsqueeze(0))) < float(plain(x.unsqueeze(0)))
+    torch.testing.assert_close(pending.certificate(x), plain.certificate(x))

@@ -59,7 +59,7 @@ def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tens
         return _path(values).kth_index(values, max(1, math.ceil(w * (alpha - _tolerance(values)))))
     order, mass = sorted_masses(values, weights)
     needed = (mass[..., -1:].double() * (alpha - _tolerance(weights))).ceil_().long().clamp_(min=1)
-    place = (mass < needed).sum(-1, keepdim=True)
+    place = (mass < needed).sum(-1, keepdim=True).clamp_(max=mass.shape[-1] - 1)  # weights of zero or NaN
     return order.gather(-1, place).squeeze(-1)
 
 

@@ -8,10 +8,12 @@ Made of BoTorch's parts, as its tutorial on rhoKG: ``AppendFeatures`` gives ever
 ``model.fantasize`` the K models, ``VaR`` the risk of each of M joint posterior samples.
 
 What differs from the authors' code (saitcakmak/BoRisk): their two-time-scale trick is of no use where the inner problem
-is a finite maximum; they optimise over a fresh set of conditions as we do, in number 10 to 40; our GP is the one all
-methods of a run share (maximum likelihood, no prior on the noise); the run recommends argmax VaR_alpha(mu) for all
-methods where they maximise E[VaR_alpha(f)]; they minimise. For a finite Z the z found is moved to the nearest point of
-Z, which they need not do, their conditions being continuous or few.
+is a finite maximum; they optimise over a fresh set of conditions as we do, in number 10 to 40, or weighted (ours come
+with the probabilities of Z, and weigh alike), with K = 10 and 10 or more restarts per dimension, where the run plays
+K = 4 and 2 restarts of 10 iterations for the sake of time; our GP is the one all methods of a run share (maximum
+likelihood, no prior on the noise); the run recommends argmax VaR_alpha(mu) for all methods where they maximise
+E[VaR_alpha(f)]; they minimise. For a finite Z the z found is moved to the nearest point of Z, which they need not do,
+their conditions being continuous or few.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ class MCVaR(_Optimised):
             now.surrogate.model(now.X, now.Y, append=z),
             beta=width**2,
             sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
-            objective=VaR(1.0 - now.problem.alpha, n_w=len(z)),
+            objective=value_at_risk(now.problem.alpha, len(z)),
         )
 
     def propose(self, now: Round) -> Proposal:
@@ -287,7 +287,7 @@ class RhoKG(_Optimised):
         """The knowledge gradient, on (x, z)."""
         z = resample(now.problem, self.scenarios)
         model = now.surrogate.model(now.X, now.Y, append=z)
-        risk = VaR(1.0 - now.problem.alpha, n_w=len(z))
+        risk = value_at_risk(now.problem.alpha, len(z))
         return RhoKGApx(model, now.designs, risk, self.fantasies, self.samples)
 
     def propose(self, now: Round) -> Proposal:
@@ -318,11 +318,17 @@ def confidence_width(scale: float = 1.0) -> FiniteWidth:
     return FiniteWidth(num_arms=1, delta=0.1, scale=scale)
 
 
+def value_at_risk(alpha: float, n: int) -> VaR:
+    """BoTorch's VaR of n equally probable conditions at our alpha; where n alpha is whole it takes the next one up."""
+    return VaR(1.0 - alpha + 1e-9, n_w=n)
+
+
 def resample(problem: RobustProblem, n: int) -> Tensor:
     """n conditions with the probabilities of Z, by systematic resampling of the environment's points: ``n x d_z``.
 
-    A point of probability p comes floor(n p) or one more times. 0: as many as there are points, which are those very
-    points where all are equally likely.
+    A point of probability p comes floor(n p) or one more times; points of several dimensions are shuffled first, as
+    neighbours in a quasi-random sequence share a corner. 0: as many as there are points, which are those very points
+    where all are equally likely.
     """
     environment = problem.environment
     z, w = environment.z, len(environment.z)
@@ -330,6 +336,9 @@ def resample(problem: RobustProblem, n: int) -> Tensor:
     if p is None and n in (0, w):
         return z
     n = n or w
+    if z.shape[1] > 1:
+        order = torch.randperm(w).to(z.device)
+        z, p = z[order], None if p is None else p[order]
     mass = torch.full_like(z[:, 0], 1.0 / w).cumsum(0) if p is None else p.cumsum(0)
     places = (torch.arange(n, dtype=z.dtype) + torch.rand(1, dtype=z.dtype)).to(z) / n
     return z[torch.searchsorted(mass, places * mass[-1]).clamp(max=w - 1)]

@@ -70,7 +70,7 @@ def play(problem: RobustProblem, method: Method, panel: RobustPanelConfig, repet
     Y = problem.f(X) + noise[:n]
     seeds = stream(panel.seed, "method", repetition).integers(2**62, size=panel.rounds + 1).tolist()
     surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
-    functional, width = ValueAtRisk(problem.alpha), confidence_width()
+    functional, width = ValueAtRisk(problem.alpha), confidence_width(getattr(method, "width_scale", 1.0))
     true_regret = _Regrets(problem)
     rows: dict[str, list[Any]] = {}
     for r in range(panel.rounds + 1):

@@ -86,9 +86,7 @@ def resume(
         for j in range(len(panel.methods))
         if not results.part_path(folder, i, j, k).exists()
     ]
-    if todo and force:
-        write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
-    elif todo:
+    if todo and not force:
         check_same_world(info, folder)
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -98,6 +96,8 @@ def resume(
         TimeRemainingColumn(),
     )
     with _locked(folder), Progress(*columns, console=console) as progress:
+        if todo and force:
+            write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
         task = progress.add_task("", total=sum(config.panels[i].rounds for i, _, _ in todo), visible=bool(todo))
         for i, panel in enumerate(config.panels):
             mine = [(k, j) for p, k, j in todo if p == i]

@@ -46,7 +46,7 @@ class Surrogate:
         self.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(MIN_NOISE_VAR)).to(bounds)
 
     def fit(self, X: Tensor, Y: Tensor) -> bool:
-        """Maximum likelihood from a fixed start; the best of it and the present hyperparameters' likelihood.
+        """Maximum likelihood from a fixed start.
 
         Args:
             X: Points (x, z), ``n x d``.

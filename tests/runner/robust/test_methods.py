@@ -90,3 +90,14 @@ def test_knowledge_gradient_against_a_loop(device):
     (gradient,) = torch.autograd.grad(together.sum(), X)
     assert bool(gradient.isfinite().all())
     assert float(gradient.abs().max()) > 0.0
+
+
+def test_conditions_of_several_dimensions_are_not_of_one_corner():
+    """Every 8th or 16th of quasi-random points lies in a slab; the draws are to cover each half of each coordinate."""
+    torch.manual_seed(0)
+    problem = make("hartmann3_12", z="continuous")
+    middle = problem.z_bounds.mean(0)
+    for n in (16, 32):
+        halves = torch.stack([(resample(problem, n) > middle).double().mean(0) for _ in range(20)])
+        assert float(halves.min()) > 0.1
+        assert float(halves.max()) < 0.9
