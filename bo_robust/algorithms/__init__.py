@@ -15,8 +15,10 @@ from bo_robust.algorithms.probability_of_improvement import ProbabilityOfImprove
 from bo_robust.algorithms.pure_mean import PureMean
 from bo_robust.algorithms.pure_variance import PureVariance
 from bo_robust.algorithms.random_arm import RandomArm
+from bo_robust.algorithms.stable_opt import StableOpt
 from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
 from bo_robust.algorithms.tgp_ucb import TGPUCB
+from bo_robust.algorithms.v_ucb import VUCB
 
 __all__ = [
     "ALGORITHMS",
@@ -26,6 +28,7 @@ __all__ = [
     "GPUCB",
     "IRGPUCB",
     "TGPUCB",
+    "VUCB",
     "ArmAlgorithm",
     "ExpectedImprovement",
     "Info",
@@ -36,6 +39,7 @@ __all__ = [
     "PureVariance",
     "RandomArm",
     "Selection",
+    "StableOpt",
     "State",
     "StreamedBBKB",
 ]
