@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, Info, State
-from bo_robust.algorithms.hypothesis_space import HypothesisSelection, Widths, begin, select_under, take_in
+from bo_robust.algorithms.base import Info, State
+from bo_robust.algorithms.hypothesis_space import HypothesisAlgorithm
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.hypotheses import HypothesisPosterior
 from bo_robust.validation import check_positive
@@ -22,7 +22,7 @@ __all__ = ["AGPUCB"]
 
 
 @dataclass(frozen=True)
-class AGPUCB(ArmAlgorithm):
+class AGPUCB(HypothesisAlgorithm):
     """A-GP-UCB. Only the hypothesis of the coming round counts as alive.
 
     Args:
@@ -34,7 +34,6 @@ class AGPUCB(ArmAlgorithm):
         ValueError: if there are no lengthscales, or one of them or the power is not > 0.
     """
 
-    width: Widths
     lengthscales: tuple[float, ...]
     power: float = 0.9
 
@@ -59,23 +58,18 @@ class AGPUCB(ArmAlgorithm):
         Raises:
             ValueError: if there is not one lengthscale per hypothesis.
         """
-        posterior = begin(self.width, kernel, noise_var, trials, prior_mean, rounds)
-        if posterior.alive.shape[1] != len(self.lengthscales):
-            raise ValueError(f"{len(self.lengthscales)} lengthscales for {posterior.alive.shape[1]} hypotheses.")
-        state = State(posterior)
+        state = super().init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
+        hypotheses = state.posterior.alive.shape[1]
+        if hypotheses != len(self.lengthscales):
+            raise ValueError(f"{len(self.lengthscales)} lengthscales for {hypotheses} hypotheses.")
         self._believe(state)
         return state
 
-    def select(self, state: State, uniform: Tensor) -> HypothesisSelection:
-        """The arm of largest bound under the hypothesis of this round."""
-        return select_under(state, self.width, state.posterior.leader, uniform)
-
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Take in the rewards under every hypothesis."""
-        state.round += 1
-        ok = take_in(state.posterior, arms, rewards, uniform, None)[0]
+        info = super().observe(state, arms, rewards, uniform)
         self._believe(state)
-        return Info(ok)
+        return info
 
     def nearest(self, t: int) -> int:
         """The hypothesis of round ``t`` (from 1), the first of equally near ones."""

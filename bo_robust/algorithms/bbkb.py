@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.bkb import new_dictionary, sparse_width
-from bo_robust.algorithms.candidates import Candidates, choose, none_yet, of_bounds
+from bo_robust.algorithms.candidates import CANDIDATES, Candidates, check_batch_constant, choose, none_yet, of_bounds
 from bo_robust.algorithms.random_arm import uniform_arms
 from bo_robust.features.leverage import check_oversampling
 from bo_robust.linalg import row_argmax
@@ -28,10 +28,6 @@ from bo_robust.states.arms import ArmKernel
 from bo_robust.states.dtc import DTCPosterior
 
 __all__ = ["BBKB"]
-
-
-# Arms kept as candidates of a batch.
-CANDIDATES = 1024
 
 
 @dataclass
@@ -64,8 +60,7 @@ class BBKB(ArmAlgorithm):
 
     def __post_init__(self) -> None:
         check_oversampling(self.oversampling)
-        if not 0.0 <= self.batch_constant < float("inf"):
-            raise ValueError(f"batch_constant must be a finite number >= 0, got {self.batch_constant!r}.")
+        check_batch_constant(self.batch_constant)
 
     def init(
         self,

@@ -8,6 +8,7 @@ exact at a cost that does not depend on n.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,10 @@ from torch import Tensor
 from bo_robust.features.leverage import padded
 from bo_robust.linalg import row_argmax
 
-__all__ = ["Candidates", "choose", "none_yet", "of_bounds"]
+__all__ = ["CANDIDATES", "Candidates", "check_batch_constant", "choose", "none_yet", "of_bounds"]
+
+# Arms kept as candidates of a batch, by default.
+CANDIDATES = 1024
 
 
 @dataclass
@@ -61,6 +65,12 @@ class Candidates:
         """Replace those of some trials."""
         for name, x in vars(self).items():
             x[trials] = getattr(candidates, name)
+
+
+def check_batch_constant(c: float) -> None:
+    """Raise ``ValueError`` unless BBKB's c, the sum of variances a batch may spend, is a finite number >= 0."""
+    if not 0.0 <= c < math.inf:
+        raise ValueError(f"batch_constant must be a finite number >= 0, got {c!r}.")
 
 
 def none_yet(like: Tensor, most: int) -> Candidates:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
+from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.linalg import row_argmax
 from bo_robust.schedules import RKHSWidth, SelfNormalisedWidth, Width
 from bo_robust.states import arms as arm_states
@@ -22,6 +22,7 @@ from bo_robust.states.arms import ArmKernel
 from bo_robust.states.hypotheses import HypothesisPosterior
 
 __all__ = [
+    "HypothesisAlgorithm",
     "HypothesisSelection",
     "Widths",
     "alive_only",
@@ -124,6 +125,38 @@ def select_under(state: State, width: Widths, hypothesis: Tensor, uniform: Tenso
     sd = posterior.of(hypothesis, posterior.variances).sqrt_()
     bound = sd.mul_(own.unsqueeze(1) if isinstance(own, Tensor) else own)
     return HypothesisSelection(row_argmax(bound.add_(posterior.of(hypothesis, posterior.means))), own, hypothesis)
+
+
+@dataclass(frozen=True)
+class HypothesisAlgorithm(ArmAlgorithm):
+    """GP-UCB under the leader, with every hypothesis kept up to date: what baselines without elimination share.
+
+    Args:
+        width: Confidence width w^u_t, one for all hypotheses or a tuple of one each.
+    """
+
+    width: Widths
+
+    def init(
+        self,
+        kernel: ArmKernel,
+        noise_var: float | Tensor,
+        trials: int = 1,
+        *,
+        prior_mean: Tensor | None = None,
+        rounds: int | None = None,
+    ) -> State:
+        """State before any reward; as :meth:`bo_robust.algorithms.he_gp_ucb.HEGPUCB.init`."""
+        return State(begin(self.width, kernel, noise_var, trials, prior_mean, rounds))
+
+    def select(self, state: State, uniform: Tensor) -> HypothesisSelection:
+        """The arm of largest bound under the leader; under the first hypothesis before any reward."""
+        return select_under(state, self.width, state.posterior.leader, uniform)
+
+    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Take in the rewards under every hypothesis."""
+        state.round += 1
+        return Info(take_in(state.posterior, arms, rewards, uniform, None)[0])
 
 
 def alive_only(values: Tensor, alive: Tensor, fill: float = -math.inf) -> Tensor:

@@ -8,42 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from bo_robust.algorithms.base import ArmAlgorithm, Info, State
-from bo_robust.algorithms.hypothesis_space import HypothesisSelection, Widths, begin, select_under, take_in
-from bo_robust.states.arms import ArmKernel
+from bo_robust.algorithms.hypothesis_space import HypothesisAlgorithm
 
 __all__ = ["MLEGPUCB"]
 
 
 @dataclass(frozen=True)
-class MLEGPUCB(ArmAlgorithm):
-    """MLE-GP-UCB.
+class MLEGPUCB(HypothesisAlgorithm):
+    """MLE-GP-UCB: the leader is the likeliest hypothesis.
 
     Args:
         width: Confidence width w^u_t, one for all hypotheses or a tuple of one each.
     """
-
-    width: Widths
-
-    def init(
-        self,
-        kernel: ArmKernel,
-        noise_var: float | Tensor,
-        trials: int = 1,
-        *,
-        prior_mean: Tensor | None = None,
-        rounds: int | None = None,
-    ) -> State:
-        """State before any reward; as :meth:`bo_robust.algorithms.he_gp_ucb.HEGPUCB.init`."""
-        return State(begin(self.width, kernel, noise_var, trials, prior_mean, rounds))
-
-    def select(self, state: State, uniform: Tensor) -> HypothesisSelection:
-        """The arm of largest bound under the likeliest hypothesis; the first one before any reward."""
-        return select_under(state, self.width, state.posterior.leader, uniform)
-
-    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Take in the rewards under every hypothesis."""
-        state.round += 1
-        return Info(take_in(state.posterior, arms, rewards, uniform, None)[0])

@@ -19,7 +19,7 @@ import torch.distributed
 from torch import Tensor
 
 from bo_robust.algorithms.bkb import new_dictionary
-from bo_robust.algorithms.candidates import Candidates, choose
+from bo_robust.algorithms.candidates import CANDIDATES, Candidates, check_batch_constant, choose
 from bo_robust.algorithms.ranks import from_first, gathered
 from bo_robust.covariance import Covariance
 from bo_robust.features.leverage import check_oversampling
@@ -101,13 +101,12 @@ class StreamedBBKB:
     width: Width
     oversampling: float
     batch_constant: float
-    candidates: int = 1024
+    candidates: int = CANDIDATES
 
     def __post_init__(self) -> None:
         check_oversampling(self.oversampling)
         check_count(1, candidates=self.candidates)
-        if not 0.0 <= self.batch_constant < math.inf:
-            raise ValueError(f"batch_constant must be a finite number >= 0, got {self.batch_constant!r}.")
+        check_batch_constant(self.batch_constant)
 
     def init(
         self,

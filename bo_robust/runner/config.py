@@ -21,7 +21,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,18 +118,7 @@ class PanelConfig:
             raise RunError(f"panel {self.name!r}: {error}") from None
         if self.dtype not in ("float64", "float32"):
             raise RunError(f"panel {self.name!r}: dtype must be float64 or float32, got {self.dtype!r}.")
-        if not self.algorithms:
-            raise RunError(f"panel {self.name!r} has no algorithms; list at least one under `algorithms:`.")
-        labels = [a.label for a in self.algorithms]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise RunError(f"panel {self.name!r} has two algorithms labelled {label!r}; give each a `label`.")
-        for pair in self.compare:
-            if len(pair) != 2:
-                raise RunError(f"panel {self.name!r}: `compare` holds pairs of labels, got {list(pair)}.")
-            for label in pair:
-                if label not in labels:
-                    raise RunError(f"panel {self.name!r} compares {label!r}, {nearest(label, labels)}")
+        check_labels(self.name, "algorithms", [a.label for a in self.algorithms], self.compare)
 
 
 @dataclass(frozen=True)
@@ -202,6 +191,28 @@ def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> RunConfig:
         if value is not None:
             _force(data, key, value)
     return RunConfig.from_dict(data)
+
+
+def check_labels(panel: str, kind: str, labels: list[str], compare: Iterable[Sequence[str]]) -> None:
+    """Raise ``RunError`` unless a panel has entries, of distinct labels, and compares pairs of these.
+
+    Args:
+        panel: Its name.
+        kind: What it lists: "algorithms" or "methods".
+        labels: Of the entries.
+        compare: Pairs of labels.
+    """
+    if not labels:
+        raise RunError(f"panel {panel!r} has no {kind}; list at least one under `{kind}:`.")
+    for label in labels:
+        if labels.count(label) > 1:
+            raise RunError(f"panel {panel!r} has two {kind} labelled {label!r}; give each a `label`.")
+    for pair in compare:
+        if len(pair) != 2:
+            raise RunError(f"panel {panel!r}: `compare` holds pairs of labels, got {list(pair)}.")
+        for label in pair:
+            if label not in labels:
+                raise RunError(f"panel {panel!r} compares {label!r}, {nearest(label, labels)}")
 
 
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> None:

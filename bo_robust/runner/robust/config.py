@@ -30,6 +30,7 @@ from bo_robust.runner.config import (
     _read,
     _refuse_unknown,
     apply_overrides,
+    check_labels,
     kind_of,
     nearest,
     typed,
@@ -128,18 +129,7 @@ class RobustPanelConfig:
             check_count(0, seed=self.seed)
         except ValueError as error:
             raise RunError(f"panel {self.name!r}: {error}") from None
-        if not self.methods:
-            raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
-        labels = [m.label for m in self.methods]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise RunError(f"panel {self.name!r} has two methods labelled {label!r}; give each a `label`.")
-        for pair in self.compare:
-            if len(pair) != 2:
-                raise RunError(f"panel {self.name!r}: `compare` holds pairs of labels, got {list(pair)}.")
-            for label in pair:
-                if label not in labels:
-                    raise RunError(f"panel {self.name!r} compares {label!r}, {nearest(label, labels)}")
+        check_labels(self.name, "methods", [m.label for m in self.methods], self.compare)
 
 
 @dataclass(frozen=True)
