@@ -114,3 +114,7 @@ class ArmAlgorithm(ABC):
         ok = arm_states.observe(state.posterior, arms, rewards)
         state.round += 1
         return Info(ok)
+
+    def learn(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Take in a round of an initial design, which this rule did not choose; by default as :meth:`observe`."""
+        return self.observe(state, arms, rewards, uniform)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, State
 from bo_robust.algorithms.hypothesis_space import (
+    HypothesisAlgorithm,
     HypothesisSelection,
-    Widths,
     alive_only,
     begin,
     of_leader,
@@ -60,12 +60,11 @@ class HEInfo(Info):
 
 
 @dataclass(frozen=True)
-class HEGPUCB(ArmAlgorithm):
+class HEGPUCB(HypothesisAlgorithm):
     """HE-GP-UCB.
 
     With |U| = 1 it is GP-UCB. If every hypothesis of a trial fails, the last is kept and a warning given, on a CPU when
-    it happens, always by :func:`eliminations`. Initial designs go in untested by
-    :func:`bo_robust.states.hypotheses.observe` on ``state.posterior``.
+    it happens, always by :func:`eliminations`. Initial designs go in untested, by :meth:`learn`.
 
     Args:
         width: Confidence width w^u_t, one for all hypotheses or a tuple of one each. The guarantee wants one that holds
@@ -80,7 +79,6 @@ class HEGPUCB(ArmAlgorithm):
         ValueError: if an argument is outside its range.
     """
 
-    width: Widths
     noise_scale: float
     delta: float
     base: ArmAlgorithm | None = None
@@ -134,6 +132,11 @@ class HEGPUCB(ArmAlgorithm):
         state.tally, verdict = judge_round(self, state, state.tally, chosen, rewards, mean, reach, ok)
         state.round += 1
         return HEInfo(ok, hypothesis=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed)
+
+    def learn(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Take in a round of an initial design under every hypothesis; nobody is tested."""
+        state.round += 1
+        return Info(take_in(state.posterior, arms, rewards, uniform, self.base)[0])
 
 
 def judge_round(

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, State
+from bo_robust.algorithms.base import ArmAlgorithm, Info, State
 from bo_robust.algorithms.he_gp_ucb import HEInfo, HEState, judge_round
 from bo_robust.algorithms.hypothesis_space import (
+    HypothesisAlgorithm,
     HypothesisSelection,
-    Widths,
     alive_only,
     begin,
     of_leader,
@@ -72,7 +72,7 @@ class HEStableInfo(HEInfo):
 
 
 @dataclass(frozen=True)
-class HEStableOpt(ArmAlgorithm):
+class HEStableOpt(HypothesisAlgorithm):
     """HE-StableOpt.
 
     Args:
@@ -86,7 +86,6 @@ class HEStableOpt(ArmAlgorithm):
         ValueError: if an argument is outside its range.
     """
 
-    width: Widths
     noise_scale: float
     delta: float
     num_environments: int
@@ -152,6 +151,11 @@ class HEStableOpt(ArmAlgorithm):
             lower_right=second.right,
             lower_failed=second.failed,
         )
+
+    def learn(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Take in a round of an initial design under every hypothesis; nobody is tested."""
+        state.round += 1
+        return Info(take_in(state.posterior, arms, rewards, uniform, self.base)[0])
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest min_z mu(x, z) under the leader, ``s``; the first before any query."""

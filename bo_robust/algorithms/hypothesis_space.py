@@ -129,7 +129,7 @@ def select_under(state: State, width: Widths, hypothesis: Tensor, uniform: Tenso
 
 @dataclass(frozen=True)
 class HypothesisAlgorithm(ArmAlgorithm):
-    """GP-UCB under the leader, with every hypothesis kept up to date: what baselines without elimination share.
+    """Base of the algorithms over hypotheses, and what those without elimination share: GP-UCB under the leader.
 
     Args:
         width: Confidence width w^u_t, one for all hypotheses or a tuple of one each.
