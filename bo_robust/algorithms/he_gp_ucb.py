@@ -24,6 +24,7 @@ from bo_robust.algorithms.hypothesis_space import (
     upper_bounds,
     width_of,
 )
+from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.linalg import row_argmax
 from bo_robust.states import elimination
 from bo_robust.states.arms import ArmKernel
@@ -73,7 +74,9 @@ class HEGPUCB(HypothesisAlgorithm):
         noise_scale: R > 0, the noise is R-sub-Gaussian; in units of the reward.
         delta: Failure probability in (0, 1).
         base: Algorithm whose posterior is kept under every hypothesis (TGP-UCB, BKB, ...); its ``init`` and ``observe``
-            are used, its rule is not. None: the exact posterior. The test looks at rewards as they come.
+            are used, its rule and width are not, but of V-UCB the rule is: arms are pairs (x, z), u_t is the hypothesis
+            of largest bound of F at x_t and z_t its lacing value. None: the exact posterior. The test looks at rewards
+            as they come.
 
     Raises:
         ValueError: if an argument is outside its range.
@@ -113,25 +116,52 @@ class HEGPUCB(HypothesisAlgorithm):
         """The arm of largest bound under any hypothesis alive, first of equals, and the first such hypothesis."""
         posterior: HypothesisPosterior = state.posterior
         w = width_of(self.width, posterior, state.round + 1, uniform)
+        if isinstance(self.base, VUCB):
+            return self._select_pair(self.base, posterior, w, uniform)
         bounds = alive_only(upper_bounds(posterior, w), posterior.alive)
         arms = row_argmax(bounds.amax(1))
         chosen = bounds.gather(2, arms.view(-1, 1, 1).expand(-1, bounds.shape[1], 1)).squeeze(2).argmax(1)
         return HypothesisSelection(arms, of_leader(posterior, w), chosen)
 
+    def _select_pair(
+        self, base: VUCB, posterior: HypothesisPosterior, w: Tensor | float, uniform: Tensor
+    ) -> HypothesisSelection:
+        """x_t, u_t = argmax of the bound of F under any hypothesis alive; z_t is chosen under u_t."""
+        mean, shape = posterior.means, posterior.alive.shape
+        reach = posterior.variances.sqrt().mul_(w.unsqueeze(2) if isinstance(w, Tensor) else w)
+        values = alive_only(base.values(mean.flatten(0, 1), reach.flatten(0, 1)).view(*shape, -1), posterior.alive)
+        design = row_argmax(values.amax(1))
+        chosen = values.gather(2, design.view(-1, 1, 1).expand(-1, shape[1], 1)).squeeze(2).argmax(1)
+        pairs = base.pairs(design)
+        own = (posterior.of(chosen, part).gather(1, pairs) for part in (mean, reach))
+        z = base.condition(*own, uniform)
+        return HypothesisSelection(design * base.num_environments + z, of_leader(posterior, w), chosen)
+
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> HEInfo:
-        """Take in the rewards under every hypothesis and test the one of largest bound at each arm.
+        """Take in the rewards under every hypothesis and test the one of largest bound at each arm (over V-UCB: design).
 
         At the arm of :meth:`select` that is u_t; at another arm, too, the test is one the true hypothesis passes.
         """
         assert isinstance(state, HEState)
         posterior: HypothesisPosterior = state.posterior
         w = width_of(self.width, posterior, state.round + 1, uniform)
+        bounds = self._bounds_of_design(self.base, posterior, w, arms) if isinstance(self.base, VUCB) else None
         ok, mean, variance = take_in(posterior, arms, rewards, uniform, self.base)
         reach = variance.sqrt_().mul_(w)
-        chosen = alive_only(mean + reach, posterior.alive).argmax(1)
+        chosen = alive_only(mean + reach if bounds is None else bounds, posterior.alive).argmax(1)
         state.tally, verdict = judge_round(self, state, state.tally, chosen, rewards, mean, reach, ok)
         state.round += 1
         return HEInfo(ok, hypothesis=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed)
+
+    @staticmethod
+    def _bounds_of_design(base: VUCB, posterior: HypothesisPosterior, w: Tensor | float, arms: Tensor) -> Tensor:
+        """The bound of F at each arm's design under every hypothesis, ``s x h``."""
+        shape = posterior.alive.shape
+        pairs = base.pairs(arms // base.num_environments).unsqueeze(1).expand(-1, shape[1], -1)
+        sd = posterior.variances.gather(2, pairs).sqrt_()
+        reach = sd.mul_(w.unsqueeze(2) if isinstance(w, Tensor) else w)
+        mean = posterior.means.gather(2, pairs)
+        return base.values(mean.flatten(0, 1), reach.flatten(0, 1)).view(shape)
 
     def learn(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Take in a round of an initial design under every hypothesis; nobody is tested."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
-from bo_robust.algorithms.v_ucb import check_pairs, recommended_design, select_pair
+from bo_robust.algorithms.v_ucb import VUCB, check_pairs, recommended_design
 from bo_robust.functionals import WorstCase
 from bo_robust.schedules import Width
 from bo_robust.states.arms import ArmKernel
@@ -53,7 +53,7 @@ class StableOpt(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """The design of largest worst upper bound, under the condition of its smallest lower bound."""
-        return select_pair(state, self.width, WorstCase(), self.num_environments, None, "probable", uniform)
+        return VUCB(self.width, WorstCase(), self.num_environments).select(state, uniform)
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest min_z mu(x, z), ``s``; the first before any query."""

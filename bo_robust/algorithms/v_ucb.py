@@ -22,7 +22,7 @@ from bo_robust.schedules import Width
 from bo_robust.states.arms import ArmKernel
 from bo_robust.validation import check_count
 
-__all__ = ["VUCB", "instantaneous_regret_bound", "recommended_design", "select_pair"]
+__all__ = ["VUCB", "instantaneous_regret_bound", "recommended_design"]
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,34 @@ class VUCB(ArmAlgorithm):
         return super().init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The design of largest bound, first of equals, and its lacing value."""
-        return select_pair(
-            state,
-            self.width,
-            as_functional(self.functional),
-            self.num_environments,
-            self.probabilities,
-            self.rule,
-            uniform,
-        )
+        """The design of largest bound, first of equals, and its lacing value.
+
+        ``uniform`` is handed to a randomised width; a random choice of z takes a number derived from it.
+        """
+        posterior: Posterior = state.posterior
+        w = self.width(state.round + 1, posterior.information_gain, uniform)
+        reach = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w)
+        design = row_argmax(self.values(posterior.mean, reach))
+        pairs = self.pairs(design)
+        z = self.condition(posterior.mean.gather(1, pairs), reach.gather(1, pairs), uniform)
+        return Selection(design * self.num_environments + z, w)
+
+    def values(self, mean: Tensor, reach: Tensor) -> Tensor:
+        """The upper bound of F per design, from mean and reach (w sigma) of the pairs, ``s x (designs * w)``."""
+        whole = (mean.shape[0], -1, self.num_environments)
+        lower, upper = (mean - reach).view(whole), (mean + reach).view(whole)
+        return as_functional(self.functional).upper_bound(lower, upper, self._probabilities(mean))
+
+    def pairs(self, design: Tensor) -> Tensor:
+        """Arms of the pairs of one design per trial (``s``), ``s x w``."""
+        z = torch.arange(self.num_environments, device=design.device)
+        return design.unsqueeze(1) * self.num_environments + z
+
+    def condition(self, mean: Tensor, reach: Tensor, uniform: Tensor) -> Tensor:
+        """The rule's choice of z, ``s``, from mean and reach of the pairs of one design per trial, ``s x w``."""
+        p, lower, upper = self._probabilities(mean), mean - reach, mean + reach
+        mask = as_functional(self.functional).lacing(lower, upper, p)
+        return pick(mask, upper - lower, p, self.rule, None if self.rule == "probable" else spread(uniform, 1)[:, 0])
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest F(mu(x, Z)), ``s``; the first before any query."""
@@ -87,40 +105,8 @@ class VUCB(ArmAlgorithm):
             state.posterior, as_functional(self.functional), self.num_environments, self.probabilities
         )
 
-
-def select_pair(
-    state: State,
-    width: Width,
-    functional: Functional,
-    num_environments: int,
-    probabilities: tuple[float, ...] | None,
-    rule: str,
-    uniform: Tensor,
-) -> Selection:
-    """argmax over x of the upper bound of F, then the rule's choice of z.
-
-    Args:
-        state: Whose arms are pairs x * w + z.
-        width: Confidence width.
-        functional: F.
-        num_environments: w.
-        probabilities: Of the conditions; None: all equal.
-        rule: As in :class:`VUCB`.
-        uniform: ``s``: itself for a randomised width, a number derived from it for a random choice of z.
-    """
-    posterior = state.posterior
-    w = width(state.round + 1, posterior.information_gain, uniform)
-    reach = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w)
-    pairs = (len(uniform), -1, num_environments)  # s x designs x w
-    upper = (posterior.mean + reach).view(pairs)
-    lower = (posterior.mean - reach).view(pairs)
-    p = _tensor(probabilities, upper.dtype, upper.device)
-    design = row_argmax(functional.upper_bound(lower, upper, p))
-    here = design.view(-1, 1, 1).expand(-1, 1, num_environments)
-    lower, upper = lower.gather(1, here).squeeze(1), upper.gather(1, here).squeeze(1)
-    mask = functional.lacing(lower, upper, p)
-    z = pick(mask, upper - lower, p, rule, None if rule == "probable" else spread(uniform, 1)[:, 0])
-    return Selection(design * num_environments + z, w)
+    def _probabilities(self, like: Tensor) -> Tensor | None:
+        return _tensor(self.probabilities, like.dtype, like.device)
 
 
 def recommended_design(
@@ -138,7 +124,7 @@ def instantaneous_regret_bound(posterior: Posterior, selection: Selection) -> Te
     """2 w_t sigma_{t-1}(x_t, z_t) >= F(f(x*)) - F(f(x_t)), ``s``, in units of f (Nguyen et al. 2021, Lemma 3).
 
     Holds where l <= f <= u in this round, for z_t by the rules "probable" and "uniform" and every functional but
-    ``MeanVariance``. By :func:`select_pair`, from the posterior the selection was made with (before ``observe``).
+    ``MeanVariance``. From the posterior the selection was made with (before ``observe``).
 
     Args:
         posterior: After t - 1 rounds.

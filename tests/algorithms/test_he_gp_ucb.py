@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from bo_robust.algorithms import BKB, GPUCB, TGPUCB
+from bo_robust.algorithms import BKB, GPUCB, TGPUCB, VUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.schedules import (
@@ -19,7 +19,6 @@ from bo_robust.schedules import (
     RKHSWidth,
     SelfNormalisedWidth,
 )
-from bo_robust.states import hypotheses
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.elimination import violated
 from bo_robust.states.hypotheses import candidate_kernel
@@ -251,8 +250,8 @@ def test_initial_designs_are_not_tested(device):
     algorithm = HEGPUCB(BayesianFiniteWidth(30, 0.1), 0.1, 0.1)
     state = algorithm.init(kernel, 0.01, 2, prior_mean=prior)
     arms = torch.tensor([6, 6], device=device)
-    hypotheses.observe(state.posterior, arms, torch.zeros(2, dtype=torch.float64, device=device))
-    assert state.round == 0
+    assert algorithm.learn(state, arms, torch.zeros(2, dtype=torch.float64, device=device)).ok.all()
+    assert state.round == 1
     assert state.posterior.alive.all()
     assert not state.tally.rounds.any()
     assert state.posterior.evidence.argmax(1).tolist() == [0, 0]
@@ -277,6 +276,55 @@ def test_over_another_posterior(base, device):
     torch.testing.assert_close(a.posterior.means, b.posterior.means, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(a.tally.errors, b.tally.errors, rtol=1e-5, atol=1e-6)
     assert torch.equal(a.posterior.alive, b.posterior.alive)
+
+
+def v_ucb_by_loops(state, base, w, i):
+    """x, u, z of trial i: the largest bound of F under any hypothesis alive, then u's lacing value of most reach."""
+    best = (-math.inf, 0, 0)
+    p = base.num_environments
+    for u in range(state.posterior.alive.shape[1]):
+        if not state.posterior.alive[i, u]:
+            continue
+        mean = state.posterior.means[i, u].view(-1, p)
+        reach = w * state.posterior.variances[i, u].sqrt().view(-1, p)
+        for x in range(len(mean)):
+            value = float(base.functional(mean[x] + reach[x], None))
+            if value > best[0] + 1e-12:
+                best = (value, x, u)
+    _, x, u = best
+    mean = state.posterior.means[i, u].view(-1, p)[x]
+    reach = w * state.posterior.variances[i, u].sqrt().view(-1, p)[x]
+    low, high = float(base.functional(mean - reach, None)), float(base.functional(mean + reach, None))
+    lacing = ((mean - reach) <= low + 1e-12) & ((mean + reach) >= high - 1e-12)
+    z = int(torch.where(lacing, reach, -math.inf).argmax())
+    return x * p + z, u
+
+
+def test_over_value_at_risk(device):
+    """Elimination over V-UCB: pairs and hypotheses by loops; one hypothesis is V-UCB; the false kernel's test fails."""
+    x = torch.cartesian_prod(*[torch.linspace(0, 1, k, dtype=torch.float64, device=device) for k in (8, 5)])
+    kernel = candidate_kernel([SquaredExponential(0.25), SquaredExponential(2.0)], x)
+    f, noise = draws(kernel.matrix[0], 3, 40, 0.1, device)
+    width = BayesianFiniteWidth(40, 0.1)
+    base = VUCB(width, 0.3, 5)
+    algorithm = HEGPUCB(width, 0.1, 0.1, base)
+    state = algorithm.init(kernel, 0.01, 3)
+    uniform = torch.zeros(3, dtype=torch.float64, device=device)
+    for t in range(40):
+        selection = algorithm.select(state, uniform)
+        for i in range(3):
+            expected = v_ucb_by_loops(state, base, float(width(t + 1, 0.0, None)), i)
+            assert expected == (int(selection.arms[i]), int(selection.hypothesis[i])), (t, i)
+        y = f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + noise[t]
+        info = algorithm.observe(state, selection.arms, y, uniform)
+        assert torch.equal(info.hypothesis, selection.hypothesis)
+    assert state.posterior.alive[:, 0].all()
+    assert not state.posterior.alive[:, 1].all()
+    one, plain = (
+        algorithm.init(candidate_kernel([SquaredExponential(0.25)], x), 0.01, 3),
+        base.init(ArmKernel.from_covariance(SquaredExponential(0.25), x), 0.01, 3),
+    )
+    assert torch.equal(play(algorithm, one, f, noise)[0], play(base, plain, f, noise)[0])
 
 
 def test_bad_settings_are_refused(device):
