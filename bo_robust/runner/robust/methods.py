@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 import torch
 from botorch.acquisition import AcquisitionFunction, qUpperConfidenceBound
 from botorch.acquisition.risk_measures import VaR
+from botorch.exceptions.errors import OptimizationGradientError
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
@@ -98,6 +100,14 @@ class Method(ABC):
         """The point to observe; random numbers come from torch's global generator, which the caller seeds."""
 
 
+def _best_sample(acquisition: AcquisitionFunction, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The point (``k x 1 x d``) of largest value, ``d``, and that value; NaN counts as smallest."""
+    with torch.no_grad():
+        values = acquisition(points).nan_to_num(nan=-torch.inf)
+    best = values.argmax()
+    return points[best, 0], values[best]
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Optimised(Method):
     """Maximises an acquisition function by BoTorch's ``optimize_acqf``.
@@ -123,19 +133,25 @@ class _Optimised(Method):
         """What is maximised."""
 
     def maximised(self, acquisition: AcquisitionFunction, bounds: Tensor) -> tuple[Tensor, Tensor]:
-        """Where it is largest, ``d``, and its value."""
+        """Where it is largest, ``d``, and its value; the best raw sample where its gradient is NaN.
+
+        Gradients through roots of near-singular joint covariances, of methods that sample, are NaN now and then.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of searches that stop at maxiter or at a kink, and of jitter
-            x, value = optimize_acqf(
-                acquisition,
-                bounds,
-                q=1,
-                num_restarts=self.restarts,
-                raw_samples=self.raw_samples,
-                options={"maxiter": self.maxiter, "maxls": LINE_SEARCH},
-                # A search that ends at a kink counts as failed; all anew would double the time and find no more.
-                retry_on_optimization_warning=False,
-            )
+            try:
+                x, value = optimize_acqf(
+                    acquisition,
+                    bounds,
+                    q=1,
+                    num_restarts=self.restarts,
+                    raw_samples=self.raw_samples,
+                    options={"maxiter": self.maxiter, "maxls": LINE_SEARCH},
+                    # A search that ends at a kink counts as failed; all anew would double the time and find no more.
+                    retry_on_optimization_warning=False,
+                )
+            except OptimizationGradientError:
+                return _best_sample(acquisition, draw_sobol_samples(bounds, self.raw_samples, 1))
         assert value is not None
         return x[0], value
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.problems.robust import make
 from bo_robust.random import stream
@@ -101,3 +102,20 @@ def test_conditions_of_several_dimensions_are_not_of_one_corner():
         halves = torch.stack([(resample(problem, n) > middle).double().mean(0) for _ in range(20)])
         assert float(halves.min()) > 0.1
         assert float(halves.max()) < 0.9
+
+
+class _NaNGradient(AcquisitionFunction):
+    """-|x - 0.3| summed, with a gradient that is NaN everywhere."""
+
+    def forward(self, X):
+        values = -(X[:, 0] - 0.3).abs().sum(-1)
+        return values + torch.sqrt(0.0 * values.detach() * values)  # 0 * inf backward
+
+
+def test_where_the_gradient_is_nan_the_best_sample_is_taken(device):
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
+    acquisition = _NaNGradient(model=None)
+    torch.manual_seed(0)
+    x, value = METHODS["mc-var"](raw_samples=256).maximised(acquisition, bounds)
+    assert float(value) == pytest.approx(-float((x - 0.3).abs().sum()), abs=1e-12)
+    assert float(value) > -0.15  # 256 Sobol points leave no square of side 0.1 empty
