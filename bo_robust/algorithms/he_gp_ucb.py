@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, State
@@ -197,10 +198,11 @@ def judge_round(
     posterior: HypothesisPosterior = state.posterior
     t, of = state.round + 1, posterior.of
     xi = elimination.noise_allowance(t, algorithm.noise_scale, posterior.alive.shape[1], algorithm.delta)
-    error = rewards - of(chosen, mean)
     failures: Failures = state.failures
     assert tally is not None
-    verdict = elimination.judge(posterior.alive, tally, failures, chosen, error, of(chosen, reach), xi, t, ok)
+    expected, reached = torch.stack((mean, reach), 2).gather(1, chosen.view(-1, 1, 1).expand(-1, 1, 2)).unbind(2)
+    error, reached = rewards - expected.squeeze(1), reached.squeeze(1)
+    verdict = elimination.judge(posterior.alive, tally, failures, chosen, error, reached, xi, t, ok)
     posterior.alive, state.failures = verdict.alive, verdict.failures
     if not verdict.failed.is_cuda and verdict.failures is not failures:
         now = elimination.violated(verdict.alive, verdict.failures) & (of(chosen, verdict.failures.at) == t)

@@ -30,17 +30,28 @@ __all__ = ["Failures", "Tally", "Verdict", "judge", "noise_allowance", "start", 
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over S^u, ``s x h`` each.
+    """Sums over S^u.
 
     Attributes:
-        errors: sum eta_i, in units of the reward.
-        rounds: |S^u|.
-        reaches: sum w_i sigma_{i-1}(x_i), in units of the reward.
+        sums: ``3 x s x h``: :attr:`errors`, :attr:`rounds`, :attr:`reaches`.
     """
 
-    errors: Tensor
-    rounds: Tensor
-    reaches: Tensor
+    sums: Tensor
+
+    @property
+    def errors(self) -> Tensor:
+        """Sum of eta_i, ``s x h``, in units of the reward."""
+        return self.sums[0]
+
+    @property
+    def rounds(self) -> Tensor:
+        """|S^u|, ``s x h``."""
+        return self.sums[1]
+
+    @property
+    def reaches(self) -> Tensor:
+        """Sum of w_i sigma_{i-1}(x_i), ``s x h``, in units of the reward."""
+        return self.sums[2]
 
 
 @dataclass(frozen=True)
@@ -81,8 +92,8 @@ class Verdict:
 
 def start(like: Tensor) -> tuple[Tally, Failures]:
     """No rounds yet, with the shape ``s x h``, dtype and device of ``like``."""
-    zeros = [torch.zeros_like(like) for _ in range(5)]
-    return Tally(*zeros[:3]), Failures(torch.zeros_like(like, dtype=torch.long), *zeros[3:])
+    tally = Tally(like.new_zeros(3, *like.shape))
+    return tally, Failures(torch.zeros_like(like, dtype=torch.long), torch.zeros_like(like), torch.zeros_like(like))
 
 
 def noise_allowance(t: int, noise_scale: float, hypotheses: int, delta: float) -> float:
@@ -129,16 +140,13 @@ def judge(
         ok: ``s`` bool, False where the pull failed: nothing is entered or tested.
     """
     index, taken = chosen.unsqueeze(1), ok.unsqueeze(1)
-    entered = torch.stack([error, torch.ones_like(error), reach]).unsqueeze(2)
-    errors, rounds, reaches = torch.where(taken, entered, 0.0).unbind(0)
-    tally = Tally(
-        tally.errors.scatter_add(1, index, errors),
-        tally.rounds.scatter_add(1, index, rounds),
-        tally.reaches.scatter_add(1, index, reaches),
-    )
-    left = tally.errors.gather(1, index).abs_()
-    right = tally.rounds.gather(1, index).mul_(xi).sqrt_().add_(tally.reaches.gather(1, index))
-    failed = (left > right).logical_and_(taken)
+    entered = torch.stack([error, torch.ones_like(error), reach]).masked_fill_(~ok, 0.0).unsqueeze(2)
+    thrice = index.expand(3, -1, 1)
+    sums = tally.sums.scatter_add(2, thrice, entered)
+    tally = Tally(sums)
+    left, count, reached = sums.gather(2, thrice).unbind(0)
+    right = count.mul_(xi).sqrt_().add_(reached)
+    failed = (left.abs_() > right).logical_and_(taken)
     if failed.is_cuda or bool(failed.any()):  # on a CPU looking costs nothing and nearly always ends it here
         failed.logical_and_(alive.gather(1, index))
         first = failed & (failures.at.gather(1, index) == 0)
