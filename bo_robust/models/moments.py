@@ -2,7 +2,8 @@
 
 GPyTorch expands the training set once per t-batch, so evaluating ``b`` arms as ``b x 1 x d`` costs ``b``
 copies of every kernel and solve. Points whose covariance with each other nobody asks for are therefore
-flattened and evaluated as ``(b / c) x c x d``, blocks of at most ``c`` points.
+flattened and evaluated as ``(b / c) x c x d``, blocks of at most ``c`` points. A single exact GP takes one matrix
+product instead (:mod:`bo_robust.models.exact_moments`).
 
 Throughout ``lead`` are the t-batch dimensions beyond the model's own ``batch_shape``; everything returned
 has shape ``lead x batch_shape x q`` and can be differentiated with respect to X.
@@ -24,8 +25,9 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.models.dtc_gp import BKBModel
+from bo_robust.models.exact_moments import exact_moments
 from bo_robust.models.feature_gp import FeatureGP
-from bo_robust.schedules.information_gain import exact
+from bo_robust.schedules.information_gain import exact as exact_gain
 
 __all__ = ["information_gain", "marginal_moments", "sequential_moments"]
 
@@ -63,6 +65,8 @@ def marginal_moments(
     if X_pending is not None and isinstance(model, BKBModel):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
+    if X_pending is None and posterior_transform is None and (exact := exact_moments(model, X)) is not None:
+        return exact[0], exact[1].clamp_min(MIN_VARIANCE)
     # A ModelList has a posterior per model, which transforms to one output take for one point at a time, and a
     # FeatureGP makes its own blocks.
     if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):
@@ -150,7 +154,7 @@ def information_gain(model: Model) -> Tensor:
         K = model.forward(*model.train_inputs).covariance_matrix
         root_noise = noise.expand(K.shape[:-1]).sqrt()
         scaled = K / (root_noise.unsqueeze(-1) * root_noise.unsqueeze(-2))
-        return exact(scaled, 1.0)
+        return exact_gain(scaled, 1.0)
 
 
 def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
