@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from bo_robust.algorithms.a_gp_ucb import AGPUCB
 from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.expected_improvement import ExpectedImprovement
+from bo_robust.algorithms.expected_ucb import ExpectedUCB
 from bo_robust.algorithms.gp_ucb import GPUCB
+from bo_robust.algorithms.he_gp_ucb import HEGPUCB
+from bo_robust.algorithms.hypothesis_space import HypothesisAlgorithm
 from bo_robust.algorithms.irgp_ucb import IRGPUCB
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
+from bo_robust.algorithms.mle_gp_ucb import MLEGPUCB
 from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
 from bo_robust.algorithms.probability_of_improvement import ProbabilityOfImprovement
 from bo_robust.algorithms.pure_mean import PureMean
@@ -21,16 +26,21 @@ from bo_robust.algorithms.tgp_ucb import TGPUCB
 from bo_robust.algorithms.v_ucb import VUCB
 
 __all__ = [
+    "AGPUCB",
     "ALGORITHMS",
     "ATAGPUCB",
     "BBKB",
     "BKB",
     "GPUCB",
+    "HEGPUCB",
     "IRGPUCB",
+    "MLEGPUCB",
     "TGPUCB",
     "VUCB",
     "ArmAlgorithm",
     "ExpectedImprovement",
+    "ExpectedUCB",
+    "HypothesisAlgorithm",
     "Info",
     "MiniGPUCB",
     "MoMGPUCB",
@@ -53,6 +63,10 @@ ALGORITHMS: dict[str, type[ArmAlgorithm]] = {
     "bkb": BKB,
     "bbkb": BBKB,
     "mini-gp-ucb": MiniGPUCB,
+    "he-gp-ucb": HEGPUCB,
+    "mle-gp-ucb": MLEGPUCB,
+    "expected-ucb": ExpectedUCB,
+    "a-gp-ucb": AGPUCB,
     "ei": ExpectedImprovement,
     "pi": ProbabilityOfImprovement,
     "mean": PureMean,

@@ -134,12 +134,12 @@ class HEGPUCB(HypothesisAlgorithm):
         design = row_argmax(values.amax(1))
         chosen = values.gather(2, design.view(-1, 1, 1).expand(-1, shape[1], 1)).squeeze(2).argmax(1)
         pairs = base.pairs(design)
-        own = (posterior.of(chosen, part).gather(1, pairs) for part in (mean, reach))
-        z = base.condition(*own, uniform)
+        own_mean, own_reach = (posterior.of(chosen, part).gather(1, pairs) for part in (mean, reach))
+        z = base.condition(own_mean, own_reach, uniform)
         return HypothesisSelection(design * base.num_environments + z, of_leader(posterior, w), chosen)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> HEInfo:
-        """Take in the rewards under every hypothesis and test the one of largest bound at each arm (over V-UCB: design).
+        """Take in the rewards under every hypothesis; test the one of largest bound at each arm (over V-UCB: design).
 
         At the arm of :meth:`select` that is u_t; at another arm, too, the test is one the true hypothesis passes.
         """

@@ -34,8 +34,8 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     """Posterior mean and variance of f at each point, where the model is one this is known to be right for.
 
     Args:
-        model: Any. Models with methods of their own, of batches, several outputs, outcome transforms other than ``Standardize``, or kernels with
-            a prediction strategy of their own are left to their ``posterior``.
+        model: Any. Models with methods of their own, of batches, of several outputs, with outcome transforms other than
+            ``Standardize``, or whose kernels have a prediction strategy of their own are left to their ``posterior``.
         X: Points, ``lead x q x d``.
 
     Returns:

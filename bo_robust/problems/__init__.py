@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from bo_robust.problems.abalone import abalone
-from bo_robust.problems.base import Problem, RewardModel
+from bo_robust.problems.base import Candidates, Problem, RewardModel
 from bo_robust.problems.lower_bound import hard_instance
-from bo_robust.problems.sensors import intel_lab, metr_la_week
+from bo_robust.problems.sensors import intel_lab, metr_la_week, unknown_kernel_temperature
 from bo_robust.problems.stocks import sp500
 from bo_robust.problems.synthetic import gp_draw, many_arms, rkhs_function, spiked_function
 from bo_robust.problems.tables import cmu_light, djia29, seattle_latency
+from bo_robust.problems.unknown_hyperparameters import unknown_decomposition, unknown_lengthscale, unknown_period
+from bo_robust.problems.unknown_mean import unknown_mean
 
-__all__ = ["PROBLEMS", "Problem", "RewardModel", "make_problem"]
+__all__ = ["PROBLEMS", "Candidates", "Problem", "RewardModel", "make_problem"]
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "abalone": abalone,
@@ -31,6 +33,11 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "seattle_latency": seattle_latency,
     "sp500": sp500,
     "spiked_function": spiked_function,
+    "unknown_decomposition": unknown_decomposition,
+    "unknown_kernel_temperature": unknown_kernel_temperature,
+    "unknown_lengthscale": unknown_lengthscale,
+    "unknown_mean": unknown_mean,
+    "unknown_period": unknown_period,
 }
 
 

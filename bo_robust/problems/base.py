@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
-from bo_robust.validation import check_finite, check_positive, check_tail_index
+from bo_robust.validation import check_count, check_finite, check_positive, check_tail_index
 
-__all__ = ["Problem", "RewardModel", "trial_list"]
+__all__ = ["Candidates", "Problem", "RewardModel", "trial_list"]
 
 
 class RewardModel(Protocol):
@@ -36,6 +36,61 @@ class RewardModel(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Candidates:
+    """The finite set U of priors of which one is right, for algorithms over hypotheses; ``h`` of them, for all trials.
+
+    Attributes:
+        names: One per candidate, as reports show it.
+        kernels: Kernel matrices, ``h x n x n``; None: the problem's kernel for all.
+        prior_means: ``h x n``; None: zero.
+        noise_vars: lambda of each; None: the problem's for all.
+        lengthscales: Of each, where that is what is unknown (A-GP-UCB needs them).
+        true: Index of the right one in every trial, ``s`` of them; None where none is known to be right.
+
+    Raises:
+        ValueError: if there is none, names repeat, nothing differs, or shapes or constants do not fit together.
+    """
+
+    names: tuple[str, ...]
+    kernels: Tensor | None = field(default=None, repr=False)
+    prior_means: Tensor | None = field(default=None, repr=False)
+    noise_vars: tuple[float, ...] | None = None
+    lengthscales: tuple[float, ...] | None = None
+    true: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        h = len(self.names)
+        if h == 0 or len(set(self.names)) < h:
+            raise ValueError(f"candidates need names, one each, all different; got {self.names}.")
+        parts = {"kernels": self.kernels, "prior_means": self.prior_means, "noise_vars": self.noise_vars}
+        if all(part is None for part in parts.values()):
+            raise ValueError(f"candidates must differ in something: give one or more of {', '.join(parts)}.")
+        for name, part in {**parts, "lengthscales": self.lengthscales}.items():
+            if part is not None and len(part) != h:
+                raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(part)}.")
+        for name, dims in (("kernels", 3), ("prior_means", 2)):
+            part = parts[name]
+            if isinstance(part, Tensor) and part.ndim != dims:
+                raise ValueError(f"{name} must be {'h x n x n' if dims == 3 else 'h x n'}, got {tuple(part.shape)}.")
+        for value in self.noise_vars or ():
+            check_positive(noise_vars=value)
+        for value in self.lengthscales or ():
+            check_positive(lengthscales=value)
+        for index in self.true or ():
+            check_count(0, true=index)
+            if index >= h:
+                raise ValueError(f"true must name one of the {h} candidates, 0 to {h - 1}, got {index}.")
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Candidates:
+        """The same candidates with all tensors on ``device`` and in ``dtype``."""
+        return dataclasses.replace(
+            self,
+            kernels=None if self.kernels is None else self.kernels.to(device, dtype),
+            prior_means=None if self.prior_means is None else self.prior_means.to(device, dtype),
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """One finite-arm bandit problem for s trials at once.
 
@@ -43,7 +98,7 @@ class Problem:
         name: Name in the registry.
         f: Mean reward of every arm, ``s x n``, on the scale regret is counted on.
         kernel: Kernel matrix ``n x n`` (shared by the trials) or ``s x n x n``, or a covariance function of
-            ``arms``.
+            ``arms``; where there are candidates, that of the true one or the best guess without them.
         rewards: The reward model.
         noise_var: lambda suggested for the posterior.
         arms: Locations, ``n x d``.
@@ -52,6 +107,7 @@ class Problem:
         moment_bound: v of E|y|^(1+alpha) <= v.
         alpha: Tail index of ``moment_bound``, in (0, 1].
         noise_scale: R, the sub-Gaussian scale of the noise, where there is one.
+        candidates: The priors to choose from, for algorithms over hypotheses.
         notes: Source, whether it is a substitute, the scale of rewards and regret, what the constants mean.
 
     Raises:
@@ -69,6 +125,7 @@ class Problem:
     moment_bound: float | None = None
     alpha: float | None = None
     noise_scale: float | None = None
+    candidates: Candidates | None = None
     notes: str = ""
 
     def __post_init__(self) -> None:
@@ -100,6 +157,32 @@ class Problem:
         for name in ("norm_bound", "moment_bound", "noise_scale"):
             if getattr(self, name) is not None:
                 check_positive(**{name: getattr(self, name)})
+        if self.candidates is not None:
+            self._check_candidates(self.candidates)
+
+    def _check_candidates(self, candidates: Candidates) -> None:
+        s, n = self.f.shape
+        for name, part, each in (
+            ("kernels", candidates.kernels, (n, n)),
+            ("prior_means", candidates.prior_means, (n,)),
+        ):
+            if part is not None:
+                if part.shape[1:] != each:
+                    raise ValueError(f"{name} of the candidates must be over {n} arms, got {tuple(part.shape)}.")
+                _same_kind(f"{name} of the candidates", part, self.f)
+                check_finite(f"{name} of the candidates", part)
+        if candidates.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
+            raise ValueError("candidates are shared by the trials: give them kernels, or one kernel for all trials.")
+        if candidates.true is not None and len(candidates.true) != s:
+            raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {candidates.true}.")
+
+    @property
+    def prior_mean(self) -> Tensor | None:
+        """Prior mean of the true candidate of every trial, ``s x n``; None: zero."""
+        known = self.candidates
+        if known is None or known.prior_means is None or known.true is None:
+            return None
+        return known.prior_means[list(known.true)]
 
     @property
     def trials(self) -> int:
@@ -124,6 +207,7 @@ class Problem:
             kernel=self.kernel.to(device, dtype) if isinstance(self.kernel, Tensor) else self.kernel,
             rewards=self.rewards.to(device, dtype),
             arms=None if self.arms is None else self.arms.to(device, dtype),
+            candidates=None if self.candidates is None else self.candidates.to(device, dtype),
         )
 
 

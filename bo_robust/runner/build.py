@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm
+from bo_robust.algorithms import ALGORITHMS, HEGPUCB, ArmAlgorithm, HypothesisAlgorithm, State
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.problems import PROBLEMS, Problem, make_problem
@@ -24,8 +24,9 @@ from bo_robust.runner.errors import RunError
 from bo_robust.schedules import TRUNCATIONS, WIDTHS
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.dictionary import NystromDictionary
+from bo_robust.states.hypotheses import candidate_kernel
 
-__all__ = ["FEATURES", "build_algorithm", "build_kernel", "build_problem", "resolved"]
+__all__ = ["FEATURES", "build_algorithm", "build_kernel", "build_problem", "resolved", "start_state"]
 
 # What `gp-ucb` and `tgp-ucb` use when a configuration names no width: the randomised width with w^2 divided by 5.
 # Chosen over all suites by the rule of benchmarks/width_rule.py (results in benchmarks/results/width_rule.jsonl).
@@ -39,6 +40,11 @@ DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "bkb": {"width": DEFAULT_WIDTH},
     "bbkb": {"width": DEFAULT_WIDTH},
     "mini-gp-ucb": {"width": DEFAULT_WIDTH},
+    # The test of HE-GP-UCB is of a width that holds; the others are its baselines.
+    "he-gp-ucb": {"width": {"kind": "bayesian_finite"}},
+    "mle-gp-ucb": {"width": {"kind": "bayesian_finite"}},
+    "expected-ucb": {"width": {"kind": "bayesian_finite"}},
+    "a-gp-ucb": {"width": {"kind": "bayesian_finite"}},
 }
 FEATURES: dict[str, type] = {
     "fourier": FourierFeatures,
@@ -93,11 +99,41 @@ def build_kernel(problem: Problem) -> ArmKernel:
     return ArmKernel.from_covariance(problem.kernel, problem.arms)
 
 
+def start_state(
+    algorithm: ArmAlgorithm, problem: Problem, noise_var: float, trials: int, rounds: int | None = None
+) -> State:
+    """The state before any reward: under every candidate for algorithms over hypotheses, else under the right one.
+
+    Args:
+        algorithm: What to play.
+        problem: With candidates, if the algorithm is over hypotheses.
+        noise_var: lambda, where the candidates state none.
+        trials: s, those of the problem.
+        rounds: Rounds to come, if known.
+
+    Raises:
+        RunError: if the algorithm cannot start with these settings.
+    """
+    known = problem.candidates
+    try:
+        if not isinstance(algorithm, HypothesisAlgorithm):
+            return algorithm.init(
+                build_kernel(problem), noise_var, trials, prior_mean=problem.prior_mean, rounds=rounds
+            )
+        assert known is not None
+        kernel = build_kernel(problem) if known.kernels is None else candidate_kernel([*known.kernels], problem.arms)
+        noise = noise_var if known.noise_vars is None else problem.f.new_tensor(known.noise_vars)
+        return algorithm.init(kernel, noise, trials, prior_mean=known.prior_means, rounds=rounds)
+    except ValueError as error:
+        raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
+
+
 def build_algorithm(config: AlgorithmConfig, panel: PanelConfig, problem: Problem) -> ArmAlgorithm:
     """The algorithm with its schedules.
 
     Raises:
-        RunError: on unknown kinds or parameters, or a constant that neither problem nor configuration gives.
+        RunError: on unknown kinds or parameters, a constant that neither problem nor configuration gives, or an
+            algorithm over hypotheses for a problem without candidates.
     """
     context = {
         "num_arms": problem.num_arms,
@@ -113,6 +149,8 @@ def build_algorithm(config: AlgorithmConfig, panel: PanelConfig, problem: Proble
     known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     given = {key: value for key, value in vars(config).items() if key not in ("name", "label")}
     where = f"{config.label!r} of panel {panel.name!r}"
+    if issubclass(cls, HypothesisAlgorithm):
+        _check_candidates(config, panel, problem, where)
     if given.pop("epsilon") is not None:
         if "oversampling" not in known or given["oversampling"] is not None:
             raise RunError(f"{where}: epsilon is for bkb and bbkb, in place of oversampling; leave one out.")
@@ -134,6 +172,15 @@ def build_algorithm(config: AlgorithmConfig, panel: PanelConfig, problem: Proble
         context["num_directions"] = features.num_features if fourier else problem.num_arms
         if "truncation" in known:
             arguments.setdefault("truncation", {"kind": "ata_fourier" if fourier else "ata_nystrom"})
+    lengthscales = None if problem.candidates is None else problem.candidates.lengthscales
+    for key, value in (("noise_scale", problem.noise_scale), ("delta", panel.delta), ("lengthscales", lengthscales)):
+        if key in known:
+            arguments.setdefault(key, value)
+            if arguments[key] is None:
+                raise RunError(f"{where}: {config.name} needs {key}, which the problem does not state.")
+    context["noise_scale"] = arguments.get("noise_scale", problem.noise_scale)
+    if cls is HEGPUCB and arguments["width"].get("kind") != "bayesian_finite":
+        context["delta"] = 0.5 * panel.delta  # the width's half of delta; bayesian_finite has it in its formula
     for key, registry in (("width", WIDTHS), ("truncation", TRUNCATIONS)):
         if key in arguments:
             arguments[key] = _part(key, arguments[key], dict(registry), context, where)
@@ -168,6 +215,17 @@ def _typed_fields(target: Callable[..., Any] | None, spec: Mapping[str, Any], wh
     hints = {} if target is None else typing.get_type_hints(target)
     arguments = {key: value for key, value in spec.items() if key != "kind"}
     return {k: typed(v, hints[k], f"{k} of {where}") if k in hints else v for k, v in arguments.items()}
+
+
+def _check_candidates(config: AlgorithmConfig, panel: PanelConfig, problem: Problem, where: str) -> None:
+    """Algorithms over hypotheses need candidates, whose own noise variances no panel overrides."""
+    if problem.candidates is None:
+        raise RunError(
+            f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
+            f"problems unknown_... have ({', '.join(kind for kind in PROBLEMS if kind.startswith('unknown_'))})."
+        )
+    if problem.candidates.noise_vars is not None and panel.noise_var is not None:
+        raise RunError(f"{where}: the candidates have noise variances of their own; leave out `noise_var:`.")
 
 
 def _box(problem: Problem) -> dict[str, Any]:

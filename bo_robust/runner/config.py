@@ -53,6 +53,7 @@ class AlgorithmConfig:
         epsilon: In place of it: accuracy of their dictionaries, in (0, 1); q is then the theorem's for T and delta.
         redraw: "fresh" or "persistent", of BKB only.
         batch_constant: Of BBKB (on the scale of variances) and mini-GP-UCB (C >= 1).
+        noise_scale: R of HE-GP-UCB's test, and of its width if that sets none; the problem's by default.
     """
 
     name: str
@@ -68,6 +69,7 @@ class AlgorithmConfig:
     epsilon: float | None = None
     redraw: str | None = None
     batch_constant: float | None = None
+    noise_scale: float | None = None
 
     def __post_init__(self) -> None:
         if self.name not in ALGORITHMS:
@@ -85,7 +87,8 @@ class PanelConfig:
         problem: ``{kind: ..., ...}`` of :data:`bo_robust.problems.PROBLEMS`.
         algorithms: What to compare.
         trials: Independent trials, >= 1, all played at once.
-        horizon: Rounds, >= 1.
+        horizon: Rounds, >= 1, those of the initial design included.
+        initial: Rounds of the initial design, uniform random arms that are the same for all algorithms; < horizon.
         seed: Seed of problems, rewards and randomised algorithms.
         delta: Failure probability handed to widths and levels that do not set their own.
         noise_var: lambda of the posterior; the problem's by default.
@@ -99,6 +102,7 @@ class PanelConfig:
     algorithms: tuple[AlgorithmConfig, ...]
     trials: int = 20
     horizon: int = 1000
+    initial: int = 0
     seed: int = 0
     delta: float = 0.1
     noise_var: float | None = None
@@ -110,12 +114,17 @@ class PanelConfig:
         try:
             check_count(1, trials=self.trials)
             check_count(1, horizon=self.horizon)
-            check_count(0, seed=self.seed)
+            check_count(0, seed=self.seed, initial=self.initial)
             check_delta(self.delta)
             if self.noise_var is not None:
                 check_positive(noise_var=self.noise_var)
         except ValueError as error:
             raise RunError(f"panel {self.name!r}: {error}") from None
+        if self.initial >= self.horizon:
+            raise RunError(
+                f"panel {self.name!r}: initial must be below the horizon, whose first rounds it is; got "
+                f"{self.initial} of {self.horizon}."
+            )
         if self.dtype not in ("float64", "float32"):
             raise RunError(f"panel {self.name!r}: dtype must be float64 or float32, got {self.dtype!r}.")
         check_labels(self.name, "algorithms", [a.label for a in self.algorithms], self.compare)

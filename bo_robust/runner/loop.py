@@ -1,8 +1,8 @@
 """Play one algorithm on one problem: all trials together, round after round, recording traces.
 
 Random numbers come in blocks of rounds from streams keyed by (seed, purpose, trial, block): rewards from
-"reward", the same for every algorithm of a panel, randomised rules from "algorithm". Nothing is read back from
-the device until a block ends.
+"reward", the same for every algorithm of a panel, randomised rules from "algorithm". The arms of an initial design,
+too the same for every algorithm, come from "initial". Nothing is read back from the device until a block ends.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms import ArmAlgorithm, State
+from bo_robust.algorithms import ArmAlgorithm, Selection, State
 from bo_robust.linalg import row_argmax
 from bo_robust.problems import Problem
 from bo_robust.random import stream
-from bo_robust.runner.build import build_kernel
+from bo_robust.runner.build import start_state
 from bo_robust.states.snapshots import forget
 
 __all__ = ["BLOCK_ROUNDS", "Traces", "play"]
@@ -34,8 +34,8 @@ class Traces:
         arms: Arm pulled, int32.
         rewards: Reward as it came, before any truncation.
         recommended: Arm of largest posterior mean after the round, int32.
-        width: Confidence width used; NaN for rules without one.
-        coverage: Share of arms with |f - mu| <= w sigma before the pull; NaN for rules without a width.
+        width: Confidence width used; NaN for rules without one, and in the initial design.
+        coverage: Share of arms with |f - mu| <= w sigma before the pull; NaN where there is no width.
         truncated: Whether the reward was set to zero.
         ok: Whether the reward was finite.
         rounds: Rounds played.
@@ -79,6 +79,7 @@ def play(
     traces: Traces,
     state: State | None = None,
     after_block: Callable[[State, Traces], None] = lambda state, traces: None,
+    initial: int = 0,
 ) -> State:
     """Play until the traces are full.
 
@@ -91,20 +92,22 @@ def play(
         traces: Filled from ``traces.rounds`` on, in place.
         state: To go on from; a fresh one when None. Its round is ``traces.rounds``.
         after_block: Called after every block of rounds (progress, checkpoints).
+        initial: Rounds of the initial design.
 
     Returns:
         The final state.
     """
     horizon = traces.arms.shape[0]
     if state is None:
-        state = algorithm.init(build_kernel(problem), noise_var, len(trials), rounds=horizon)
+        state = start_state(algorithm, problem, noise_var, len(trials), horizon)
+    design = _initial_design(problem, trials, seed, initial)
     while traces.rounds < horizon:
         block, offset = divmod(traces.rounds, BLOCK_ROUNDS)
         stop = min(horizon, (block + 1) * BLOCK_ROUNDS)
         draws, uniforms = _draw(problem, trials, seed, block)
         with torch.no_grad():
             for i in range(offset, offset + stop - traces.rounds):
-                _round(algorithm, problem, state, draws[i], uniforms[i], traces)
+                _round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
         # Saved or not, runs go on alike: what a checkpoint does not hold is forgotten after every block.
         forget(state)
         after_block(state, traces)
@@ -112,10 +115,17 @@ def play(
 
 
 def _round(
-    algorithm: ArmAlgorithm, problem: Problem, state: State, draws: Tensor, uniform: Tensor, traces: Traces
+    algorithm: ArmAlgorithm,
+    problem: Problem,
+    state: State,
+    draws: Tensor,
+    uniform: Tensor,
+    traces: Traces,
+    design: Tensor,
 ) -> None:
     t, posterior = traces.rounds, state.posterior
-    selection = algorithm.select(state, uniform)
+    chosen = t >= len(design)
+    selection = algorithm.select(state, uniform) if chosen else Selection(design[t])
     if selection.width is not None:
         width = selection.width
         traces.width[t] = width
@@ -125,7 +135,8 @@ def _round(
         covered = (problem.f - posterior.mean).abs_() <= reach.add_(slack)
         traces.coverage[t] = covered.to(reach.dtype).mean(1)
     rewards = problem.rewards(problem.f, selection.arms, draws)
-    info = algorithm.observe(state, selection.arms, rewards, uniform)
+    take_in = algorithm.observe if chosen else algorithm.learn
+    info = take_in(state, selection.arms, rewards, uniform)
     traces.arms[t] = selection.arms
     traces.rewards[t] = rewards
     traces.ok[t] = info.ok
@@ -133,6 +144,12 @@ def _round(
         traces.truncated[t] = info.truncated
     traces.recommended[t] = row_argmax(posterior.mean)
     traces.rounds += 1
+
+
+def _initial_design(problem: Problem, trials: Sequence[int], seed: int, rounds: int) -> Tensor:
+    """Uniform arms, ``rounds x s``, on the problem's device."""
+    arms = np.stack([stream(seed, "initial", trial).integers(problem.num_arms, size=rounds) for trial in trials], 1)
+    return torch.from_numpy(arms).to(problem.f.device)
 
 
 def _draw(problem: Problem, trials: Sequence[int], seed: int, block: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bo_robust.runner.eliminations import elimination_line
+
 __all__ = ["closing_lines", "print_report"]
 
 # Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
@@ -62,6 +64,8 @@ def closing_lines(summary: dict[str, Any]) -> list[str]:
         if panel["no_better_than_random"]:
             lines.append(f"  Not shown to be better than random arms: {', '.join(panel['no_better_than_random'])}.")
         for label, entry in entries.items():
+            if entry["eliminations"] is not None:
+                lines.append(f"  {label}: {elimination_line(entry['eliminations'])}")
             if entry["coverage"] is not None and entry["coverage"] < 1.0 - panel["delta"]:
                 lines.append(
                     f"  {label}: intervals covered {entry['coverage']:.3f} of the arms, below 1 - delta = "

@@ -19,6 +19,7 @@ from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.problems import Problem
 from bo_robust.runner.checkpoint import write_atomic, write_json
 from bo_robust.runner.config import PanelConfig, RunConfig
+from bo_robust.runner.eliminations import elimination_facts, elimination_warnings, summarise_eliminations
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces
 
@@ -98,6 +99,7 @@ def write_part(
         "level": None if truncation is None or math.isinf(truncation(panel.horizon)) else truncation(panel.horizon),
         "notes": problem.notes,
         "arm_names": list(problem.arm_names),
+        "eliminations": elimination_facts(state, problem),
     }
     write_atomic(path.with_suffix(".safetensors"), lambda temporary: save_file(final, temporary))
     write_json(facts, path.with_suffix(".json"))
@@ -105,14 +107,15 @@ def write_part(
 
 
 def load_parts(folder: Path, config: RunConfig) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """All traces of a finished run, and per panel: ``notes``, ``arm_names``, ``seconds`` and ``level`` by label.
+    """All traces of a finished run, and per panel: ``notes``, ``arm_names``, and by label ``seconds``, ``level`` and
+    ``eliminations`` (:func:`bo_robust.runner.eliminations.elimination_facts`).
 
     Raises:
         RunError: when a part is missing, damaged or of another run.
     """
     frames, facts = [], {}
     for i, panel in enumerate(config.panels):
-        known: dict[str, Any] = {"seconds": {}, "level": {}}
+        known: dict[str, Any] = {"seconds": {}, "level": {}, "eliminations": {}}
         for j, algorithm in enumerate(panel.algorithms):
             path = part_path(folder, i, j)
             if not path.exists():
@@ -124,6 +127,7 @@ def load_parts(folder: Path, config: RunConfig) -> tuple[pd.DataFrame, dict[str,
                 frame = pd.read_parquet(path).astype({"panel": str, "algorithm": str})
                 one = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
                 known["seconds"][algorithm.label], known["level"][algorithm.label] = one["seconds"], one["level"]
+                known["eliminations"][algorithm.label] = one.get("eliminations")
                 known |= {"notes": one["notes"], "arm_names": one["arm_names"]}
                 whole = len(frame) == panel.trials * panel.horizon
                 if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {algorithm.label}:
@@ -196,6 +200,7 @@ def _summarise_panel(panel: PanelConfig, rows: pd.DataFrame, known: dict[str, An
             "failed_pulls": int((~of["ok"]).sum()),
             "first_failed": _first_failed(of),
             "seconds": known["seconds"][algorithm.label],
+            "eliminations": summarise_eliminations(known["eliminations"][algorithm.label], panel.trials),
         }
     average = by_measure["average_regret"]
     best = min(average, key=lambda label: average[label].mean())
@@ -222,7 +227,10 @@ def _summarise_panel(panel: PanelConfig, rows: pd.DataFrame, known: dict[str, An
             {"pair": list(pair), **{m: _difference(v[pair[0]], v[pair[1]]) for m, v in by_measure.items()}}
             for pair in panel.compare
         ],
-        "warnings": _truncation_warnings(rows, known, {a.label: a.name for a in panel.algorithms}),
+        "warnings": [
+            *_truncation_warnings(rows, known, {a.label: a.name for a in panel.algorithms}),
+            *elimination_warnings({label: entry["eliminations"] for label, entry in entries.items()}, panel),
+        ],
     }
 
 

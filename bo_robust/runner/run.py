@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from bo_robust.algorithms import State
 from bo_robust.problems import Problem
 from bo_robust.runner import results
-from bo_robust.runner.build import build_algorithm, build_kernel, build_problem, resolved
+from bo_robust.runner.build import build_algorithm, build_problem, resolved, start_state
 from bo_robust.runner.checkpoint import load_checkpoint, save_checkpoint, write_json
 from bo_robust.runner.config import PanelConfig, RunConfig
 from bo_robust.runner.errors import RunError
@@ -65,9 +66,13 @@ def start(
     for panel in config.panels:
         _check_memory(panel)
         problem = build_problem(panel, range(1), data_dir, place)
-        build_kernel(problem)
-        algorithms = {a.label: resolved(build_algorithm(a, panel, problem)) for a in panel.algorithms}
-        used[panel.name] = {"noise_var": panel.noise_var or problem.noise_var, "algorithms": algorithms}
+        noise_var = panel.noise_var or problem.noise_var
+        algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.algorithms}
+        with _memory_errors(panel):
+            for algorithm in algorithms.values():
+                start_state(algorithm, problem, noise_var, 1)
+        settings = {label: resolved(algorithm) for label, algorithm in algorithms.items()}
+        used[panel.name] = {"noise_var": noise_var, "algorithms": settings}
     write_json(describe_run(config, device, data_dir, checkpoint_seconds, used), folder / "run.json")
     return resume(folder, console=console)
 
@@ -127,7 +132,7 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     Raises:
         RunError: when parts are missing or damaged.
     """
-    from bo_robust.runner import plot  # matplotlib takes a second to import
+    from bo_robust.runner import plot, timeline  # matplotlib takes a second to import
 
     _, config = read_run(folder)
     traces, facts = results.load_parts(folder, config)
@@ -137,7 +142,12 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     console = console or Console()
     print_report(summary, console)
     written = ["summary.json", "traces.parquet"]
-    for name, draw in (("regret.png", plot.plot_regret), ("intervals.png", plot.plot_intervals)):
+    pictures = {
+        "regret.png": plot.plot_regret,
+        "intervals.png": plot.plot_intervals,
+        "eliminations.png": timeline.plot_eliminations,
+    }
+    for name, draw in pictures.items():
         try:
             if draw(config, folder, traces, folder / name):
                 written.append(name)
@@ -163,7 +173,7 @@ def _play_one(
     noise_var = panel.noise_var or problem.noise_var
     trials = range(panel.trials)
     traces = Traces.empty(panel.horizon, panel.trials, problem.f.device, problem.f.dtype)
-    state = algorithm.init(build_kernel(problem), noise_var, panel.trials, rounds=panel.horizon)
+    state = start_state(algorithm, problem, noise_var, panel.trials, panel.horizon)
     checkpoint = folder / CHECKPOINT
     key = [info["config_digest"], i, j]
     spent = _restore(checkpoint, key, state, traces) if checkpoint.exists() else 0.0
@@ -186,7 +196,9 @@ def _play_one(
             took = time.perf_counter() - now
             next_save = now + took + max(info["checkpoint_seconds"], CHECKPOINT_PAUSE * took)
 
-    play(algorithm, problem, trials, panel.seed, noise_var, traces, state, after_block)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="every hypothesis failed")  # the report says so
+        play(algorithm, problem, trials, panel.seed, noise_var, traces, state, after_block, panel.initial)
     seconds = spent + time.perf_counter() - began
     results.write_part(results.part_path(folder, i, j), traces, state, problem, algorithm, panel, config.label, seconds)
     checkpoint.unlink(missing_ok=True)

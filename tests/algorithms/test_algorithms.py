@@ -10,14 +10,19 @@ from botorch.models import SingleTaskGP
 from scipy import stats
 
 from bo_robust.algorithms import (
+    AGPUCB,
     ALGORITHMS,
     ATAGPUCB,
     BBKB,
     BKB,
     GPUCB,
+    HEGPUCB,
     IRGPUCB,
+    MLEGPUCB,
     TGPUCB,
     ExpectedImprovement,
+    ExpectedUCB,
+    HypothesisAlgorithm,
     MiniGPUCB,
     MoMGPUCB,
     ProbabilityOfImprovement,
@@ -39,9 +44,11 @@ from bo_robust.schedules import (
     information_gain,
 )
 from bo_robust.states.arms import ArmKernel
+from bo_robust.states.hypotheses import candidate_kernel
 from bo_robust.states.snapshots import snapshot
 
 N = 40
+LENGTHSCALES = (0.1, 0.2, 0.6)
 FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
 
 
@@ -55,6 +62,10 @@ def every_algorithm():
         "bkb": BKB(FiniteWidth(N, 0.1), 5.0),
         "bbkb": BBKB(FiniteWidth(N, 0.1), 5.0, 0.5),
         "mini-gp-ucb": MiniGPUCB(FiniteWidth(N, 0.1), 1.2),
+        "he-gp-ucb": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1),
+        "mle-gp-ucb": MLEGPUCB(FiniteWidth(N, 0.1)),
+        "expected-ucb": ExpectedUCB(FiniteWidth(N, 0.1)),
+        "a-gp-ucb": AGPUCB(FiniteWidth(N, 0.1), LENGTHSCALES),
         "ei": ExpectedImprovement(),
         "pi": ProbabilityOfImprovement(),
         "mean": PureMean(),
@@ -68,9 +79,16 @@ def kernel(device, n=N, lengthscale=0.2, dtype=torch.float64):
     return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
 
 
+def begin(algorithm, kern, noise_var, trials):
+    """Its state under one kernel, or for algorithms over hypotheses under three lengthscales."""
+    if isinstance(algorithm, HypothesisAlgorithm):
+        kern = candidate_kernel([SquaredExponential(ell) for ell in LENGTHSCALES], kern.arms)
+    return algorithm.init(kern, noise_var, trials)
+
+
 def play(algorithm, kern, f, noise, uniforms, noise_var=0.1):
     """All rounds of a table of additive noise (T x s); returns arms T x s and the final state."""
-    state = algorithm.init(kern, noise_var, f.shape[0])
+    state = begin(algorithm, kern, noise_var, f.shape[0])
     picks = []
     for eta, u in zip(noise.unbind(0), uniforms.unbind(0), strict=True):
         arms = algorithm.select(state, u).arms
@@ -127,7 +145,7 @@ def test_select_is_pure_and_settings_are_frozen(name, device):
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_non_finite_rewards_are_failed_pulls(name, device):
     algorithm = every_algorithm()[name]
-    state = algorithm.init(kernel(device), 0.1, 4)
+    state = begin(algorithm, kernel(device), 0.1, 4)
     arms = torch.tensor([0, 1, 2, 3], device=device)
     bad = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.5], dtype=torch.float64, device=device)
     info = algorithm.observe(state, arms, bad, torch.full((4,), 0.5, dtype=torch.float64, device=device))
@@ -136,6 +154,25 @@ def test_non_finite_rewards_are_failed_pulls(name, device):
     assert torch.isfinite(state.posterior.mean).all()
     if info.truncated is not None:
         assert not info.truncated.any()
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_an_initial_design_is_learnt(name, device):
+    """Arms nobody chose go in before the first selection; the counts are those of the design, and play goes on."""
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = table(3, 12, device)
+    state = begin(algorithm, kernel(device), 0.1, 3)
+    design = torch.tensor([[0, 20, 39], [0, 5, 39], [7, 5, 1]], device=device)
+    for arms, eta, u in zip(design, noise, uniforms, strict=False):
+        info = algorithm.learn(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+        assert bool(info.ok.all())
+    assert state.round == 3
+    counts = torch.zeros(3, N, dtype=torch.float64, device=device)
+    assert torch.equal(state.posterior.counts, counts.scatter_add_(1, design.T, torch.ones_like(counts)))
+    for eta, u in zip(noise[3:], uniforms[3:], strict=True):
+        arms = algorithm.select(state, u).arms
+        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+    assert float(state.posterior.counts.sum()) == 36.0
 
 
 def test_gp_ucb_rule_by_hand(device):

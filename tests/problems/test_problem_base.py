@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bo_robust.covariance import SquaredExponential
-from bo_robust.problems.base import Problem, trial_list
+from bo_robust.problems.base import Candidates, Problem, trial_list
 from bo_robust.problems.noise import Gaussian
 from bo_robust.problems.rewards import TableRewards
 
@@ -65,6 +65,66 @@ def test_to_moves_every_tensor(device):
 def test_bad_problems_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         make(**changes)
+
+
+def two(**changes):
+    eye = torch.eye(3, dtype=torch.float64)
+    settings = {"names": ("a", "b"), "kernels": torch.stack([eye, 2.0 * eye]), "true": (1, 0)}
+    return Candidates(**(settings | changes))
+
+
+def test_candidates_move_and_know_the_true_prior_mean(device):
+    means = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
+    problem = make(candidates=two(prior_means=means))
+    assert problem.prior_mean.tolist() == [[4.0, 5.0, 6.0], [1.0, 2.0, 3.0]]  # trial 0 has b, trial 1 has a
+    moved = problem.to(device, torch.float32)
+    for tensor in (moved.candidates.kernels, moved.candidates.prior_means, moved.prior_mean):
+        assert (tensor.dtype, tensor.device.type) == (torch.float32, device.type)
+    assert problem.candidates.kernels.dtype == torch.float64
+    assert make(candidates=two()).prior_mean is None
+    assert make(candidates=two(prior_means=means, true=None)).prior_mean is None
+    assert make().prior_mean is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"names": ()}, "candidates need names"),
+        ({"names": ("a", "a")}, "all different"),
+        ({"kernels": None}, "must differ in something"),
+        ({"names": ("a", "b", "c")}, "kernels must hold one entry per candidate, 3, got 2"),
+        ({"lengthscales": (1.0,)}, "lengthscales must hold one entry per candidate, 2, got 1"),
+        ({"kernels": torch.ones(2, 3).double()}, "kernels must be h x n x n"),
+        ({"prior_means": torch.ones(2, 3, 3).double()}, "prior_means must be h x n"),
+        ({"noise_vars": (1.0, 0.0)}, "noise_vars must be"),
+        ({"lengthscales": (1.0, -1.0)}, "lengthscales must be"),
+        ({"true": (0, 2)}, "one of the 2 candidates, 0 to 1, got 2"),
+        ({"true": (0, -1)}, "true must be a whole number >= 0"),
+    ],
+)
+def test_bad_candidates_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        two(**changes)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "changes", "message"),
+    [
+        ({"kernels": torch.ones(2, 4, 4).double()}, {}, "kernels of the candidates must be over 3 arms"),
+        ({"prior_means": torch.ones(2, 4).double()}, {}, "prior_means of the candidates must be over 3 arms"),
+        ({"kernels": torch.ones(2, 3, 3)}, {}, "kernels of the candidates is torch.float32"),
+        ({"prior_means": torch.full((2, 3), math.nan).double()}, {}, "NaN"),
+        ({"true": (0,)}, {}, "2 indices, one per trial"),
+        (
+            {"kernels": None, "noise_vars": (1.0, 2.0)},
+            {"kernel": torch.eye(3).double().repeat(2, 1, 1)},
+            "one kernel for all trials",
+        ),
+    ],
+)
+def test_candidates_fit_the_problem(candidates, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make(candidates=two(**candidates), **changes)
 
 
 def test_trial_lists():

@@ -1,15 +1,15 @@
 """make_problem: every problem alone and among others, on any dtype; typos."""
 
 import importlib.util
+import inspect
 
 import pytest
 import torch
 
 from bo_robust.problems import PROBLEMS, make_problem
-from bo_robust.problems.data import DATA_FILES
 from bo_robust.random import stream
 
-SMALL = {"gp_draw": {"num_arms": 60}}
+SMALL = {"gp_draw": {"num_arms": 60}, "unknown_decomposition": {"per_axis": 4}}
 
 
 @pytest.fixture
@@ -19,7 +19,8 @@ def build(request):
     def make(name, trials, **params):
         if name == "sp500" and importlib.util.find_spec("skfolio") is None:
             pytest.skip("skfolio is not installed")
-        folder = request.getfixturevalue("data_dir") if name in DATA_FILES else None
+        reads = "data_dir" in inspect.signature(PROBLEMS[name]).parameters and name != "sp500"
+        folder = request.getfixturevalue("data_dir") if reads else None
         return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}), **params)
 
     return make
@@ -35,6 +36,14 @@ def test_trial_alone_is_the_trial_among_others(name, build, device):
         assert getattr(alone, constant) == getattr(among, constant), constant
     if isinstance(alone.kernel, torch.Tensor):
         assert torch.equal(alone.kernel, among.kernel)
+    if alone.candidates is not None:
+        ours, theirs = alone.candidates, among.candidates
+        for part in ("names", "noise_vars", "lengthscales"):
+            assert getattr(ours, part) == getattr(theirs, part), part
+        for part in ("kernels", "prior_means"):
+            one, other = getattr(ours, part), getattr(theirs, part)
+            assert one is other is None or torch.equal(one, other)
+        assert (ours.true is None and theirs.true is None) or ours.true[0] == theirs.true[7]
     draws = torch.from_numpy(among.rewards.draw(stream(4, "reward", 7), 16)).to(device)
     arms = torch.arange(16, device=device) % among.num_arms
     for t in range(16):
@@ -50,6 +59,9 @@ def test_single_precision(name, build, device):
     assert (y.shape, y.dtype, y.device.type) == ((3,), torch.float32, device.type)
     assert bool(torch.isfinite(y).all())
     assert problem.notes
+    if problem.candidates is not None:
+        parts = [x for x in (problem.candidates.kernels, problem.candidates.prior_means) if x is not None]
+        assert {(x.dtype, x.device.type) for x in parts} == {(torch.float32, device.type)}
 
 
 def test_seeds_and_trials_differ(build):
