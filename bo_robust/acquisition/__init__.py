@@ -1,9 +1,18 @@
 """BoTorch acquisition functions; importing this registers their input constructors."""
 
 from bo_robust.acquisition import input_constructors
+from bo_robust.acquisition.elimination import EliminationUCB
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.lacing_search import search_lacing_value
 from bo_robust.acquisition.stable_opt import StableOpt
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
 
-__all__ = ["GPUCB", "StableOpt", "ValueAtRiskUCB", "input_constructors", "recommend", "search_lacing_value"]
+__all__ = [
+    "GPUCB",
+    "EliminationUCB",
+    "StableOpt",
+    "ValueAtRiskUCB",
+    "input_constructors",
+    "recommend",
+    "search_lacing_value",
+]

@@ -10,10 +10,11 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
+from bo_robust.acquisition.elimination import EliminationUCB
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.schedules import WIDTHS, Width
 
-__all__ = ["construct_inputs_gp_ucb"]
+__all__ = ["construct_inputs_elimination_ucb", "construct_inputs_gp_ucb"]
 
 
 def construct_inputs_gp_ucb(
@@ -61,5 +62,25 @@ def construct_inputs_gp_ucb(
     }
 
 
+def construct_inputs_elimination_ucb(
+    model: Model,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+) -> dict[str, Any]:
+    """Keyword arguments of :class:`EliminationUCB`, whose widths are those of the model.
+
+    Args:
+        model: The :class:`~bo_robust.models.CandidateEnsemble`.
+        posterior_transform: As in :class:`EliminationUCB`.
+        X_pending: As in :class:`EliminationUCB`.
+
+    Returns:
+        The keyword arguments.
+    """
+    return {"model": model, "posterior_transform": posterior_transform, "X_pending": X_pending}
+
+
 if GPUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
     acqf_input_constructor(GPUCB)(construct_inputs_gp_ucb)
+if EliminationUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:
+    acqf_input_constructor(EliminationUCB)(construct_inputs_elimination_ucb)

@@ -1,5 +1,6 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
+from bo_robust.models.candidate_ensemble import Candidate, CandidateEnsemble, candidate
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
@@ -9,11 +10,14 @@ from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
 
 __all__ = [
     "BKBModel",
+    "Candidate",
+    "CandidateEnsemble",
     "FeatureGP",
     "FourierMap",
     "NystromMap",
     "TruncatedFeatureGP",
     "TruncatedGP",
+    "candidate",
     "information_gain",
     "marginal_moments",
     "sequential_moments",

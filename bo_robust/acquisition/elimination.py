@@ -1,0 +1,121 @@
+"""HE-GP-UCB's rule: the largest upper confidence bound under any candidate still alive.
+
+Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any
+Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u alive of mu^u_{t-1}(x) + w^u_t sigma^u_{t-1}(x).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from bo_robust.models.candidate_ensemble import CandidateEnsemble, Observation
+
+__all__ = ["EliminationUCB"]
+
+
+class EliminationUCB(AcquisitionFunction):
+    """max over candidates alive of mu^u(x) + w^u sigma^u(x), maximised over x; never their average.
+
+    Build a new one each round, from the model of that round. With q > 1 points the value is the sum of the bounds the
+    points have when chosen one after the other, as that of :class:`~bo_robust.acquisition.GPUCB`; with one candidate
+    the two are the same. It never casts the model to the dtype of X.
+
+    Args:
+        model: The ensemble, with its widths. If it minimises f, the bound is that of -f.
+        posterior_transform: Given by Ax; only the sign of its weight is looked at, and must agree with the model.
+        X_pending: ``k x d`` points evaluated but without feedback: under every candidate the mean stays and the
+            variance is that after observing them (:meth:`CandidateEnsemble.hallucinate`).
+
+    Raises:
+        ValueError: if the model is no ``CandidateEnsemble``, the transform is not one weight of the model's sense, or
+            pending points are not ``k x d``, finite and of the model's dtype and device.
+
+    Example:
+        >>> acqf = EliminationUCB(model)
+        >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
+        >>> print(acqf.chosen_member(x))
+        >>> model, said = acqf.observe(x, measure(x))
+    """
+
+    model: CandidateEnsemble
+    widths: Tensor
+    _conditioned: CandidateEnsemble
+
+    def __init__(
+        self,
+        model: CandidateEnsemble,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        if not isinstance(model, CandidateEnsemble):
+            raise ValueError(f"EliminationUCB needs a CandidateEnsemble, got {type(model).__name__}.")
+        super().__init__(model=model)
+        _check_sense(posterior_transform, model.maximize)
+        self.register_buffer("widths", model.widths[model.alive].unsqueeze(-1))
+        self.register_buffer("X_pending", None, persistent=False)  # a buffer moves along in `.to`
+        self.set_X_pending(X_pending)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Hallucinate these points (``k x d``, no gradient) from now on; None for no points.
+
+        Raises:
+            ValueError: if they are not ``k x d``, finite and of the model's dtype and device.
+        """
+        conditioned = self.model if X_pending is None else self.model.hallucinate(X_pending)
+        super().set_X_pending(X_pending)
+        self._conditioned = conditioned
+
+    @t_batch_mode_transform()  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The largest bound at X.
+
+        Args:
+            X: ``lead x q x d``.
+
+        Returns:
+            Values, ``lead``.
+
+        Raises:
+            ValueError: if X is not of the model's dtype, device and d.
+        """
+        return self._bounds(X).amax(-2).sum(-1)
+
+    def chosen_member(self, x: Tensor) -> tuple[int, str]:
+        """u_t: who has the largest bound at a point (``d`` or ``1 x d``), index in U and name; first of equals."""
+        if x.numel() != x.shape[-1]:
+            raise ValueError(f"chosen_member takes one point, got shape {tuple(x.shape)}.")
+        with torch.no_grad():
+            best = int(self._bounds(x.reshape(1, -1)).argmax())
+        index = int(self.model.alive.nonzero()[best])
+        return index, self.model.names[index]
+
+    def observe(self, x: Tensor, y: Tensor | float) -> tuple[CandidateEnsemble, Observation]:
+        """:meth:`CandidateEnsemble.observe`: the ensemble of the next round, and what the reward did to it."""
+        return self.model.observe(x, y)
+
+    def _bounds(self, X: Tensor) -> Tensor:
+        """``lead x (number alive) x q``."""
+        model = self._conditioned
+        predict = model.moments if X.shape[-2] == 1 else model.sequential_moments
+        mean, variance = predict(X, alive_only=True)
+        return (mean if self.model.maximize else -mean) + self.widths * variance.sqrt()
+
+
+def _check_sense(transform: PosteriorTransform | None, maximize: bool) -> None:
+    if transform is None:
+        return
+    weights: Any = transform.weights if isinstance(transform, ScalarizedPosteriorTransform) else None
+    if weights is None or weights.numel() != 1:
+        raise ValueError(f"EliminationUCB takes one output and no posterior_transform but a weight, got {transform!r}.")
+    weight = float(weights)
+    if (weight > 0) != maximize:
+        raise ValueError(
+            f"the weight {weight:g} asks to {'maximise' if weight > 0 else 'minimise'} f, the model was built with "
+            f"maximize={maximize}; build it with maximize={not maximize}."
+        )

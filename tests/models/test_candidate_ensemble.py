@@ -1,0 +1,566 @@
+import copy
+import json
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound, qUpperConfidenceBound
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import AppendFeatures, Normalize
+from botorch.optim import optimize_acqf
+from botorch.utils.datasets import SupervisedDataset
+from botorch.utils.transforms import is_ensemble
+from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel
+from gpytorch.means import ConstantMean, Mean, ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from bo_robust.acquisition import EliminationUCB
+from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.models import Candidate, CandidateEnsemble, candidate
+from bo_robust.schedules import (
+    BayesianFiniteWidth,
+    ConstantWidth,
+    RandomisedWidth,
+    RKHSWidth,
+    SelfNormalisedWidth,
+)
+from bo_robust.states.elimination import noise_allowance
+from bo_robust.states.hypotheses import candidate_kernel
+
+NOISE_VAR, DELTA = 0.01, 0.1
+KINDS = [
+    {"kernel": "rbf", "lengthscale": 0.3, "noise_var": NOISE_VAR},
+    {"kernel": "matern", "lengthscale": [0.5, 0.2], "nu": 1.5, "noise_var": 0.02},
+    {"kernel": "periodic", "lengthscale": 0.5, "period": 0.4, "noise_var": NOISE_VAR, "outputscale": 0.5},
+    {"kernel": "rbf", "lengthscale": 0.3, "noise_var": NOISE_VAR, "groups": [[0], [1]], "name": "additive"},
+]
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def rand(tkwargs, *shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+
+
+def f(X):
+    return torch.sin(5 * X).sum(-1, keepdim=True)
+
+
+def make(tkwargs, n=12, candidates=KINDS, width=None, noise_scale=0.1, delta=DELTA, **options):
+    X = rand(tkwargs, n, 2)
+    width = ConstantWidth(2.0) if width is None else width
+    return CandidateEnsemble(X, f(X), candidates, width, noise_scale, delta, **options)
+
+
+class Hill(Mean):
+    """height exp(-(x - 0.2)^2 / 0.02)."""
+
+    def __init__(self, height):
+        super().__init__()
+        self.height = height
+
+    def forward(self, x):
+        return self.height * torch.exp(-((x[..., 0] - 0.2) ** 2) / 0.02)
+
+
+def rbf(lengthscale):
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    return kernel
+
+
+def hills(sign=1):
+    """One smooth, two with a hill that is not there, as the golden ones of the arm mode."""
+    scales = [(0.15, 0.0), (0.15, 6.0), (0.6, 3.0)]
+    return [Candidate(rbf(scale), NOISE_VAR, Hill(sign * height), f"hill {height}") for scale, height in scales]
+
+
+def flat(mean, noise_var=0.01):
+    """Prior mean ``mean``, one value of f for all points."""
+    module = ConstantMean()
+    module.constant.data.fill_(mean)
+    return Candidate(rbf(1e6), noise_var, module, f"mean {mean}")
+
+
+def state(model):
+    return [(r["hypothesis"], r["round"], r["eliminated"]) for r in model.eliminations]
+
+
+def assert_same(a, b, X, tol=1e-10):
+    for name in ("alive", "evidence", "information_gains", "widths", "train_targets"):
+        torch.testing.assert_close(getattr(a, name), getattr(b, name), atol=tol, rtol=tol)
+    for x, y in zip(a.moments(X), b.moments(X), strict=True):
+        torch.testing.assert_close(x, y, atol=tol, rtol=tol)
+    assert (a.t, a.leader, state(a)) == (b.t, b.leader, state(b))
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_every_member_is_the_exact_gp(tkwargs, index):
+    model, X = make(tkwargs), rand(tkwargs, 5, 3, 2, seed=1)
+    c, Y = model.candidates[index], model.train_targets.unsqueeze(-1)
+    plain = SingleTaskGP(
+        model.train_inputs[0],
+        Y,
+        torch.full_like(Y, c.noise_var),
+        covar_module=copy.deepcopy(c.covar_module),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    expected = plain.posterior(X)
+    mean, variance = model.moments(X)
+    assert mean.shape == variance.shape == (5, 4, 3)
+    torch.testing.assert_close(mean[:, index], expected.mean.squeeze(-1), atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(variance[:, index], expected.variance.squeeze(-1), atol=1e-9, rtol=1e-9)
+    joint = model.posterior(X)
+    assert joint.mean.shape == (5, 4, 3, 1)
+    torch.testing.assert_close(joint.mean[:, index], expected.mean, atol=1e-9, rtol=1e-9)
+    covariance = joint.distribution.covariance_matrix[:, index]
+    torch.testing.assert_close(covariance, expected.distribution.covariance_matrix, atol=1e-9, rtol=1e-9)
+    # a point after those before it in its batch, as if they were observed
+    _, later = model.sequential_moments(X)
+    known = model.condition_on_observations(X[0, :2], f(X[0, :2]))
+    torch.testing.assert_close(later[0, :, 2], known.moments(X[:1, 2:])[1][0, :, 0], atol=1e-9, rtol=1e-9)
+    # evidence and gain by their definitions
+    K = c.covar_module(model.train_inputs[0]).to_dense() + c.noise_var * torch.eye(12, **tkwargs)
+    normal = torch.distributions.MultivariateNormal(torch.zeros(12, **tkwargs), K)
+    assert float(model.evidence[index]) == pytest.approx(float(normal.log_prob(Y[:, 0])), rel=1e-9)
+    assert float(model.information_gains[index]) == pytest.approx(float(torch.logdet(K / c.noise_var)) / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("num_initial", [0, 4])
+@pytest.mark.parametrize("width", ["t", "gain", "each"])
+def test_the_history_is_that_of_arm_mode(tkwargs, width, num_initial):
+    n, T, noise_scale = 40, 45, 0.1
+    arms = torch.linspace(0, 1, n, **tkwargs).unsqueeze(-1)
+    widths = {
+        "t": BayesianFiniteWidth(n, DELTA),
+        "gain": SelfNormalisedWidth(1.0, noise_scale, DELTA / 2),
+        "each": (ConstantWidth(1.0), SelfNormalisedWidth(0.5, noise_scale, DELTA / 2), ConstantWidth(3.0)),
+    }
+    matrices = candidate_kernel([SquaredExponential(0.15), SquaredExponential(0.15), SquaredExponential(0.6)], arms)
+    U = hills()
+    prior = torch.stack([c.mean_module(arms) for c in U])
+    algorithm = HEGPUCB(widths[width], noise_scale, DELTA)
+    engine = algorithm.init(matrices, NOISE_VAR, 1, prior_mean=prior)
+    noise = noise_scale * torch.randn(T, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    reward = torch.sin(6 * arms[:, 0])
+    chosen, rewards, hypotheses, no_draws = [], [], [], torch.zeros(1, **tkwargs)
+    for t in range(T):
+        pick = (
+            torch.tensor([7 * t % n], device=arms.device)
+            if t < num_initial
+            else algorithm.select(engine, no_draws).arms
+        )
+        y = reward[pick] + noise[t].to(**tkwargs)
+        info = (algorithm.learn if t < num_initial else algorithm.observe)(engine, pick, y)
+        hypotheses.append(getattr(info, "hypothesis", None))
+        chosen.append(int(pick))
+        rewards.append(y)
+    X, Y = arms[chosen], torch.stack(rewards)
+    model = CandidateEnsemble(X, Y, U, widths[width], noise_scale, DELTA, num_initial=num_initial)
+    grown = CandidateEnsemble(X[:0], Y[:0], U, widths[width], noise_scale, DELTA, num_initial=num_initial)
+    for t in range(T):
+        # who is chosen at the arms is who arm mode says, and the arm is the best of all
+        if t >= num_initial and t % 5 == 0:
+            acqf = EliminationUCB(grown)
+            values = acqf(arms.unsqueeze(-2))
+            assert float(values[chosen[t]]) >= float(values.max()) - 1e-9
+            assert acqf.chosen_member(X[t])[0] == int(hypotheses[t])
+        grown, said = grown.observe(X[t], Y[t])
+        assert (said.tested is None) if t < num_initial else (said.tested == int(hypotheses[t]))
+    posterior = engine.posterior
+    for m in (model, grown):
+        assert torch.equal(m.alive, posterior.alive[0])
+        assert not m.alive.all()
+        for ours, theirs in zip(m.eliminations, eliminations(engine), strict=True):
+            assert {k: ours[k] for k in ("hypothesis", "round", "eliminated")} == {
+                k: theirs[k] for k in ("hypothesis", "round", "eliminated")
+            }
+            assert ours["left"] == pytest.approx(theirs["left"], rel=1e-8)
+            assert ours["right"] == pytest.approx(theirs["right"], rel=1e-8)
+            assert ours["name"] == U[ours["hypothesis"]].name
+        torch.testing.assert_close(m.evidence, posterior.evidence[0], rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(m.information_gains, posterior.gains[0], rtol=1e-8, atol=1e-8)
+        mean, variance = m.moments(arms)
+        torch.testing.assert_close(mean, posterior.means[0], rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(variance, posterior.variances[0], rtol=1e-8, atol=1e-8)
+        assert m.leader == int(posterior.leader)
+        assert m.t == T + 1
+
+
+def test_the_round_of_elimination_by_hand(tkwargs):
+    """k = 1, lambda = R^2 = 0.01, width 2, prior means 2.2 and 0, rewards 0 and -1 (tests of arm mode).
+
+    Round 1: u = 0 (2.2 + 2), |eta| = 2.2 <= 0.28936 + 2. Round 2: mu = 2.2 / 101, eta = -1 - 2.2 / 101, |sum| = 3.22178
+    > sqrt(2 xi_2) + 2 + 2 sigma_1 = 2.6711.
+    """
+    x = torch.zeros(1, 1, **tkwargs)
+    model = CandidateEnsemble(x[:0], x[:0], [flat(2.2), flat(0.0)], ConstantWidth(2.0), 0.1, 0.1)
+    assert model.moments(x)[0][:, 0].tolist() == pytest.approx([2.2, 0.0])
+    model, first = model.observe(x, 0.0)
+    assert (first.round, first.tested, first.eliminated) == (1, 0, ())
+    assert first.left == pytest.approx(2.2, rel=1e-6)
+    assert first.right == pytest.approx(math.sqrt(noise_allowance(1, 0.1, 2, 0.1)) + 2.0, rel=1e-9)
+    assert str(first) == "round 1: candidate 0 (mean 2.2) tested, |sum of errors| 2.2 <= 2.289: kept; 2 of 2 alive"
+    survivor, second = model.observe(x[0], torch.tensor(-1.0, **tkwargs))
+    assert (second.tested, second.eliminated, second.names) == (0, (0,), ("mean 2.2",))
+    assert second.left == pytest.approx(2.2 + 1.0 + 2.2 / 101, rel=1e-6)
+    right = math.sqrt(2 * noise_allowance(2, 0.1, 2, 0.1)) + 2.0 + 2.0 * math.sqrt(1 / 101)
+    assert second.right == pytest.approx(right, rel=1e-9)
+    assert str(second).endswith("3.222 > 2.671: eliminated; 1 of 2 alive")
+    assert survivor.alive.tolist() == [False, True]
+    assert model.alive.tolist() == [True, True]  # unchanged
+    assert survivor.posterior(x).mean.shape == (1, 1, 1)
+    assert not survivor.assumptions_violated
+    # all that is left is wrong as well: kept, flagged, said once
+    with pytest.warns(UserWarning, match=r"every candidate failed its test; the last survivor, 1 \(mean 0.0\)"):
+        violated, third = survivor.observe(x, 50.0)
+    assert "50" in str(third)
+    assert "kept, as the last one; 1 of 2 alive" in str(third)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        violated, _ = violated.observe(x, 50.0)
+    assert violated.assumptions_violated
+    assert violated.alive.tolist() == [False, True]
+    assert state(violated) == [(0, 2, True), (1, 3, False)]
+    with pytest.warns(UserWarning, match="last survivor"):  # a model built from the data says it again
+        again = CandidateEnsemble(
+            *violated.train_inputs,
+            violated.train_targets.unsqueeze(-1),
+            [flat(2.2), flat(0.0)],
+            ConstantWidth(2.0),
+            0.1,
+            0.1,
+        )
+    assert_same(again, violated, x, tol=1e-9)
+    record = json.loads(json.dumps(violated.record()))
+    assert record["alive"] == [False, True]
+    assert record["assumptions_violated"] is True
+    assert [e["name"] for e in record["eliminations"]] == ["mean 2.2", "mean 0.0"]
+
+
+def played(tkwargs, U, T=30, **options):
+    arms = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1)
+    noise = 0.1 * torch.randn(T, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(**tkwargs)
+    sign = 1 if options.get("maximize", True) else -1
+    model = CandidateEnsemble(arms[:0], arms[:0], U, BayesianFiniteWidth(40, DELTA), 0.1, DELTA, **options)
+    for t in range(T):
+        x = arms[int(EliminationUCB(model)(arms.unsqueeze(-2)).argmax())]
+        model = model.observe(x, sign * torch.sin(6 * x) + noise[t] * sign)[0]
+    return model
+
+
+def test_conditioning_is_building_from_all_data(tkwargs):
+    model = played(tkwargs, hills())
+    assert model.alive.tolist() == [True, False, False]
+    X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
+    points = rand(tkwargs, 6, 1, 1, seed=5)
+    settings = (hills(), BayesianFiniteWidth(40, DELTA), 0.1, DELTA)
+    assert_same(model, CandidateEnsemble(X, Y, *settings), points)
+    half = CandidateEnsemble(X[:11], Y[:11], *settings)
+    assert_same(model, half.condition_on_observations(X[11:], Y[11:]), points)
+    assert half.t == 12
+    assert_same(half, half.condition_on_observations(X[:0], Y[:0]), points)
+
+
+def test_permuting_candidates_permutes_indices(tkwargs):
+    model = played(tkwargs, hills())
+    order = [2, 0, 1]
+    other = played(tkwargs, [hills()[u] for u in order])
+    assert torch.equal(model.train_targets, other.train_targets)
+    assert torch.equal(other.alive, model.alive[order])
+    torch.testing.assert_close(other.evidence, model.evidence[order])
+    assert order[other.leader] == model.leader
+    assert [(order[u], t, gone) for u, t, gone in state(other)] == state(model)
+    for a, b in zip(other.eliminations, model.eliminations, strict=True):
+        assert a["name"] == b["name"]
+        assert (a["left"], a["right"]) == pytest.approx((b["left"], b["right"]))
+
+
+def test_minimising_is_maximising_the_negative(tkwargs):
+    up, down = played(tkwargs, hills()), played(tkwargs, hills(-1), maximize=False)
+    torch.testing.assert_close(down.train_targets, -up.train_targets)
+    assert state(down) == state(up)
+    assert len(state(up)) == 2
+    # with the sign wrong other hypotheses are tested
+    X, Y = down.train_inputs[0], down.train_targets.unsqueeze(-1)
+    wrong = CandidateEnsemble(X, Y, hills(-1), BayesianFiniteWidth(40, DELTA), 0.1, DELTA)
+    assert state(wrong) != state(down)
+
+
+def test_eliminating_by_hand(tkwargs):
+    model = make(tkwargs)
+    struck = model.eliminate(1)
+    assert struck.alive.tolist() == [True, False, True, True]
+    assert model.alive.all()
+    assert struck.batch_shape == (3,)
+    assert struck.eliminations == []
+    assert struck.record()["struck_by_hand"] == [1]
+    X = rand(tkwargs, 4, 2, seed=2)
+    grown = struck.condition_on_observations(X, f(X))
+    assert grown.alive.tolist() == [True, False, True, True]
+    torch.testing.assert_close(grown.moments(X, alive_only=True)[0], grown.moments(X)[0][[0, 2, 3]])
+    with pytest.raises(ValueError, match=r"candidate 1 is not alive; those alive are \[0, 2, 3\]"):
+        struck.eliminate(1)
+    with pytest.raises(ValueError, match="candidate 4 is not alive"):
+        struck.eliminate(4)
+    with pytest.raises(ValueError, match=r"candidate 3 \(additive\) is the last one alive"):
+        struck.eliminate(0).eliminate(2).eliminate(3)
+
+
+def test_stock_acquisitions_and_fitting(tkwargs):
+    model = make(tkwargs).eliminate(2)
+    X = model.train_inputs[0]
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
+    assert is_ensemble(model)
+    assert fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model)).model is model
+    x = rand(tkwargs, 5, 1, 2, seed=2)
+    expected = (model.posterior(x).mean + 2.0 * model.posterior(x).variance.sqrt())[..., 0, 0].mean(-1)
+    torch.testing.assert_close(UpperConfidenceBound(model, beta=4.0)(x), expected)
+    stock = [
+        UpperConfidenceBound(model, 0.2),
+        qUpperConfidenceBound(model, 0.2),
+        qLogNoisyExpectedImprovement(model, X),
+    ]
+    for acqf, q in zip(stock, (1, 2, 2), strict=True):
+        found, value = optimize_acqf(acqf, bounds, q=q, num_restarts=2, raw_samples=16, options={"maxiter": 5})
+        assert found.shape == (q, 2)
+        assert math.isfinite(value)
+
+
+def test_posterior_noise_and_transform(tkwargs):
+    model, X = make(tkwargs), rand(tkwargs, 3, 1, 2, seed=2)
+    for points in (X, rand(tkwargs, 3, 2, 2, seed=2)):
+        clean, noisy = model.posterior(points), model.posterior(points, observation_noise=True)
+        added = torch.tensor([c.noise_var for c in model.candidates], **tkwargs).view(1, 4, 1, 1)
+        torch.testing.assert_close(noisy.variance - clean.variance, added.expand_as(clean.variance))
+        own = model.posterior(points, observation_noise=torch.full_like(points[..., :1], 0.3))
+        torch.testing.assert_close(own.variance, clean.variance + 0.3)
+        flipped = model.posterior(points, posterior_transform=ScalarizedPosteriorTransform(-torch.ones(1, **tkwargs)))
+        torch.testing.assert_close(flipped.mean, -clean.mean)
+        torch.testing.assert_close(flipped.mixture_mean, -clean.mean.mean(-3))
+    assert model.subset_output([0]) is model
+    with pytest.raises(ValueError, match="one output"):
+        model.subset_output([1])
+
+
+@pytest.mark.parametrize("copier", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_are_independent(tkwargs, copier):
+    model, X = make(tkwargs), rand(tkwargs, 4, 2, seed=2)
+    copied = copier(model)
+    assert_same(copied, model, X, tol=0.0)
+    before = model.moments(X)[0]
+    copied.float()
+    assert torch.equal(model.moments(X)[0], before)
+    assert_same(model.condition_on_observations(X, f(X)), copier(model).condition_on_observations(X, f(X)), X, tol=0.0)
+
+
+def test_moving_to_float32_and_back(tkwargs):
+    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
+    model, X = make(tkwargs, input_transform=Normalize(d=2, bounds=bounds)), rand(tkwargs, 4, 2, seed=2)
+    before, grown = model.moments(X)[0], model.observe(X[0], 1.0)[0]
+    with pytest.raises(ValueError, match="X is torch"):
+        model.moments(X.float())
+    assert model.train_targets.dtype == torch.float64  # never cast by X
+    factor = model._factor
+    assert model.to(torch.float64)._factor is factor
+    model.float()
+    assert grown.moments(X)[0].dtype == torch.float64  # who shares its tensors does not move along
+    after = model.moments(X.float())[0]
+    assert after.dtype == torch.float32
+    torch.testing.assert_close(after.double(), before, atol=1e-4, rtol=1e-4)
+    assert torch.equal(model.double().alive, grown.alive)
+
+
+def test_input_transforms(tkwargs):
+    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
+    transform = Normalize(d=2, bounds=bounds)
+    model, X = make(tkwargs, input_transform=transform), rand(tkwargs, 4, 2, seed=2)
+    plain = CandidateEnsemble(
+        transform(model.train_inputs[0]), f(model.train_inputs[0]), KINDS, ConstantWidth(2.0), 0.1, DELTA
+    )
+    for mode in (model.train, model.eval):
+        mode()
+        for a, b in zip(model.moments(X), plain.moments(transform(X)), strict=True):
+            torch.testing.assert_close(a, b)
+    torch.testing.assert_close(
+        model.observe(X[0], 1.0)[0].moments(X)[0], plain.observe(transform(X)[0], 1.0)[0].moments(transform(X))[0]
+    )
+    with pytest.raises(ValueError, match="Normalize learns its coefficients"):
+        make(tkwargs, input_transform=Normalize(d=2))
+    with pytest.raises(ValueError, match="adds points"):
+        make(tkwargs, input_transform=AppendFeatures(torch.zeros(2, 1, **tkwargs)))
+
+
+def test_construct_inputs(tkwargs):
+    X = rand(tkwargs, 5, 2)
+    data = SupervisedDataset(X, f(X), Yvar=torch.ones(5, 1, **tkwargs), feature_names=["a", "b"], outcome_names=["y"])
+    options = {"candidates": KINDS, "noise_scale": 0.1, "delta": 0.2}
+    built = CandidateEnsemble(
+        **CandidateEnsemble.construct_inputs(
+            data, **options, width="bayesian_finite", width_options={"num_arms": 9}, num_initial=2, task_feature=0
+        )
+    )
+    assert built._test.width == BayesianFiniteWidth(9, 0.2)
+    assert built._test.num_initial == 2
+    named = CandidateEnsemble.construct_inputs(
+        data, **options, width="self_normalised", width_options={"norm_bound": 1.0, "noise_scale": 0.1}
+    )
+    assert named["width"] == SelfNormalisedWidth(1.0, 0.1, 0.1)  # delta / 2
+    with pytest.raises(ValueError, match="unknown width 'beta'"):
+        CandidateEnsemble.construct_inputs(data, **options, width="beta")
+    with pytest.raises(ValueError, match="given by name"):
+        CandidateEnsemble.construct_inputs(data, **options, width=ConstantWidth(1.0), width_options={"value": 2.0})
+
+
+def test_candidates_by_settings(tkwargs):
+    X = rand(tkwargs, 6, 2)
+    for settings, ours in (
+        ({"kernel": "rbf", "lengthscale": 0.3}, SquaredExponential(0.3)),
+        ({"kernel": "matern", "lengthscale": [0.3, 0.6], "nu": 0.5, "outputscale": 2.0}, Matern(0.5, (0.3, 0.6), 2.0)),
+    ):
+        made = candidate(**settings, noise_var=0.1)
+        torch.testing.assert_close(made.covar_module.to(X)(X).to_dense(), ours(X, X), atol=1e-7, rtol=1e-7)
+    periodic = candidate("periodic", 0.5, 0.1, period=0.25).covar_module.to(X).requires_grad_(False)
+    assert isinstance(periodic, PeriodicKernel)
+    assert float(periodic(X[:1], X[:1] + 0.5).to_dense()) == pytest.approx(1.0)
+    additive = candidate("rbf", 0.3, 0.1, groups=[[0], [1]], outputscale=3.0)
+    halves = sum(SquaredExponential(0.3)(x, x) for x in (X[:, :1], X[:, 1:]))
+    torch.testing.assert_close(additive.covar_module.to(X)(X).to_dense(), 1.5 * halves)
+    assert additive.name == "rbf(lengthscale=0.3, groups=[[0], [1]], outputscale=3.0)"
+    assert make(tkwargs, candidates=[Candidate(MaternKernel(), 0.1)]).names == ("candidate 0",)
+    for match, bad in (
+        ("unknown kernel 'cubic'", {"kernel": "cubic", "lengthscale": 0.1}),
+        ("a period is for", {"kernel": "rbf", "lengthscale": 0.1, "period": 1.0}),
+        ("a period is for", {"kernel": "periodic", "lengthscale": 0.1}),
+        ("period must be", {"kernel": "periodic", "lengthscale": 0.1, "period": -1.0}),
+        ("lengthscale must be", {"kernel": "rbf", "lengthscale": 0.0}),
+        ("outputscale must be", {"kernel": "rbf", "lengthscale": 0.1, "outputscale": 0.0}),
+        ("one lengthscale", {"kernel": "rbf", "lengthscale": [0.1, 0.2], "groups": [[0], [1]]}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            candidate(**bad, noise_var=0.1)
+    with pytest.raises(ValueError, match="noise_var must be"):
+        candidate("rbf", 0.1, noise_var=0.0)
+    with pytest.raises(ValueError, match="without batch shape"):
+        Candidate(RBFKernel(batch_shape=torch.Size([2])), 0.1)
+
+
+def test_candidates_that_are_the_same_are_warned_of(tkwargs):
+    twice = [KINDS[0], KINDS[1], {**KINDS[0], "name": "again"}]
+    with pytest.warns(UserWarning, match=r"candidates 0 \(rbf.* and 2 \(again\) are the same"):
+        make(tkwargs, candidates=twice)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(tkwargs, n=1, candidates=[{**KINDS[1], "nu": nu} for nu in (0.5, 1.5)])  # cannot be told apart yet
+        make(tkwargs, candidates=[{**KINDS[1], "nu": nu} for nu in (0.5, 1.5)])
+        make(tkwargs, candidates=[KINDS[0], {**KINDS[0], "noise_var": 0.5}])
+
+
+class Indefinite(Kernel):
+    """1 on the diagonal, -0.9 between points closer than 0.5."""
+
+    def forward(self, x1, x2, diag=False, **params):
+        distance = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(dim=-1)
+        K = torch.where(distance < 1e-9, 1.0, torch.where(distance < 0.5, -0.9, 0.0)).to(x1)
+        return K.diagonal(dim1=-2, dim2=-1) if diag else K
+
+
+def test_bad_arguments_are_refused(tkwargs):
+    X, Y = rand(tkwargs, 3, 2), torch.ones(3, 1, **tkwargs)
+
+    two = ConstantWidth(2.0)
+
+    def refuse(match, X=X, Y=Y, candidates=KINDS, width=two, noise_scale=0.1, delta=0.1, **options):
+        with pytest.raises(ValueError, match=match):
+            CandidateEnsemble(X, Y, candidates, width, noise_scale, delta, **options)
+
+    nan = Y.clone()
+    nan[1] = math.nan
+    refuse("Y has 1 NaN", Y=nan)
+    refuse("X has 1 NaN", X=torch.cat([nan, Y], 1))
+    refuse(r"Y n x 1, got \(3, 2\) and \(3, 2\).*ModelList", Y=Y.expand(3, 2))
+    refuse("Y n x 1", Y=Y.squeeze(-1))
+    refuse("must be floating point, got torch.int64", Y=Y.long())
+    refuse("X is torch.float64 on .*, Y torch.float32", Y=Y.float())
+    refuse("U is empty", candidates=[])
+    refuse("noise_scale must be", noise_scale=0.0)
+    refuse("delta .* strictly between 0 and 1", delta=1.0)
+    refuse("num_initial", num_initial=-1)
+    refuse("2 widths for 4 candidates", width=(ConstantWidth(1.0),) * 2)
+    refuse("width must be a schedule", width=2.0)
+    refuse("depends on the round and the information gain only", width=RandomisedWidth(9))
+    large = [KINDS[0], {**KINDS[0], "outputscale": 4.0, "name": "large"}]
+    for width in (RKHSWidth(1.0, 0.1), (ConstantWidth(1.0), SelfNormalisedWidth(1.0, 0.1, 0.05))):
+        refuse(r"candidate 1 \(large\): k\(x, x\) goes up to c = 4, .*sqrt\(c\)", candidates=large, width=width)
+    CandidateEnsemble(X, Y, large, (SelfNormalisedWidth(1.0, 0.1, 0.05), ConstantWidth(1.0)), 0.1, 0.1)
+    wrong = [KINDS[0], Candidate(Indefinite(), 0.5, name="odd")]
+    close = torch.tensor([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1]], **tkwargs)
+    refuse(r"candidate 1 \(odd\): the kernel matrix is not positive semi-definite", X=close, candidates=wrong)
+    model = CandidateEnsemble(close[:1], Y[:1], wrong, ConstantWidth(2.0), 0.1, 0.1)
+    with pytest.raises(ValueError, match=r"candidate 1 \(odd\): its kernel is not positive semi-definite"):
+        model.condition_on_observations(close[1:], Y[1:])
+
+    model = make(tkwargs)
+    for match, x, y in (
+        ("Y has 1 NaN", X[0], math.nan),
+        ("X has 2 NaN", X[0] * math.inf, 1.0),
+        ("one point and one reward", X[:2], 1.0),
+        ("one point and one reward", X[0], Y),
+        ("X is torch.float32", X[0].float(), Y[0]),
+        (r"X must be ... x 2", X[0, :1], 1.0),
+    ):
+        with pytest.raises(ValueError, match=match):
+            model.observe(x, y)
+    with pytest.raises(ValueError, match="float32"):
+        model.condition_on_observations(X.float(), Y.float())
+    with pytest.raises(ValueError, match="own noise_var"):
+        model.condition_on_observations(X, Y, noise=Y)
+    with pytest.raises(ValueError, match="X_pending must be k x d"):
+        model.hallucinate(X[0])
+    with pytest.raises(ValueError, match="hallucinated points"):
+        model.hallucinate(X).observe(X[0], 1.0)
+
+
+def test_hallucinated_points_keep_means_and_shrink_variances(tkwargs):
+    model, X, pending = make(tkwargs).eliminate(0), rand(tkwargs, 5, 1, 2, seed=3), rand(tkwargs, 3, 2, seed=4)
+    hallucinated = model.hallucinate(pending)
+    torch.testing.assert_close(hallucinated.moments(X)[0], model.moments(X)[0])
+    expected = model.condition_on_observations(pending, f(pending)).moments(X)[1]
+    torch.testing.assert_close(hallucinated.moments(X)[1], expected)
+    assert hallucinated.t == model.t
+    assert torch.equal(hallucinated.widths, model.widths)
+    assert hallucinated.alive.tolist() == model.alive.tolist()
+
+
+def test_many_points_in_blocks(tkwargs, monkeypatch):
+    import bo_robust.models.candidate_ensemble as module
+
+    model, X = make(tkwargs), rand(tkwargs, 50, 1, 2, seed=3)
+    whole = model.moments(X)
+    monkeypatch.setattr(module, "BLOCK", 7)
+    for a, b in zip(model.moments(X), whole, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+def test_float32(device):
+    double = {"dtype": torch.float64, "device": device}
+    X, points = rand(double, 8, 2), rand(double, 4, 2, seed=2)
+    with pytest.warns(InputDataWarning, match="double precision|float64"):
+        model = CandidateEnsemble(X.float(), f(X).float(), KINDS, ConstantWidth(2.0), 0.1, DELTA)
+    exact = CandidateEnsemble(X, f(X), KINDS, ConstantWidth(2.0), 0.1, DELTA)
+    assert model.evidence.dtype == model.moments(points.float())[0].dtype == torch.float32
+    torch.testing.assert_close(
+        model.moments(points.float())[0].double(), exact.moments(points)[0], atol=1e-3, rtol=1e-3
+    )
