@@ -1,26 +1,42 @@
-"""HE-GP-UCB against |U| separate runs of GP-UCB: ``python -m benchmarks.elimination [--only NAME] [--device DEVICE]``.
+"""HE-GP-UCB: speed, survival and the time of its experiments: ``python -m benchmarks.elimination [--only NAME]``.
 
-One JSON object a line; one BLAS thread; ratios within one process run, the same f and noise for all. Both sides keep
-the same posteriors, |U| = 16 kernels and s trials: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence,
-tests), GP-UCB in 16 runs of s rows. Each plays the arms of its own rule; as long lengthscales alone pull few arms and
-the engine's cost grows with their number, ``replay`` is GP-UCB choosing, but pulling the arms HE-GP-UCB chose.
+One JSON object a line; one BLAS thread; ratios within one process run, the same f and noise for all.
+
+overhead, arithmetic: |U| = 16 hypotheses in one run against 16 separate runs of GP-UCB. Both sides keep the same
+posteriors: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence, tests), GP-UCB in 16 runs of s rows.
+Each plays the arms of its own rule; as long lengthscales alone pull few arms and the engine's cost grows with their
+number, ``replay`` is GP-UCB choosing, but pulling the arms HE-GP-UCB chose.
+botorch: against a loop over 16 ``SingleTaskGP`` of fixed hyperparameters a round, checked for the same picks.
+survival: 500 Bayesian runs, f drawn from a candidate at random: how often that one survives, and the others die.
+experiments: the four experiments of the paper, all baselines and seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
+import tempfile
 import time
+import warnings
+from pathlib import Path
+from typing import Any
 
 import torch
+from botorch.models import SingleTaskGP
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from gpytorch.means import ZeroMean
+from rich.console import Console
 from torch import Tensor
 
-from benchmarks.common import environment, medians, report, seconds
+from benchmarks.common import ROOT, environment, medians, report, seconds
 from bo_robust.algorithms.base import ArmAlgorithm
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.runner import config as config_files
+from bo_robust.runner.run import start
 from bo_robust.schedules import BayesianFiniteWidth
 from bo_robust.states.arms import ArmKernel
 from bo_robust.states.hypotheses import candidate_kernel
@@ -92,8 +108,127 @@ def separate(n: int, trials: int, step: int, target: float, repeats: int, device
     )
 
 
+def botorch(n: int, rounds: int, device: torch.device) -> None:
+    """One trial against a loop over 16 GPs of BoTorch, made anew every round; same picks."""
+    kernel, f, noise = world(n, 1, device)
+    assert kernel.matrix is not None
+    assert kernel.arms is not None
+    points, noise = kernel.arms, noise[:rounds]
+    width = BayesianFiniteWidth(n, DELTA, scale=5**-0.5)
+    R, U = math.sqrt(NOISE_VAR), 2 * len(LENGTHSCALES)
+    modules: list[Kernel] = []
+    for ell in LENGTHSCALES:
+        for module in (RBFKernel(), MaternKernel(2.5)):
+            made = module.to(points)
+            made.lengthscale = ell
+            modules.append(made.requires_grad_(False))
+    picks: dict[str, list[int]] = {}
+
+    def loop() -> None:
+        chosen: list[int] = []
+        alive, sums = [True] * U, torch.zeros(U, 3, dtype=torch.float64)
+        X, Y = points[:0], f[0, :0].unsqueeze(1)
+        for t in range(rounds):
+            w, best = float(width(t + 1, 0.0, None)), (-math.inf, 0, 0, 0.0, 0.0)
+            for u in range(U):
+                if not alive[u]:
+                    continue
+                if t == 0:
+                    mean, sd = torch.zeros(n, dtype=torch.float64), torch.ones(n, dtype=torch.float64)
+                else:
+                    model = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=modules[u],
+                                         mean_module=ZeroMean(), outcome_transform=None)  # fmt: skip
+                    with torch.no_grad():
+                        posterior: Any = model.posterior(points)
+                        mean, sd = posterior.mean.squeeze(1), posterior.variance.squeeze(1).sqrt()
+                value, at = (mean + w * sd).max(0)
+                if float(value) > best[0] + 1e-9:
+                    best = (float(value), int(at), u, float(mean[at]), float(sd[at]))
+            _, arm, u, mu, sigma = best
+            y = float(f[0, arm] + noise[t, 0])
+            sums[u] += torch.tensor([y - mu, 1.0, w * sigma], dtype=torch.float64)
+            xi = 2.0 * NOISE_VAR * math.log(U * math.pi**2 * (t + 1) ** 2 / (3.0 * DELTA))
+            if abs(sums[u, 0]) > math.sqrt(xi * sums[u, 1]) + sums[u, 2] and sum(alive) > 1:
+                alive[u] = False
+            chosen.append(arm)
+            X, Y = torch.cat([X, points[arm : arm + 1]]), torch.cat([Y, Y.new_tensor([[y]])])
+        picks["theirs"] = chosen
+
+    def ours() -> None:
+        picks["ours"] = play(HEGPUCB(width, R, DELTA), kernel, f, noise).squeeze(1).tolist()
+
+    he, theirs = medians(5, ours), seconds(loop)
+    same = sum(a == b for a, b in zip(picks["ours"], picks["theirs"], strict=True))
+    report(
+        f"HE-GP-UCB |U|=16 over a loop of 16 SingleTaskGP, n={n}, T={rounds}",
+        theirs / he[0],
+        "times faster",
+        ">= 50",
+        theirs / he[0] >= 50.0 and same == rounds,
+        {"he_s": round(he[0], 4), "botorch_s": round(theirs, 2), "same_picks": f"{same}/{rounds}"},
+    )
+
+
+def survival(device: torch.device) -> None:
+    """500 runs of 100 rounds on 100 arms, f from a candidate of {SE} x {.02, .05, .1, .2, .5}, the theorem's width."""
+    n, trials, rounds, scales = 100, 500, 100, (0.02, 0.05, 0.1, 0.2, 0.5)
+    X = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(1)
+    kernel = candidate_kernel([SquaredExponential(ell) for ell in scales], X)
+    assert kernel.matrix is not None
+    g = torch.Generator().manual_seed(1)
+    true = torch.randint(len(scales), (trials,), generator=g)
+    values, vectors = torch.linalg.eigh(kernel.matrix)
+    roots = vectors * values.clamp(min=0.0).sqrt().unsqueeze(1)
+    f = torch.einsum("snm,sm->sn", roots[true], torch.randn(trials, n, generator=g, dtype=torch.float64)).to(device)
+    noise = math.sqrt(NOISE_VAR) * torch.randn(rounds, trials, generator=g, dtype=torch.float64).to(device)
+    moved = ArmKernel(kernel.diagonal.to(device), kernel.matrix.to(device), arms=X.to(device))
+    own = torch.nn.functional.one_hot(true, len(scales)).bool().to(device)
+    for scale, met in ((1.0, ">= 0.9"), (5**-0.5, None)):
+        algorithm = HEGPUCB(BayesianFiniteWidth(n, DELTA, scale=scale), math.sqrt(NOISE_VAR), DELTA)
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state = algorithm.init(moved, NOISE_VAR, trials, rounds=rounds)
+            uniform = f.new_zeros(trials)
+            for eta in noise:
+                arms = algorithm.select(state, uniform).arms
+                algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
+        alive = state.posterior.alive
+        shorter = torch.tensor(scales, device=device) < torch.tensor(scales, device=device)[true.to(device)].unsqueeze(
+            1
+        )
+        longer = ~shorter & ~own
+        rate = float(alive[own].double().mean())
+        report(
+            f"share of {trials} runs in which the true candidate survives, w = {scale:.3g} of the theorem's",
+            rate,
+            "share",
+            met,
+            None if met is None else rate >= 1.0 - DELTA,
+            {
+                "wrong_dead": round(1.0 - float(alive[~own].double().mean()), 3),
+                "wrong_smoother_dead": round(1.0 - float(alive[longer].double().mean()), 3),
+                "wrong_rougher_dead": round(1.0 - float(alive[shorter].double().mean()), 3),
+                "rounds": rounds,
+            },
+        )
+
+
+def experiments(device: torch.device) -> None:
+    """Configurations (a) to (d) with all seeds, pictures included."""
+    took = {}
+    for name in ("lengthscale", "period", "decomposition", "mean"):
+        config = config_files.load(ROOT / "configs" / "unknown_hyperparameters" / f"{name}.yaml")
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            start(config, Path(folder) / "out", device=str(device), console=Console(file=io.StringIO()))
+            took[name] = round(time.perf_counter() - began, 1)
+    total = sum(took.values())
+    report("the four experiments, all baselines and seeds", total, "s", "<= 900", total <= 900.0, took)
+
+
 # n, s, trials of HE-GP-UCB at a time (few, where their rows must stay in the cache), target, repeats
-PARTS = {"overhead": (100, 8, 8, 4.0, 5), "arithmetic": (1000, 32, 4, 1.0, 1)}
+SPEEDS = {"overhead": (100, 8, 8, 4.0, 5), "arithmetic": (1000, 32, 4, 1.0, 3)}
+PARTS = (*SPEEDS, "botorch", "survival", "experiments")
 
 
 def main() -> None:
@@ -107,8 +242,13 @@ def main() -> None:
     print(json.dumps({"environment": environment()}), flush=True)
     began = time.perf_counter()
     for name in [options.only] if options.only else PARTS:
-        n, trials, step, target, repeats = PARTS[name]
-        separate(n, trials, step if device.type == "cpu" else trials, target, repeats, device)
+        if name in SPEEDS:
+            n, trials, step, target, repeats = SPEEDS[name]
+            separate(n, trials, step if device.type == "cpu" else trials, target, repeats, device)
+        elif name == "botorch":
+            botorch(1000, 100, device)
+        else:
+            {"survival": survival, "experiments": experiments}[name](device)
     print(json.dumps({"total_s": round(time.perf_counter() - began, 1)}), flush=True)
 
 

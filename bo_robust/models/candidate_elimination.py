@@ -160,10 +160,12 @@ class CandidateTest:
             said.append(observation)
         if test.violated and not self.violated:
             last = test.members[0]
+            nearest = min(test.timeline, key=lambda row: row["noise_factor"])
             warnings.warn(
                 f"every candidate failed its test; the last survivor, {last} ({self.names[last]}), is kept. The "
                 "assumptions do not hold: no candidate fits, the noise is larger than noise_scale, or the norm bound "
-                "too small.",
+                f"too small. The nearest is {nearest['name']}, which would have passed with a noise_scale of "
+                f"{self.noise_scale * nearest['noise_factor']:.3g} in place of {self.noise_scale:.3g}.",
                 UserWarning,
                 stacklevel=5,
             )

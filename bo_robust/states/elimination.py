@@ -62,11 +62,13 @@ class Failures:
         at: Its round, counted from 1; 0: none was failed.
         left: |sum eta| there, 0 where none was.
         right: What it exceeded, 0 where none was.
+        reach: Of it, sum w_i sigma_{i-1}(x_i); the rest is allowed to the noise.
     """
 
     at: Tensor
     left: Tensor
     right: Tensor
+    reach: Tensor
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Verdict:
 def start(like: Tensor) -> tuple[Tally, Failures]:
     """No rounds yet, with the shape ``s x h``, dtype and device of ``like``."""
     tally = Tally(like.new_zeros(3, *like.shape))
-    return tally, Failures(torch.zeros_like(like, dtype=torch.long), torch.zeros_like(like), torch.zeros_like(like))
+    return tally, Failures(torch.zeros_like(like, dtype=torch.long), *(torch.zeros_like(like) for _ in range(3)))
 
 
 def noise_allowance(t: int, noise_scale: float, hypotheses: int, delta: float) -> float:
@@ -154,6 +156,7 @@ def judge(
             _put(failures.at, index, first, torch.full_like(index, t)),
             _put(failures.left, index, first, left),
             _put(failures.right, index, first, right),
+            _put(failures.reach, index, first, reached),
         )
         dies = failed & (alive.sum(1, keepdim=True) > 1)
         alive = _put(alive, index, dies, torch.zeros_like(dies))
@@ -175,9 +178,13 @@ def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
 
     Returns:
         One entry per failure: ``trial``, ``hypothesis`` (its index in U), ``round`` (from 1), ``left`` > ``right``
-        (both sides of the test, in units of the reward) and ``eliminated``, False for a last survivor that was kept.
+        (both sides of the test, in units of the reward), ``noise_factor`` and ``eliminated``, False for a last survivor
+        that was kept. With a noise scale so many times larger the test would have been passed: where every hypothesis
+        failed and none fits, all factors are large; where the noise scale was too small, one is near 1.
     """
-    at, left, right, kept = (x.tolist() for x in (failures.at, failures.left, failures.right, alive))
+    factor = (failures.left - failures.reach) / (failures.right - failures.reach)
+    parts = (failures.at, failures.left, failures.right, factor, alive)
+    at, left, right, factors, kept = (x.tolist() for x in parts)
     rows = [
         {
             "trial": i,
@@ -185,6 +192,7 @@ def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
             "round": t,
             "left": left[i][u],
             "right": right[i][u],
+            "noise_factor": factors[i][u],
             "eliminated": not kept[i][u],
         }
         for i, row in enumerate(at)

@@ -133,6 +133,13 @@ def test_the_round_of_elimination_by_hand(device):
     assert state.tally.rounds.tolist() == [[2.0, 0.0]]
     record = eliminations(state)
     assert [(r["trial"], r["hypothesis"], r["round"], r["eliminated"]) for r in record] == [(0, 0, 2, True)]
+    # with a noise scale so many times larger, and a hair, it would have lived
+    for hair, alive in ((1.0 - 1e-9, False), (1.0 + 1e-9, True)):
+        patient = HEGPUCB(ConstantWidth(2.0), 0.1 * record[0]["noise_factor"] * hair, 0.1)
+        again = patient.init(kernel, 0.01, 1, prior_mean=prior)
+        patient.observe(again, arm, prior.new_zeros(1))
+        patient.observe(again, arm, prior.new_full((1,), -1.0))
+        assert bool(again.posterior.alive[0, 0]) == alive
     # all that is left is wrong as well: kept, flagged, said once when it happens, and by the summary
     with pytest.warns(UserWarning, match=r"every hypothesis failed its test in trial\(s\) \[0\]"):
         said(algorithm, state, arm, prior.new_full((1,), 50.0))

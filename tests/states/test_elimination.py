@@ -73,11 +73,11 @@ def test_a_hand_made_sequence(device):
     assert violated(alive, failures).tolist() == [True, False]
     round_(6, [0, 0], [9.0, 0.5], [0.0, 0.0], 3.0)  # the first failure is the one on record
     assert [tuple(row.values()) for row in timeline(alive, failures)] == [
-        (0, 1, 3, 9.0, 1.0, True),
-        (0, 2, 4, 9.0, 1.0, True),
-        (0, 0, 5, 11.0, 4.0, False),
-        (1, 2, 2, 6.0, 3.5, True),
-        (1, 1, 4, 9.0, 1.0, True),
+        (0, 1, 3, 9.0, 1.0, 9.0, True),
+        (0, 2, 4, 9.0, 1.0, 9.0, True),
+        (0, 0, 5, 11.0, 4.0, (11.0 - 1.0) / 3.0, False),
+        (1, 2, 2, 6.0, 3.5, (6.0 - 0.5) / 3.0, True),
+        (1, 1, 4, 9.0, 1.0, 9.0, True),
     ]
 
 
