@@ -11,12 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bo_robust import algorithms, problems, schedules
-    from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB
-    from bo_robust.models import BKBModel, FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncatedGP
+    from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB
+    from bo_robust.models import (
+        BKBModel,
+        CandidateEnsemble,
+        FeatureGP,
+        FourierMap,
+        NystromMap,
+        TruncatedFeatureGP,
+        TruncatedGP,
+    )
 
 __all__ = [
     "GPUCB",
     "BKBModel",
+    "CandidateEnsemble",
+    "EliminationUCB",
     "FeatureGP",
     "FourierMap",
     "NystromMap",
@@ -33,6 +43,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BKBModel": "bo_robust.models",
+    "CandidateEnsemble": "bo_robust.models",
+    "EliminationUCB": "bo_robust.acquisition",
     "FeatureGP": "bo_robust.models",
     "FourierMap": "bo_robust.models",
     "GPUCB": "bo_robust.acquisition",

@@ -1,6 +1,7 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
 from bo_robust.models.candidate_ensemble import Candidate, CandidateEnsemble, candidate
+from bo_robust.models.candidate_grid import candidate_grid
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
@@ -18,6 +19,7 @@ __all__ = [
     "TruncatedFeatureGP",
     "TruncatedGP",
     "candidate",
+    "candidate_grid",
     "information_gain",
     "marginal_moments",
     "sequential_moments",
