@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bo_robust.covariance import Covariance
 from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import DENSE_MAX_ARMS, ArmKernel
+from bo_robust.states.arms import DENSE_MAX_ARMS, ArmKernel, ArmPosterior
 from bo_robust.validation import check_count, check_finite
 
 __all__ = ["HypothesisPosterior", "Stretched", "candidate_kernel", "init", "observe", "over", "stretch"]
@@ -258,7 +258,10 @@ def over(stretched: Any, hypotheses: int) -> HypothesisPosterior:
         stretched: Fresh posterior of s * h trials, or state with one, from the arguments of :func:`stretch`.
         hypotheses: h.
     """
-    noise = getattr(stretched, "posterior", stretched).noise_var.view(-1, hypotheses)
+    flat = getattr(stretched, "posterior", stretched)
+    if isinstance(flat, ArmPosterior):
+        flat.scratch.group = hypotheses
+    noise = flat.noise_var.view(-1, hypotheses)
     return HypothesisPosterior(stretched, torch.ones_like(noise, dtype=torch.bool), torch.zeros_like(noise))
 
 

@@ -32,11 +32,15 @@ class Scratch:
     """What the rounds of one block share; forgotten at its end, derived from the buffers, never saved.
 
     Attributes:
-        rows: Per trial and arm, C[a, :] when the arm was last pulled in this block, and the pending rows in it.
+        rows: Per trial and arm, C[a, :] when the arm was last pulled in this block, and the pending rows in it. Of a
+            group, with its first trial, ``group x n``.
+        group: So many trials after each other always pull the same arms and meet the same failed pulls (hypotheses of
+            one trial): what they do is one batched call.
         views: Pending rows, mean, variance and counts of single trials, gain and lambda of all, as NumPy arrays.
     """
 
     rows: list[dict[int, tuple[np.ndarray, int]]]
+    group: int = 1
     views: dict[int, tuple[np.ndarray, ...]] = field(default_factory=dict)
 
     def clear(self) -> None:
@@ -78,9 +82,12 @@ def update_(
         row = torch.from_numpy(known).unsqueeze(0)
     else:
         row, pending = torch.empty_like(buffers.mean), buffers.pending.numpy()
-        out = row.numpy()
-        for i, arm in enumerate(arms.tolist()):
-            out[i] = _low_rank_row_(buffers, i, arm, pending[i], kernel_rows, scratch)
+        out, g = row.numpy(), scratch.group if n <= NUMPY_MAX_ARMS else 1
+        for i, arm in zip(range(0, s, g), arms[::g].tolist(), strict=True):
+            if g == 1:
+                out[i] = _low_rank_row_(buffers, i, arm, pending[i], kernel_rows, scratch)
+            else:
+                out[i : i + g] = _group_rows_(buffers, slice(i, i + g), arm, pending[i : i + g], kernel_rows, scratch)
     return apply_(buffers, row, arms, rewards, counts)
 
 
@@ -110,6 +117,40 @@ def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRow
     row = rows[slot].copy()
     if m:
         _subtract_product_(row, weights, rows[:m])
+    return row
+
+
+def _group_rows_(
+    buffers: ArmBuffers, trials: slice, arm: int, pending: np.ndarray, kernel_rows: KernelRows, scratch: Scratch
+) -> np.ndarray:
+    """:func:`_low_rank_row_` of all trials of a group, ``g x n``; ``pending`` are their rows (``g x b x n``)."""
+    k, known = buffers.num_pending, scratch.rows[trials.start]
+    rows, done = known.get(arm) or (_group_base_rows_(buffers, trials, arm, kernel_rows), 0)
+    if k > done:
+        rows -= np.matmul(pending[:, None, done:k, arm], pending[:, done:k])[:, 0]
+    known[arm] = (rows, k)
+    return rows
+
+
+def _group_base_rows_(buffers: ArmBuffers, trials: slice, arm: int, kernel_rows: KernelRows) -> np.ndarray:
+    """:func:`_base_row_` of all trials of a group, ``g x n``: they have rows of the same arms in the same slots."""
+    first = trials.start
+    m = int(buffers.block_filled.numpy()[first])
+    if m and not buffers.root_ready.numpy()[first]:
+        refresh_root_(buffers, trials, m, branch_free=False)
+    slot = int(buffers.slots.numpy()[first, arm])
+    if slot < 0:
+        slot = int(buffers.filled.numpy()[first])
+        everyone = torch.arange(first, trials.stop)
+        prior = kernel_rows(torch.full_like(everyone, arm), everyone)
+        for i in everyone.tolist():
+            _add_prior_row_(buffers, i, slot, arm, prior[i - first].unsqueeze(0))
+    rows, root = buffers.rows.numpy()[trials], buffers.root.numpy()[trials, :m, :m]
+    row = rows[:, slot].copy()
+    if m:
+        at_arms = rows[:, slot, buffers.row_arm.numpy()[first, :m]]
+        weights = np.matmul(np.matmul(root, at_arms[:, :, None])[:, None, :, 0], root)
+        row -= np.matmul(weights, rows[:, :m])[:, 0]
     return row
 
 
