@@ -21,9 +21,16 @@ from bo_robust.validation import check_positive
 __all__ = ["AGPUCB"]
 
 
+@dataclass
+class AGPState(State):
+    """As :class:`State`; ``learnt`` rounds were of an initial design."""
+
+    learnt: int = 0
+
+
 @dataclass(frozen=True)
 class AGPUCB(HypothesisAlgorithm):
-    """A-GP-UCB. Only the hypothesis of the coming round counts as alive.
+    """A-GP-UCB. Only the hypothesis of the coming round counts as alive; t counts the rounds it chooses itself.
 
     Args:
         width: Confidence width w^u_t, one for all hypotheses or a tuple of one each.
@@ -62,8 +69,15 @@ class AGPUCB(HypothesisAlgorithm):
         hypotheses = state.posterior.alive.shape[1]
         if hypotheses != len(self.lengthscales):
             raise ValueError(f"{len(self.lengthscales)} lengthscales for {hypotheses} hypotheses.")
+        state = AGPState(state.posterior)
         self._believe(state)
         return state
+
+    def learn(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Take in a round of an initial design under every hypothesis; the lengthscale does not shrink."""
+        assert isinstance(state, AGPState)
+        state.learnt += 1
+        return self.observe(state, arms, rewards, uniform)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Take in the rewards under every hypothesis."""
@@ -72,11 +86,12 @@ class AGPUCB(HypothesisAlgorithm):
         return info
 
     def nearest(self, t: int) -> int:
-        """The hypothesis of round ``t`` (from 1), the first of equally near ones."""
+        """The hypothesis of the ``t``-th round chosen (from 1), the first of equally near ones."""
         target = max(self.lengthscales) / t**self.power
         return min(range(len(self.lengthscales)), key=lambda u: abs(self.lengthscales[u] - target))
 
     def _believe(self, state: State) -> None:
         posterior: HypothesisPosterior = state.posterior
         posterior.alive = torch.zeros_like(posterior.alive)
-        posterior.alive[:, self.nearest(state.round + 1)] = True
+        assert isinstance(state, AGPState)
+        posterior.alive[:, self.nearest(state.round - state.learnt + 1)] = True

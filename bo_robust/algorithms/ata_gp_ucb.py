@@ -94,6 +94,10 @@ class ATAGPUCB(ArmAlgorithm):
         state.round = t
         return Info(ok, lost)
 
+    def seen(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards, zero beyond b_t, ``s``: within b_t none is lost in any direction, as |u| <= 1."""
+        return rewards.masked_fill(rewards.abs() > self.truncation(state.round + 1), 0.0)
+
     def _redrawn(self, posterior: TruncatedPosterior, kernel: ArmKernel, uniform: Tensor) -> FeatureTable:
         assert isinstance(self.features, NystromDictionary)
         return self.features.draw(kernel, posterior.variance, posterior.counts, uniform)

@@ -115,6 +115,10 @@ class ArmAlgorithm(ABC):
         state.round += 1
         return Info(ok)
 
+    def seen(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards as the posterior is about to take them, ``s``: truncated ones where a method truncates."""
+        return rewards
+
     def learn(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Take in a round of an initial design, which this rule did not choose; by default as :meth:`observe`."""
         return self.observe(state, arms, rewards, uniform)

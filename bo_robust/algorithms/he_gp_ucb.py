@@ -20,6 +20,7 @@ from bo_robust.algorithms.hypothesis_space import (
     HypothesisSelection,
     alive_only,
     begin,
+    check_base,
     of_leader,
     take_in,
     upper_bounds,
@@ -76,11 +77,13 @@ class HEGPUCB(HypothesisAlgorithm):
         delta: Failure probability in (0, 1).
         base: Algorithm whose posterior is kept under every hypothesis (TGP-UCB, BKB, ...); its ``init`` and ``observe``
             are used, its rule and width are not, but of V-UCB the rule is: arms are pairs (x, z), u_t is the hypothesis
-            of largest bound of F at x_t and z_t its lacing value. None: the exact posterior. The test looks at rewards
-            as they come.
+            of largest bound of F at x_t and z_t its lacing value. None: the exact posterior. Tests and evidence are of
+            the rewards as the posterior takes them (TGP-UCB: truncated), whose noise is what must be R-sub-Gaussian;
+            with BBKB, whose means wait for the end of a batch, evidence is no exact marginal likelihood.
 
     Raises:
-        ValueError: if an argument is outside its range.
+        ValueError: if an argument is outside its range, or the base is over hypotheses itself or has features that
+            do not depend on the kernel.
     """
 
     noise_scale: float
@@ -90,6 +93,7 @@ class HEGPUCB(HypothesisAlgorithm):
     def __post_init__(self) -> None:
         check_positive(noise_scale=self.noise_scale)
         check_delta(self.delta)
+        check_base(self.base)
 
     def init(
         self,
@@ -147,10 +151,10 @@ class HEGPUCB(HypothesisAlgorithm):
         posterior: HypothesisPosterior = state.posterior
         w = width_of(self.width, posterior, state.round + 1, uniform)
         bounds = self._bounds_of_design(self.base, posterior, w, arms) if isinstance(self.base, VUCB) else None
-        ok, mean, variance = take_in(posterior, arms, rewards, uniform, self.base)
+        ok, error, mean, variance = take_in(posterior, arms, rewards, uniform, self.base)
         reach = variance.sqrt_().mul_(w)
         chosen = alive_only(mean + reach if bounds is None else bounds, posterior.alive).argmax(1)
-        state.tally, verdict = judge_round(self, state, state.tally, chosen, rewards, mean, reach, ok)
+        state.tally, verdict = judge_round(self, state, state.tally, chosen, error, reach, ok)
         state.round += 1
         return HEInfo(ok, hypothesis=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed)
 
@@ -175,8 +179,7 @@ def judge_round(
     state: Any,
     tally: Tally | None,
     chosen: Tensor,
-    rewards: Tensor,
-    mean: Tensor,
+    error: Tensor,
     reach: Tensor,
     ok: Tensor,
 ) -> tuple[Tally, Verdict]:
@@ -187,8 +190,7 @@ def judge_round(
         state: With ``posterior``, ``failures`` and ``round``, of before this round.
         tally: The sums of this test.
         chosen: Who is tested.
-        rewards: ``s``.
-        mean: mu^u_{t-1}(x_t), ``s x h``.
+        error: eta_t under every hypothesis, ``s x h``.
         reach: w^u_t sigma^u_{t-1}(x_t), ``s x h``.
         ok: ``s`` bool.
 
@@ -200,9 +202,8 @@ def judge_round(
     xi = elimination.noise_allowance(t, algorithm.noise_scale, posterior.alive.shape[1], algorithm.delta)
     failures: Failures = state.failures
     assert tally is not None
-    expected, reached = torch.stack((mean, reach), 2).gather(1, chosen.view(-1, 1, 1).expand(-1, 1, 2)).unbind(2)
-    error, reached = rewards - expected.squeeze(1), reached.squeeze(1)
-    verdict = elimination.judge(posterior.alive, tally, failures, chosen, error, reached, xi, t, ok)
+    own = torch.stack((error, reach)).gather(2, chosen.view(1, -1, 1).expand(2, -1, 1)).squeeze(2)
+    verdict = elimination.judge(posterior.alive, tally, failures, chosen, own[0], own[1], xi, t, ok)
     posterior.alive, state.failures = verdict.alive, verdict.failures
     if not verdict.failed.is_cuda and verdict.failures is not failures:
         now = elimination.violated(verdict.alive, verdict.failures) & (of(chosen, verdict.failures.at) == t)

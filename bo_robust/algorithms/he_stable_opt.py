@@ -19,6 +19,7 @@ from bo_robust.algorithms.hypothesis_space import (
     HypothesisSelection,
     alive_only,
     begin,
+    check_base,
     of_leader,
     take_in,
     upper_bounds,
@@ -94,6 +95,7 @@ class HEStableOpt(HypothesisAlgorithm):
     def __post_init__(self) -> None:
         check_positive(noise_scale=self.noise_scale)
         check_delta(self.delta)
+        check_base(self.base)
         check_count(1, num_environments=self.num_environments)
 
     def init(
@@ -134,11 +136,11 @@ class HEStableOpt(HypothesisAlgorithm):
         design = (arms // self.num_environments).view(-1, 1, 1, 1).expand(-1, shape[1], 1, self.num_environments)
         upper = upper_bounds(posterior, w).view(*shape, -1, self.num_environments).gather(2, design).squeeze(2)
         chosen = alive_only(upper.amin(2), posterior.alive).argmax(1)
-        ok, mean, variance = take_in(posterior, arms, rewards, uniform, self.base)
+        ok, error, mean, variance = take_in(posterior, arms, rewards, uniform, self.base)
         reach = variance.sqrt_().mul_(w)
         pessimist = alive_only(mean - reach, posterior.alive, math.inf).argmin(1)
-        state.tally, first = judge_round(self, state, state.tally, chosen, rewards, mean, reach, ok)
-        state.lower_tally, second = judge_round(self, state, state.lower_tally, pessimist, rewards, mean, reach, ok)
+        state.tally, first = judge_round(self, state, state.tally, chosen, error, reach, ok)
+        state.lower_tally, second = judge_round(self, state, state.lower_tally, pessimist, error, reach, ok)
         state.round += 1
         return HEStableInfo(
             ok,

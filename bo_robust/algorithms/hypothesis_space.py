@@ -14,11 +14,14 @@ import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.algorithms.bbkb import BBKB
+from bo_robust.algorithms.bkb import BKB
 from bo_robust.linalg import row_argmax
-from bo_robust.schedules import RKHSWidth, SelfNormalisedWidth, Width
+from bo_robust.schedules import BKBWidth, RKHSWidth, SelfNormalisedWidth, Width
 from bo_robust.states import arms as arm_states
 from bo_robust.states import hypotheses
 from bo_robust.states.arms import ArmKernel
+from bo_robust.states.dictionary import NystromDictionary
 from bo_robust.states.hypotheses import HypothesisPosterior
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "Widths",
     "alive_only",
     "begin",
+    "check_base",
     "of_leader",
     "select_under",
     "take_in",
@@ -75,6 +79,8 @@ def begin(
             f"k(x, x) goes up to c = {largest:.4g}, and a width by norm bound assumes k(x, x) <= 1. Divide the kernels "
             "and noise_var by c, rewards, prior means and the noise scale R by sqrt(c); the norm bound B stays."
         )
+    if any(isinstance(w, BKBWidth) for w in _each(width)) and not isinstance(base, BKB | BBKB):
+        raise ValueError("BKBWidth is for BKB and BBKB: give one of them as base, or another width.")
     keywords = {"prior_mean": prior.prior_mean, "rounds": rounds}
     if base is None:
         flat = arm_states.init(prior.kernel, prior.noise_var, trials * h, **keywords)  # type: ignore[arg-type]
@@ -84,7 +90,7 @@ def begin(
 
 def take_in(
     posterior: HypothesisPosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None, base: ArmAlgorithm | None
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """:func:`bo_robust.states.hypotheses.observe`, by ``base`` where there is one."""
     if base is None:
         return hypotheses.observe(posterior, arms, rewards)
@@ -94,17 +100,26 @@ def take_in(
     def by_base(state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         return base.observe(state, arms, rewards, everyone).ok
 
-    return hypotheses.observe(posterior, arms, rewards, by_base)
+    return hypotheses.observe(posterior, arms, rewards, by_base, base.seen)
 
 
 def width_of(width: Widths, posterior: HypothesisPosterior, t: int, uniform: Tensor | None) -> Tensor | float:
-    """w^u_t, ``s x h`` or a number."""
+    """w^u_t, ``s x h`` or a number; :class:`BKBWidth` is handed sum sigma~^2 where others get the information gain."""
     column = None if uniform is None else uniform.unsqueeze(1)
     if not isinstance(width, tuple):
-        return width(t, posterior.gains, column)
-    gains = posterior.gains.split(1, dim=1)
-    values = [torch.as_tensor(w(t, gain, column)).to(gain) for w, gain in zip(width, gains, strict=True)]
-    return torch.cat([value.expand_as(gains[0]) for value in values], 1)
+        return width(t, _known(width, posterior), column)
+    values = []
+    for u, w in enumerate(width):
+        known = _known(w, posterior)[:, u : u + 1]
+        values.append(torch.as_tensor(w(t, known, column)).to(known).expand_as(known))
+    return torch.cat(values, 1)
+
+
+def _known(width: Width, posterior: HypothesisPosterior) -> Tensor:
+    """What the width is handed of every hypothesis, ``s x h``."""
+    if isinstance(width, BKBWidth):
+        return posterior.flat.effective_dimension.view(posterior.alive.shape)
+    return posterior.gains
 
 
 def upper_bounds(posterior: HypothesisPosterior, w: Tensor | float) -> Tensor:
@@ -157,6 +172,18 @@ class HypothesisAlgorithm(ArmAlgorithm):
         """Take in the rewards under every hypothesis."""
         state.round += 1
         return Info(take_in(state.posterior, arms, rewards, uniform, None)[0])
+
+
+def check_base(base: ArmAlgorithm | None) -> None:
+    """Raise ``ValueError`` if an algorithm's posterior does not tell hypotheses apart."""
+    if isinstance(base, HypothesisAlgorithm):
+        raise ValueError(f"base is itself over hypotheses ({type(base).__name__}); give None or an algorithm of one.")
+    features = getattr(base, "features", None)
+    if features is not None and not isinstance(features, NystromDictionary):
+        raise ValueError(
+            f"{type(features).__name__} of {type(base).__name__} know nothing of the candidates' kernels, whose "
+            "posteriors would be the same; take a NystromDictionary, or a base without features."
+        )
 
 
 def alive_only(values: Tensor, alive: Tensor, fill: float = -math.inf) -> Tensor:

@@ -48,7 +48,12 @@ class TGPUCB(ArmAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Take in the truncated rewards; infinite ones are failed pulls, not truncated ones."""
+        kept = self.seen(state, arms, rewards)
+        info = super().observe(state, arms, kept)
+        return Info(info.ok, (kept != rewards) & info.ok)
+
+    def seen(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards truncated at b_t, ``s``; those that are not finite as they are."""
         centre = state.posterior.mean.gather(1, arms.unsqueeze(1)).squeeze(1) if self.rule == "residual" else None
         kept = truncate(rewards, self.truncation(state.round + 1), self.rule, centre)
-        info = super().observe(state, arms, torch.where(rewards.isfinite(), kept, rewards))
-        return Info(info.ok, (kept != rewards) & info.ok)
+        return torch.where(rewards.isfinite(), kept, rewards)

@@ -68,6 +68,7 @@ class CandidateTest:
         evidence: Log marginal likelihood, in nats.
         gains: Information gain, in nats.
         struck: Indices of who was eliminated by hand, in this order.
+        rounding: Relative differences that count as none, the square root of the data's precision.
     """
 
     names: tuple[str, ...]
@@ -82,6 +83,7 @@ class CandidateTest:
     evidence: Tensor
     gains: Tensor
     struck: tuple[int, ...] = ()
+    rounding: float = 0.0
 
     @classmethod
     def start(
@@ -150,22 +152,21 @@ class CandidateTest:
         Warns:
             UserWarning: if the last survivor fails for the first time.
         """
+        rounding = math.sqrt(torch.finfo(y.dtype).eps)
         y, diagonal, z, noise = (x.detach().double().cpu() for x in (y, diagonal, z, noise))
         means, sds = y - diagonal * z, (diagonal.square() - noise).clamp_min(0.0).sqrt()
         gained = 0.5 * (diagonal.square() / noise).log()
         gains = torch.cat([self.gains.mT, gained], 1).cumsum(1)
-        test, said = self, []
+        test, said = replace(self, rounding=rounding), []
         for i, reward in enumerate(y.tolist()):
             test, observation = test._tested(start + i + 1, reward, means[:, i], sds[:, i], gains[:, i])
             said.append(observation)
         if test.violated and not self.violated:
             last = test.members[0]
-            nearest = min(test.timeline, key=lambda row: row["noise_factor"])
             warnings.warn(
                 f"every candidate failed its test; the last survivor, {last} ({self.names[last]}), is kept. The "
                 "assumptions do not hold: no candidate fits, the noise is larger than noise_scale, or the norm bound "
-                f"too small. The nearest is {nearest['name']}, which would have passed with a noise_scale of "
-                f"{self.noise_scale * nearest['noise_factor']:.3g} in place of {self.noise_scale:.3g}.",
+                "too small. `eliminations` says who failed when and by how much.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -193,7 +194,10 @@ class CandidateTest:
             return self, Observation(t, None, 0.0, 0.0, (), (), message)
         reach = self.widths(t, gains) * sd
         bound = (mean if self.maximize else -mean) + reach
-        chosen = bound.masked_fill(~self.alive[0], -math.inf).argmax().unsqueeze(0)
+        bound = bound.masked_fill(~self.alive[0], -math.inf)
+        # First of equals, which from a factor are equal up to rounding only.
+        top = bound.max()
+        chosen = (bound >= top - self.rounding * (1.0 + top.abs())).to(torch.uint8).argmax().unsqueeze(0)
         verdict = elimination.judge(
             self.alive,
             self.tally,

@@ -50,15 +50,17 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     Every row from ``num_initial`` on tests the candidate alive of largest bound mu + w sigma at its point, as
     :class:`bo_robust.algorithms.he_gp_ucb.HEGPUCB` does; on points chosen by
-    :class:`~bo_robust.acquisition.EliminationUCB` that is who chose them. Indices are those of ``candidates`` for
+    :class:`~bo_robust.acquisition.EliminationUCB` that is who chose them (of bounds equal up to rounding: the first).
+    Indices are those of ``candidates`` for
     ever. With one candidate this is the GP of GP-UCB.
 
     To BoTorch it is an ensemble of those alive, equally weighted, for any acquisition function; there is nothing to
     fit (``fit_gpytorch_mll`` returns at once). Hyperparameters, data and the history of the test come from the
     construction and are not in ``state_dict``. The model never changes: what adds observations returns a new one.
 
-    Rows are rounds 1, 2, ... in their order. Rewards are taken as they are: no outcome transform, as noise scale,
-    widths and noise variances are in their units.
+    Rows are rounds 1, 2, ... in their order. A tool that runs trials in parallel and hands their data over in another
+    order than they were observed (Ax: by trial index) renumbers rounds, and may bring back who was eliminated. Rewards
+    are taken as they are: no outcome transform, as noise scale, widths and noise variances are in their units.
 
     Args:
         train_X: ``n x d`` points in the order observed, n >= 0.
@@ -108,7 +110,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
     ) -> None:
         _check_data(train_X, train_Y)
         self._validate_tensor_args(X=train_X, Y=train_Y)
-        if getattr(input_transform, "learn_coefficients", False):
+        parts = () if input_transform is None else input_transform.modules()
+        if any(getattr(part, "learn_coefficients", False) for part in parts):
             raise ValueError(
                 f"{type(input_transform).__name__} learns its coefficients from the data, so candidates would mean "
                 "something else every round; fix them (Normalize: give its bounds)."
@@ -462,7 +465,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
                     )
 
     def _check_scale(self, points: Tensor) -> None:
-        """k(x, x) <= 1 where the width is that of a norm bound."""
+        """k(x, x) <= 1 where the width is that of a norm bound, as far as the points with data tell."""
         width = self._test.width
         widths = width if isinstance(width, tuple) else (width,) * len(self.names)
         for u, (c, w) in enumerate(zip(self.candidates, widths, strict=True)):

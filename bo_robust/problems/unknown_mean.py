@@ -30,7 +30,7 @@ def unknown_mean(
     *,
     num_arms: int = 201,
     lengthscale: float = 0.1,
-    outputscale: float = 0.0625,
+    outputscale: float = 1.0,
     hill: float = 1.0,
     tallest: float = 3.0,
     noise_scale: float = 0.1,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 from bo_robust.algorithms import State
@@ -78,15 +77,10 @@ def elimination_warnings(found: dict[str, dict[str, Any] | None], panel: PanelCo
         if one is None:
             continue
         if one["all_failed"]:
-            bad = {row["trial"] for row in one["eliminations"] if not row["eliminated"]}
-            nearest = [
-                min(row["noise_factor"] for row in one["eliminations"] if row["trial"] == trial) for trial in bad
-            ]
             lines.append(
                 f"{label}: in {one['all_failed']} of {one['trials']} trials every candidate failed its test: no "
                 "candidate fits, the noise is larger than noise_scale, or the width does not hold (B too small). The "
-                "last survivor was kept. The nearest candidate of such a trial would have passed with a noise_scale "
-                f"{statistics.median(nearest):.3g} times as large (median)."
+                "last survivor was kept."
             )
         lost = 0 if one["true_survived"] is None else one["trials"] - one["true_survived"]
         if lost > panel.delta * one["trials"]:

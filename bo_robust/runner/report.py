@@ -17,7 +17,8 @@ TABLE_WIDTH = 96
 LEGEND = (
     "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean ± "
     "standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in the "
-    "last round. Differences are paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
+    "last round; of the likeliest candidate, where there are some. Differences are paired by trial; 'lower' and "
+    "'higher' are t tests at 5 %, one at a time."
 )
 
 

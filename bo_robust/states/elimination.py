@@ -9,7 +9,8 @@ eta_i = y_i - mu^u_{i-1}(x_i) the error of what it predicted, u is eliminated wh
 
 The paper prints sigma_i for sigma_{i-1} and, in Theorem 4.1, pi for pi^2; the proofs need what stands here. |U| is the
 number of hypotheses at the start. The true one passes every test with probability 1 - delta if its width holds with
-probability 1 - delta / 2. The last survivor is never eliminated: if it fails too, the assumptions do not hold.
+probability 1 - delta / 2, for |U| >= 2 (the two-sided bound adds delta / |U|; HE-StableOpt's two families of sums twice
+that, which asks for |U| >= 4). The last survivor is never eliminated: if it fails too, the assumptions do not hold.
 
 Axes: ``s`` trials, ``h`` hypotheses; indices of hypotheses are those of U throughout.
 """
@@ -178,9 +179,9 @@ def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
 
     Returns:
         One entry per failure: ``trial``, ``hypothesis`` (its index in U), ``round`` (from 1), ``left`` > ``right``
-        (both sides of the test, in units of the reward), ``noise_factor`` and ``eliminated``, False for a last survivor
-        that was kept. With a noise scale so many times larger the test would have been passed: where every hypothesis
-        failed and none fits, all factors are large; where the noise scale was too small, one is near 1.
+        (both sides of the test, in units of the reward), ``noise_factor``, by how much that one test was exceeded in
+        multiples of what it allows to the noise, and ``eliminated``, False for a last survivor that was kept. The
+        factor says how sudden the failure was, not what was wrong: sums that drift slowly fail with one near 1.
     """
     factor = (failures.left - failures.reach) / (failures.right - failures.reach)
     parts = (failures.at, failures.left, failures.right, factor, alive)

@@ -32,6 +32,9 @@ __all__ = ["HypothesisPosterior", "Stretched", "candidate_kernel", "init", "obse
 TakeIn = Callable[[Any, Tensor, Tensor], Tensor]
 """``(what is stretched, arms (s * h), rewards (s * h)) -> ok (s * h)``, updating it in place."""
 
+Seen = Callable[[Any, Tensor, Tensor], Tensor]
+"""``(what is stretched, arms (s * h), rewards (s * h)) -> rewards (s * h)`` as they will be taken in."""
+
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
     """The kernels of U as one, ``h x n x n``.
@@ -281,8 +284,12 @@ def init(
 
 
 def observe(
-    posterior: HypothesisPosterior, arms: Tensor, rewards: Tensor, take_in: TakeIn = arm_states.observe
-) -> tuple[Tensor, Tensor, Tensor]:
+    posterior: HypothesisPosterior,
+    arms: Tensor,
+    rewards: Tensor,
+    take_in: TakeIn = arm_states.observe,
+    seen: Seen | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Take in one reward per trial under every hypothesis, in place; no test, so for initial designs as well.
 
     Args:
@@ -290,10 +297,11 @@ def observe(
         arms: ``s``, long.
         rewards: ``s``; NaN or infinite ones are failed pulls.
         take_in: How what is stretched takes in rewards; the exact posterior's by default.
+        seen: What becomes of rewards there (truncation); None: nothing. Evidence and errors are of what is seen.
 
     Returns:
-        ``ok`` (``s`` bool), and mu_{t-1}(x_t) and sigma_{t-1}^2(x_t) under every hypothesis (``s x h`` each), of before
-        this reward.
+        ``ok`` (``s`` bool), and under every hypothesis (``s x h`` each) eta_t = y_t - mu_{t-1}(x_t), mu_{t-1}(x_t) and
+        sigma_{t-1}^2(x_t), of before this reward.
 
     Raises:
         ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range.
@@ -305,10 +313,11 @@ def observe(
         raise ValueError(f"arms must be between 0 and {flat.mean.shape[1] - 1}, got {arms.tolist()}.")
     everyone = arms.unsqueeze(1).expand(shape).reshape(-1, 1)
     mean, variance = flat.mean.gather(1, everyone).view(shape), flat.variance.gather(1, everyone).view(shape)
-    error = rewards.unsqueeze(1) - mean
-    total = variance + flat.noise_var.view(shape)
     stretched_rewards = rewards.unsqueeze(1).expand(shape).reshape(-1)
+    taken = stretched_rewards if seen is None else seen(posterior.stretched, everyone.squeeze(1), stretched_rewards)
+    error = taken.view(shape) - mean
+    total = variance + flat.noise_var.view(shape)
     ok = take_in(posterior.stretched, everyone.squeeze(1), stretched_rewards).view(shape)
-    gained = error.square_().div_(total).add_(total.mul_(2.0 * math.pi).log_()).mul_(-0.5)
+    gained = error.square().div_(total).add_(total.mul_(2.0 * math.pi).log_()).mul_(-0.5)
     posterior.evidence.add_(gained.masked_fill_(~ok, 0.0))
-    return ok[:, 0], mean, variance
+    return ok[:, 0], error, mean, variance

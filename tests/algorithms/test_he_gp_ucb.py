@@ -7,19 +7,24 @@ import warnings
 import pytest
 import torch
 
-from bo_robust.algorithms import BKB, GPUCB, TGPUCB, VUCB
+from bo_robust.algorithms import ATAGPUCB, BKB, GPUCB, MLEGPUCB, TGPUCB, VUCB, MoMGPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
+from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.features import FourierFeatures
 from bo_robust.schedules import (
     BayesianFiniteWidth,
+    BKBWidth,
     ConstantWidth,
     FiniteWidth,
     NoTruncation,
     RandomisedWidth,
     RKHSWidth,
     SelfNormalisedWidth,
+    TGPTruncation,
 )
 from bo_robust.states.arms import ArmKernel
+from bo_robust.states.dictionary import NystromDictionary
 from bo_robust.states.elimination import violated
 from bo_robust.states.hypotheses import candidate_kernel
 from bo_robust.states.snapshots import restore_, snapshot
@@ -133,7 +138,7 @@ def test_the_round_of_elimination_by_hand(device):
     assert state.tally.rounds.tolist() == [[2.0, 0.0]]
     record = eliminations(state)
     assert [(r["trial"], r["hypothesis"], r["round"], r["eliminated"]) for r in record] == [(0, 0, 2, True)]
-    # with a noise scale so many times larger, and a hair, it would have lived
+    # with a noise scale so many times larger, and a hair, it passes this test
     for hair, alive in ((1.0 - 1e-9, False), (1.0 + 1e-9, True)):
         patient = HEGPUCB(ConstantWidth(2.0), 0.1 * record[0]["noise_factor"] * hair, 0.1)
         again = patient.init(kernel, 0.01, 1, prior_mean=prior)
@@ -332,6 +337,60 @@ def test_over_value_at_risk(device):
         base.init(ArmKernel.from_covariance(SquaredExponential(0.25), x), 0.01, 3),
     )
     assert torch.equal(play(algorithm, one, f, noise)[0], play(base, plain, f, noise)[0])
+
+
+def test_over_truncation_an_outlier_eliminates_nobody(device):
+    """Tests and evidence are of what TGP sees: zero, where the exact posterior's are of the outlier."""
+    kernel, _ = hills(30, device)
+    kernel = candidate_kernel([kernel.matrix[0], kernel.matrix[2]])
+    width, arms = BayesianFiniteWidth(30, 0.1), torch.tensor([3], device=device)
+    y = torch.full((1,), 1e6, dtype=torch.float64, device=device)
+    for base, survivors in ((None, 1), (TGPUCB(width, TGPTruncation(4.0, 1.0)), 2)):
+        algorithm = HEGPUCB(width, 0.1, 0.1, base)
+        state = algorithm.init(kernel, 0.01, 1)
+        info = algorithm.observe(state, arms, y)
+        assert int(state.posterior.alive.sum()) == survivors
+        if base is not None:
+            assert bool(info.truncated if info.truncated is not None else True)
+            assert float(state.tally.errors.abs().max()) == 0.0  # 0 - mu_0
+            zero = HEGPUCB(width, 0.1, 0.1)
+            other = zero.init(kernel, 0.01, 1)
+            zero.observe(other, arms, 0.0 * y)
+            torch.testing.assert_close(state.posterior.evidence, other.posterior.evidence)
+
+
+def test_the_width_of_bkb_is_handed_its_effective_dimension(device):
+    kernel, _ = hills(30, device)
+    f, noise = draws(kernel.matrix[0], 2, 20, 0.1, device)
+    uniforms = torch.rand(20, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    width = BKBWidth(norm_bound=1.0, noise_scale=0.1, noise_var=0.01, delta=0.1, epsilon=0.5)
+    base = BKB(width, 5.0)
+    one = HEGPUCB(width, 0.1, 0.1, base)
+    a, b = (
+        one.init(candidate_kernel([kernel.matrix[0]]), 0.01, 2),
+        base.init(ArmKernel.from_matrix(kernel.matrix[0]), 0.01, 2),
+    )
+    for t in range(20):
+        selection = one.select(a, uniforms[t])
+        torch.testing.assert_close(selection.width, base.select(b, uniforms[t]).width, rtol=1e-9, atol=0)
+        y = f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + noise[t]
+        one.observe(a, selection.arms, y, uniforms[t])
+        base.observe(b, selection.arms, y, uniforms[t])
+    with pytest.raises(ValueError, match="BKBWidth is for BKB and BBKB"):
+        HEGPUCB(width, 0.1, 0.1).init(kernel, 0.01)
+
+
+def test_bases_that_cannot_tell_hypotheses_apart_are_refused(device):
+    width = ConstantWidth(1.0)
+    features = FourierFeatures(0.2, 8, ((0.0, 1.0),))
+    for base in (ATAGPUCB(width, TGPTruncation(4.0, 1.0), features), MoMGPUCB(width, features)):
+        with pytest.raises(ValueError, match="know nothing of the candidates' kernels"):
+            HEGPUCB(width, 0.1, 0.1, base)
+        with pytest.raises(ValueError, match="know nothing of the candidates' kernels"):
+            HEStableOpt(width, 0.1, 0.1, 2, base)
+    with pytest.raises(ValueError, match="itself over hypotheses"):
+        HEGPUCB(width, 0.1, 0.1, MLEGPUCB(width))
+    HEGPUCB(width, 0.1, 0.1, ATAGPUCB(width, TGPTruncation(4.0, 1.0), NystromDictionary(5.0)))
 
 
 def test_bad_settings_are_refused(device):

@@ -102,6 +102,12 @@ def test_a_gp_ucb_shrinks_by_hand():
     """theta_0 / t^0.9 of 1.0: 1, .536, .372, .287, ...; candidates of the paper's experiment (a)."""
     algorithm = AGPUCB(ConstantWidth(1.0), (0.3, 0.4, 0.5, 0.7, 1.0))
     assert [algorithm.nearest(t) for t in (1, 2, 3, 4, 50)] == [4, 2, 1, 0, 0]
+    x = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(1)
+    state = algorithm.init(candidate_kernel([SquaredExponential(ell) for ell in algorithm.lengthscales], x), 0.01, 2)
+    arm, reward = torch.zeros(2, dtype=torch.long), torch.zeros(2, dtype=torch.float64)
+    for act, believed in ((algorithm.learn, 4), (algorithm.learn, 4), (algorithm.observe, 2), (algorithm.observe, 1)):
+        act(state, arm, reward)  # a lengthscale does not shrink in an initial design
+        assert state.posterior.alive.double().argmax(1).tolist() == [believed, believed]
 
 
 def test_bad_settings_are_refused(device):

@@ -12,7 +12,7 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import AppendFeatures, Normalize
+from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Normalize
 from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.transforms import is_ensemble
@@ -223,7 +223,7 @@ def test_the_round_of_elimination_by_hand(tkwargs):
     assert survivor.posterior(x).mean.shape == (1, 1, 1)
     assert not survivor.assumptions_violated
     # all that is left is wrong as well: kept, flagged, said once
-    said = r"the last survivor, 1 \(mean 0.0\), is kept.*The nearest is mean .* with a noise_scale of"
+    said = r"the last survivor, 1 \(mean 0.0\), is kept.*who failed when"
     with pytest.warns(UserWarning, match=said):
         violated, third = survivor.observe(x, 50.0)
     assert "50" in str(third)
@@ -565,3 +565,25 @@ def test_float32(device):
     torch.testing.assert_close(
         model.moments(points.float())[0].double(), exact.moments(points)[0], atol=1e-3, rtol=1e-3
     )
+
+
+def test_equal_bounds_are_the_first_candidate_s(device):
+    """At round 1 all bounds of kernels with k(x, x) = 1 are equal, but from a factor up to rounding only."""
+    for dtype in (torch.float64, torch.float32):
+        for noise_var in (0.01, 0.02, 0.05):
+            U = [{"kernel": "rbf", "lengthscale": ell, "noise_var": noise_var} for ell in (0.1, 0.2, 0.4, 0.8)]
+            none = torch.zeros(0, 1, dtype=dtype, device=device)
+            model = CandidateEnsemble(none, none, U, ConstantWidth(2.0), noise_scale=0.1, delta=0.1)
+            x = none.new_tensor([[0.3]])
+            assert EliminationUCB(model).chosen_member(x)[0] == 0
+            assert model.observe(x, none.new_tensor([[0.1]]))[1].tested == 0
+
+
+def test_learned_transforms_are_refused_in_chains_too(device):
+    X = torch.rand(4, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+    chain = ChainedInputTransform(a=Normalize(1))
+    with pytest.raises(ValueError, match="learns its coefficients"):
+        CandidateEnsemble(
+            X, X, [{"kernel": "rbf", "lengthscale": 0.1, "noise_var": 0.1}], ConstantWidth(1.0), 0.1, 0.1,
+            input_transform=chain,
+        )  # fmt: skip

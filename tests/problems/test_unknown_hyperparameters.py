@@ -96,7 +96,7 @@ def test_decomposition():
 
 def test_mean():
     trials = 3000
-    problem = unknown_mean(range(trials), 0, num_arms=101)
+    problem = unknown_mean(range(trials), 0, num_arms=101, outputscale=0.0625)
     candidates, true = problem.candidates, np.array(problem.candidates.true)
     assert candidates.kernels is None
     assert candidates.names[0] == "hill 1"

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import statistics
 import warnings
 
 import numpy as np
@@ -134,8 +133,6 @@ def test_violated_assumptions_are_said_once(tmp_path):
     assert found["mean_eliminated"] == 4.0
     (line,) = panel["warnings"]
     assert line.startswith("HE: in 4 of 4 trials every candidate failed its test")
-    nearest = [min(r["noise_factor"] for r in found["eliminations"] if r["trial"] == i) for i in range(4)]
-    assert f"a noise_scale {statistics.median(nearest):.3g} times as large (median)" in line
     kept = [row for row in found["eliminations"] if not row["eliminated"]]
     assert [row["trial"] for row in kept] == [0, 1, 2, 3]
 

@@ -46,7 +46,8 @@ def test_each_hypothesis_is_its_own_posterior(n, device):
     ]
     for a, y in zip(pulls, rewards, strict=True):
         means, variances = together.means.clone(), together.variances.clone()
-        ok, mean, variance = observe(together, a, y)
+        ok, error, mean, variance = observe(together, a, y)
+        torch.testing.assert_close(error, y.unsqueeze(1) - mean, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(ok, y.isfinite())
         for i in range(s):
             assert torch.equal(mean[i], means[i, :, a[i]])
