@@ -3,7 +3,7 @@
 Experiments (a) and (c) of Ziomek et al. 2024 on their continuous domains, by the BoTorch faces: ``CandidateEnsemble``
 and ``EliminationUCB`` with the candidates of configs/unknown_hyperparameters and w = 2, and
 ``EnsembleMapSaasSingleTaskGP``, fitted anew every round, with ``UpperConfidenceBound``, beta = w^2. The same initial
-points (3 and 5) and noise. One JSON object a line: mean regret over the rounds, and the regret of the best point queried
+points (3 and 5) and noise. One JSON object a line: mean regret over the rounds, and regret of the best point queried
 (f, not its reward).
 """
 

@@ -85,3 +85,53 @@ def test_the_robust_loop_in_ax():
     exec(compile(block("from ax.api.client"), "README.md", "exec"), names)
     assert len(names["client"].summarize()) == 32  # 12 proposals were replaced
     assert names["p"]["z"] in names["z"][:, 0].tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_loop_over_candidate_kernels_eliminates_wrong_ones(capsys):
+    names: dict = {}
+    loop = block("candidate_grid(")
+    assert len([line for line in loop.split("\n") if line and not line.startswith(("import", "from"))]) <= 20
+    exec(compile(loop, "README.md", "exec"), names)
+    alive = names["model"].alive
+    assert capsys.readouterr().out.count("eliminated") == int((~alive).sum()) >= 1
+    assert alive[:2].any()  # rbf, 0.2 or 0.4: f is a product of a sine of period 0.8 and a line
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_elimination_goes_over_other_methods(capsys):
+    torch.manual_seed(0)
+    exec(compile(block("base=base"), "README.md", "exec"), {})
+    lines = capsys.readouterr().out.strip().split("\n")
+    assert [line.split()[0] for line in lines] == ["None", "VUCB", "TGPUCB", "BKB"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_ax_generator_over_candidate_kernels():
+    pytest.importorskip("ax")
+    from ax.adapter.registry import Generators
+    from ax.api.client import Client
+    from ax.api.configs import RangeParameterConfig
+    from ax.generation_strategy.generation_node import GenerationNode
+    from ax.generation_strategy.generation_strategy import GenerationStrategy
+    from ax.generation_strategy.generator_spec import GeneratorSpec
+    from ax.generation_strategy.transition_criterion import MinTrials
+
+    names: dict = {}
+    exec(compile(block("unknown_kernel = GeneratorSpec("), "README.md", "exec"), names)
+    first = GenerationNode(
+        name="first",
+        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
+        transition_criteria=[MinTrials(threshold=names["initial"], transition_to="HE")],
+    )
+    nodes = [first, GenerationNode(name="HE", generator_specs=[names["unknown_kernel"]])]
+    client = Client(random_seed=0)
+    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    client.configure_optimization(objective="y")
+    client.set_generation_strategy(GenerationStrategy(name="he", nodes=nodes))
+    for _ in range(names["initial"] + 4):
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        client.complete_trial(index, raw_data={"y": -((p["x"] - 0.3) ** 2)})
+    model = client._generation_strategy.adapter.generator.surrogate.model
+    assert type(model).__name__ == "CandidateEnsemble"
+    assert len(model.train_targets) >= names["initial"] + 3
