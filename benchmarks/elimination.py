@@ -227,7 +227,7 @@ def experiments(device: torch.device) -> None:
 
 
 # n, s, trials of HE-GP-UCB at a time (few, where their rows must stay in the cache), target, repeats
-SPEEDS = {"overhead": (100, 8, 8, 4.0, 5), "arithmetic": (1000, 32, 4, 1.0, 3)}
+SPEEDS = {"overhead": (100, 8, 8, 4.0, 5), "arithmetic": (1000, 32, 2, 1.0, 3)}
 PARTS = (*SPEEDS, "botorch", "survival", "experiments")
 
 
