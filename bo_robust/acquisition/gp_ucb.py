@@ -7,8 +7,6 @@ Desautels et al. 2014): mean and width stay, the standard deviation is that afte
 
 from __future__ import annotations
 
-import math
-
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
@@ -17,8 +15,9 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
-from bo_robust.schedules import BKBWidth, Width
+from bo_robust.acquisition.rounds import num_observations, reference, width_of_round
+from bo_robust.models.moments import marginal_moments, sequential_moments
+from bo_robust.schedules import Width
 from bo_robust.validation import check_finite
 
 __all__ = ["GPUCB"]
@@ -81,11 +80,11 @@ class GPUCB(AnalyticAcquisitionFunction):
             raise ValueError(
                 f"width must be a schedule of bo_robust.schedules, such as ConstantWidth(2.0), got {width!r}."
             )
-        self.t = _num_observations(model) + 1 if t is None else t
+        self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, int):
             raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
-        like = _reference(model)
-        value = _evaluate(width, self.t, model, like.dtype, generator)
+        like = reference(model)
+        value = width_of_round(width, self.t, model, like.dtype, generator)
         self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
         self.register_buffer("X_pending", None, persistent=False)  # a buffer moves along in `.to`
         self.set_X_pending(X_pending)
@@ -135,60 +134,10 @@ class GPUCB(AnalyticAcquisitionFunction):
         return (mean + self.width.unsqueeze(-1) * variance.sqrt()).sum(-1)
 
     def _check(self, name: str, x: Tensor) -> None:
-        like = _reference(self.model)
+        like = reference(self.model)
         if (x.dtype, x.device) != (like.dtype, like.device):
             raise ValueError(
                 f"{name} is {x.dtype} on {x.device}, the model {like.dtype} on {like.device}; convert points, or "
                 "the bounds or choices they come from, with `.to`, and model, width and pending points together "
                 "with the `.to` of the acquisition function."
             )
-
-
-def _evaluate(
-    width: Width, t: int, model: Model, dtype: torch.dtype, generator: torch.Generator | None
-) -> float | Tensor:
-    """w_t, drawing random numbers and computing the information gain only if the width depends on them."""
-    gain: float | Tensor = 0.0
-    uniform = torch.full(model.batch_shape, math.nan, dtype=dtype)
-    if _has_nan(width(t, information_gain=gain, uniform=uniform)):
-        uniform = torch.rand(model.batch_shape, generator=generator, dtype=dtype)
-    else:
-        uniform = torch.zeros_like(uniform)
-    if isinstance(width, BKBWidth):
-        known = getattr(model, "effective_dimension", None)
-        if not isinstance(known, Tensor):
-            raise ValueError("BKBWidth needs a model with an effective_dimension, such as BKBModel.")
-        gain = known
-    elif _has_nan(width(t, information_gain=math.nan, uniform=uniform)):
-        gain = information_gain(model)
-        uniform = uniform.to(gain.device)
-    return width(t, information_gain=gain, uniform=uniform)
-
-
-def _has_nan(value: float | Tensor) -> bool:
-    return bool(torch.as_tensor(value).isnan().any())
-
-
-def _reference(model: Model) -> Tensor:
-    """A tensor of the model's dtype and device."""
-    inputs = getattr(model, "train_inputs", None)
-    while isinstance(inputs, tuple | list):
-        inputs = inputs[0]
-    found = inputs if isinstance(inputs, Tensor) else next(model.parameters(), None)
-    if found is None:
-        raise ValueError(
-            f"{type(model).__name__} has neither training data nor parameters to read a dtype and device from; "
-            "GPUCB needs a model with uncertainty, such as a GP."
-        )
-    return found
-
-
-def _num_observations(model: Model) -> int:
-    """The number of observations of the model, or of each model of a list (those without any aside)."""
-    targets = [getattr(m, "train_targets", None) for m in getattr(model, "models", [model])]
-    counts = {y.shape[-1] for y in targets if y is not None}
-    if len(counts) != 1:
-        raise ValueError(
-            "the number of observations cannot be read from the model; pass t, the round about to be played."
-        )
-    return counts.pop()

@@ -23,9 +23,9 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.acquisition.gp_ucb import _evaluate, _num_observations, _reference
 from bo_robust.acquisition.input_constructors import construct_inputs_gp_ucb
 from bo_robust.acquisition.lacing import EnvironmentChoice, choose_environment, value_at
+from bo_robust.acquisition.rounds import num_observations, reference, width_of_round
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.moments import marginal_moments
@@ -103,16 +103,16 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
             raise ValueError(f"width must be a number or a schedule of bo_robust.schedules, got {width!r}.")
         self.environment = environment
         self.functional = as_functional(functional)
-        self.t = _num_observations(model) + 1 if t is None else t
+        self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, int):
             raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
-        like = _reference(model)
+        like = reference(model)
         self._dim = like.shape[-1] if getattr(model, "train_inputs", None) is not None else None
         if self._dim is not None:
             _check_columns(environment, self._dim)
         for buffer in environment.buffers():
             self._check("the environment", buffer)
-        value = _evaluate(width, self.t, model, like.dtype, generator)
+        value = width_of_round(width, self.t, model, like.dtype, generator)
         self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
         self.register_buffer("X_pending", None, persistent=False)
         self.register_buffer("pending_points", None, persistent=False)
@@ -261,7 +261,7 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
         return X[..., :d_x]
 
     def _check(self, name: str, x: Tensor) -> None:
-        like = _reference(self.model)
+        like = reference(self.model)
         if (x.dtype, x.device) != (like.dtype, like.device):
             raise ValueError(
                 f"{name} is {x.dtype} on {x.device}, the model {like.dtype} on {like.device}; convert points, or "
@@ -310,9 +310,9 @@ def recommend(
     with torch.no_grad():
         points = environment.points(X_queried)  # k x w x d
         k, w, d = points.shape
-        if getattr(model, "train_inputs", None) is not None and _reference(model).shape[-1] != d:
+        if getattr(model, "train_inputs", None) is not None and reference(model).shape[-1] != d:
             raise ValueError(
-                f"designs and conditions have {d} columns, the model {_reference(model).shape[-1]}; give designs "
+                f"designs and conditions have {d} columns, the model {reference(model).shape[-1]}; give designs "
                 "without their z."
             )
         mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)

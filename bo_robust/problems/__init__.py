@@ -18,7 +18,7 @@ from bo_robust.problems.tables import cmu_light, djia29, seattle_latency
 from bo_robust.problems.unknown_hyperparameters import unknown_decomposition, unknown_lengthscale, unknown_period
 from bo_robust.problems.unknown_mean import unknown_mean
 
-__all__ = ["PROBLEMS", "Candidates", "Problem", "RewardModel", "make_problem"]
+__all__ = ["PROBLEMS", "Candidates", "Problem", "RewardModel", "make_problem", "nearest_name"]
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "abalone": abalone,
@@ -57,19 +57,19 @@ def make_problem(
         ValueError: for an unknown name or parameter, naming the nearest valid one, or a bad value.
     """
     if name not in PROBLEMS:
-        raise ValueError(f"no problem is called {name!r}{_nearest(name, PROBLEMS)}")
+        raise ValueError(f"no problem is called {name!r}{nearest_name(name, PROBLEMS)}")
     factory = PROBLEMS[name]
     accepted = [p for p in inspect.signature(factory).parameters if p not in ("trials", "seed")]
     settable = [p for p in accepted if p != "data_dir"]
     for param in params:
         if param not in settable:
-            raise ValueError(f"problem {name!r} has no parameter {param!r}{_nearest(param, settable)}")
+            raise ValueError(f"problem {name!r} has no parameter {param!r}{nearest_name(param, settable)}")
     if "data_dir" in accepted:
         params["data_dir"] = data_dir
     return factory(trials, seed, **params)
 
 
-def _nearest(word: str, choices: Iterable[str]) -> str:
+def nearest_name(word: str, choices: Iterable[str]) -> str:
     valid = sorted(choices)
     near = difflib.get_close_matches(word, valid, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."

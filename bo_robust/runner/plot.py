@@ -15,7 +15,7 @@ from bo_robust.runner.checkpoint import write_atomic
 from bo_robust.runner.config import PanelConfig, RunConfig
 from bo_robust.runner.results import load_final
 
-__all__ = ["plot_intervals", "plot_regret"]
+__all__ = ["STYLES", "plain_text", "plot_intervals", "plot_regret", "save_figure"]
 
 # Line styles of the first ten algorithms, the next ten, ...
 STYLES = ("-", "--", ":", "-.")
@@ -40,9 +40,9 @@ def plot_regret(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Pat
                 mean = curves.mean(0)
                 error = curves.std(0, ddof=1) / np.sqrt(panel.trials) if panel.trials > 1 else 0.0 * mean
                 style = {"color": f"C{i % 10}", "linestyle": STYLES[i // 10 % len(STYLES)]}
-                axis.plot(rounds, mean, label=_text(algorithm.label), **style)
+                axis.plot(rounds, mean, label=plain_text(algorithm.label), **style)
                 axis.fill_between(rounds, mean - error, mean + error, alpha=0.15, color=style["color"], linewidth=0)
-        axes[0, j].set_title(_text(panel.name), fontsize=10)
+        axes[0, j].set_title(plain_text(panel.name), fontsize=10)
         axes[0, j].set_ylabel("average regret" if j == 0 else "")
         axes[1, j].set_ylabel("simple regret" if j == 0 else "")
         axes[1, j].set_xlabel("round")
@@ -55,7 +55,7 @@ def plot_regret(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Pat
     else:
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=max(2, 2 * columns))
-    _save(figure, path)
+    save_figure(figure, path)
     return True
 
 
@@ -69,7 +69,7 @@ def plot_intervals(config: RunConfig, folder: Path, traces: pd.DataFrame, path: 
     figure, axes = plt.subplots(len(wanted), columns, figsize=size, squeeze=False, layout="constrained")
     for row, (i, panel) in enumerate(wanted):
         _interval_row(axes[row], i, panel, folder)
-    _save(figure, path)
+    save_figure(figure, path)
     return True
 
 
@@ -84,12 +84,12 @@ def _interval_row(axes: np.ndarray, index: int, panel: PanelConfig, folder: Path
             title += f"\n(worst of {panel.trials} trials, {100 * np.mean(np.abs(f - mean) <= reach):.0f} % covered)"
         axes[j].plot(x, mean, label="posterior mean")
         axes[j].plot(x, f, "k--", label="f")
-        axes[j].set_title(_text(title), fontsize=9)
+        axes[j].set_title(plain_text(title), fontsize=9)
         axes[j].set_xlabel("arm")
     axes[0].legend(fontsize=8)
 
 
-def _text(label: str) -> str:
+def plain_text(label: str) -> str:
     """Plain text for matplotlib, which reads $ as mathematics and hides labels that begin with _."""
     plain = label.replace("$", r"\$")
     return f" {plain}" if plain.startswith("_") else plain
@@ -99,7 +99,7 @@ def _marks(horizon: int) -> np.ndarray:
     return np.unique(np.round(np.geomspace(1, horizon, min(horizon, 200))).astype(int))
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def save_figure(figure: plt.Figure, path: Path) -> None:
     dpi = 120 if figure.get_size_inches()[0] <= 12 else 80  # many panels
     write_atomic(path, lambda temporary: figure.savefig(temporary, dpi=dpi, format="png"))
     plt.close(figure)

@@ -30,7 +30,7 @@ from bo_robust.runner.provenance import check_same_world, describe_run, find_dev
 from bo_robust.runner.report import print_report
 from bo_robust.states.snapshots import restore_, snapshot
 
-__all__ = ["check_free", "finish", "resume", "start"]
+__all__ = ["check_free", "finish", "locked", "resume", "start"]
 
 CHECKPOINT = "checkpoint.safetensors"
 # The next checkpoint waits at least this many times as long as the last one took to write.
@@ -111,7 +111,7 @@ def resume(
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with _locked(folder), Progress(*columns, console=console) as progress:
+    with locked(folder), Progress(*columns, console=console) as progress:
         if todo and force:
             write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
         total = sum(config.panels[i].horizon * config.panels[i].trials for i, _ in todo)
@@ -233,7 +233,7 @@ def check_free(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the folder: one process at a time (where the system has flock)."""
     try:
         import fcntl

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bo_robust.runner.config import RunConfig
-from bo_robust.runner.plot import _save, _text
+from bo_robust.runner.plot import plain_text, save_figure
 from bo_robust.runner.results import part_path
 
 __all__ = ["plot_eliminations"]
@@ -50,7 +50,7 @@ def plot_eliminations(config: RunConfig, folder: Path, traces: pd.DataFrame, pat
         axis.set_visible(False)
     for axis, picture in zip(axes.flat, pictures, strict=False):
         _timeline(axis, *picture)
-    _save(figure, path)
+    save_figure(figure, path)
     return True
 
 
@@ -75,10 +75,10 @@ def _timeline(axis: plt.Axes, title: str, horizon: int, found: dict[str, Any]) -
             1.01, u, f"{100 * count / trials:.0f} %", transform=axis.get_yaxis_transform(), va="center", fontsize=8
         )
     right = set(found["true"] or ())
-    labels = [_text(name) + (" (true)" if right == {name} else "") for name in names]
+    labels = [plain_text(name) + (" (true)" if right == {name} else "") for name in names]
     axis.set_yticks(range(len(names)), labels, fontsize=8)
     axis.set_ylim(len(names) - 0.5, -0.5)
     axis.set_xlim(0, horizon + 1)
     axis.set_xlabel("round of elimination (dot size: how far beyond the limit); right: trials survived", fontsize=8)
-    axis.set_title(_text(title), fontsize=9)
+    axis.set_title(plain_text(title), fontsize=9)
     axis.grid(alpha=0.3)

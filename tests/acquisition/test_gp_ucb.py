@@ -14,7 +14,7 @@ from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from gpytorch.kernels import RBFKernel
 
-import bo_robust.acquisition.gp_ucb as gp_ucb
+import bo_robust.acquisition.rounds as rounds
 from bo_robust.acquisition import GPUCB
 from bo_robust.models import TruncatedGP
 from bo_robust.schedules import (
@@ -114,8 +114,8 @@ def test_value_against_a_dense_solve(tkwargs):
 
 def test_round_and_information_gain_reach_the_width(tkwargs, monkeypatch):
     model, calls = make(tkwargs), []
-    original = gp_ucb.information_gain
-    monkeypatch.setattr(gp_ucb, "information_gain", lambda m: calls.append(m) or original(m))
+    original = rounds.information_gain
+    monkeypatch.setattr(rounds, "information_gain", lambda m: calls.append(m) or original(m))
     assert GPUCB(model, FiniteWidth(num_arms=10, delta=0.1)).t == 15
     acqf = GPUCB(model, FiniteWidth(num_arms=10, delta=0.1), t=3)
     assert float(acqf.width) == pytest.approx(math.sqrt(2 * math.log(10 * 9 * math.pi**2 / 0.6)))

@@ -411,7 +411,7 @@ def test_changed_code_is_refused_unless_forced(tmp_path, monkeypatch):
 def test_one_process_at_a_time(tmp_path):
     out = tmp_path / "out"
     runs.start(config(horizon=5), out, console=quiet())
-    with runs._locked(out), pytest.raises(RunError, match="another process"), runs._locked(out):
+    with runs.locked(out), pytest.raises(RunError, match="another process"), runs.locked(out):
         pass
 
 

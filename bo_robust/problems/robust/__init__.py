@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bo_robust.problems import _nearest
+from bo_robust.problems import nearest_name
 from bo_robust.problems.robust.base import RobustProblem
 from bo_robust.problems.robust.branin import branin
 from bo_robust.problems.robust.digits import digits
@@ -44,13 +44,13 @@ def make(name: str, /, *, data_dir: Path | str | None = None, **options: Any) ->
         ImportError: if the problem needs a package that is not installed.
     """
     if name not in ROBUST_PROBLEMS:
-        raise ValueError(f"no value-at-risk problem is called {name!r}{_nearest(name, ROBUST_PROBLEMS)}")
+        raise ValueError(f"no value-at-risk problem is called {name!r}{nearest_name(name, ROBUST_PROBLEMS)}")
     factory = ROBUST_PROBLEMS[name]
     accepted = list(inspect.signature(factory).parameters)
     settable = [p for p in accepted if p != "data_dir"]
     for option in options:
         if option not in settable:
-            raise ValueError(f"problem {name!r} has no option {option!r}{_nearest(option, settable)}")
+            raise ValueError(f"problem {name!r} has no option {option!r}{nearest_name(option, settable)}")
     if "data_dir" in accepted:
         options["data_dir"] = data_dir
     return factory(**options)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from bo_robust.runner.plot import STYLES, _save, _text
+from bo_robust.runner.plot import STYLES, plain_text, save_figure
 from bo_robust.runner.robust.config import RobustPanelConfig
 from bo_robust.runner.robust.results import curves, log_regret, mean_interval
 
@@ -38,14 +38,14 @@ def plot_panel(panel: RobustPanelConfig, traces: pd.DataFrame, path: Path) -> No
     _plot_regret(axes[0], panel, rows, colours)
     _plot_certificate(axes[1], panel, rows, colours)
     _plot_seconds(axes[2], panel, rows, colours)
-    figure.suptitle(_text(f"{panel.name} ({panel.repetitions} repetitions)"), fontsize=11)
-    _save(figure, path)
+    figure.suptitle(plain_text(f"{panel.name} ({panel.repetitions} repetitions)"), fontsize=11)
+    save_figure(figure, path)
 
 
 def _plot_regret(axis: Axes, panel: RobustPanelConfig, rows: pd.DataFrame, colours: dict[str, dict[str, Any]]) -> None:
     for label, regret in curves(rows, panel, "regret").items():
         mean, low, high = mean_interval(log_regret(regret))
-        axis.plot(mean, label=_text(label), **colours[label])
+        axis.plot(mean, label=plain_text(label), **colours[label])
         axis.fill_between(np.arange(len(mean)), low, high, alpha=0.15, color=colours[label]["color"], linewidth=0)
     axis.set_xlabel("round")
     axis.set_ylabel("log10 regret of the recommendation")
@@ -63,7 +63,7 @@ def _plot_certificate(
         if not method.build().certifies:
             continue
         label, colour = method.label, colours[method.label]["color"]
-        axis.plot(np.median(certificates[label], 0), color=colour, label=_text(f"{label}: certificate"))
+        axis.plot(np.median(certificates[label], 0), color=colour, label=plain_text(f"{label}: certificate"))
         bound = "2 w sigma at the point chosen" if len(axis.lines) == 1 else None
         axis.plot(np.median(bounds[label][:, :-1], 0), color=colour, linestyle=":", label=bound)
         true = "regret" if bound else None
@@ -78,7 +78,7 @@ def _plot_certificate(
 
 def _plot_seconds(axis: Axes, panel: RobustPanelConfig, rows: pd.DataFrame, colours: dict[str, dict[str, Any]]) -> None:
     for label, seconds in curves(rows, panel, "seconds").items():
-        axis.plot(np.median(seconds[:, :-1], 0), label=_text(label), **colours[label])
+        axis.plot(np.median(seconds[:, :-1], 0), label=plain_text(label), **colours[label])
     axis.set_yscale("log")
     axis.set_xlabel("round")
     axis.set_title("seconds per acquisition (median)", fontsize=9)

@@ -24,7 +24,7 @@ from bo_robust.runner.robust import results
 from bo_robust.runner.robust.config import RobustRunConfig, build_problem
 from bo_robust.runner.robust.play import play
 from bo_robust.runner.robust.report import print_report
-from bo_robust.runner.run import _locked, check_free
+from bo_robust.runner.run import check_free, locked
 
 __all__ = ["finish", "resume", "start"]
 
@@ -95,7 +95,7 @@ def resume(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with _locked(folder), Progress(*columns, console=console) as progress:
+    with locked(folder), Progress(*columns, console=console) as progress:
         if todo and force:
             write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
         task = progress.add_task("", total=sum(config.panels[i].rounds for i, _, _ in todo), visible=bool(todo))

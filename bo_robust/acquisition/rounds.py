@@ -1,0 +1,64 @@
+"""What acquisition functions with a confidence width read of a model: its round, width, dtype and device."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from bo_robust.models.moments import information_gain
+from bo_robust.schedules import BKBWidth, Width
+
+__all__ = ["num_observations", "reference", "width_of_round"]
+
+
+def width_of_round(
+    width: Width, t: int, model: Model, dtype: torch.dtype, generator: torch.Generator | None
+) -> float | Tensor:
+    """w_t, drawing random numbers and computing the information gain only if the width depends on them."""
+    gain: float | Tensor = 0.0
+    uniform = torch.full(model.batch_shape, math.nan, dtype=dtype)
+    if _has_nan(width(t, information_gain=gain, uniform=uniform)):
+        uniform = torch.rand(model.batch_shape, generator=generator, dtype=dtype)
+    else:
+        uniform = torch.zeros_like(uniform)
+    if isinstance(width, BKBWidth):
+        known = getattr(model, "effective_dimension", None)
+        if not isinstance(known, Tensor):
+            raise ValueError("BKBWidth needs a model with an effective_dimension, such as BKBModel.")
+        gain = known
+    elif _has_nan(width(t, information_gain=math.nan, uniform=uniform)):
+        gain = information_gain(model)
+        uniform = uniform.to(gain.device)
+    return width(t, information_gain=gain, uniform=uniform)
+
+
+def _has_nan(value: float | Tensor) -> bool:
+    return bool(torch.as_tensor(value).isnan().any())
+
+
+def reference(model: Model) -> Tensor:
+    """A tensor of the model's dtype and device."""
+    inputs = getattr(model, "train_inputs", None)
+    while isinstance(inputs, tuple | list):
+        inputs = inputs[0]
+    found = inputs if isinstance(inputs, Tensor) else next(model.parameters(), None)
+    if found is None:
+        raise ValueError(
+            f"{type(model).__name__} has neither training data nor parameters to read a dtype and device from; "
+            "GPUCB needs a model with uncertainty, such as a GP."
+        )
+    return found
+
+
+def num_observations(model: Model) -> int:
+    """The number of observations of the model, or of each model of a list (those without any aside)."""
+    targets = [getattr(m, "train_targets", None) for m in getattr(model, "models", [model])]
+    counts = {y.shape[-1] for y in targets if y is not None}
+    if len(counts) != 1:
+        raise ValueError(
+            "the number of observations cannot be read from the model; pass t, the round about to be played."
+        )
+    return counts.pop()
