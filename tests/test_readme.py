@@ -39,7 +39,7 @@ def test_the_botorch_loop_finds_the_optimum():
 
 def test_the_arm_mode_loop_runs(capsys):
     torch.manual_seed(0)
-    exec(compile(block("TGPUCB("), "README.md", "exec"), {})
+    exec(compile(block("algorithm = TGPUCB("), "README.md", "exec"), {})
     regret = float(re.search(r"tensor\(([0-9.]+)", capsys.readouterr().out)[1])
     assert regret < 0.2  # of a range of 2; random arms lose 0.9
 
