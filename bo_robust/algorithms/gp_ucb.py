@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.linalg import row_argmax
+from bo_robust.ops.ucb_argmax import ucb_argmax
 from bo_robust.schedules import Width
 
 __all__ = ["GPUCB", "select_ucb"]
@@ -37,5 +38,7 @@ def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """argmax of mu + w sigma over the arms, first of equals."""
     posterior = state.posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
+    if posterior.mean.is_cuda:
+        return Selection(ucb_argmax(posterior.mean, posterior.variance, w)[0], w)
     bound = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w).add_(posterior.mean)
     return Selection(row_argmax(bound), w)

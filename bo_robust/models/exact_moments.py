@@ -15,8 +15,8 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
+from botorch.models.utils import gpt_posterior_settings
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 __all__ = ["exact_moments"]
@@ -54,8 +54,8 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     if points.shape[:-1] != X.shape[:-1]:
         return None
     if gp.prediction_strategy is None:
-        with torch.no_grad():
-            gp.posterior(X.reshape(-1, X.shape[-1])[:1])
+        with torch.no_grad(), gpt_posterior_settings():
+            gp(points.reshape(-1, points.shape[-1])[:1])
     strategy = gp.prediction_strategy
     if type(strategy) is not DefaultPredictionStrategy:
         return None
@@ -80,7 +80,7 @@ def _solved(strategy: DefaultPredictionStrategy) -> tuple[Tensor, Tensor]:
     known = _SOLVED.get(strategy)
     if known is None:
         with torch.no_grad():
-            L = psd_safe_cholesky(strategy.lik_train_train_covar.to_dense())
+            L = strategy.lik_train_train_covar.cholesky().to_dense()  # the one the strategy keeps
             error = strategy.train_labels - strategy.train_prior_dist.mean
             alpha = torch.cholesky_solve(error.unsqueeze(-1), L).squeeze(-1)
             root = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype, device=L.device), upper=False)

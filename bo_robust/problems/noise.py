@@ -26,6 +26,7 @@ from bo_robust.validation import check_positive, check_tail_index
 
 __all__ = [
     "NOISES",
+    "Additive",
     "Gaussian",
     "NoiseModel",
     "ParetoRewards",
@@ -54,7 +55,7 @@ class NoiseModel(RewardModel, Protocol):
         """Raise ``ValueError`` if the model cannot have these means."""
 
 
-class _Additive(TensorFree):
+class Additive(TensorFree):
     """reward = f(arm) + first variate; the base of the symmetric additive noises."""
 
     @property
@@ -91,7 +92,7 @@ class _Additive(TensorFree):
 
 
 @dataclass(frozen=True)
-class Gaussian(_Additive):
+class Gaussian(Additive):
     """N(0, noise_var) noise."""
 
     noise_var: float
@@ -114,7 +115,7 @@ class Gaussian(_Additive):
 
 
 @dataclass(frozen=True)
-class StudentT(_Additive):
+class StudentT(Additive):
     """Student-t noise, ``df`` > 1; moments below df are finite (df = 3: Ray Chowdhury & Gopalan 2019)."""
 
     df: float = 3.0
@@ -140,7 +141,7 @@ class StudentT(_Additive):
 
 
 @dataclass(frozen=True)
-class SymmetricPareto(_Additive):
+class SymmetricPareto(Additive):
     """Noise of either sign and Pareto II (Lomax) size: P(|eta| > x) = (1 + x / scale)^(-index), index > 1."""
 
     index: float = 1.5
@@ -168,7 +169,7 @@ class SymmetricPareto(_Additive):
 
 
 @dataclass(frozen=True)
-class RareSpikes(_Additive):
+class RareSpikes(Additive):
     """N(0, noise_var) noise, plus +-magnitude (equally likely) with the given probability."""
 
     magnitude: float = 100.0

@@ -1,8 +1,9 @@
-"""The command line: ``bo-robust run | list | plot | resume``."""
+"""The command line: ``bo-robust run | list | plot | report | resume | doctor``."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -93,6 +94,14 @@ def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finishe
     finish(folder, console=_console())
 
 
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="Result folder, of a finished run or not.")]) -> None:
+    """Write report.html: tables, pictures, settings and provenance in one page that needs no network."""
+    from bo_robust.runner.html import write_report
+
+    _console().print(f"Report in {write_report(folder)}", markup=False, soft_wrap=True)
+
+
 @app.command("list")
 def list_() -> None:
     """List algorithms, problems, features, widths and truncation levels; problems and methods of robust runs."""
@@ -117,6 +126,18 @@ def list_() -> None:
         for name, item in registry.items():
             first = (item.__doc__ or "").strip().splitlines()[0]
             console.print(f"  {name:18s} {first}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False) -> None:
+    """Show torch build, devices, Triton, threads, data folder, optional packages, and what would be used."""
+    from bo_robust.runner import doctor as doctors
+
+    found = doctors.examine()
+    if json_:
+        print(json.dumps(found))
+    else:
+        doctors.show(found, _console())
 
 
 def _set_threads(threads: int) -> None:

@@ -2,7 +2,9 @@
 
 Random numbers come in blocks of rounds from streams keyed by (seed, purpose, trial, block): rewards from
 "reward", the same for every algorithm of a panel, randomised rules from "algorithm". The arms of an initial design,
-too the same for every algorithm, come from "initial". Nothing is read back from the device until a block ends.
+too the same for every algorithm, come from "initial". Nothing is read back from the device until a block ends. On CUDA
+small problems play a block of rounds in one call (:mod:`bo_robust.runner.whole`), and rounds of static shapes are
+captured as a graph and replayed (:mod:`bo_robust.runner.graphs`).
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from bo_robust.linalg import row_argmax
 from bo_robust.problems import Problem
 from bo_robust.random import stream
 from bo_robust.runner.build import start_state
+from bo_robust.runner.graphs import CapturedBlock
+from bo_robust.runner.whole import WholeBlocks, fast_blocks
 from bo_robust.states.snapshots import forget
 
-__all__ = ["BLOCK_ROUNDS", "Traces", "play"]
+__all__ = ["BLOCK_ROUNDS", "Traces", "play", "play_round"]
 
 BLOCK_ROUNDS = 256
 
@@ -80,6 +84,7 @@ def play(
     state: State | None = None,
     after_block: Callable[[State, Traces], None] = lambda state, traces: None,
     initial: int = 0,
+    capture: Callable[..., WholeBlocks | CapturedBlock | None] = fast_blocks,
 ) -> State:
     """Play until the traces are full.
 
@@ -93,6 +98,7 @@ def play(
         state: To go on from; a fresh one when None. Its round is ``traces.rounds``.
         after_block: Called after every block of rounds (progress, checkpoints).
         initial: Rounds of the initial design.
+        capture: How blocks of rounds are captured; one that returns None has every round played eagerly.
 
     Returns:
         The final state.
@@ -101,20 +107,26 @@ def play(
     if state is None:
         state = start_state(algorithm, problem, noise_var, len(trials), horizon)
     design = _initial_design(problem, trials, seed, initial)
+    captured = capture(algorithm, problem, state, horizon, play_round)
     while traces.rounds < horizon:
-        block, offset = divmod(traces.rounds, BLOCK_ROUNDS)
-        stop = min(horizon, (block + 1) * BLOCK_ROUNDS)
+        block = traces.rounds // BLOCK_ROUNDS
+        begin, stop = block * BLOCK_ROUNDS, min(horizon, (block + 1) * BLOCK_ROUNDS)
         draws, uniforms = _draw(problem, trials, seed, block)
         with torch.no_grad():
-            for i in range(offset, offset + stop - traces.rounds):
-                _round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
+            while traces.rounds < stop:
+                i, end = traces.rounds - begin, stop - begin
+                replayed = 0
+                if captured is not None and traces.rounds >= initial:
+                    replayed = captured.play(draws[i:end], uniforms[i:end], traces)
+                if not replayed:
+                    play_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
         # Saved or not, runs go on alike: what a checkpoint does not hold is forgotten after every block.
         forget(state)
         after_block(state, traces)
     return state
 
 
-def _round(
+def play_round(
     algorithm: ArmAlgorithm,
     problem: Problem,
     state: State,
@@ -123,6 +135,17 @@ def _round(
     traces: Traces,
     design: Tensor,
 ) -> None:
+    """One round of all trials: choose, reward, learn, and note it in the traces.
+
+    Args:
+        algorithm: What to play.
+        problem: Of the trials.
+        state: Updated in place.
+        draws: Raw reward variates of the round, ``s x k``.
+        uniform: Draws from [0, 1) of the round, ``s``.
+        traces: Row ``traces.rounds`` is written.
+        design: Arms of the initial design, ``rounds x s``, pulled in place of the algorithm's choice while it lasts.
+    """
     t, posterior = traces.rounds, state.posterior
     chosen = t >= len(design)
     selection = algorithm.select(state, uniform) if chosen else Selection(design[t])

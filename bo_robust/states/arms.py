@@ -134,8 +134,9 @@ class ArmKernel:
             assert self.covariance is not None
             assert self.arms is not None
             chosen, out = self.arms[arms], self.diagonal.new_empty(arms.shape[0], self.num_arms)
-            for start in range(0, self.num_arms, ROW_BLOCK):  # temporaries stay in the cache
-                block = slice(start, start + ROW_BLOCK)
+            step = self.num_arms if arms.is_cuda else ROW_BLOCK  # temporaries stay in a CPU's cache
+            for start in range(0, self.num_arms, step):
+                block = slice(start, start + step)
                 out[:, block] = self.covariance(chosen, self.arms[block])
             return out
         if self.matrix.ndim == 2:

@@ -1,13 +1,15 @@
 """One round of an exact GP posterior over finite arms: the arm engine's inner loop.
 
-``naive`` is plain torch on any device, without a host synchronisation; ``cpu`` looks at the data where that
-saves work. The derivation is in :mod:`bo_robust.ops.arm_update.naive`.
+``naive`` is plain torch on any device, without a host synchronisation; ``cpu`` looks at the data where that saves
+work; ``fused`` is one pass over the rows in Triton, for CUDA. The derivation is in
+:mod:`bo_robust.ops.arm_update.naive`.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from bo_robust.ops import use_fused
 from bo_robust.ops.arm_update import cpu, naive
 from bo_robust.ops.arm_update.cpu import Scratch
 from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
@@ -27,6 +29,10 @@ def update_(
 
     ``scratch`` is kept by the caller between rounds (CPU only).
     """
+    if use_fused(buffers.mean):
+        from bo_robust.ops.arm_update import fused
+
+        return fused.update_(buffers, arms, rewards, kernel_rows, counts)
     if arms.is_cuda:
         return naive.update_(buffers, arms, rewards, kernel_rows, counts)
     return cpu.update_(buffers, arms, rewards, kernel_rows, scratch, counts)

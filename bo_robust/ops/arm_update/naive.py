@@ -40,6 +40,7 @@ __all__ = [
     "ArmBuffers",
     "KernelRows",
     "apply_",
+    "begin_round_",
     "end_block_",
     "posterior_row",
     "refresh_root_",
@@ -114,12 +115,17 @@ def update_(
     Returns:
         ``ok``, ``s`` bool, False where nothing was taken in.
     """
+    begin_round_(buffers)
+    base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
+    return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
+
+
+def begin_round_(buffers: ArmBuffers) -> None:
+    """Make room for one more pending row, at the end of a block by beginning a new one."""
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
             refresh_root_(buffers, slice(None), buffers.num_rows, branch_free=True)
-    base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
-    return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
 
 
 def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:

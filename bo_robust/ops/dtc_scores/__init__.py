@@ -11,13 +11,11 @@ Without Triton, and for any other covariance, a CUDA tensor takes the plain path
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
+from bo_robust.ops import use_fused
 from bo_robust.ops.dtc_scores import naive
 from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, form_of
 from bo_robust.ops.dtc_scores.steps import Steps, dtc_steps, steps_of_columns
@@ -56,7 +54,7 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noi
         if arms.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"arms must be float32 or float64, got {arms.dtype}; convert them.")
         _check_kind("points", points, dictionary.root)
-    if form is not None and arms.is_cuda and _triton_is_available():
+    if form is not None and use_fused(arms):
         from bo_robust.ops.dtc_scores import fused
 
         return fused.dtc_scores(arms, dictionary, form, noise_var)
@@ -81,11 +79,6 @@ def scores_of_columns(k: Tensor, dictionary: Dictionary, prior_variance: Tensor,
         raise ValueError(f"k must be {s} x B x {r} as the dictionary, got shape {tuple(k.shape)}.")
     _check_kind("k", k, dictionary.root)
     return naive.scores_of_columns(k, dictionary, prior_variance, noise_var)
-
-
-@cache
-def _triton_is_available() -> bool:
-    return find_spec("triton") is not None
 
 
 def _check(dictionary: Dictionary, noise_var: Tensor) -> None:

@@ -60,7 +60,7 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
         for trials, rows in chunks(root, B):
             x, t = arms[rows], trials.stop - trials.start
             k, z = columns[:t, : len(x)], products[:t, : len(x)]
-            _columns[(t, triton.cdiv(len(x), COLUMNS_ARMS))](
+            _columns[(triton.cdiv(len(x), COLUMNS_ARMS), t)](
                 x,
                 points[trials],
                 weights[trials],
@@ -85,7 +85,7 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tens
                 rows_of_part, end = part.shape[1:]
                 torch.bmm(k[..., :end], part[trials].mT, out=z[..., filled : filled + rows_of_part])
                 filled += rows_of_part
-            _squares[(t, triton.cdiv(len(x), SQUARES_ARMS))](
+            _squares[(triton.cdiv(len(x), SQUARES_ARMS), t)](
                 z,
                 parameters,
                 noise[trials],
@@ -122,8 +122,8 @@ def _columns(  # type: ignore[no-untyped-def]
     BR: tl.constexpr,
 ):
     """One program: k_D (rows of ``width``, zero beyond r) and the mean of BB arms, one trial."""
-    trial = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
+    trial = tl.program_id(1).to(tl.int64)  # at most 65535 of these
+    b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     is_arm = b < B
     dtype = k.dtype.element_ty
     scale, linear, square = tl.load(parameters), tl.load(parameters + 1), tl.load(parameters + 2)
@@ -165,8 +165,8 @@ def _squares(  # type: ignore[no-untyped-def]
     BB: tl.constexpr,
 ):
     """One program: the variance of BB arms, one trial, from R k and F k, which alternate in blocks of BLOCK columns."""
-    trial = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
+    trial = tl.program_id(1).to(tl.int64)  # at most 65535 of these
+    b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     is_arm = b < B
     explained = tl.zeros((BB,), dtype=z.dtype.element_ty)
     left = tl.zeros((BB,), dtype=z.dtype.element_ty)

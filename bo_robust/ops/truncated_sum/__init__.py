@@ -14,12 +14,10 @@ The sums carry no gradient: in the level and in the root the indicator makes the
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
+from bo_robust.ops import use_fused
 from bo_robust.ops.truncated_sum import naive
 
 __all__ = ["truncated_count", "truncated_sum"]
@@ -44,7 +42,7 @@ def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float 
         ValueError: if shapes, dtypes or devices do not fit.
     """
     _check(root, features, rewards, level)
-    if root.is_cuda and _triton_is_available():
+    if use_fused(root):
         from bo_robust.ops.truncated_sum import fused
 
         return fused.truncated_sum(root, features, rewards, level)
@@ -54,16 +52,11 @@ def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float 
 def truncated_count(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> Tensor:
     """How many of the p t products are truncated, ``...`` (int64); arguments as :func:`truncated_sum`."""
     _check(root, features, rewards, level)
-    if root.is_cuda and _triton_is_available():
+    if use_fused(root):
         from bo_robust.ops.truncated_sum import fused
 
         return fused.truncated_count(root, features, rewards, level)
     return naive.truncated_count(root, features, rewards, level)
-
-
-@cache
-def _triton_is_available() -> bool:
-    return find_spec("triton") is not None
 
 
 def _check(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> None:

@@ -12,7 +12,8 @@ the order of summation, and P counts as >= alpha when it is >= alpha - 1e-9 (1e-
 last bit, which is what makes lacing values exist in floating point too (:mod:`bo_robust.functionals`). A weight below
 2^-53 counts as zero. NaN sorts last, as in torch.
 
-``naive`` is plain torch, any device; ``cpu`` sorts by NumPy, whose vectorised sorts are several times faster.
+``naive`` is plain torch, any device; ``cpu`` sorts by NumPy, whose vectorised sorts are several times faster; ``fused``
+counts ranks in Triton, for short rows on CUDA.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from bo_robust.ops import use_fused
 from bo_robust.ops.weighted_quantile import cpu, naive
 
 __all__ = ["check_level", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
@@ -119,6 +121,10 @@ def check_level(alpha: float) -> None:
 
 
 def _path(x: Tensor) -> ModuleType:
+    if use_fused(x):
+        from bo_robust.ops.weighted_quantile import fused
+
+        return fused
     return cpu if x.device.type == "cpu" else naive
 
 

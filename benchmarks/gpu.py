@@ -1,0 +1,175 @@
+"""What the GPU does, in one command: ``python -m benchmarks.gpu [--quick] [--only PART ...] [--out DIR]``.
+
+The device and its two ceilings (copy bandwidth, matrix product per dtype); every op of ``benchmarks/ops/registry.py``,
+naive on the GPU against fused, and its time over the floor; then the algorithms. Nothing is timed before its results
+were checked, and no speed is reported of what failed its check.
+
+One JSON object a line, ``gpu.json`` in the output folder, and a short table last. At most 8 minutes, 90 s with
+``--quick`` (fewer shapes and rounds, which meet no target). Without CUDA only the checks run, on small shapes, and
+every line says that nothing was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import common
+from benchmarks.gpu_algorithms import PARTS
+from benchmarks.gpu_common import Bench, Mismatch, Target
+from benchmarks.ops import Op
+from bo_robust.runner import doctor
+
+DTYPES = (torch.float64, torch.float32)
+# Parts that would begin later are skipped.
+LAST_BEGIN = {True: 75.0, False: 400.0}
+
+
+def ceilings(bench: Bench) -> None:
+    """Copy bandwidth and the rate of a matrix product at each dtype, on random data."""
+    source, copy = torch.randn(2, 1 << (26 if bench.quick else 28), dtype=torch.float64, device=bench.device)
+    ms = bench.milliseconds(partial(copy.copy_, source))
+    bench.bandwidth = 16e3 * source.numel() / ms
+    bench.report(Target("copy_bandwidth", "TB/s"), bench.bandwidth / 1e12, {"GB": 16e-9 * source.numel()})
+    for dtype in DTYPES:
+        A, B = torch.randn(2, 8192, 8192, dtype=dtype, device=bench.device)
+        ms = bench.milliseconds(partial(torch.matmul, A, B))
+        bench.rates[dtype] = 2e3 * 8192**3 / ms
+        bench.report(Target(f"matmul_{_short(dtype)}", "TFLOP/s"), bench.rates[dtype] / 1e12, {"n": 8192})
+
+
+def ops(bench: Bench) -> None:
+    """Every op, dtype and shape."""
+    from benchmarks.ops.registry import OPS
+
+    for op in OPS.values():
+        for dtype in DTYPES:
+            shapes = op.shapes[: 1 if bench.quick else None] if bench.device.type == "cuda" else [op.small]
+            for shape in shapes:
+                name = "_".join([op.name, *(f"{k}{v}" for k, v in shape.items()), _short(dtype)])
+                target = Target(name, "x the floor")
+                try:
+                    _op(bench, op, shape, dtype, target)
+                except torch.OutOfMemoryError as error:
+                    bench.skip(target, str(error).splitlines()[0])
+                except Exception as error:
+                    bench.fail(target, error)
+                if bench.device.type == "cuda":
+                    torch.cuda.empty_cache()
+
+
+def _op(bench: Bench, op: Op, shape: dict[str, Any], dtype: torch.dtype, target: Target) -> None:
+    """One op at one shape: the check, then naive and fused times, and the better one over the floor."""
+    detail: dict[str, Any] = {}
+    fused = op.fused
+    if fused is not None:
+        if bench.device.type == "cpu" and find_spec("triton") is None:
+            bench.skip(target, "no CUDA device (and not checked: no Triton)", checked=False)
+            return
+        off = op.verify(shape, bench.device, dtype)
+        if not off <= 1.0:
+            raise Mismatch(f"fused is {off:.3g} times further from naive than rounding allows")
+        detail["difference_over_allowed"] = off
+    if bench.device.type == "cpu":
+        bench.skip(target, "no CUDA device", checked=fused is not None, **detail)
+        return
+    inputs, needed = op.make(shape, bench.device, dtype), op.bytes(shape, dtype)
+    floors = {"bytes": 1e3 * needed / bench.bandwidth, "operations": 1e3 * op.flops(shape) / bench.rates[dtype]}
+    bound = max(floors, key=lambda key: floors[key])
+    best_ms = detail["naive_ms"] = bench.milliseconds(lambda: op.naive(inputs))
+    if fused is not None:
+        best_ms = detail["fused_ms"] = bench.milliseconds(lambda: fused(inputs))
+        detail["fused_x_faster"] = detail["naive_ms"] / best_ms
+    cache = getattr(torch.cuda.get_device_properties(bench.device), "L2_cache_size", 0)
+    detail |= {"floor_ms": floors[bound], "floor_by": bound, "TB_s": needed / best_ms / 1e9}
+    bench.report(target, best_ms / floors[bound], {**detail, "fits_in_cache": needed < cache})
+    if op.name == "arm_update_low_rank" and shape == op.shapes[0]:
+        share = Target(f"{target.name}_share", "of copy bandwidth", 0.8, at_least=True)
+        bench.report(share, 1e3 * needed / best_ms / bench.bandwidth, {})
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def run(bench: Bench, only: list[str]) -> None:
+    """The parts named, whatever becomes of one."""
+    began, cuda = time.perf_counter(), bench.device.type == "cuda"
+    if cuda:
+        ceilings(bench)
+    if "ops" in only:
+        ops(bench)
+    for name in (name for name in PARTS if name in only):
+        part, reported = PARTS[name], len(bench.rows)
+        late = time.perf_counter() - began > LAST_BEGIN[bench.quick]
+        try:
+            if not late:
+                part.check(bench.device)
+                if cuda:
+                    part.measure(bench, part.targets)
+                    torch.cuda.empty_cache()
+                    continue
+            for target in part.targets:
+                bench.skip(target, "out of time" if late else "no CUDA device", checked=not late)
+        except Exception as error:
+            done = {row["name"] for row in bench.rows[reported:]}
+            for target in part.targets:
+                if target.name not in done:
+                    bench.fail(target, error)
+
+
+def show(bench: Bench, console: Console) -> None:
+    """The rows as a short table."""
+    table = Table("name", "value", "unit", "target", "met", title="benchmarks.gpu")
+    for row in bench.rows:
+        value, met = row["value"], row["met"]
+        text = row["detail"].get("failed") or row["detail"].get("skipped") if value is None else f"{value:.4g}"
+        table.add_row(row["name"], text, row["unit"], row["target"] or "", {None: "", True: "yes", False: "NO"}[met])
+    console.print(table)
+
+
+def main() -> None:
+    """Measure what there is to measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    names = ["ops", *PARTS]
+    parser.add_argument("--quick", action="store_true", help="90 s: fewer shapes and rounds, which meet no target")
+    parser.add_argument("--only", choices=names, nargs="+", default=names)
+    parser.add_argument("--out", type=Path, help="folder of gpu.json; without CUDA nothing is written by default")
+    arguments = parser.parse_args()
+    cuda = torch.cuda.is_available()
+    if not cuda:  # Triton ops are checked by its interpreter, if told so before it is imported
+        os.environ["TRITON_INTERPRET"] = "1"
+    torch.set_num_threads(1)
+    bench, began = Bench(torch.device("cuda" if cuda else "cpu"), arguments.quick), time.perf_counter()
+    try:
+        environment = common.environment()
+    except FileNotFoundError:  # no git
+        environment = {}
+    about = {"environment": environment, "doctor": doctor.examine()}
+    print(json.dumps(about), flush=True)
+    run(bench, arguments.only)
+    total = round(time.perf_counter() - began, 1)
+    folder = arguments.out or (common.ROOT / "benchmarks" / "results" / "gpu" if cuda else None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total}, indent=1)
+        (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
+    show(bench, Console(width=None if sys.stdout.isatty() else 140))
+    place = torch.cuda.get_device_name() if cuda else "NOT MEASURED: no CUDA device; checks only, on small shapes"
+    print(f"{place}; {total} s; {'all checks passed' if bench.good else 'SOMETHING FAILED, see above'}")
+    sys.exit(not bench.good)
+
+
+if __name__ == "__main__":
+    main()

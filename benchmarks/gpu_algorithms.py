@@ -1,0 +1,466 @@
+"""The algorithms of ``python -m benchmarks.gpu``: how each is checked on any device, and measured on CUDA."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks import arm_engine, bkb, common, elimination, heavy_tails
+from benchmarks.gpu_common import Bench, Mismatch, Target, cut_off, require_close, require_same, seconds
+from bo_robust.algorithms import BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.ops import naive_ops
+from bo_robust.ops.whole_run import whole_run
+from bo_robust.problems import Problem, make_problem
+from bo_robust.problems.noise import Gaussian
+from bo_robust.random import stream
+from bo_robust.runner.graphs import captured_block
+from bo_robust.runner.loop import Traces, play_round
+from bo_robust.schedules import BayesianFiniteWidth, ConstantWidth, FiniteWidth, TGPTruncation
+from bo_robust.states import arms as arm_states
+from bo_robust.states.arms import ArmKernel
+from bo_robust.states.hypotheses import candidate_kernel
+
+__all__ = ["PARTS", "Part"]
+
+# Sizes of what is measured.
+MANY_ARMS = 1_000_000
+ARMS = 1000
+TGP_TRIALS = (20, 128)
+HE_TRIALS = 64
+STARTS, CONDITIONS = 4096, 256
+# What runs longer than this is cut off, and its target not met.
+CUT_SECONDS = {True: 8.0, False: 60.0}
+
+
+def moved(kernel: ArmKernel, device: torch.device, dtype: torch.dtype = torch.float64) -> ArmKernel:
+    """The kernel with its tensors on a device."""
+    matrix, arms = (None if x is None else x.to(device, dtype) for x in (kernel.matrix, kernel.arms))
+    return ArmKernel(kernel.diagonal.to(device, dtype), matrix, kernel.covariance, arms)
+
+
+def rounds_of(
+    algorithm: ArmAlgorithm, kernel: ArmKernel, noise_var: float, f: Tensor, noise: Tensor, uniforms: Tensor
+) -> Iterator[Tensor]:
+    """Play round after round of a noise table (``T x s``), yielding the arms."""
+    state = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
+    for eta, uniform in zip(noise, uniforms, strict=True):
+        arms = algorithm.select(state, uniform).arms
+        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, uniform)
+        yield arms
+
+
+class Player:
+    """A problem played by the runner's rounds from tables drawn beforehand, with or without graphs."""
+
+    def __init__(self, algorithm: ArmAlgorithm, problem: Problem, noise: Tensor, capture: bool) -> None:
+        f = problem.f
+        self.algorithm, self.problem, self.draws = algorithm, problem, noise.to(f).unsqueeze(2)
+        self.uniforms = torch.zeros_like(self.draws[:, :, 0])
+        self.traces = Traces.empty(len(noise), len(f), f.device, f.dtype)
+        assert isinstance(problem.kernel, Tensor)
+        kernel = ArmKernel(problem.kernel.diagonal(dim1=-2, dim2=-1), problem.kernel)
+        self.state = State(arm_states.init(kernel, problem.noise_var, len(f), dense=True))
+        # Without CUDA a graph is the work itself, run again.
+        graph = None if f.is_cuda else _again
+        self.captured = None
+        if capture:
+            self.captured = captured_block(algorithm, problem, self.state, len(noise), play_round, graph)
+            if self.captured is None:
+                raise Mismatch(f"{type(algorithm).__name__} is not captured")
+        self.design = torch.empty(0, len(f), dtype=torch.long, device=f.device)
+
+    def to(self, stop: int) -> None:
+        """Play until round ``stop``."""
+        with torch.no_grad():
+            while (t := self.traces.rounds) < stop:
+                if self.captured is None or not self.captured.play(
+                    self.draws[t:stop], self.uniforms[t:stop], self.traces
+                ):
+                    play_round(
+                        self.algorithm,
+                        self.problem,
+                        self.state,
+                        self.draws[t],
+                        self.uniforms[t],
+                        self.traces,
+                        self.design,
+                    )
+
+
+def _again(work: Callable[[], None]) -> Callable[[], None]:
+    work()
+    return work
+
+
+def captured_like_eager(algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> None:
+    """Raise :class:`Mismatch` unless captured and eager rounds make the same picks."""
+    picks = []
+    for capture in (True, False):
+        player = Player(algorithm, problem, noise, capture)
+        player.to(len(noise))
+        picks.append(player.traces.arms)
+    require_same(f"{type(algorithm).__name__}, captured against eager", *picks)
+
+
+def check_exact(device: torch.device) -> None:
+    """The engine against NumPy's cached factor; on CUDA fused against naive ops too."""
+    kernel, _, f, noise = arm_engine.gp_problem(300, 2, 0.3, 1, 60, 0.01)
+    width, zeros = ConstantWidth(2.0), torch.zeros_like(noise).to(device)
+    assert kernel.matrix is not None
+    theirs = arm_engine.numpy_loop(kernel.matrix.numpy(), f[0].numpy(), noise[:, 0].numpy(), 0.01, width)
+    game = GPUCB(width), moved(kernel, device), 0.01, f.to(device), noise.to(device), zeros
+    ours = torch.cat(list(rounds_of(*game)))
+    require_same("exact GP-UCB against NumPy", ours, torch.from_numpy(theirs))
+    with naive_ops():
+        require_same("exact GP-UCB, fused against naive", ours, torch.cat(list(rounds_of(*game))))
+
+
+def _million(n: int, horizon: int, dtype: torch.dtype, device: torch.device) -> Callable[[], Tensor]:
+    """Picks of GP-UCB on n points of the unit cube, noise-free rewards, as ``benchmarks.arm_engine``."""
+    generator = torch.Generator(device).manual_seed(0)
+    X = torch.rand(n, 6, generator=generator, dtype=torch.float64, device=device)
+    f = (torch.sin(3.0 * X.sum(1)) + X[:, 0]).unsqueeze(0).to(dtype)
+    kernel, zeros = ArmKernel.from_covariance(Matern(2.5, 0.5), X.to(dtype)), f.new_zeros(horizon, 1)
+    return lambda: torch.cat(list(rounds_of(GPUCB(ConstantWidth(2.0)), kernel, 0.01, f, zeros, zeros)))
+
+
+def _append(results: list[Tensor], work: Callable[[], Tensor]) -> None:
+    results.append(work())
+
+
+def measure_exact(bench: Bench, targets: list[Target]) -> None:
+    """n = 10^6, d = 6, Matern-2.5."""
+    n, horizon = MANY_ARMS, bench.full(1000)
+    for target, dtype in zip(targets, (torch.float32, torch.float64), strict=True):
+        _million(n, min(100, horizon), dtype, bench.device)()
+        picks: list[Tensor] = []
+        play = _million(n, horizon, dtype, bench.device)
+        work = partial(_append, picks, play)
+        took = seconds(work)
+        with naive_ops():
+            naive_s = seconds(work)
+        detail = {"rounds": horizon, "naive_s": naive_s, "distinct_arms": len(picks[0].unique())}
+        # One bound that ties within rounding sends the runs apart: counted, not required.
+        bench.report(target, took, {**detail, "same_picks_as_naive": int((picks[0] == picks[1]).sum())})
+
+
+def _tgp(trials: int, horizon: int, device: torch.device) -> tuple[TGPUCB, Problem, Tensor]:
+    problem = make_problem("rkhs_function", range(trials), 0, noise={"kind": "student_t", "df": 3})
+    noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (horizon, trials)))
+    algorithm = TGPUCB(FiniteWidth(problem.num_arms, 0.1, scale=5**-0.5), TGPTruncation(4.0, 1.0))
+    return algorithm, _with_matrix(problem).to(device, torch.float64), noise
+
+
+def _with_matrix(problem: Problem) -> Problem:
+    if isinstance(problem.kernel, Tensor):
+        return problem
+    assert problem.arms is not None
+    return dataclasses.replace(problem, kernel=problem.kernel(problem.arms, problem.arms))
+
+
+def _tables(algorithm: TGPUCB, problem: Problem, noise: Tensor) -> tuple[Tensor, ...]:
+    """What :func:`whole_run` takes."""
+    f, rounds = problem.f, range(1, len(noise) + 1)
+    assert isinstance(problem.kernel, Tensor)
+    covariance = problem.kernel.expand(len(f), *problem.kernel.shape[-2:])
+    widths = f.new_tensor([[float(algorithm.width(t))] for t in rounds]).expand(len(noise), len(f))
+    levels = f.new_tensor([float(algorithm.truncation(t)) for t in rounds])
+    lam = f.new_full((len(f),), problem.noise_var)
+    return covariance, torch.zeros_like(f), f, lam, noise.to(f), widths, levels
+
+
+def check_tgp(device: torch.device) -> None:
+    """Captured against eager, and the whole run in one call against both."""
+    given = _tgp(3, 110, device)
+    captured_like_eager(*given)
+    player = Player(*given, capture=False)
+    player.to(110)
+    require_same("TGP-UCB in one call against eager", whole_run(*_tables(*given)).arms, player.traces.arms)
+
+
+def measure_tgp(bench: Bench, targets: list[Target]) -> None:
+    """The paper's 20,000 rounds of 100 arms, noise drawn beforehand: one call; as graphs, the capture included."""
+    horizon = bench.full(20_000)
+    for target, trials in zip(targets, TGP_TRIALS, strict=True):
+        Player(*_tgp(trials, 96, bench.device), capture=True).to(96)
+        player = Player(*_tgp(trials, horizon, bench.device), capture=True)
+        graphs_s = seconds(partial(player.to, horizon))
+        tables = _tables(*_tgp(trials, horizon, bench.device))
+        whole_run(*tables[:4], *(x[:8] for x in tables[4:]))
+        took = seconds(lambda given=tables: whole_run(*given))  # type: ignore[misc]
+        bench.report(target, took, {"rounds": horizon, "one_graph_per_32_rounds_s": graphs_s})
+
+
+def _ata(device: torch.device) -> tuple[Problem, Callable[[int], None], State, list[Tensor], list[Tensor]]:
+    """ATA-QFF of ``benchmarks.heavy_tails``: the problem, a round, the state, and the arms and rewards so far."""
+    world = _with_matrix(heavy_tails.problem()).to(device, torch.float64)
+    algorithm = heavy_tails.algorithm("symmetric")
+    assert isinstance(world.kernel, Tensor)
+    kernel = ArmKernel(world.kernel.diagonal(), world.kernel, arms=world.arms)
+    state = algorithm.init(kernel, heavy_tails.NOISE_VAR, heavy_tails.TRIALS)
+    table = np.random.default_rng(0).standard_t(3, (heavy_tails.ROUNDS, heavy_tails.TRIALS))
+    noise, uniform = torch.from_numpy(table).to(device), torch.zeros_like(world.f[:, 0])
+    arms: list[Tensor] = []
+    rewards: list[Tensor] = []
+
+    def step(t: int) -> None:
+        arms.append(algorithm.select(state, uniform).arms)
+        rewards.append(world.f.gather(1, arms[-1].unsqueeze(1)).squeeze(1) + noise[t])
+        algorithm.observe(state, arms[-1], rewards[-1], uniform)
+
+    return world, step, state, arms, rewards
+
+
+def check_ata(device: torch.device) -> None:
+    """Mean and variance after 40 rounds against Algorithm 2 as written."""
+    world, step, state, arms, rewards = _ata(device)
+    with torch.no_grad():
+        for t in range(40):
+            step(t)
+        assert world.arms is not None
+        Phi = heavy_tails.FEATURES(world.arms)
+        for i in range(2):
+            past, y = Phi[torch.stack(arms)[:, i]], torch.stack(rewards)[:, i]
+            V = past.mT @ past + heavy_tails.NOISE_VAR * torch.eye(Phi.shape[1], dtype=Phi.dtype, device=device)
+            mean, variance = heavy_tails.direct(Phi, V, past, y, heavy_tails.LEVEL(40), "symmetric")
+            require_close("ATA-QFF, mean", state.posterior.mean[i], mean, 1e-6)
+            require_close("ATA-QFF, variance", state.posterior.variance[i], variance, 1e-6)
+
+
+def measure_ata(bench: Bench, targets: list[Target]) -> None:
+    """20 trials x 20,000 rounds, 32 frequencies (64 features)."""
+    _, step, _, _, _ = _ata(bench.device)
+    with torch.no_grad():
+        for t in range(20):
+            step(t)
+        horizon = bench.full(heavy_tails.ROUNDS)
+        took, played = cut_off(step, horizon, CUT_SECONDS[bench.quick])
+    bench.report(targets[0], took, {"rounds_played": played, "of": horizon}, whole=played == horizon)
+
+
+def check_bbkb(device: torch.device) -> None:
+    """BBKB whose batches are single rounds against BKB as its paper writes it."""
+    n, horizon, q = 300, 60, 5.0
+    width = FiniteWidth(n, 0.1, scale=5**-0.5)
+    kernel, f = bkb.world(n, 2, 0.2, 0)
+    with torch.no_grad():
+        _, _, theirs = bkb.direct_bkb(kernel, f, horizon, 0, width, q)
+        rng = stream(0, "reward", 0)
+        tables = (0.1 * rng.standard_normal(horizon), rng.random(horizon))
+        noise, uniforms = (torch.from_numpy(table).unsqueeze(1).to(device) for table in tables)
+        game = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device), noise, uniforms
+        ours = torch.cat(list(rounds_of(BBKB(width, q, 0.0), *game)))
+    require_same("BBKB against BKB as written", ours, torch.tensor(theirs))
+
+
+def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
+    """n = 10^6, d = 6, the run of ``benchmarks.bkb --only long``."""
+    n, horizon = MANY_ARMS, bench.full(10_000)
+    kernel, f = bkb.world(n, 6, 0.5, 0)
+    kernel, f = moved(kernel, bench.device), f.to(bench.device).unsqueeze(0)
+    rng = stream(0, "reward", 0)
+    tables = (0.1 * rng.standard_normal(horizon), rng.random(horizon))
+    noise, uniforms = (torch.from_numpy(table).unsqueeze(1).to(bench.device) for table in tables)
+    algorithm = BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), 5.0, 4.0)
+    with torch.no_grad():
+        list(rounds_of(algorithm, kernel, bkb.NOISE_VAR, f, noise[:5], uniforms[:5]))
+        game = rounds_of(algorithm, kernel, bkb.NOISE_VAR, f, noise, uniforms)
+
+        def step(t: int) -> None:
+            next(game)
+
+        took, played = cut_off(step, horizon, CUT_SECONDS[bench.quick])
+    bench.report(targets[0], took, {"rounds_played": played, "of": horizon}, whole=played == horizon)
+
+
+def check_he(device: torch.device) -> None:
+    """HE-GP-UCB with a single candidate is GP-UCB."""
+    X = torch.linspace(0, 1, 80, dtype=torch.float64, device=device).unsqueeze(1)
+    kernel = candidate_kernel([SquaredExponential(0.1)], X)
+    assert kernel.matrix is not None
+    generator = torch.Generator().manual_seed(0)
+    f = torch.sin(9.0 * X[:, 0]).expand(2, -1).contiguous()
+    noise = 0.1 * torch.randn(40, 2, generator=generator, dtype=torch.float64).to(device)
+    width = BayesianFiniteWidth(80, 0.1, scale=5**-0.5)
+    single = ArmKernel(kernel.matrix[0].diagonal(), kernel.matrix[0])
+    theirs = elimination.play(GPUCB(width), single, f, noise)
+    require_same("HE-GP-UCB of one candidate", elimination.play(HEGPUCB(width, 0.1, 0.1), kernel, f, noise), theirs)
+
+
+def measure_he(bench: Bench, targets: list[Target]) -> None:
+    """|U| = 16, s = 64, n = 1000, T = 500."""
+    n, horizon = ARMS, bench.full(elimination.ROUNDS)
+    kernel, f, noise = elimination.world(n, HE_TRIALS, bench.device)
+    algorithm = HEGPUCB(BayesianFiniteWidth(n, elimination.DELTA, scale=5**-0.5), 0.1, elimination.DELTA)
+    elimination.play(algorithm, kernel, f, noise[:40])
+    took = seconds(lambda: elimination.play(algorithm, kernel, f, noise[:horizon]))
+    with naive_ops():
+        naive_took = seconds(lambda: elimination.play(algorithm, kernel, f, noise[:horizon]))
+    bench.report(targets[0], took, {"rounds": horizon, "naive_s": naive_took})
+
+
+def _v_ucb(
+    starts: int, conditions: int, device: torch.device
+) -> tuple[Callable[[], tuple[Tensor, Tensor]], Any, Tensor]:
+    """Value and gradient at some starts, the acquisition, the starts; 100 observations, two columns of x, one of z."""
+    from botorch.models import SingleTaskGP
+
+    from bo_robust.acquisition import ValueAtRiskUCB
+    from bo_robust.environments import FiniteEnvironment
+
+    generator = torch.Generator().manual_seed(0)
+    XZ = torch.rand(100, 3, generator=generator, dtype=torch.float64).to(device)
+    Y = torch.sin(5.0 * XZ.sum(1, keepdim=True))
+    Z = torch.linspace(0, 1, conditions, dtype=torch.float64, device=device).unsqueeze(1)
+    X = torch.rand(starts, 1, 2, generator=generator, dtype=torch.float64).to(device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of data that is not standardised
+        model = SingleTaskGP(XZ, Y, torch.full_like(Y, 0.01), outcome_transform=None)
+    acquisition = ValueAtRiskUCB(model.eval(), FiniteEnvironment(Z), 0.1, 2.0)
+
+    def work() -> tuple[Tensor, Tensor]:
+        x = X.clone().requires_grad_(True)
+        value = acquisition(x)
+        return value.detach(), torch.autograd.grad(value.sum(), x)[0]
+
+    return work, acquisition, X
+
+
+def check_v_ucb(device: torch.device) -> None:
+    """Value and gradient against sorted bounds of BoTorch's posterior."""
+    work, acquisition, X = _v_ucb(8, 16, device)
+    value, gradient = work()
+    x = X.clone().requires_grad_(True)
+    points = acquisition.environment.points(x.squeeze(1))
+    posterior = acquisition.model.posterior(points)
+    upper = (posterior.mean + 2.0 * posterior.variance.sqrt()).squeeze(-1)
+    theirs = upper.sort(-1).values[:, 1]  # the lowest value whose 16ths reach 0.1
+    require_close("V-UCB, value", value, theirs, 1e-6)
+    require_close("V-UCB, gradient", gradient, torch.autograd.grad(theirs.sum(), x)[0], 1e-5)
+
+
+def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
+    """4096 starts x 256 conditions, against the CPU of this machine with a thread per core."""
+    starts = STARTS // 8 if bench.quick else STARTS
+    on_gpu, on_cpu = (_v_ucb(starts, CONDITIONS, place)[0] for place in (bench.device, torch.device("cpu")))
+    threads, cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
+    torch.set_num_threads(cores)
+    try:
+        for what, ours, theirs in zip(("value", "gradient"), on_gpu(), on_cpu(), strict=True):
+            require_close(f"V-UCB on the GPU against the CPU, {what}", ours, theirs, 1e-6)
+        cpu_s = statistics.median(common.seconds(on_cpu) for _ in range(3))
+    finally:
+        torch.set_num_threads(threads)
+    gpu_ms = bench.milliseconds(on_gpu)
+    detail = {"gpu_ms": gpu_ms, "cpu_ms": 1e3 * cpu_s, "cores": cores, "starts": starts}
+    bench.report(targets[0], 1e3 * cpu_s / gpu_ms, detail)
+
+
+def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, Problem, Tensor, Tensor]:
+    """One trial on n even points of [0, 1], as ``benchmarks.arm_engine``: algorithm, problem, noise, locations."""
+    kernel, X, f, noise = arm_engine.gp_problem(n, 1, 0.2, 1, rounds, 0.025, grid=True)
+    assert kernel.matrix is not None
+    problem = Problem("grid", f, kernel.matrix, Gaussian(0.025), 0.025)
+    return GPUCB(FiniteWidth(n, 0.1, scale=5**-0.5)), problem.to(device, torch.float64), noise, X.to(device)
+
+
+def check_captured(device: torch.device) -> None:
+    """Captured against eager."""
+    captured_like_eager(*_single(120, 110, device)[:3])
+
+
+def measure_captured(bench: Bench, targets: list[Target]) -> None:
+    """n = 1000, s = 1: 1024 rounds after the capture, dense layout both; the runner's own layout beside it."""
+    horizon = 128 + 1024
+    micros = {}
+    for name, capture in (("captured", True), ("eager", False)):
+        player = Player(*_single(ARMS, horizon, bench.device)[:3], capture=capture)
+        player.to(128)
+        micros[name] = seconds(partial(player.to, horizon)) / 1024 * 1e6
+    player = Player(*_single(ARMS, horizon, bench.device)[:3], capture=False)
+    kernel = player.problem.kernel
+    assert isinstance(kernel, Tensor)
+    player.state = State(arm_states.init(ArmKernel(kernel.diagonal(), kernel), 0.025, 1, rounds=horizon))
+    player.to(128)
+    micros["eager_low_rank"] = seconds(partial(player.to, horizon)) / 1024 * 1e6
+    detail = {f"{name}_us": value for name, value in micros.items()}
+    bench.report(targets[0], micros["eager"] / micros["captured"], detail)
+
+
+def check_botorch(device: torch.device) -> None:
+    """The same picks as BoTorch's loop on 60 arms."""
+    _against_botorch(60, 15, device)
+
+
+def _against_botorch(n: int, rounds: int, device: torch.device) -> tuple[float, float]:
+    """Seconds of BoTorch's loop and of captured rounds, the capture included."""
+    algorithm, problem, noise, X = _single(n, rounds, device)
+    theirs, player = torch.empty(0), Player(algorithm, problem, noise, capture=True)
+
+    def loop() -> None:
+        nonlocal theirs
+        width = algorithm.width
+        assert isinstance(width, FiniteWidth)
+        theirs = arm_engine.botorch_loop(X, problem.f[0], noise.to(device), 0.2, 0.025, width)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        their_s = common.seconds(loop)
+    our_s = common.seconds(lambda: player.to(rounds))
+    require_same("GP-UCB against BoTorch's loop", player.traces.arms[:, 0], theirs)
+    return their_s, our_s
+
+
+def measure_botorch(bench: Bench, targets: list[Target]) -> None:
+    """n = 1000, T = 400, everything of both on the GPU."""
+    rounds = bench.full(400)
+    _against_botorch(ARMS, 3, bench.device)  # compiles and loads
+    Player(*_single(ARMS, 96, bench.device)[:3], capture=True).to(96)
+    theirs, ours = _against_botorch(ARMS, rounds, bench.device)
+    bench.report(targets[0], theirs / ours, {"botorch_s": theirs, "ours_s": ours, "rounds": rounds})
+
+
+@dataclass(frozen=True)
+class Part:
+    """An algorithm: what is checked on any device, what is measured on CUDA, and what is to be reached."""
+
+    check: Callable[[torch.device], None]
+    measure: Callable[[Bench, list[Target]], None]
+    targets: list[Target]
+
+
+PARTS = {
+    "exact": Part(
+        check_exact,
+        measure_exact,
+        [Target("gp_ucb_n1e6_d6_T1000_float32", "s", 1.0), Target("gp_ucb_n1e6_d6_T1000_float64", "s", 2.0)],
+    ),
+    "tgp": Part(
+        check_tgp,
+        measure_tgp,
+        [Target("tgp_ucb_20x20000x100", "s", 0.2), Target("tgp_ucb_128x20000x100", "s", 0.2)],
+    ),
+    "ata": Part(check_ata, measure_ata, [Target("ata_qff_20x20000_m64", "s", 20.0)]),
+    "bbkb": Part(check_bbkb, measure_bbkb, [Target("bbkb_n1e6_T10000", "s", 20.0)]),
+    "he": Part(check_he, measure_he, [Target("he_gp_ucb_U16_s64_n1000_T500", "s", 2.0)]),
+    "v_ucb": Part(
+        check_v_ucb, measure_v_ucb, [Target("v_ucb_4096x256_gradient_gpu_over_cpu", "x faster", 20.0, at_least=True)]
+    ),
+    "captured": Part(
+        check_captured, measure_captured, [Target("captured_over_eager_n1000_s1", "x faster", 5.0, at_least=True)]
+    ),
+    "botorch": Part(
+        check_botorch, measure_botorch, [Target("gp_ucb_over_botorch_n1000_T400", "x faster", 200.0, at_least=True)]
+    ),
+}

@@ -1,0 +1,411 @@
+"""The ops: what is measured, and the bytes and operations that no implementation can do without.
+
+Sizes by axis letter: s trials, n arms or points, m covariance rows, k pending rows, p features, t observations,
+r dictionary points, d dimensions, w points of a distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.ops import Op, Shape
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.ops import arm_update, dtc_scores, truncated_sum, ucb_argmax, weighted_quantile, whole_run
+from bo_robust.ops.arm_update import ArmBuffers
+from bo_robust.ops.dtc_scores import Dictionary
+from bo_robust.ops.dtc_scores.naive import form_of
+
+__all__ = ["OPS"]
+
+Device = torch.device | str
+
+
+def difference(a: Any, b: Any, tolerance: float) -> float:
+    """Largest difference of two tensors (or tuples) over ``tolerance`` times the largest entry; whole numbers exactly.
+
+    A NaN or infinity that only one has makes it NaN.
+    """
+    if not isinstance(a, Tensor):
+        return max((difference(x, y, tolerance) for x, y in zip(a, b, strict=True)), key=_nan_is_largest)
+    if not a.is_floating_point():
+        return 0.0 if torch.equal(a, b) else math.inf
+    if not torch.equal(a.isnan(), b.isnan()):
+        return math.nan
+    a, b = a.double().nan_to_num(0.0), b.double().nan_to_num(0.0)
+    scale = max(float(b.abs().max()), 1e-300) if b.numel() else 1.0
+    return float((a - b).abs().max()) / (tolerance * scale) if b.numel() else 0.0
+
+
+def _nan_is_largest(x: float) -> float:
+    return math.inf if math.isnan(x) else x
+
+
+def _check(loss: float) -> Any:
+    """A check that allows ``loss`` times the rounding of the dtype, relative to the largest entry."""
+    return lambda a, b, dtype: difference(a, b, loss * torch.finfo(dtype).eps)
+
+
+def _item(dtype: torch.dtype) -> int:
+    return torch.finfo(dtype).bits // 8
+
+
+def _normal(shape: tuple[int, ...], seed: int, device: Device, dtype: torch.dtype) -> Tensor:
+    generator = torch.Generator(device).manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=dtype, device=device)
+
+
+def _uniform(shape: tuple[int, ...], seed: int, device: Device, dtype: torch.dtype) -> Tensor:
+    generator = torch.Generator(device).manual_seed(seed)
+    return torch.rand(shape, generator=generator, dtype=dtype, device=device)
+
+
+# --- one round of the exact posterior ---------------------------------------------------------------------------------
+
+
+@dataclass
+class ArmRound:
+    """A posterior in the middle of a block; the same round again and again.
+
+    Attributes:
+        buffers: After ``k`` pending rounds.
+        arms: ``s``, pulled before.
+        rewards: ``s``.
+        prior: K[a, :], ``s x n``.
+        k: Pending rows.
+        m: Covariance rows.
+    """
+
+    buffers: ArmBuffers
+    arms: Tensor
+    rewards: Tensor
+    prior: Tensor
+    k: int
+    m: int
+
+    def play(self, update: Any) -> tuple[Tensor, ...]:
+        """One round; what it wrote."""
+        b = self.buffers
+        b.num_pending, b.num_rows = self.k, self.m
+        update(b, self.arms, self.rewards, lambda arms, trials: self.prior)
+        return b.pending[:, self.k], b.mean, b.variance, b.counts, b.information_gain
+
+
+def _arm_round(shape: Shape, device: Device, dtype: torch.dtype, *, dense: bool) -> ArmRound:
+    s, n, k = shape["s"], shape["n"], shape["k"]
+    m = n if dense else shape["m"]
+    X = _uniform((n, 6), 0, device, dtype)
+    covariance = SquaredExponential(0.7)
+    D = torch.arange(m, device=device) * (n // m)
+    K = torch.empty(m, n, dtype=dtype, device=device)
+    for start in range(0, m, 64):
+        K[start : start + 64] = covariance(X[D[start : start + 64]], X)
+    like = K.new_zeros(0)
+    tracked, room = (0, n) if dense else (m, m)
+    buffers = ArmBuffers(
+        noise_var=like.new_full((s,), 0.1),
+        mean=like.new_zeros(s, n),
+        variance=like.new_ones(s, n),
+        counts=like.new_zeros(s, n),
+        information_gain=like.new_zeros(s),
+        pending=like.new_zeros(s, k + 1, n),
+        rows=K.expand(s, room, n).clone(memory_format=torch.contiguous_format),
+        row_arm=D.expand(s, m)[:, :tracked].clone(),
+        row_counts=like.new_ones(s, tracked),
+        root=like.new_zeros(s, tracked, tracked),
+        root_ready=torch.zeros(s, dtype=torch.bool, device=device),
+        slots=torch.full((s, 0 if dense else n), -1, device=device),
+        filled=torch.full((s,), tracked, device=device),
+        block_filled=torch.full((s,), tracked, device=device),
+        dense=dense,
+        num_rows=tracked,
+    )
+    if not dense:
+        buffers.slots[:, D] = torch.arange(m, device=device)
+        buffers.counts[:, D] = 1.0
+        arm_update.naive.refresh_root_(buffers, slice(None), m, branch_free=True)
+    rewards = _normal((k + 1, s), 1, device, dtype)
+    rounds = []
+    for i in range(k + 1):  # rows of D in turn; the last round is left to be played
+        slot = (torch.arange(s, device=device) * 7 + i) % m
+        rounds.append(ArmRound(buffers, D[slot], rewards[i], K[slot], i, buffers.num_rows))
+    for each in rounds[:k]:
+        each.play(arm_update.naive.update_)
+    return rounds[k]
+
+
+def _fused_round(inputs: ArmRound) -> Any:
+    from bo_robust.ops.arm_update import fused
+
+    return inputs.play(fused.update_)
+
+
+def _low_rank_bytes(shape: Shape, dtype: torch.dtype) -> float:
+    # Rows, pending rows and the prior row in; the pending row out; mean and variance in and out; R twice.
+    s, n, m, k = (shape[x] for x in "snmk")
+    return float(s * (n * (m + k + 1 + 1 + 4) + 2 * m * m) * _item(dtype))
+
+
+def _dense_bytes(shape: Shape, dtype: torch.dtype) -> float:
+    s, n, k = (shape[x] for x in "snk")
+    return float(s * n * (k + 1 + 1 + 4) * _item(dtype))
+
+
+ARM_UPDATE_LOW_RANK = Op(
+    name="arm_update_low_rank",
+    shapes=[
+        {"s": 1, "n": 1_000_000, "m": 1000, "k": 16},
+        {"s": 1, "n": 999_999, "m": 1000, "k": 16},  # rows not aligned
+        {"s": 1, "n": 100_000, "m": 500, "k": 16},
+        {"s": 64, "n": 1000, "m": 200, "k": 16},
+        {"s": 1, "n": 1000, "m": 200, "k": 16},
+    ],
+    small={"s": 2, "n": 500, "m": 20, "k": 3},
+    make=lambda shape, device, dtype: _arm_round(shape, device, dtype, dense=False),
+    naive=lambda inputs: inputs.play(arm_update.naive.update_),
+    fused=_fused_round,
+    bytes=_low_rank_bytes,
+    flops=lambda x: x["s"] * (x["n"] * (2.0 * (x["m"] + x["k"]) + 6.0) + 4.0 * x["m"] ** 2),
+    check=_check(1e3),  # the root of the inverse loses digits like the condition of I + S K S
+)
+
+ARM_UPDATE_DENSE = Op(
+    name="arm_update_dense",
+    shapes=[
+        {"s": 1024, "n": 1000, "k": 16},
+        {"s": 128, "n": 250, "k": 16},
+        {"s": 1, "n": 1000, "k": 16},
+    ],
+    small={"s": 2, "n": 100, "k": 3},
+    make=lambda shape, device, dtype: _arm_round(shape, device, dtype, dense=True),
+    naive=lambda inputs: inputs.play(arm_update.naive.update_),
+    fused=_fused_round,
+    bytes=_dense_bytes,
+    flops=lambda x: x["s"] * x["n"] * (2.0 * x["k"] + 6.0),
+    check=_check(1e3),
+)
+
+
+# --- argmax of an upper confidence bound ------------------------------------------------------------------------------
+
+
+def _make_ucb(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    s, n = shape["s"], shape["n"]
+    variance = _uniform((s, n), 1, device, dtype)
+    return _normal((s, n), 0, device, dtype), variance, _uniform((s,), 2, device, dtype) + 1.0
+
+
+def _fused_ucb(inputs: Any) -> Any:
+    from bo_robust.ops.ucb_argmax import fused
+
+    return fused.ucb_argmax(*inputs)
+
+
+UCB_ARGMAX = Op(
+    name="ucb_argmax",
+    shapes=[{"s": 1, "n": 1 << 27}, {"s": 1, "n": 1_000_000}, {"s": 64, "n": 1000}, {"s": 1, "n": 1000}],
+    small={"s": 3, "n": 1000},
+    make=_make_ucb,
+    naive=lambda inputs: ucb_argmax.naive.ucb_argmax(*inputs),
+    fused=_fused_ucb,
+    bytes=lambda shape, dtype: 2.0 * shape["s"] * shape["n"] * _item(dtype),
+    flops=lambda shape: 4.0 * shape["s"] * shape["n"],
+    check=_check(2.0),  # exact on CUDA; a CPU's square root may be off by one rounding
+)
+
+
+# --- all rounds of a small problem ------------------------------------------------------------------------------------
+
+
+def _make_whole(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    s, n, t = shape["s"], shape["n"], shape["t"]
+    x = torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
+    covariance = SquaredExponential(0.2)(x, x).to(dtype).expand(s, n, n)
+    f, noise = _normal((s, n), 0, device, dtype), _normal((t, s), 1, device, dtype)
+    widths, levels = torch.full_like(noise, 2.0), torch.full_like(noise[:, 0], 2.5)
+    mean = 0.5 * _normal((s, n), 2, device, dtype)  # no two bounds alike
+    return covariance, mean, f, torch.ones_like(f[:, 0]), noise, widths, levels
+
+
+def _first_rounds(run: whole_run.WholeRun) -> tuple[Tensor, ...]:
+    """What is compared: later, a bound that ties within rounding may send two runs apart."""
+    return run.arms[:32], run.rewards[:32], run.coverage[:32]
+
+
+def _fused_whole(inputs: Any) -> Any:
+    from bo_robust.ops.whole_run import fused
+
+    return _first_rounds(fused.whole_run(*inputs))
+
+
+WHOLE_RUN = Op(
+    name="whole_run",
+    shapes=[{"s": 20, "n": 100, "t": 2000}, {"s": 128, "n": 100, "t": 2000}, {"s": 1024, "n": 20, "t": 2000}],
+    small={"s": 2, "n": 20, "t": 8},
+    make=_make_whole,
+    naive=lambda inputs: _first_rounds(whole_run.naive.whole_run(*inputs)),
+    fused=_fused_whole,
+    bytes=lambda shape, dtype: (
+        _item(dtype) * shape["s"] * (2.0 * shape["n"] ** 2 + 5 * shape["n"] + 4 * shape["t"])
+        + 8.0 * shape["s"] * shape["t"]
+    ),
+    flops=lambda shape: 2.0 * shape["s"] * shape["t"] * shape["n"] ** 2,
+    check=_check(1e3),
+)
+
+
+# --- sums of truncated rewards ----------------------------------------------------------------------------------------
+
+
+def _make_truncated(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    s, p, t = shape["s"], shape["p"], shape["t"]
+    root = _normal((s, p, p), 0, device, dtype) / p**0.5
+    features = _normal((s, t, p), 1, device, dtype)
+    rewards = _normal((s, t), 2, device, dtype)
+    level = torch.full((s,), 3.0, dtype=dtype, device=device)
+    return root, features, rewards, level
+
+
+def _fused_truncated(inputs: Any) -> Any:
+    from bo_robust.ops.truncated_sum import fused
+
+    return fused.truncated_sum(*inputs)
+
+
+TRUNCATED_SUM = Op(
+    name="truncated_sum",
+    shapes=[{"s": 64, "p": 128, "t": 100_000}, {"s": 64, "p": 32, "t": 100_000}, {"s": 20, "p": 64, "t": 20_000}],
+    small={"s": 2, "p": 16, "t": 300},
+    make=_make_truncated,
+    naive=lambda inputs: truncated_sum.naive.truncated_sum(*inputs),
+    fused=_fused_truncated,
+    bytes=lambda x, dtype: float(x["s"] * (x["t"] * (x["p"] + 1) + x["p"] ** 2 + x["p"]) * _item(dtype)),
+    flops=lambda x: 2.0 * x["s"] * x["t"] * x["p"] ** 2,
+    # A product that rounding carries across the level moves a sum by the level, far beyond rounding.
+    check=lambda a, b, dtype: difference(a, b, 1e-4 if dtype == torch.float64 else 2e-2),
+    matrix_units=True,
+)
+
+
+# --- scores under sparse posteriors -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Scoring:
+    """Arguments of :func:`bo_robust.ops.dtc_scores.dtc_scores`."""
+
+    arms: Tensor
+    dictionary: Dictionary
+    covariance: Matern
+    noise_var: Tensor
+
+
+def _make_scoring(shape: Shape, device: Device, dtype: torch.dtype) -> Scoring:
+    n, r, d = shape["n"], shape["r"], shape["d"]
+    covariance = Matern(2.5, 0.5)
+    arms = _uniform((n, d), 0, device, dtype)
+    points = arms[:r].double()
+    eye = torch.eye(r, dtype=torch.float64, device=device)
+    K = covariance(points, points) + 1e-6 * eye
+    R = torch.linalg.solve_triangular(torch.linalg.cholesky(K), eye, upper=False)
+    Z = covariance(arms[: 4 * r].double(), points) @ R.mT
+    L = torch.linalg.cholesky(Z.mT @ Z + 0.1 * eye)
+    F = torch.linalg.solve_triangular(L, R, upper=False)
+    y = _normal((len(Z), 1), 1, device, torch.float64)
+    weights = F.mT @ torch.linalg.solve_triangular(L, Z.mT @ y, upper=False)
+    parts = (x.to(dtype).unsqueeze(0).contiguous() for x in (points, R, F, weights.squeeze(1)))
+    return Scoring(arms, Dictionary(*parts), covariance, torch.full((1,), 0.1, dtype=dtype, device=device))
+
+
+def _naive_scores(x: Scoring) -> tuple[Tensor, Tensor]:
+    scores = dtc_scores.naive.dtc_scores(x.arms, x.dictionary, x.covariance, x.noise_var)
+    return scores.mean, scores.variance
+
+
+def _fused_scores(x: Scoring) -> tuple[Tensor, Tensor]:
+    from bo_robust.ops.dtc_scores import fused
+
+    form = form_of(x.covariance, x.dictionary.points)
+    assert form is not None
+    scores = fused.dtc_scores(x.arms, x.dictionary, form, x.noise_var)
+    return scores.mean, scores.variance
+
+
+DTC_SCORES = Op(
+    name="dtc_scores",
+    shapes=[{"n": 1_000_000, "r": 500, "d": 6}, {"n": 1_000_000, "r": 100, "d": 6}],
+    small={"n": 500, "r": 20, "d": 3},
+    make=_make_scoring,
+    naive=_naive_scores,
+    fused=_fused_scores,
+    bytes=lambda x, dtype: float((x["n"] * (x["d"] + 2) + 2 * x["r"] ** 2) * _item(dtype)),
+    flops=lambda x: x["n"] * (2.0 * x["r"] ** 2 + x["r"] * (2.0 * x["d"] + 32.0)),
+    # Weights and R have entries up to 1e3: sums cancel. Float32 weights leave some 1e-3.
+    check=lambda a, b, dtype: difference(a, b, 1e-9 if dtype == torch.float64 else 2e-2),
+    matrix_units=True,
+)
+
+
+# --- order of weighted points -----------------------------------------------------------------------------------------
+
+
+def _make_masses(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    s, w = shape["s"], shape["w"]
+    generator = torch.Generator(device).manual_seed(1)
+    masses = torch.randint(0, 1 << 40, (w,), generator=generator, device=device)
+    return _normal((s, w), 0, device, dtype), masses
+
+
+def _fused_masses(inputs: Any) -> Any:
+    from bo_robust.ops.weighted_quantile import fused
+
+    return fused.sorted_masses(*inputs)
+
+
+def _fused_kth(inputs: Any) -> Any:
+    from bo_robust.ops.weighted_quantile import fused
+
+    return fused.kth_index(*inputs)
+
+
+SORTED_MASSES = Op(
+    name="sorted_masses",
+    shapes=[{"s": 4096, "w": 256}, {"s": 65536, "w": 64}, {"s": 1_000_000, "w": 16}],
+    small={"s": 20, "w": 16},
+    make=_make_masses,
+    naive=lambda inputs: weighted_quantile.naive.sorted_masses(*inputs),
+    fused=_fused_masses,
+    bytes=lambda x, dtype: float(x["s"] * x["w"] * (_item(dtype) + 16) + 8 * x["w"]),
+    flops=lambda x: x["s"] * x["w"] * math.log2(max(x["w"], 2)),
+    check=_check(1.0),
+)
+
+KTH_INDEX = Op(
+    name="kth_index",
+    shapes=[{"s": 4096, "w": 256}, {"s": 65536, "w": 64}, {"s": 1_000_000, "w": 16}],
+    small={"s": 20, "w": 16},
+    make=lambda shape, device, dtype: (_make_masses(shape, device, dtype)[0], (shape["w"] + 9) // 10),
+    naive=lambda inputs: weighted_quantile.naive.kth_index(*inputs),
+    fused=_fused_kth,
+    bytes=lambda x, dtype: float(x["s"] * (x["w"] * _item(dtype) + 8)),
+    flops=lambda x: float(x["s"] * x["w"]),
+    check=_check(1.0),
+)
+
+OPS: dict[str, Op] = {
+    op.name: op
+    for op in (
+        ARM_UPDATE_LOW_RANK,
+        ARM_UPDATE_DENSE,
+        UCB_ARGMAX,
+        WHOLE_RUN,
+        TRUNCATED_SUM,
+        DTC_SCORES,
+        SORTED_MASSES,
+        KTH_INDEX,
+    )
+}

@@ -1,0 +1,326 @@
+"""The round on CUDA: every row of the posterior is read once. Algorithm and buffers as in :mod:`naive`, its oracle.
+
+A round is bound by reading: with m covariance rows and k pending rows of n arms it needs (m + k) n numbers in, twice as
+many operations, and some 7 n numbers more for the pending row, the prior row, mean and variance. At n = 10^6 and
+m + k = 1000 that is 8.1 GB in float64, 1.9 ms at the 4.3 TB/s an H200 copies, against 0.06 ms of arithmetic. So
+
+- what depends on the arm alone is computed first, per trial, from O(m) numbers of its column: ``_take_slots`` (the
+  place of the arm's row, K_Da), two matrix-vector products by cuBLAS (R^T R K_Da: 2 m^2 numbers of R, 16 MB at
+  m = 1000), and ``_scalars`` (variance of the arm, scale, surprise, counts, gain). Nothing is read back.
+- With these known ``_stream`` forms the new row tile by tile, scales, stores and applies it to mean and variance in
+  the same pass: no temporary of n numbers is written. A tile is BJ rows by BN arms, 16 KiB in flight per program;
+  where there are few arms tiles are narrow and tall, so that enough programs run at once.
+- Rows newer than the block have weight zero and are not read; their number is read on the device, so that the bound
+  the host knows need not be tight. The prior row of an arm that has one already is not stored again.
+
+A tile has a fixed shape for given s and n and there are no atomic additions: every run gives the same to the bit.
+
+The end of a block stays torch. Dense: ``baddbmm`` with 32 pending rows, 64 flops for every entry of C_base read and
+written, is a product that cuBLAS does at the memory bound. Low rank: one m x m Cholesky factor and one triangular
+solve (:func:`naive.refresh_root_`), O(m^2) a round.
+
+Times follow from data sheets and copy rates, none was measured: ``benchmarks/ops/registry.py`` counts bytes.
+Imported only for CUDA tensors, or by tests under ``TRITON_INTERPRET=1``.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from bo_robust.ops.arm_update.naive import ArmBuffers, KernelRows, begin_round_
+
+__all__ = ["update_"]
+
+# Bytes of a tile; arms of its widest and narrowest form (in float64; twice as many in float32); programs wanted.
+TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
+# Rows at a time where only one arm of each is read.
+COLUMN = 256
+
+
+@torch.no_grad()
+def update_(
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
+) -> Tensor:
+    """See :func:`bo_robust.ops.arm_update.naive.update_`. A trial whose arm is out of range takes nothing in.
+
+    Raises:
+        ValueError: if a buffer is not contiguous.
+    """
+    _check(buffers)
+    begin_round_(buffers)
+    s, n = buffers.mean.shape
+    k, like = buffers.num_pending, buffers.mean
+    arms, rewards = arms.contiguous(), rewards.contiguous()
+    ok = torch.empty(s, dtype=torch.int8, device=like.device)
+    at_arm, steps = like.new_empty(s, max(k, 1)), like.new_empty(s, 2)
+    with torch.cuda.device_of(like):
+        if buffers.dense:
+            base, weights, new_slot = buffers.rows, at_arm, arms  # the last two are not read
+        else:
+            base, weights, new_slot = _low_rank(buffers, arms, kernel_rows)
+        m = weights.shape[1]
+        _scalars[(s,)](
+            arms,
+            rewards,
+            rewards if counts is None else counts.contiguous(),
+            base,
+            weights,
+            buffers.rows,
+            buffers.pending,
+            buffers.mean,
+            buffers.noise_var,
+            buffers.block_filled,
+            buffers.counts,
+            buffers.information_gain,
+            at_arm,
+            steps,
+            ok,
+            n,
+            m,
+            k,
+            buffers.rows.shape[1],
+            buffers.pending.shape[1],
+            DENSE=buffers.dense,
+            HAS_COUNTS=counts is not None,
+            BLOCK=COLUMN,
+            num_warps=NUM_WARPS,
+        )
+        BJ, BN = _tile(s, n, like.element_size())
+        _stream[(s * triton.cdiv(n, BN),)](
+            arms,
+            base,
+            weights,
+            new_slot,
+            buffers.rows,
+            buffers.pending,
+            buffers.mean,
+            buffers.variance,
+            buffers.block_filled,
+            at_arm,
+            steps,
+            n,
+            m,
+            k,
+            buffers.rows.shape[1],
+            buffers.pending.shape[1],
+            DENSE=buffers.dense,
+            BJ=BJ,
+            BN=BN,
+            num_warps=NUM_WARPS,
+        )
+    buffers.num_pending += 1
+    return ok.view(torch.bool)
+
+
+def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> tuple[Tensor, Tensor, Tensor]:
+    """K[a, :] (``s x n``), R^T R K_Da (``s x m``), and where K[a, :] is to be stored (``s``; -1: it is there)."""
+    s, n = buffers.mean.shape
+    m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
+    prior = kernel_rows(arms, None).contiguous()
+    at_rows, new_slot = prior.new_empty(s, m), torch.empty_like(arms)
+    _take_slots[(s,)](
+        arms,
+        prior,
+        buffers.slots,
+        buffers.row_arm,
+        buffers.filled,
+        buffers.block_filled,
+        at_rows,
+        new_slot,
+        n,
+        m,
+        buffers.rows.shape[1],
+        BLOCK=COLUMN,
+        num_warps=NUM_WARPS,
+    )
+    root = buffers.root[:, :m, :m]
+    weights = torch.bmm(root.mT, torch.bmm(root, at_rows.unsqueeze(2)))
+    return prior, weights.squeeze(2), new_slot
+
+
+def _tile(s: int, n: int, item: int) -> tuple[int, int]:
+    """Rows and arms of a tile: as wide as leaves PROGRAMS of them."""
+    wide, narrow = WIDEST * 8 // item, NARROWEST * 8 // item
+    while wide > narrow and s * triton.cdiv(n, wide) < PROGRAMS:
+        wide //= 2
+    return TILE_BYTES // item // wide, wide
+
+
+def _check(buffers: ArmBuffers) -> None:
+    for name in ("mean", "variance", "counts", "pending", "rows", "row_arm", "root", "slots"):
+        if not getattr(buffers, name).is_contiguous():
+            raise ValueError(f"{name} of the posterior is not contiguous; replace it by its `.contiguous()`.")
+
+
+@triton.jit(do_not_specialize=["m"])
+def _take_slots(  # type: ignore[no-untyped-def]
+    arms,
+    prior,
+    slots,
+    row_arm,
+    filled,
+    block_filled,
+    at_rows,
+    new_slot,
+    n,
+    m,
+    capacity,
+    BLOCK: tl.constexpr,
+):
+    """One program: the slot of one trial's arm, and K_Da (zero for rows newer than the block)."""
+    trial = tl.program_id(0).to(tl.int64)
+    arm = tl.load(arms + trial)
+    arm = tl.minimum(tl.maximum(arm, 0), n - 1)
+    slot = tl.load(slots + trial * n + arm)
+    next_slot = tl.load(filled + trial)
+    old = tl.load(block_filled + trial)
+    for start in range(0, m, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        row = tl.load(row_arm + trial * capacity + j, mask=j < old, other=0)
+        value = tl.load(prior + trial * n + row, mask=j < old, other=0.0)
+        tl.store(at_rows + trial * m + j, value, mask=j < m)
+    place = tl.where(slot < 0, next_slot, slot)
+    tl.store(slots + trial * n + arm, place)
+    tl.store(row_arm + trial * capacity + place, arm)
+    tl.store(filled + trial, tl.where(slot < 0, next_slot + 1, next_slot))
+    tl.store(new_slot + trial, tl.where(slot < 0, next_slot, -1))
+
+
+@triton.jit(do_not_specialize=["m", "k"])
+def _scalars(  # type: ignore[no-untyped-def]
+    arms,
+    rewards,
+    counts,
+    base,
+    weights,
+    rows,
+    pending,
+    mean,
+    noise_var,
+    block_filled,
+    counted,
+    information_gain,
+    at_arm,
+    steps,
+    ok,
+    n,
+    m,
+    k,
+    capacity,
+    room,
+    DENSE: tl.constexpr,
+    HAS_COUNTS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One program: all that one trial's round does to single numbers.
+
+    ``at_arm`` gets p_i[a], ``steps`` the scale of the new row and what its multiple in the mean is.
+    """
+    trial = tl.program_id(0).to(tl.int64)
+    given = tl.load(arms + trial)
+    arm = tl.minimum(tl.maximum(given, 0), n - 1)
+    dtype = mean.dtype.element_ty
+    explained = tl.zeros((BLOCK,), dtype=dtype)
+    for start in range(0, k, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        p = tl.load(pending + (trial * room + i) * n + arm, mask=i < k, other=0.0)
+        tl.store(at_arm + trial * k + i, p, mask=i < k)
+        explained += p * p
+    if DENSE:
+        prior_variance = tl.load(base + (trial * n + arm) * n + arm)
+    else:
+        prior_variance = tl.load(base + trial * n + arm)
+        old = tl.load(block_filled + trial)
+        for start in range(0, m, BLOCK):
+            j = start + tl.arange(0, BLOCK)
+            w = tl.load(weights + trial * m + j, mask=j < old, other=0.0)
+            explained += w * tl.load(rows + (trial * capacity + j) * n + arm, mask=j < old, other=0.0)
+    prior_variance -= tl.sum(explained, axis=0)
+    prior_variance = tl.where(prior_variance < 0.0, 0.0, prior_variance)
+
+    reward, noise = tl.load(rewards + trial), tl.load(noise_var + trial)
+    taken = (tl.abs(reward) < float("inf")) & (given == arm)  # false for NaN
+    count = tl.full((), 1.0, dtype=dtype)
+    if HAS_COUNTS:
+        count = tl.load(counts + trial)
+        taken = taken & (count > 0.0)
+        noise = noise / tl.where(taken, count, 1.0)
+    scale = tl.where(taken, 1.0 / tl.sqrt(prior_variance + noise), 0.0)
+    surprise = tl.where(taken, reward - tl.load(mean + trial * n + arm), 0.0) * scale
+    tl.store(steps + 2 * trial, scale)
+    tl.store(steps + 2 * trial + 1, surprise)
+    tl.store(ok + trial, taken.to(tl.int8))
+    tl.store(counted + trial * n + arm, tl.load(counted + trial * n + arm) + tl.where(taken, count, 0.0))
+    # log(1 + x) without the cancellation for small x (Kahan); in float64, where the logarithm is exact to rounding.
+    x = tl.where(taken, prior_variance / noise, 0.0).to(tl.float64)
+    u = 1.0 + x
+    gain = 0.5 * tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
+    tl.store(information_gain + trial, tl.load(information_gain + trial) + gain.to(dtype))
+
+
+@triton.jit(do_not_specialize=["m", "k"])
+def _stream(  # type: ignore[no-untyped-def]
+    arms,
+    base,
+    weights,
+    new_slot,
+    rows,
+    pending,
+    mean,
+    variance,
+    block_filled,
+    at_arm,
+    steps,
+    n,
+    m,
+    k,
+    capacity,
+    room,
+    DENSE: tl.constexpr,
+    BJ: tl.constexpr,
+    BN: tl.constexpr,
+):
+    """One program: BN arms of one trial, all rows. Offsets are 64 bit."""
+    blocks = tl.cdiv(n, BN)
+    program = tl.program_id(0).to(tl.int64)
+    trial = program // blocks
+    b = program % blocks * BN + tl.arange(0, BN)
+    inside = b < n
+    total = tl.zeros((BJ, BN), dtype=mean.dtype.element_ty)
+    if DENSE:
+        arm = tl.load(arms + trial)
+        arm = tl.minimum(tl.maximum(arm, 0), n - 1)
+        row = tl.load(base + (trial * n + arm) * n + b, mask=inside, other=0.0)
+    else:
+        row = tl.load(base + trial * n + b, mask=inside, other=0.0)
+        slot = tl.load(new_slot + trial)
+        if slot >= 0:
+            tl.store(rows + (trial * capacity + slot) * n + b, row, mask=inside)
+        old = tl.load(block_filled + trial).to(tl.int32)
+        for start in range(0, old, BJ):
+            j = start + tl.arange(0, BJ)
+            w = tl.load(weights + trial * m + j, mask=j < old, other=0.0)
+            x = tl.load(
+                rows + (trial * capacity + j)[:, None] * n + b[None, :],
+                mask=(j < old)[:, None] & inside[None, :],
+                other=0.0,
+            )
+            total += w[:, None] * x
+    for start in range(0, k, BJ):
+        i = start + tl.arange(0, BJ)
+        w = tl.load(at_arm + trial * k + i, mask=i < k, other=0.0)
+        x = tl.load(
+            pending + (trial * room + i)[:, None] * n + b[None, :],
+            mask=(i < k)[:, None] & inside[None, :],
+            other=0.0,
+        )
+        total += w[:, None] * x
+    new = (row - tl.sum(total, axis=0)) * tl.load(steps + 2 * trial)
+    tl.store(pending + (trial * room + k) * n + b, new, mask=inside)
+    mu = tl.load(mean + trial * n + b, mask=inside, other=0.0)
+    tl.store(mean + trial * n + b, mu + new * tl.load(steps + 2 * trial + 1), mask=inside)
+    left = tl.load(variance + trial * n + b, mask=inside, other=0.0) - new * new
+    tl.store(variance + trial * n + b, tl.where(left < 0.0, 0.0, left), mask=inside)

@@ -1,0 +1,250 @@
+"""One block of rounds as one CUDA graph: select, reward and observe captured once, replayed until the horizon.
+
+An eager round of a small problem costs dozens of launches, each longer than its work; a replayed block costs one. What
+a graph holds is fixed when it is captured, so what changes from round to round comes from tensors it reads:
+
+* A block is as long as one of the posterior's (``SHORT_BLOCK`` rounds, the end of a block included), so that the number
+  of pending rows, a Python number, is the same at the start of every replay.
+* Draws, uniforms, and schedules that depend on the round (the width, the truncation level) are copied into static
+  tensors before a replay. Schedules are tabulated for all rounds beforehand.
+* Traces are written into static tensors and copied out after a replay.
+
+Dense exact posteriors (:mod:`bo_robust.states.arms`) keep shapes and addresses; the others do not, and are played round
+by round: :func:`why_not` says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from bo_robust.algorithms import (
+    GPUCB,
+    IRGPUCB,
+    TGPUCB,
+    ArmAlgorithm,
+    ExpectedImprovement,
+    ProbabilityOfImprovement,
+    PureMean,
+    PureVariance,
+    RandomArm,
+    State,
+)
+from bo_robust.problems import Problem
+from bo_robust.schedules import RandomisedWidth, SelfNormalisedWidth
+from bo_robust.states.arms import ArmKernel, ArmPosterior
+
+if TYPE_CHECKING:
+    from bo_robust.runner.loop import Traces
+
+__all__ = ["CapturedBlock", "captured_block", "cuda_graph", "why_not"]
+
+log = logging.getLogger(__name__)
+
+# Rules that read nothing of the round but `width` and `truncation`, and no data back to the host.
+STATIC_RULES = (
+    *(GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement, ProbabilityOfImprovement),
+    *(PureMean, PureVariance, RandomArm),
+)
+# Widths of uniforms or of the information gain, both tensors, that do not depend on the round: captured as they are.
+ROUNDLESS_WIDTHS = (RandomisedWidth, SelfNormalisedWidth)
+SCHEDULES = ("width", "truncation")
+
+PlayRound: TypeAlias = "Callable[[ArmAlgorithm, Problem, State, Tensor, Tensor, Traces, Tensor], None]"
+"""Play one round: algorithm, problem, state, draws, uniforms, traces, initial design."""
+
+Graph: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
+"""Capture some work and return its replay."""
+
+
+def cuda_graph(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
+    """Capture ``work`` on a CUDA device, after running it once on a side stream as torch asks for.
+
+    Raises:
+        RuntimeError: if the work cannot be captured (it waits for the device) or does not fit into memory.
+    """
+    with torch.cuda.device(device):
+        current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            work()
+        current.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                work()
+        finally:  # a capture that fails does not give the stream back
+            torch.cuda.set_stream(current)
+    return graph.replay
+
+
+def why_not(algorithm: ArmAlgorithm, state: State) -> str | None:
+    """Why the rounds of an algorithm cannot be captured, in a few words; None if they can."""
+    posterior = state.posterior
+    if type(algorithm) not in STATIC_RULES:
+        return "its shapes or decisions depend on the data or on the number of the round"
+    if not isinstance(posterior, ArmPosterior) or not posterior.buffers.dense:
+        return f"{posterior.mean.shape[1]} arms are kept in the low-rank layout, whose rows grow"
+    width, unknown = getattr(algorithm, "width", None), posterior.mean.new_zeros(1)
+    if width is None or type(width) in ROUNDLESS_WIDTHS or not isinstance(width(2, unknown, unknown), Tensor):
+        return None
+    return f"{type(width).__name__} depends on the round and on the rewards"
+
+
+def captured_block(
+    algorithm: ArmAlgorithm,
+    problem: Problem,
+    state: State,
+    horizon: int,
+    play_round: PlayRound,
+    graph: Graph | None = None,
+) -> CapturedBlock | None:
+    """Blocks of rounds of this state, to be captured at the first; None where that is impossible.
+
+    On a CPU there is nothing to capture; for other reasons a line in the log says why.
+
+    Args:
+        algorithm: What to play.
+        problem: Of the trials of the state.
+        state: Fresh or restored; always to be played in place, not replaced.
+        horizon: The last round.
+        play_round: Plays one round eagerly (:func:`bo_robust.runner.loop.play_round`).
+        graph: How to capture; :func:`cuda_graph` on the problem's device when None.
+    """
+    if graph is None:
+        if not problem.f.is_cuda:
+            return None
+        graph = partial(cuda_graph, problem.f.device)
+    reason = why_not(algorithm, state)
+    if reason is not None:
+        _say(algorithm, reason)
+        return None
+    return CapturedBlock(algorithm, problem, state, horizon, play_round, graph)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tabulated:
+    """A schedule read from a static table, ``K x s``, one row per round from ``first`` on."""
+
+    values: Tensor
+    first: int
+
+    def __call__(self, t: int, information_gain: Any = 0.0, uniform: Any = None) -> Tensor:
+        return self.values[t - self.first]
+
+
+class CapturedBlock:
+    """K rounds at once, K the block of the posterior. Made by :func:`captured_block`, which has the arguments."""
+
+    def __init__(
+        self,
+        algorithm: ArmAlgorithm,
+        problem: Problem,
+        state: State,
+        horizon: int,
+        play_round: PlayRound,
+        graph: Graph,
+    ) -> None:
+        self._algorithm, self._problem, self._state = algorithm, problem, state
+        self._play_round = play_round
+        self._graph: Graph | None = graph  # None once a capture has failed
+        self._rounds = state.posterior.buffers.pending.shape[1]
+        self._replay: Callable[[], None] | None = None
+        self._traces: Traces | None = None
+        self._inputs: list[Tensor] = []
+        mean = state.posterior.mean
+        self._schedules, self._tables = {}, []
+        for name in SCHEDULES:
+            schedule = getattr(algorithm, name, None)
+            if schedule is not None and type(schedule) not in ROUNDLESS_WIDTHS:
+                # Row t - 1 is that of round t.
+                table = mean.new_tensor([float(schedule(t)) for t in range(1, horizon + 1)])
+                self._schedules[name] = mean.new_empty(self._rounds, mean.shape[0])
+                self._tables.append((self._schedules[name], table.unsqueeze(1)))
+
+    def play(self, draws: Tensor, uniforms: Tensor, traces: Traces) -> int:
+        """Play a block, if one begins here and fits; the first call captures.
+
+        Args:
+            draws: Raw reward variates of the rounds to come, ``B x s x k``.
+            uniforms: Of the same rounds, ``B x s``.
+            traces: Filled from ``traces.rounds`` on.
+
+        Returns:
+            The rounds played: K, or 0 where an eager round is due (before the first block of the posterior is full,
+            at the end of a run, or where capture failed, which is said in the log once).
+        """
+        K, state, buffers = self._rounds, self._state, self._state.posterior.buffers
+        if self._graph is None or buffers.num_pending != K or len(draws) < K:
+            return 0
+        if self._replay is None and not self._capture(self._graph, draws, uniforms, traces):
+            return 0
+        assert self._replay is not None
+        assert self._traces is not None
+        self._fill(draws, uniforms)
+        first = state.round
+        self._replay()
+        # A replay runs no Python: its numbers are those of the end of a block.
+        state.round, buffers.num_pending = first + K, K
+        rows = slice(traces.rounds, traces.rounds + K)
+        for name, values in self._traces.tensors().items():
+            getattr(traces, name)[rows] = values
+        traces.rounds += K
+        return K
+
+    def _fill(self, draws: Tensor, uniforms: Tensor) -> None:
+        """Copy what the coming block reads into the static tensors."""
+        K, first = self._rounds, self._state.round
+        for target, source in zip(self._inputs, (draws, uniforms), strict=True):
+            target.copy_(source[:K])
+        for target, table in self._tables:
+            target.copy_(table[first : first + K].expand_as(target))
+
+    def _capture(self, graph: Graph, draws: Tensor, uniforms: Tensor, traces: Traces) -> bool:
+        """Capture a block from this state, which is left as it was; False if that failed."""
+        K, state, problem = self._rounds, self._state, self._problem
+        saved: list[tuple[Any, str, Any, Any]] = []
+        try:
+            saved += [(owner, name, x, x.clone() if isinstance(x, Tensor) else x) for owner, name, x in _parts(state)]
+            self._traces = block = type(traces).empty(K, problem.trials, draws.device, traces.rewards.dtype)
+            self._inputs = [torch.empty_like(draws[:K]), torch.empty_like(uniforms[:K])]
+            self._fill(draws, uniforms)
+            static_draws, static_uniforms = self._inputs
+            first = state.round
+            tabulated = {name: _Tabulated(values, first + 1) for name, values in self._schedules.items()}
+            algorithm = dataclasses.replace(self._algorithm, **tabulated)  # type: ignore[type-var]
+            no_design = torch.empty(0, problem.trials, dtype=torch.long, device=draws.device)
+
+            def work() -> None:
+                state.round, state.posterior.buffers.num_pending, block.rounds = first, K, 0
+                for i in range(K):
+                    self._play_round(algorithm, problem, state, static_draws[i], static_uniforms[i], block, no_design)
+
+            self._replay = graph(work)
+        except RuntimeError as error:
+            _say(self._algorithm, str(error).strip().splitlines()[0])
+            self._graph = None
+        for owner, name, x, copy in saved:
+            setattr(owner, name, x.copy_(copy) if isinstance(x, Tensor) else x)
+        return self._replay is not None
+
+
+def _parts(state: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Owner, name and value of every tensor and number of a state, the prior kernel's excepted."""
+    for field in dataclasses.fields(state):
+        value = getattr(state, field.name)
+        if isinstance(value, Tensor | int | float):
+            yield state, field.name, value
+        elif dataclasses.is_dataclass(value) and not isinstance(value, ArmKernel):
+            yield from _parts(value)
+
+
+def _say(algorithm: ArmAlgorithm, reason: str) -> None:
+    log.warning("Rounds of %s are not captured, but played one by one: %s.", type(algorithm).__name__, reason)

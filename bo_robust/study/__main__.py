@@ -1,0 +1,11 @@
+"""``python -m bo_robust.study FILE``: every readable tell as a line of JSON, of a damaged file too."""
+
+import json
+import sys
+
+from bo_robust.study.recovery import salvage
+
+if len(sys.argv) != 2:
+    sys.exit("usage: python -m bo_robust.study FILE > tells.jsonl")
+for row in salvage(sys.argv[1]):
+    print(json.dumps(row))

@@ -1,0 +1,146 @@
+"""Where objectives run: anything with ``submit(fn, x)`` that returns a future.
+
+That is what ``concurrent.futures`` and Dask's client have, so their executors can be passed as they are.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import Future as LocalFuture
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from typing import Any, Protocol
+
+__all__ = ["Executor", "Future", "InProcess", "LocalProcesses", "WorkerLost"]
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class WorkerLost(RuntimeError):
+    """Raised by ``Future.result`` if the worker died, not the objective: the trial is tried again.
+
+    ``concurrent.futures.BrokenExecutor`` and ``CancelledError`` count as the same.
+    """
+
+
+class Future(Protocol):
+    """A result on its way."""
+
+    def result(self) -> Any:
+        """The result, or raises what the objective raised, or :class:`WorkerLost`."""
+
+    def done(self) -> bool:
+        """Whether ``result`` returns at once."""
+
+    def cancel(self) -> Any:
+        """Do not start it, if it has not started."""
+
+
+class Executor(Protocol):
+    """Runs functions somewhere."""
+
+    def submit(self, fn: Callable[[Any], Any], x: Any, /) -> Future:
+        """Start ``fn(x)``."""
+
+
+class InProcess:
+    """Calls the function here and now."""
+
+    def submit(self, fn: Callable[[Any], Any], x: Any, /) -> LocalFuture[Any]:
+        """``fn(x)``, done on return."""
+        future: LocalFuture[Any] = LocalFuture()
+        try:
+            future.set_result(fn(x))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def shutdown(self) -> None:
+        """Nothing to do."""
+
+
+class LocalProcesses:
+    """Processes of this machine, each with so many threads; a pool that lost a worker is replaced by a new one.
+
+    Processes are spawned: the objective must be a function of a module, and a script that uses them needs its
+    ``if __name__ == "__main__":``. They exit when their parent dies.
+
+    Args:
+        workers: How many, >= 1.
+        threads: Threads of PyTorch and BLAS in each, >= 1; with one, two workers on two cores do not slow each other.
+
+    Raises:
+        ValueError: if a number is below 1.
+    """
+
+    def __init__(self, workers: int, threads: int = 1) -> None:
+        from bo_robust.validation import check_count  # here: workers load this module, and PyTorch is not for them
+
+        check_count(1, workers=workers, threads=threads)
+        self.workers, self.threads = workers, threads
+        self._pool: ProcessPoolExecutor | None = None
+        self._sent: Any = None
+
+    def submit(self, fn: Callable[[Any], Any], x: Any, /) -> Future:
+        """Start ``fn(x)`` in a process; results of a process that died raise ``BrokenProcessPool``.
+
+        Raises:
+            ValueError: if the function cannot be sent to a process.
+        """
+        if fn is not self._sent:
+            try:
+                pickle.dumps(fn)
+            except Exception as error:
+                raise ValueError(
+                    f"{fn!r} cannot be sent to a process ({error}); define it in a module, or use workers=1."
+                ) from None
+            self._sent = fn
+        with _environment(dict.fromkeys(THREAD_VARIABLES, str(self.threads))):  # read where libraries are loaded
+            if self._pool is not None:
+                try:
+                    return self._pool.submit(fn, x)
+                except BrokenExecutor:
+                    self._pool.shutdown(wait=False)
+            self._pool = ProcessPoolExecutor(
+                self.workers, multiprocessing.get_context("spawn"), _prepare_worker, (self.threads,)
+            )
+            return self._pool.submit(fn, x)
+
+    def shutdown(self) -> None:
+        """Drop what has not started and wait for the rest."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+
+def _prepare_worker(threads: int) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_with, args=(parent.sentinel,), daemon=True).start()
+    if "torch" in sys.modules:  # loaded by the main module; a later import reads the environment
+        sys.modules["torch"].set_num_threads(threads)
+
+
+def _exit_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,201 @@
+"""From what was told to the next trial and to the recommendation: one model a round, built from all of it.
+
+Everything here is a function of (space, settings, seed, what was told in its order, what is pending, the trial's
+number). Random numbers come from streams keyed by the seed and that number, so nothing is carried from trial to trial.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.optim import optimize_acqf
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from bo_robust.random import stream
+from bo_robust.study.space import Arms, Space
+from bo_robust.study.surrogates import Posterior, Posteriors, seeded, stream_seed
+
+__all__ = ["History", "Method", "Recommendation"]
+
+BLOCK = 4096  # arms evaluated at once
+LARGEST = 1e100  # of a reward as models see it, whose square they take
+Point = dict[str, float]
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known when something is decided.
+
+    Attributes:
+        told: Points and their rewards, in the order told; failures are not among them.
+        pending: Points asked and not told, and those that failed, in the order asked: their means stay, their variances
+            fall, so that they are not asked again.
+    """
+
+    told: list[tuple[Point, float]]
+    pending: list[Point]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The point to use, in units of the rewards.
+
+    Attributes:
+        x: The point (v-ucb: without its condition).
+        value: Posterior mean of f there (v-ucb: value at risk of the mean).
+        worst: With probability 1 - delta f(x) is no worse, where the assumptions of the certificate's width hold.
+        regret_bound: How far from optimal x can be, with the same probability: the largest upper confidence bound there
+            is minus the lower one of x, as far as the search finds the former.
+    """
+
+    x: Point
+    value: float
+    worst: float
+    regret_bound: float
+
+
+class Method:
+    """A method on a space.
+
+    Args:
+        space: What is searched.
+        name: Of the method.
+        settings: All of them, as :func:`~bo_robust.study.settings.complete` returns them.
+        seed: Of the study.
+    """
+
+    def __init__(self, space: Space, name: str, settings: dict[str, Any], seed: int) -> None:
+        self.space, self.name, self.settings, self.seed = space, name, settings, seed
+        self.environment: Arms | None = None
+        if name == "v-ucb":
+            self.environment = Arms(settings["environment"]["points"])
+        self._posteriors = Posteriors(space, name, settings, seed, self.environment)
+
+    def propose(self, history: History, trial: int) -> Point:
+        """The point of trial number ``trial``."""
+        seed = stream_seed(self.seed, "ask", trial)
+        if trial < self.settings["num_initial"] or not history.told:
+            return self._initial(trial)
+        posterior = self._posterior(history)
+        pending = self._unit(history.pending) if history.pending else None
+        acqf = posterior.acquisition(pending, torch.Generator().manual_seed(seed))
+        x = self._maximise(acqf, seed)[0]
+        if self.environment is None:
+            return x
+        choice = acqf.select_environment(self._unit([x])[0])
+        return x | dict(self.environment.points[int(choice.index)])
+
+    def recommend(self, history: History) -> Recommendation:
+        """The point of largest lower confidence bound, of those told (of all, where they are arms)."""
+        names = self.space.names
+        posterior = self._posterior(history)
+        designs = {tuple(x[n] for n in names): {n: x[n] for n in names} for x, _ in history.told}
+        points = [dict(p) for p in self.space.points] if isinstance(self.space, Arms) else list(designs.values())
+        with torch.no_grad():
+            mean, lower, upper = posterior.bounds(self._unit(points))
+        best = int(lower.argmax())
+        top = max(
+            self._maximise(posterior.upper(), stream_seed(self.seed, "recommend", len(history.told)))[1],
+            float(upper.max()),
+        )
+        center, scale, sign = self._units([y for _, y in history.told])
+        return Recommendation(
+            points[best],
+            center + sign * scale * float(mean[best]),
+            center + sign * scale * float(lower[best]),
+            scale * (top - float(lower[best])),
+        )
+
+    def checked(self, x: Any) -> Point:
+        """A point of the space, with its condition for v-ucb, as stored; raises ``ValueError`` if it is none."""
+        if self.environment is None or not isinstance(x, Mapping):
+            return self.space.check(x)
+        names = self.space.names
+        design = self.space.check({k: v for k, v in x.items() if k in names})
+        return design | self.environment.check({k: v for k, v in x.items() if k not in names})
+
+    def try_out(self) -> None:
+        """Build everything once from two points, for what the checks of single settings do not see.
+
+        Raises:
+            ValueError: if settings do not fit each other, the space or the machine.
+        """
+        try:
+            told = [(self._initial(0), 0.0), (self._initial(1), 1.0)]
+            posterior = self._posterior(History(told, []))
+            posterior.acquisition(None, torch.Generator().manual_seed(0))
+            posterior.upper()
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise ValueError(f"{self.name} cannot be built with these settings: {error}") from error
+
+    def _initial(self, trial: int) -> Point:
+        generator = stream(self.seed, "study.initial", trial)
+        if isinstance(self.space, Arms):
+            # the first num_initial of one permutation of the arms, so that none comes twice
+            order = stream(self.seed, "study.arms", 0).permutation(len(self.space.points))
+            x = dict(self.space.points[int(order[trial % len(order)])])
+        else:
+            engine = SobolEngine(
+                len(self.space.names), scramble=True, seed=stream_seed(self.seed, "initial", 0) % 2**31
+            )
+            x = self.space.from_unit(engine.fast_forward(trial).draw(1, dtype=torch.float64)[0].tolist())
+        if self.environment is not None:
+            p = self.settings["environment"].get("probabilities")
+            n = len(self.environment.points)
+            x |= self.environment.points[int(generator.choice(n, p=p))]
+        return x
+
+    def _unit(self, points: list[Point]) -> Tensor:
+        """Coordinates ``n x d`` of points; with those of the condition where they have one."""
+        rows = [self.space.to_unit(p) for p in points]
+        if self.environment is not None and len(points[0]) > len(self.space.names):
+            rows = [row + self.environment.to_unit(p) for row, p in zip(rows, points, strict=True)]
+        return torch.tensor(rows, dtype=torch.float64, device=self.settings["device"])
+
+    def _units(self, rewards: list[float]) -> tuple[float, float, float]:
+        """Center, scale and sign by which rewards become those of the model."""
+        first = rewards[: self.settings["num_initial"]]
+        center, scale = self.settings["center"], self.settings["scale"]
+        if center is None:
+            center = statistics.median(first)
+        if scale is None:
+            apart = sorted(abs(y - center) for y in first)
+            usable = [gap for gap in apart if gap > 1e-290]  # most rewards may be equal
+            spread = statistics.median(apart)
+            scale = 1.4826 * (spread if spread > 1e-290 else statistics.median(usable or [1.0 / 1.4826]))
+        return center, scale, -1.0 if self.settings["minimize"] else 1.0
+
+    def _maximise(self, acqf: AcquisitionFunction, seed: int) -> tuple[Point, float]:
+        """The best point and its value before rounding."""
+        device = self.settings["device"]
+        if isinstance(self.space, Arms):
+            with torch.no_grad():
+                blocks = self.space.unit_points().to(device).unsqueeze(-2).split(BLOCK)
+                values = torch.cat([acqf(block) for block in blocks])
+            best = int(values.argmax())
+            return dict(self.space.points[best]), float(values[best])
+        bounds = torch.zeros(2, len(self.space.names), dtype=torch.float64, device=device)
+        bounds[1] = 1.0
+        with seeded(seed, device):
+            x, value = optimize_acqf(
+                acqf,
+                bounds,
+                q=1,
+                num_restarts=self.settings["restarts"],
+                raw_samples=self.settings["raw_samples"],
+                options={"seed": seed % 2**31},
+                retry_on_optimization_warning=False,  # the kinks of a value at risk end line searches, at good points
+            )
+        return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))
+
+    def _posterior(self, history: History) -> Posterior:
+        X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]
+        center, scale, sign = self._units(rewards)
+        Y = (sign / scale) * (X.new_tensor(rewards).unsqueeze(-1) - center)
+        return self._posteriors.of(X, Y.clamp(-LARGEST, LARGEST))

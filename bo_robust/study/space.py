@@ -1,0 +1,249 @@
+"""What a study searches: a box of named parameters, or a finite set of arms.
+
+A model sees the unit cube: a parameter's range (its logarithm's, where ``log``) mapped to [0, 1]. People, objectives
+and the file see values in their own units, as ``{"name": number}``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Arms", "Box", "Float", "Integer", "Space", "as_space", "space_from_json"]
+
+
+@dataclass(frozen=True)
+class Float:
+    """A real parameter in [low, high].
+
+    Args:
+        low: Lower bound, finite.
+        high: Upper bound, finite, > low.
+        log: Search its logarithm; needs low > 0.
+
+    Raises:
+        ValueError: if the bounds are no such range.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        _check_range("Float", self.low, self.high, self.log)
+
+    def to_unit(self, value: float) -> float:
+        """The value as a number in [0, 1]."""
+        return _to_unit(value, self.low, self.high, self.log)
+
+    def from_unit(self, u: float) -> float:
+        """The value at u in [0, 1]."""
+        return min(max(_from_unit(u, self.low, self.high, self.log), float(self.low)), float(self.high))
+
+    def holds(self, value: float) -> bool:
+        """Whether this is a value of the parameter."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number in {low, ..., high}: each has an equal share of [0, 1] (of the logarithm's range, where ``log``).
+
+    Args:
+        low: Smallest value.
+        high: Largest value, > low.
+        log: Search its logarithm; needs low >= 1.
+
+    Raises:
+        ValueError: if the bounds are not whole or no such range.
+    """
+
+    low: int
+    high: int
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        _check_range("Integer", self.low, self.high, self.log)
+        if self.low != int(self.low) or self.high != int(self.high):
+            raise ValueError(f"the bounds of an Integer must be whole numbers, got {self.low!r} and {self.high!r}.")
+
+    def to_unit(self, value: float) -> float:
+        """The value as a number in (0, 1)."""
+        return _to_unit(value, self.low - 0.5, self.high + 0.5, self.log)
+
+    def from_unit(self, u: float) -> int:
+        """The value whose share u in [0, 1] is in."""
+        return min(max(round(_from_unit(u, self.low - 0.5, self.high + 0.5, self.log)), int(self.low)), int(self.high))
+
+    def holds(self, value: float) -> bool:
+        """Whether this is a value of the parameter."""
+        return self.low <= value <= self.high and value == int(value)
+
+
+@dataclass(frozen=True)
+class Box:
+    """Every combination of named parameters.
+
+    Args:
+        parameters: Name to :class:`Float`, :class:`Integer`, or ``(low, high)``, short for ``Float(low, high)``.
+
+    Raises:
+        ValueError: if there are none, or one is neither.
+    """
+
+    parameters: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        made: dict[str, Float | Integer] = {}
+        for name, p in self.parameters.items():
+            if not isinstance(name, str) or not name:
+                raise ValueError(f"parameters have names, got {name!r}.")
+            if isinstance(p, tuple | list) and len(p) == 2:
+                p = Float(*p)
+            if not isinstance(p, Float | Integer):
+                raise ValueError(f"parameter {name!r} must be Float, Integer or (low, high), got {p!r}.")
+            made[name] = p
+        if not made:
+            raise ValueError("a space needs at least one parameter.")
+        object.__setattr__(self, "parameters", made)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters, d of them."""
+        return tuple(self.parameters)
+
+    def check(self, x: Mapping[str, Any]) -> dict[str, float]:
+        """The point as stored; raises ``ValueError`` naming the parameter that is missing, unknown or out of range."""
+        _check_names(x, self.names)
+        for name, p in self.parameters.items():
+            if not _is_number(x[name]) or not p.holds(x[name]):
+                raise ValueError(f"{name} = {x[name]!r} is not in {p}.")
+        return {n: int(x[n]) if isinstance(p, Integer) else float(x[n]) for n, p in self.parameters.items()}
+
+    def to_unit(self, x: Mapping[str, float]) -> list[float]:
+        """Coordinates in the unit cube, ``d``."""
+        return [p.to_unit(x[name]) for name, p in self.parameters.items()]
+
+    def from_unit(self, u: Sequence[float]) -> dict[str, float]:
+        """The point at coordinates in the unit cube, ``d``; whole numbers rounded."""
+        return {name: p.from_unit(v) for (name, p), v in zip(self.parameters.items(), u, strict=True)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, see :func:`space_from_json`."""
+        rows = {n: [type(p).__name__.lower(), p.low, p.high, p.log] for n, p in self.parameters.items()}
+        return {"kind": "box", "parameters": rows}
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Finitely many points; each may be asked any number of times.
+
+    Args:
+        points: At least two different ones, each ``{"name": number}`` with the same names. Models see every column
+            scaled from its smallest to its largest value.
+
+    Raises:
+        ValueError: if they are not.
+    """
+
+    points: Sequence[Mapping[str, float]]
+    _ranges: list[tuple[float, float]] = field(init=False, repr=False, compare=False)
+    _rows: set[tuple[float, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        points = list(self.points)
+        if len(points) < 2 or not points[0]:
+            raise ValueError("give at least two arms, each with at least one number.")
+        for i, p in enumerate(points):
+            _check_names(p, tuple(points[0]))
+            for name, value in p.items():
+                if not _is_number(value) or not math.isfinite(value):
+                    raise ValueError(f"arm {i}: {name} = {value!r} is not a finite number.")
+        plain = tuple({name: p[name] for name in points[0]} for p in points)
+        rows = [tuple(p.values()) for p in plain]
+        if len(set(rows)) < len(rows):
+            raise ValueError(f"{len(rows) - len(set(rows))} arms are there twice; leave the copies out.")
+        object.__setattr__(self, "points", plain)
+        columns = list(zip(*rows, strict=True))
+        object.__setattr__(self, "_ranges", [(min(c), (max(c) - min(c)) or 1.0) for c in columns])
+        object.__setattr__(self, "_rows", set(rows))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, d of them."""
+        return tuple(self.points[0])
+
+    def check(self, x: Mapping[str, Any]) -> dict[str, float]:
+        """The arm as stored; raises ``ValueError`` if it is none."""
+        _check_names(x, self.names)
+        plain = {name: x[name] for name in self.names}
+        if tuple(plain.values()) not in self._rows:
+            raise ValueError(f"{plain} is not one of the {len(self.points)} arms.")
+        return plain
+
+    def to_unit(self, x: Mapping[str, float]) -> list[float]:
+        """Coordinates in the unit cube, ``d``."""
+        return [(x[name] - low) / side for name, (low, side) in zip(self.names, self._ranges, strict=True)]
+
+    def unit_points(self) -> Tensor:
+        """All arms in the unit cube, ``n x d`` float64."""
+        return torch.tensor([self.to_unit(p) for p in self.points], dtype=torch.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, see :func:`space_from_json`."""
+        return {"kind": "arms", "points": [dict(p) for p in self.points]}
+
+
+Space = Box | Arms
+
+
+def as_space(space: Space | Mapping[str, Any]) -> Space:
+    """A space, or the box of a mapping from names to parameters."""
+    if isinstance(space, Box | Arms):
+        return space
+    if isinstance(space, Mapping):
+        return Box(space)
+    raise ValueError(f"space must be a dict of parameters, a Box or Arms, got {type(space).__name__}.")
+
+
+def space_from_json(data: Mapping[str, Any]) -> Space:
+    """What ``to_json`` wrote."""
+    if data["kind"] == "arms":
+        return Arms(data["points"])
+    kinds = {"float": Float, "integer": Integer}
+    return Box({name: kinds[kind](low, high, log) for name, (kind, low, high, log) in data["parameters"].items()})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    if not isinstance(x, Mapping) or set(x) != set(names):
+        raise ValueError(f"a point has a number for each of {', '.join(names)}; got {x!r}.")
+
+
+def _check_range(kind: str, low: float, high: float, log: bool) -> None:
+    if not (_is_number(low) and _is_number(high) and math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{kind} needs finite bounds with low < high, got {low!r} and {high!r}.")
+    if not math.isfinite(high - low):
+        raise ValueError(f"the range of {kind}({low!r}, {high!r}) overflows.")
+    if log and low <= 0:
+        raise ValueError(f"{kind} with log needs low > 0, got {low!r}.")
+
+
+def _to_unit(value: float, low: float, high: float, log: bool) -> float:
+    if log:
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    return (value - low) / (high - low)
+
+
+def _from_unit(u: float, low: float, high: float, log: bool) -> float:
+    if log:
+        return math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
+    return low + u * (high - low)

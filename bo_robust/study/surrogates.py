@@ -1,0 +1,257 @@
+"""The model of a round behind one face: what the next trial maximises, and confidence bounds for the recommendation.
+
+Hyperparameters that are learned are fitted to the first m rewards, m the largest of num_initial * 1.3^k that there are:
+a later process finds the same from the same file.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import GammaPrior
+from torch import Tensor
+
+from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
+from bo_robust.environments import FiniteEnvironment
+from bo_robust.models import (
+    BKBModel,
+    CandidateEnsemble,
+    FourierMap,
+    NystromMap,
+    TruncatedFeatureGP,
+    TruncatedGP,
+    candidate_grid,
+    marginal_moments,
+)
+from bo_robust.random import stream
+from bo_robust.schedules import NoTruncation
+from bo_robust.study.settings import schedule
+from bo_robust.study.space import Arms, Space
+
+__all__ = ["Posterior", "Posteriors", "seeded", "stream_seed"]
+
+GROWTH = 1.3  # hyperparameters are fitted anew when there are so many times the rewards of the last fit
+TOO_MANY = 0.1  # of the rewards truncated by tgp-ucb: beyond this it warns
+
+
+class Posterior(Protocol):
+    """A model of one round and its widths."""
+
+    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> Any:
+        """What the next trial maximises."""
+
+    def upper(self) -> AcquisitionFunction:
+        """The upper confidence bound of the certificate."""
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean, lower and upper confidence bound at designs ``n x d``, ``n`` each."""
+
+
+@dataclass
+class _OneGP:
+    model: Any
+    width: Any
+    certificate: Any
+
+    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> GPUCB:
+        return GPUCB(self.model, self.width, X_pending=pending, generator=generator)
+
+    def upper(self) -> GPUCB:
+        return GPUCB(self.model, self.certificate)
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, variance = marginal_moments(self.model, X)
+        reach = self.upper().width * variance.sqrt()
+        return mean, mean - reach, mean + reach
+
+
+@dataclass
+class _Candidates:
+    model: CandidateEnsemble
+
+    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> EliminationUCB:
+        return EliminationUCB(self.model, X_pending=pending)
+
+    def upper(self) -> EliminationUCB:
+        return EliminationUCB(self.model)
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        model = self.model
+        mean, variance = model.moments(X)
+        reach = model.widths.unsqueeze(-1) * variance.sqrt()
+        return mean[model.leader], (mean - reach)[model.alive].amin(0), (mean + reach)[model.alive].amax(0)
+
+
+@dataclass
+class _Conditions:
+    model: Any
+    environment: FiniteEnvironment
+    risk_level: float
+    width: Any
+    certificate: Any
+
+    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> ValueAtRiskUCB:
+        given = (self.model, self.environment, self.risk_level, self.width)
+        return ValueAtRiskUCB(*given, X_pending=pending, generator=generator)
+
+    def upper(self) -> ValueAtRiskUCB:
+        return ValueAtRiskUCB(self.model, self.environment, self.risk_level, self.certificate)
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        acqf = self.upper()
+        lower, upper = acqf.bounds_at(X)
+        F, p = acqf.functional, self.environment.probabilities
+        return F(0.5 * (lower + upper), p), F.lower_bound(lower, upper, p), F.upper_bound(lower, upper, p)
+
+
+class Posteriors:
+    """Makes the posterior of a method from data, and remembers the last hyperparameters fitted.
+
+    Args:
+        space: What is searched.
+        name: Of the method.
+        settings: All of them.
+        seed: Of the study.
+        environment: The conditions of v-ucb.
+    """
+
+    def __init__(self, space: Space, name: str, settings: dict[str, Any], seed: int, environment: Arms | None) -> None:
+        self.space, self.name, self.settings, self.seed = space, name, settings, seed
+        self.environment = environment
+        self._fitted: dict[int, tuple[Kernel, Any]] = {}
+
+    def of(self, X: Tensor, Y: Tensor) -> Posterior:
+        """The posterior at points ``n x d`` in the unit cube and rewards ``n x 1`` as models see them."""
+        settings = self.settings
+        if self.name == "he-gp-ucb":
+            return _Candidates(self._ensemble(X, Y))
+        model = self._model(X, Y, *self._hyperparameters(X, Y))
+        width, certificate = (self._schedule(role, model) for role in ("width", "certificate"))
+        if self.environment is None:
+            return _OneGP(model, width, certificate)
+        p = settings["environment"].get("probabilities")
+        environment = FiniteEnvironment(self.environment.unit_points().to(X), None if p is None else X.new_tensor(p))
+        return _Conditions(model, environment, settings["risk_level"], width, certificate)
+
+    def _ensemble(self, X: Tensor, Y: Tensor) -> CandidateEnsemble:
+        settings = self.settings
+        U = settings["candidates"] or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
+        scale = settings["noise_scale"] or math.sqrt(settings["noise_var"])
+        width = schedule("width", settings, self.space, {"noise_scale": scale})
+        return CandidateEnsemble(X, Y, U, width, scale, settings["delta"], num_initial=settings["num_initial"])
+
+    def _schedule(self, role: str, model: Any) -> Any:
+        noise_var = float(model.likelihood.noise.detach().flatten()[0])
+        return schedule(role, self.settings, self.space, {"noise_var": noise_var, "num_features": _num_features(model)})
+
+    def _model(self, X: Tensor, Y: Tensor, covar_module: Kernel, likelihood: Any) -> Any:
+        settings = self.settings
+        noise: dict[str, Any] = {"likelihood": likelihood} if likelihood is not None else {}
+        if settings["noise_var"] is not None:
+            noise = {"noise_var": settings["noise_var"]}
+        if self.name == "bkb":
+            sizes = {name: settings[name] for name in ("oversampling", "max_size", "min_size")}
+            seed = stream_seed(self.seed, "dictionary", 0) % 2**31
+            return BKBModel(X, Y, seed=seed, covar_module=covar_module, **sizes, **noise)
+        if self.name == "ata-gp-ucb":
+            kind, features = settings["features"]["kind"], self._features(X)
+            count = settings["features"]["nodes"] ** X.shape[-1] if kind == "fourier" else len(features.inducing_points)
+            named = settings | {"truncation": settings["truncation"] or {"kind": f"ata_{kind}"}}
+            level = schedule("truncation", named, self.space, {"num_features": count})
+            options = {"root": settings["root"], "rule": settings["rule"]}
+            return TruncatedFeatureGP(X, Y, features, level, covar_module=covar_module, **options, **noise)
+        if self.name != "tgp-ucb":
+            return TruncatedGP(X, Y, NoTruncation(), covar_module=covar_module, **noise)
+        level = schedule("truncation", settings, self.space, {})
+        model = TruncatedGP(X, Y, level, covar_module=covar_module, rule=settings["rule"], **noise)
+        if int(model.truncated.sum()) > max(2.0, TOO_MANY * len(X)):
+            warnings.warn(
+                "more than a tenth of the rewards are truncated: if they are no outliers, raise `moment_bound`, or "
+                "give `center` and `scale`, which the first rewards may have shown too small.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return model
+
+    def _features(self, X: Tensor) -> Any:
+        features = self.settings["features"]
+        if features["kind"] == "fourier":
+            return FourierMap(features["nodes"])
+        distinct = torch.unique(X, dim=0)
+        kept = torch.linspace(0, len(distinct) - 1, min(features["size"], len(distinct))).round().long()
+        return NystromMap(distinct[kept.to(X.device)])
+
+    def _kernel(self, d: int) -> Kernel:
+        """The prior covariance: what settings give is fixed, the rest starts from its prior."""
+        settings = self.settings
+        lengthscale, outputscale = settings["lengthscale"], settings["outputscale"]
+        if lengthscale is None:
+            base = get_covar_module_with_dim_scaled_prior(ard_num_dims=d, use_rbf_kernel=settings["kernel"] == "rbf")
+        else:
+            ard = {"ard_num_dims": d} if isinstance(lengthscale, list) else {}
+            base = RBFKernel(**ard) if settings["kernel"] == "rbf" else MaternKernel(2.5, **ard)
+            base = base.double()
+            base.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+            base.requires_grad_(False)
+        if outputscale == 1.0:
+            return base.double()
+        scaled = ScaleKernel(base, outputscale_prior=GammaPrior(2.0, 0.15) if outputscale is None else None).double()
+        scaled.outputscale = torch.tensor(1.0 if outputscale is None else outputscale, dtype=torch.float64)
+        scaled.raw_outputscale.requires_grad_(outputscale is None)
+        return scaled
+
+    def _hyperparameters(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Any]:
+        """Kernel and (where its noise is learned) likelihood, of the model's own."""
+        settings, n = self.settings, len(X)
+        if all(settings[name] is not None for name in ("lengthscale", "outputscale", "noise_var")):
+            return self._kernel(X.shape[-1]), None
+        m = settings["num_initial"]
+        while math.ceil(GROWTH * m) <= n:
+            m = math.ceil(GROWTH * m)
+        m = min(m, n)
+        if m not in self._fitted:
+            with seeded(stream_seed(self.seed, "fit", m), settings["device"]), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of single restarts; what counts is caught
+                model = self._model(X[:m], Y[:m], self._kernel(X.shape[-1]), None)
+                try:
+                    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+                    kept: Any = model
+                except ModelFittingError:  # as they are under the prior
+                    kept = self._model(X[:m], Y[:m], self._kernel(X.shape[-1]), None)
+            self._fitted[m] = kept.covar_module, kept.likelihood
+        covar_module, likelihood = copy.deepcopy(self._fitted[m])
+        return covar_module, None if settings["noise_var"] is not None else likelihood
+
+
+def _num_features(model: Any) -> int:
+    return model.num_features if isinstance(model, TruncatedFeatureGP | BKBModel) else 1
+
+
+def stream_seed(seed: int, purpose: str, index: int) -> int:
+    """A seed for PyTorch of one purpose, such as the trial of this number."""
+    return int(stream(seed, f"study.{purpose}", index).integers(2**62))
+
+
+class seeded:
+    """The global random numbers of a block, and as they were afterwards."""
+
+    def __init__(self, seed: int, device: str) -> None:
+        self.seed, self.fork = seed, torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)])
+
+    def __enter__(self) -> None:
+        self.fork.__enter__()
+        torch.manual_seed(self.seed)
+
+    def __exit__(self, *error: Any) -> None:
+        self.fork.__exit__(*error)

@@ -1,0 +1,388 @@
+"""The page of a run: whole, escaped, self-contained, its numbers those of summary.json, readable in a browser."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from rich.console import Console
+
+from bo_robust.runner import cli, results
+from bo_robust.runner import run as runs
+from bo_robust.runner.config import RunConfig
+from bo_robust.runner.errors import RunError
+from bo_robust.runner.html import write_report
+from bo_robust.runner.robust import results as robust_results
+from bo_robust.runner.robust import run as robust_runs
+from bo_robust.runner.robust.config import RobustRunConfig
+
+SCRIPT, AMPERSAND = "<script>alert(1)</script>", "A & B"
+ARMS = {
+    "name": "<i>run & co",
+    "description": 'Says "2 < 3".',
+    "trials": 3,
+    "horizon": 30,
+    "panels": [
+        {
+            "name": "<b>t</b>(3)",
+            "problem": {"kind": "rkhs_function", "num_arms": 40, "noise": {"kind": "student_t", "df": 3}},
+            "algorithms": [
+                {"name": "gp-ucb", "label": SCRIPT},
+                {"name": "tgp-ucb", "label": AMPERSAND, "truncation": {"kind": "tgp", "moment_bound": 1.0}},
+                {"name": "bkb", "label": "BKB", "oversampling": 5.0},
+                {"name": "random", "label": "$_x"},
+            ],
+            "compare": [[AMPERSAND, SCRIPT]],
+            "intervals": True,
+        },
+        {
+            "name": "unknown",
+            "problem": {"kind": "unknown_period", "num_arms": 40},
+            "algorithms": [
+                {"name": "he-gp-ucb", "label": "HE", "width": {"kind": "self_normalised", "norm_bound": 0.3}},
+                {"name": "random"},
+            ],
+        },
+    ],
+}
+ROBUST = {
+    "loop": "value_at_risk",
+    "name": "robust",
+    "repetitions": 2,
+    "rounds": 2,
+    "methods": [
+        {"name": "v-ucb-prob", "label": SCRIPT, "restarts": 2, "raw_samples": 16},
+        {"name": "random", "label": AMPERSAND},
+    ],
+    "compare": [[SCRIPT, AMPERSAND]],
+    "panels": [{"name": "<b>Branin</b>", "problem": {"kind": "branin"}}],
+}
+BAD_TAGS = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "image", "foreignobject"}
+VOID = {"meta", "br", "hr", "link", "img"}
+
+
+class Page(HTMLParser):
+    """What a page holds, its nesting checked: tags with attributes, ids, tables by caption, headings, all text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.open, self.tags, self.tables, self.headings, self.text = [], [], {}, [], ""
+        self.rows, self.caption = None, ""
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes), tuple(self.open)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.rows, self.caption = [], ""
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append(["", None])
+        elif tag == "data":
+            self.rows[-1][-1][1] = float(dict(attributes)["value"])
+        elif re.fullmatch(r"h[1-6]", tag):
+            self.headings.append([int(tag[1]), ""])
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes), tuple(self.open)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag == "table":
+            assert self.caption not in self.tables
+            self.tables[self.caption] = self.rows
+
+    def handle_data(self, data):
+        if "style" in self.open:
+            return
+        self.text += data
+        if "caption" in self.open:
+            self.caption += data
+        elif {"td", "th"} & {*self.open}:
+            self.rows[-1][-1][0] += data
+        elif self.open and re.fullmatch(r"h[1-6]", self.open[-1]):
+            self.headings[-1][1] += data
+
+    def of(self, tag):
+        return [attributes for name, attributes, _ in self.tags if name == tag]
+
+
+def copy(folder, to):
+    return shutil.copytree(folder, to / "copy", ignore=lambda *_: ["report.html"])
+
+
+def quiet():
+    return Console(file=open(os.devnull, "w"), width=200)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("html") / "arms"
+    runs.start(RunConfig.from_dict(ARMS), folder, console=quiet())
+    assert write_report(folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def robust(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("html") / "robust"
+    robust_runs.start(RobustRunConfig.from_dict(ROBUST), folder, console=quiet())
+    write_report(folder)
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    return copy(finished, tmp_path)
+
+
+@pytest.fixture(params=["finished", "robust"])
+def folder(request):
+    return request.getfixturevalue(request.param)
+
+
+def summary_of(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_panels_labels_and_sections_are_there_and_escaped(finished):
+    page = Page(finished / "report.html")
+    assert {SCRIPT, AMPERSAND, "$_x", "<b>t</b>(3)", "<i>run & co"} <= {*re.split(r"\n+", page.text)}
+    assert 'Says "2 < 3".' in page.text
+    titles = [title for _, title in page.headings]
+    assert titles[0] == "<i>run & co"
+    assert [title for level, title in page.headings if level == 2] == [
+        "What was found",
+        "<b>t</b>(3)",
+        "unknown",
+        "Provenance",
+    ]
+    common = ["Results", "Regret", "Confidence"]
+    expected = [*common, "Truncation", "Dictionary size", "Settings", *common, "Eliminations", "Settings"]
+    assert [title for level, title in page.headings if level == 3] == expected
+    assert "hold neither" in page.text  # |S| and d_eff are not in the traces
+    rows = page.tables["<b>t</b>(3): settings"]
+    assert "tgp(moment_bound=1, alpha=1, scale=1)" in rows[2][2][0]
+    info = json.loads((finished / "run.json").read_text())
+    for value in (info["git"] or "-", info["versions"]["torch"], info["started"], info["platform"]):
+        assert value in page.text
+
+
+def test_numbers_are_those_of_the_summary(finished):
+    page = Page(finished / "report.html")
+    for panel in summary_of(finished)["panels"]:
+        rows = page.tables[f"{panel['name']}: results"]
+        for row, (label, entry) in zip(rows[1:], panel["algorithms"].items(), strict=True):
+            assert row[0][0].removesuffix(" lowest") == label
+            assert ("lowest" in row[0][0]) == (label == panel["best"])
+            keys = ("coverage", "final_coverage", "mean_width", "truncated", "seconds")
+            expected = [entry["average_regret"][0], entry["simple_regret"][0], *(entry[key] for key in keys)]
+            assert [value for _, value in row[1:]] == expected
+            mean, error = entry["average_regret"]
+            assert row[1][0] == f"{mean:.3g} ± {error:.2g}"
+
+
+def test_closing_words_and_warnings_are_those_of_the_terminal(finished):
+    page = Page(finished / "report.html")
+    from bo_robust.runner.report import closing_lines
+
+    summary = summary_of(finished)
+    lines = closing_lines(summary) + [line for panel in summary["panels"] for line in panel["warnings"]]
+    assert len(lines) > 4
+    assert all(line.strip() in page.text for line in lines)
+
+
+def test_nothing_comes_from_elsewhere(folder):
+    page = Page(folder / "report.html")
+    assert not re.search(r"https?:|//[a-z]|@import|javascript:", page.source)
+    assert not {tag for tag, _, _ in page.tags} & BAD_TAGS
+    ids = [attributes["id"] for _, attributes, _ in page.tags if "id" in attributes]
+    assert len(ids) == len({*ids})
+    for _, attributes, _ in page.tags:
+        assert not [key for key in attributes if key.startswith("on") or key == "src"]
+        for key in ("href", "xlink:href"):
+            if key in attributes:
+                assert attributes[key].removeprefix("#") in ids
+    assert {*re.findall(r"url\((.)", page.source)} <= {"#"}
+
+
+def test_pictures_and_tables_are_described(folder):
+    page = Page(folder / "report.html")
+    pictures = [(a, inside) for tag, a, inside in page.tags if tag == "svg"]
+    assert len([a for a, _ in pictures if a.get("role") == "img"]) >= 4
+    for attributes, _ in pictures:
+        hidden = "role" not in attributes and len(attributes) == 1  # a swatch in an aria-hidden span
+        assert hidden or len(attributes["aria-label"]) > 30
+    assert len(page.of("figure")) == len(page.of("figcaption"))
+    assert len(page.of("table")) == len(page.of("caption"))
+    assert all("scope" in attributes for attributes in page.of("th"))
+    levels = [level for level, _ in page.headings]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert "currentColor" in page.source  # pictures follow a dark page
+    assert "#010203" not in page.source
+    assert page.of("html")[0]["lang"] == "en"
+
+
+def test_truncation_is_counted_and_measured(finished):
+    page = Page(finished / "report.html")
+    header, row = page.tables["<b>t</b>(3): truncated rewards"]
+    traces = pd.read_parquet(finished / "traces.parquet")
+    rows = traces[traces["algorithm"] == AMPERSAND]
+    ratio = rows["reward"].abs() / rows["round"] ** 0.25  # v = alpha = 1: b_t = t^(1/4)
+    assert (rows["truncated"] == (ratio > 1.0)).all()
+    beyond = ratio[rows["truncated"]]
+    early = (rows["truncated"] & (rows["round"] <= 15)).sum() / 45
+    assert [cell for cell, _ in header][2:7] == ["truncated", "share", "early", "late", "b_T"]
+    values = [value for _, value in row[2:]]
+    assert values[:5] == pytest.approx(
+        [len(beyond), len(beyond) / 90, early, 2 * len(beyond) / 90 - early, 30**0.25], rel=1e-12
+    )
+    assert values[5:] == pytest.approx([*np.quantile(beyond, [0.5, 0.9]), beyond.max()])
+    assert len(beyond) > 3
+
+
+def test_eliminations_tell_who_survived(finished):
+    page = Page(finished / "report.html")
+    found = summary_of(finished)["panels"][1]["algorithms"]["HE"]["eliminations"]
+    assert found["eliminations"]
+    rows = page.tables["HE: survivors"][1:]
+    assert {row[0][0]: row[1][1] for row in rows} == found["survived"]
+    first = [row["round"] for row in found["eliminations"] if row["eliminated"]]
+    assert min(row[2][1] for row in rows if row[2][1] is not None) >= min(first)
+
+
+def test_value_at_risk_page(robust):
+    page = Page(robust / "report.html")
+    (panel,) = summary_of(robust)["panels"]
+    rows = page.tables["<b>Branin</b>: results"][1:]
+    for row, (label, entry) in zip(rows, panel["methods"].items(), strict=True):
+        assert row[0][0].removesuffix(" lowest") == label
+        keys = ("log10_regret", "median_regret", "certificate", "certificate_held", "seconds")
+        assert [value for _, value in row[1:]] == [entry[key] for key in keys]
+    recommended = page.tables["<b>Branin</b>: value at risk of the recommended designs"][1:]
+    traces = pd.read_parquet(robust / "traces.parquet")
+    last = traces[(traces["round"] == 2) & (traces["method"] == SCRIPT)]["regret"]
+    expected = panel["optimum"]["value"] - last
+    assert [value for _, value in recommended[0][1:]] == pytest.approx(
+        [expected.median(), expected.min(), expected.max()]
+    )
+    assert "not the recommended design itself" in page.text
+    from bo_robust.runner.robust.report import closing_lines
+
+    assert all(line.strip() in page.text for line in closing_lines(summary_of(robust)))
+
+
+def test_unfinished_runs_say_what_is_missing(copied):
+    for suffix in (".parquet", ".json", ".safetensors"):
+        results.part_path(copied, 0, 0).with_suffix(suffix).unlink()
+    page = Page(write_report(copied))
+    assert f"<b>t</b>(3): {SCRIPT}" in page.text
+    assert f"bo-robust resume {copied}" in page.text
+    rows = page.tables["<b>t</b>(3): results"][1:]
+    entries = summary_of(copied)["panels"][0]["algorithms"]
+    assert [row[1][1] for row in rows] == [
+        entries[row[0][0].removesuffix(" lowest")]["average_regret"][0] for row in rows
+    ]
+    assert len(rows) == 3
+    shutil.rmtree(copied / "parts")
+    page = Page(write_report(copied))
+    assert page.tables == {}
+    assert "unknown: all of it" in page.text
+    assert "Provenance" in page.text
+
+
+def test_unfinished_value_at_risk_runs(robust, tmp_path):
+    folder = copy(robust, tmp_path)
+    robust_results.part_path(folder, 0, 1, 1).unlink()
+    page = Page(write_report(folder))
+    assert f"<b>Branin</b>: {AMPERSAND}, 1 of 2 repetitions" in page.text
+    assert f"1 more repetitions of {SCRIPT} are played, and left out" in page.text
+    assert "1 repetitions × 2 rounds" in page.text
+    one = summary_of(robust)["panels"][0]["methods"][SCRIPT]["final"][0]
+    assert page.tables["<b>Branin</b>: results"][1][1][1] == pytest.approx(one)
+    robust_results.part_path(folder, 0, 1, 0).unlink()
+    page = Page(write_report(folder))
+    assert len(page.tables["<b>Branin</b>: results"]) == 2
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: (folder / "run.json").unlink(), "is not a result folder"),
+        (lambda folder: (folder / "run.json").write_text("{"), "is damaged"),
+        (
+            lambda folder: (folder / "run.json").write_text(
+                (folder / "run.json").read_text().replace('"horizon": 30', '"horizon": 31')
+            ),
+            "was changed after the run began",
+        ),
+        (lambda folder: _cut(results.part_path(folder, 0, 0)), "is damaged"),
+        (lambda folder: results.part_path(folder, 1, 0).with_suffix(".json").write_text("[]"), "is damaged"),
+        (lambda folder: _cut(results.part_path(folder, 0, 1).with_suffix(".safetensors")), "is damaged"),
+    ],
+)
+def test_errors_are_those_of_plot(copied, spoil, message):
+    spoil(copied)
+    with pytest.raises(RunError, match=message) as ours:
+        write_report(copied)
+    with pytest.raises(RunError) as theirs:
+        runs.finish(copied, console=quiet())
+    assert str(ours.value) == str(theirs.value)
+    assert not (copied / "report.html").exists()
+
+
+def test_damaged_value_at_risk_parts(robust, tmp_path):
+    folder = copy(robust, tmp_path)
+    _cut(robust_results.part_path(folder, 0, 0, 1))
+    with pytest.raises(RunError, match="is damaged") as ours:
+        write_report(folder)
+    with pytest.raises(RunError) as theirs:
+        robust_runs.finish(folder, console=quiet())
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_command_and_same_page_twice(finished, capsys):
+    path = finished / "report.html"
+    before = path.read_bytes()
+    cli.app(["report", str(finished)], standalone_mode=False)
+    assert str(path) in capsys.readouterr().out
+    assert path.read_bytes() == before
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars"),
+]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_real_browser_shows_it(finished, tmp_path):
+    path, shot = finished / "report.html", tmp_path / "shot.png"
+    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=900,2400"]
+    subprocess.run([*command, f"--screenshot={shot}", path.as_uri()], check=True, capture_output=True, timeout=100)
+    picture = imread(shot)[..., :3]
+    assert picture.shape[:2] == (2400, 900)
+    assert picture.var() > 0.005
+    inked = (picture.min(-1) < 0.9).any(1)  # of rows of pixels: text and curves down to the bottom
+    assert inked[:1200].mean() > 0.3
+    assert inked[1200:].mean() > 0.3
+    coloured = np.ptp(picture, -1) > 0.3
+    assert coloured.mean() > 0.001  # curves, not only text

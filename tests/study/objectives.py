@@ -1,0 +1,39 @@
+"""Functions that processes can import."""
+
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def peak(x):
+    """1 at x = 0.7."""
+    return math.exp(-(((x["x"] - 0.7) / 0.2) ** 2))
+
+
+def fails_on_the_left(x):
+    """Raises below 0.5."""
+    if x["x"] < 0.5:
+        raise RuntimeError("no simulation on the left")
+    return peak(x)
+
+
+def threads(x):
+    """How many threads BLAS is to have, and whether PyTorch is loaded."""
+    return os.environ.get("OMP_NUM_THREADS"), "torch" in sys.modules
+
+
+def dies_once(x):
+    """Takes its process down the first time it is called in this folder."""
+    mark = Path(os.environ["BO_ROBUST_TEST_MARK"])
+    if not mark.exists():
+        mark.write_text("dead")
+        os._exit(1)
+    return peak(x)
+
+
+def process(seconds):
+    """This process, after a while."""
+    time.sleep(seconds)
+    return os.getpid()

@@ -1,0 +1,174 @@
+"""The file: one writer, migration, damage reported with what was kept."""
+
+import json
+import os
+import runpy
+import sqlite3
+import sys
+
+import pytest
+
+from bo_robust.study import FAILED, Study, StudyDamaged, StudyLocked, salvage
+from bo_robust.study.store import APPLICATION, VERSION
+
+FIXED = {"lengthscale": 0.2, "outputscale": 1.0, "noise_var": 0.1, "restarts": 2, "raw_samples": 16}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.study"
+
+
+def filled(path, n=60):
+    with Study.create(path, {"x": (0.0, 1.0)}, num_initial=1000, **FIXED) as study:
+        study.tell_many([(trial.id, trial.id / 8) for trial in study.ask(n)])
+    return path
+
+
+def test_a_second_writer_is_refused_and_readers_are_not(path):
+    with Study.create(path, {"x": (0.0, 1.0)}, **FIXED) as study:
+        with pytest.raises(StudyLocked, match=f"process {os.getpid()}"):
+            Study.open(path, wait=0.05)
+        with Study.open(path, readonly=True) as reader:
+            (trial,) = study.ask()
+            study.tell(trial.id, 1.5)
+            assert reader.results() == [(trial, 1.5)]
+            with pytest.raises(ValueError, match="readonly"):
+                reader.ask()
+    Study.open(path).close()
+
+
+def test_the_lock_goes_with_the_writer_even_if_its_fork_lives_on(path):
+    read, write = os.pipe()
+    study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    study.close()
+    Study.open(path).close()
+    os.close(write)
+    os.waitpid(child, 0)
+
+
+def test_create_does_not_overwrite_and_open_does_not_create(path, tmp_path):
+    filled(path, 1)
+    with pytest.raises(FileExistsError, match=r"Study\.open"):
+        Study.create(path, {"x": (0.0, 1.0)})
+    with pytest.raises(FileNotFoundError, match=r"Study\.create"):
+        Study.open(tmp_path / "other")
+
+
+def test_an_interrupted_creation_is_said_and_can_be_repeated(path):
+    sqlite3.connect(path).execute("PRAGMA journal_mode = WAL").connection.close()
+    with pytest.raises(StudyDamaged, match="creation was interrupted"):
+        Study.open(path)
+    Study.create(path, {"x": (0.0, 1.0)}, **FIXED).close()
+
+
+def test_version_1_is_migrated_and_its_open_trials_are_handed_out_again(path):
+    known = filled(path.with_name("model"), 1)
+    with Study.open(known) as study:
+        settings = study.settings
+    db = sqlite3.connect(path)
+    db.executescript(
+        f"""
+        CREATE TABLE settings (json TEXT NOT NULL);
+        CREATE TABLE trials (id INTEGER PRIMARY KEY, x TEXT NOT NULL, asked_after INTEGER);
+        CREATE TABLE tells (seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL UNIQUE REFERENCES trials (id), value REAL);
+        INSERT INTO trials VALUES (0, '{{"x": 0.25}}', 0), (1, '{{"x": 0.75}}', 0), (2, '{{"x": 0.5}}', 0);
+        INSERT INTO tells VALUES (1, 2, 4.5), (2, 0, NULL);
+        PRAGMA application_id = {APPLICATION};
+        PRAGMA user_version = 1;
+        """
+    )
+    db.execute("INSERT INTO settings VALUES (?)", (json.dumps(settings),))
+    db.commit()
+    db.close()
+    with pytest.raises(ValueError, match="open it once for writing"):
+        Study.open(path, readonly=True)
+    with Study.open(path) as study:
+        assert [(t.id, t.x, v) for t, v in study.results()] == [(2, {"x": 0.5}, 4.5), (0, {"x": 0.25}, FAILED)]
+        assert [t.id for t in study.ask(2)] == [1, 3]
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (VERSION,)
+
+
+def test_a_later_version_is_refused(path):
+    filled(path, 1)
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(ValueError, match="upgrade"):
+        Study.open(path)
+
+
+@pytest.mark.parametrize("part", [0.35, 0.6, 0.95])
+def test_a_truncated_file_says_what_is_readable_and_how_to_get_it_out(path, part):
+    size = filled(path, 2000).stat().st_size
+    os.truncate(path, int(size * part))
+    before = path.read_bytes()
+    with pytest.raises(StudyDamaged, match=r"a\.study is damaged") as error:
+        Study.open(path)
+    kept = salvage(path)
+    assert f"{len(kept)} tells are readable" in str(error.value)
+    assert "python -m bo_robust.study" in str(error.value)
+    assert all(row["value"] == row["id"] / 8 for row in kept)
+    assert path.read_bytes() == before
+    if part > 0.9:
+        assert len(kept) > 200
+        assert sum(row["x"] is not None for row in kept) > 200
+
+
+def test_overwritten_pages_are_found_and_the_rest_is_exported(path, capsys, monkeypatch):
+    filled(path, 2000)
+    with open(path, "r+b") as file:
+        file.seek(4096 * 9)
+        file.write(os.urandom(4096 * 3))
+    with pytest.raises(StudyDamaged, match="tells are readable"):
+        Study.open(path)
+    monkeypatch.setattr(sys, "argv", ["study", str(path)])
+    runpy.run_module("bo_robust.study", run_name="__main__")
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows == salvage(path)
+    with Study.create(path.with_name("new"), {"x": (0.0, 1.0)}, **FIXED) as study:
+        usable = [row for row in rows if row["x"] is not None][:5]
+        for row in usable:
+            study.add(row["x"], row["value"])
+        assert [(t.x, v) for t, v in study.results()] == [(row["x"], row["value"]) for row in usable]
+
+
+def test_a_torn_log_keeps_the_commits_before_the_tear(path):
+    # A process that dies leaves the log; a tear in it costs what comes after, never what came before.
+    filled(path, 5)
+    child = os.fork()
+    if child == 0:
+        try:
+            study = Study.open(path)
+            for trial in study.ask(20):
+                study.tell(trial.id, 1.0)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    log = path.with_name("a.study-wal")
+    os.truncate(log, log.stat().st_size - 3 * 4000)
+    with Study.open(path) as study:
+        status = study.status()
+        assert status.recovered
+        assert 15 < status.told < 25
+        assert [t.id for t, _ in study.results()] == list(range(status.told))
+    with Study.open(path) as study:
+        assert not study.status().recovered
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database, but long enough to have a header " * 20])
+def test_another_file_is_said_to_be_none(path, content):
+    path.write_bytes(content)
+    with pytest.raises(StudyDamaged, match=str(path)):
+        Study.open(path)
+
+
+def test_another_sqlite_file_is_said_to_be_none(path):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE cats (name TEXT)")
+    with pytest.raises(StudyDamaged, match="is no study"):
+        Study.open(path)

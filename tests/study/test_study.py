@@ -1,0 +1,232 @@
+"""Ask and tell: what is asked is a function of what was told, whatever interrupted it."""
+
+import math
+import random
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.study import kills
+from bo_robust.study import FAILED, Arms, Float, Integer, Study
+
+BOX = {"x": (0.0, 1.0), "lr": Float(1e-3, 1.0, log=True), "k": Integer(1, 4)}
+LINE = {"x": (0.0, 1.0)}
+ENVIRONMENT = {"points": [{"z": 0.0}, {"z": 0.5}, {"z": 1.0}], "probabilities": [0.25, 0.5, 0.25]}
+FAST = {"restarts": 2, "raw_samples": 8, "num_initial": 3}
+FIXED = FAST | {"lengthscale": 0.2, "outputscale": 1.0, "noise_var": 0.1}
+METHODS = {
+    "gp-ucb": {},
+    "tgp-ucb": {"moment_bound": 4.0},
+    "ata-gp-ucb": {},
+    "bkb": {"min_size": 4, "max_size": 8},
+    "he-gp-ucb": {},
+    "v-ucb": {"environment": ENVIRONMENT},
+}
+
+
+def f(x):
+    return math.sin(5.0 * x.get("x", 0.0)) + math.log10(x.get("lr", 1.0)) / 3 - 0.1 * x.get("k", 0) + x.get("z", 0.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.study"
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("space", [BOX, Arms([{"x": i / 20} for i in range(21)])], ids=["box", "arms"])
+def test_interrupted_asks_are_those_of_an_uninterrupted_run(method, space, tmp_path):
+    learned = method in ("gp-ucb", "he-gp-ucb")  # that hyperparameters are learned again, one is enough for
+    known = FAST if learned else FIXED
+
+    if method == "v-ucb" and isinstance(space, dict):
+        space = LINE  # faster
+
+    def play(path, reopen):
+        study = Study.create(path, space, method, seed=3, **known, **METHODS[method])
+        for _ in range(3):
+            study.tell(0, f(study.ask(2)[0].x)) if not study.results() else None
+            if reopen:
+                study.close()
+                study = Study.open(path)
+                torch.manual_seed(17)  # the global generator has no say
+            study.release()
+            for trial in study.ask(2):
+                value = FAILED if trial.id == 4 else f(trial.x)
+                study.tell(trial.id, value)
+        last = study.ask()
+        replayed = all(study.replay(t.id) == t.x for t, _ in study.results()) and study.replay(last[0].id) == last[0].x
+        told, recommended = study.results(), study.recommend()
+        study.close()
+        return told, last, recommended, replayed
+
+    whole, interrupted = play(tmp_path / "whole", False), play(tmp_path / "interrupted", True)
+    assert whole == interrupted
+    assert whole[3]
+    assert len({tuple(t.x.values()) for t, _ in whole[0]}) > 4
+    if method == "v-ucb":
+        assert {t.x["z"] for t, _ in whole[0]} <= {0.0, 0.5, 1.0}
+
+
+def test_asking_two_is_asking_twice_and_seeds_differ(tmp_path):
+    asked = []
+    for name, seed, batches in (("a", 0, (1, 1, 1, 1, 1)), ("b", 0, (2, 3)), ("c", 1, (5,))):
+        with Study.create(tmp_path / name, LINE, "gp-ucb", seed=seed, **FIXED) as study:
+            study.add({"x": 0.5}, 1.0)
+            asked.append([t.x for n in batches for t in study.ask(n)])
+    assert asked[0] == asked[1]
+    assert asked[0] != asked[2]
+
+
+def test_pending_and_failed_points_are_not_asked_again(path):
+    with Study.create(path, LINE, "gp-ucb", width={"kind": "constant", "value": 2.0}, **FIXED) as study:
+        for i in range(3):
+            study.add({"x": i / 2}, 0.0)
+        first, second = study.ask(2)
+        study.tell(first.id, FAILED)
+        study.tell(second.id, FAILED)
+        (third,) = study.ask()
+        gaps = [abs(a.x["x"] - b.x["x"]) for a, b in ((first, second), (first, third), (second, third))]
+        assert min(gaps) > 0.02
+        assert third.round == 4
+
+
+def test_leases_run_out_and_the_trial_is_handed_out_again(path):
+    with Study.create(path, LINE, lease_seconds=0.2, **FIXED) as study:
+        a, b = study.ask(2)
+        assert [t.id for t in study.ask()] == [2]
+        time.sleep(0.25)
+        assert study.status().expired == 3
+        assert study.ask(2) == [a, b]
+        study.tell(a.id, 1.0)  # by whichever worker comes first
+        study.release([2])
+        assert [t.id for t in study.ask(2)] == [2, 3]
+        with pytest.raises(ValueError, match="trial 0 is not open"):
+            study.release([0])
+
+
+def test_tells_are_taken_once_and_nonsense_never(path):
+    with Study.create(path, LINE, **FIXED) as study:
+        a, b, c = study.ask(3)
+        study.tell(a.id, 0.1)
+        study.tell(a.id, 0.1)
+        study.tell(a.id, Fraction(1, 10))
+        study.tell(np.int64(b.id), torch.tensor(2.0))
+        with pytest.raises(ValueError, match=r"trial 0 was told 0\.1 before and now 0\.2"):
+            study.tell(a.id, 0.2)
+        with pytest.raises(ValueError, match=r"told 0\.1 before and now FAILED"):
+            study.tell(a.id, FAILED)
+        for bad in (math.nan, math.inf, -math.inf, 1e308, 10**400, None, "3", True, torch.ones(2)):
+            with pytest.raises(ValueError, match="tell FAILED"):
+                study.tell(c.id, bad)
+        for unknown in (17, -1, 2**70, 0.0, "0", True):
+            with pytest.raises(ValueError, match="never asked"):
+                study.tell(unknown, 1.0)
+        with pytest.raises(ValueError, match="never asked"):
+            study.tell_many([(c.id, 1.0), (99, 1.0)])
+        assert [(t.id, v) for t, v in study.results()] == [(0, 0.1), (1, 2.0)]
+        study.tell(c.id, 1e300)
+        assert study.status().told == 3
+    with pytest.raises(ValueError, match="closed"):
+        study.ask()
+
+
+def test_recommendation_is_not_the_luckiest_observation_and_carries_its_certificate(path):
+    # Arm 3 is seen once with 2.0, arm 1 ten times with about 1.0; lambda = 1, arms nearly independent.
+    arms = Arms([{"a": i} for i in range(5)])
+    settings = FIXED | {"lengthscale": 0.02, "noise_var": 1.0, "center": 0.0, "scale": 1.0}
+    certificate = {"kind": "constant", "value": 1.5}
+    with Study.create(path, arms, "gp-ucb", certificate=certificate, **settings) as study:
+        assert not study.should_stop(1e6)
+        with pytest.raises(ValueError, match="nothing to recommend"):
+            study.recommend()
+        study.add({"a": 3}, 2.0)
+        for i in range(10):
+            study.add({"a": 1}, 0.9 + 0.02 * i)
+        found = study.recommend()
+        assert found.x == {"a": 1}
+        # posterior of arm 1: mean sum(y) / 11, variance 1 / 11; the largest upper bound is arm 3's, 1 + 1.5 sqrt(1/2)
+        assert found.value == pytest.approx(9.9 / 11)
+        assert found.worst == pytest.approx(9.9 / 11 - 1.5 / math.sqrt(11))
+        assert found.regret_bound == pytest.approx(1 + 1.5 * math.sqrt(0.5) - found.worst)
+        assert study.should_stop(found.regret_bound * 1.01)
+        assert not study.should_stop(found.regret_bound * 0.99)
+
+
+def test_minimising_is_maximising_the_negative(tmp_path):
+    found = []
+    for minimize in (False, True):
+        with Study.create(tmp_path / str(minimize), LINE, "gp-ucb", minimize=minimize, **FIXED) as study:
+            sign = -1.0 if minimize else 1.0
+            r = study.optimize(lambda x, sign=sign: sign * f(x), 8)
+            found.append(([t.x for t, _ in study.results()], r.x, sign * r.value, sign * r.worst, r.regret_bound))
+    assert found[0] == found[1]
+    assert found[0][2] > found[0][3]
+
+
+def test_tgp_finds_the_optimum_under_spikes(path):
+    noise = random.Random(1)
+
+    def spiky(x):
+        return f(x) + 0.1 * noise.gauss(0, 1) + (30 * noise.choice((-1, 1)) if noise.random() < 0.05 else 0)
+
+    with Study.create(path, LINE, restarts=2, raw_samples=16, num_initial=8) as study:
+        found = study.optimize(spiky, 30)
+    assert f(found.x) > 0.9  # the maximum is 1
+
+
+def test_truncating_much_is_warned_about(path):
+    with Study.create(path, LINE, center=0.0, scale=1.0, moment_bound=0.1, **FIXED) as study:
+        for i in range(5):
+            study.add({"x": i / 4}, 2.0)
+        with pytest.warns(UserWarning, match="raise `moment_bound`"):
+            study.ask()
+
+
+@pytest.mark.parametrize("values", [(0, 0, 0, 0, 1e300), (1, 1, 1, 1, 1), (5e-320, 0, 0, 1e300, -1e300)])
+def test_absurd_values_do_not_stop_a_study(path, values):
+    with Study.create(path, LINE, "tgp-ucb", **FIXED) as study:
+        for i, value in enumerate(values):
+            study.add({"x": i / 4}, value)
+        (trial,) = study.ask()
+        study.tell(trial.id, min(values))
+        assert 0 <= study.ask()[0].x["x"] <= 1
+        assert math.isfinite(study.recommend().worst)
+
+
+def test_rewards_are_centred_and_scaled_by_the_first(path):
+    # the first three rewards: median 2, absolute deviations 1, 0, 4
+    with Study.create(path, LINE, "gp-ucb", **FIXED) as study:
+        for i, value in enumerate((1.0, 2.0, 6.0, 50.0)):
+            study.add({"x": i / 4}, value)
+            values = [v for _, v in study.results()]
+        assert study._method._units(values) == (2.0, 1.4826, 1.0)
+
+
+def test_added_points_must_be_in_the_space_and_are_no_asks(path):
+    with Study.create(path, LINE, "v-ucb", environment=ENVIRONMENT, **FIXED) as study:
+        trial = study.add({"x": 0.5, "z": 0.5}, 1.0)
+        assert (trial.id, trial.round) == (0, 0)
+        for bad in ({"x": 0.5}, {"x": 0.5, "z": 0.7}, {"x": 2.0, "z": 0.5}, 0.5):
+            with pytest.raises(ValueError, match=r"point|arms|not in"):
+                study.add(bad, 1.0)
+        with pytest.raises(ValueError, match="not asked by the method"):
+            study.replay(trial.id)
+        assert study.status().asked == 1
+
+
+def test_learned_hyperparameters_are_found_again_from_the_file(path):
+    with Study.create(path, LINE, "gp-ucb", **FAST) as study:
+        study.optimize(f, 12)
+        live = study.recommend()
+    with Study.open(path) as study:
+        assert study.recommend() == live
+
+
+def test_killed_writers_lose_nothing(tmp_path):
+    found = kills(6, tmp_path, longest=0.4)
+    assert found["acknowledged"] > 10
+    assert (found["lost"], found["corrupt"], found["mismatches"]) == (0, 0, 0)
