@@ -1,5 +1,6 @@
 """The README's commands and code are what a user copies: they are run here."""
 
+import random
 import re
 from pathlib import Path
 
@@ -135,3 +136,14 @@ def test_the_ax_generator_over_candidate_kernels():
     model = client._generation_strategy.adapter.generator.surrogate.model
     assert type(model).__name__ == "CandidateEnsemble"
     assert len(model.train_targets) >= names["initial"] + 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_study_sees_through_spikes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    random.seed(0)
+    names: dict = {}
+    exec(compile(block("Study.create("), "README.md", "exec"), names)
+    assert (tmp_path / "run.study").exists()
+    assert abs(names["best"].x["x"] - 0.7) < 0.2
+    assert 1e-3 < names["best"].x["rate"] < 1e-1
