@@ -400,7 +400,7 @@ def test_ax_proposes_designs_and_we_choose_their_conditions():
     chosen = []
     for _ in range(6):
         ((index, p),) = client.get_next_trials(max_trials=1).items()
-        client.mark_trial_abandoned(index)
+        client.mark_trial_failed(index)
         model = client._generation_strategy.adapter.generator.surrogate.model
         acqf = ValueAtRiskUCB(model, **options)
         choice = acqf.select_environment(torch.tensor([p["x"]], dtype=torch.float64))

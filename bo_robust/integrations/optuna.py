@@ -1,0 +1,278 @@
+"""Our methods in Optuna: ``optuna.create_study(sampler=RobustSampler("tgp-ucb"))``.
+
+A proposal is a function of the seed, the trial's number and what the storage holds, nothing else: a study that is
+opened again goes on as it would have, and workers may be several processes with one seed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.utils.sampling import manual_seed
+from optuna._transform import _SearchSpaceTransform
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import intersection_search_space
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+from torch import Tensor
+
+from bo_robust.random import stream
+from bo_robust.study.methods import History, Method
+from bo_robust.study.settings import METHODS, complete
+from bo_robust.study.space import Arms, Box, Float
+from bo_robust.validation import check_count
+
+__all__ = ["RobustSampler", "candidates_func"]
+
+MAX_ARMS = 4096  # combinations of discrete parameters that are all looked at
+
+
+class RobustSampler(BaseSampler):
+    """One of our methods as a sampler.
+
+    Parameters reach the model in the unit box: logarithms where the distribution is logarithmic, whole numbers and
+    steps with an equal share each, categorical ones as one column per choice. Of at most 4096 combinations of discrete
+    parameters every one is looked at, and may come again; more, or beside continuous parameters, they are searched from
+    several starts, one parameter at a time (those of more than 20 values as continuous ones). Parameters that are not
+    in every completed trial with the same distribution (conditional ones) are drawn uniformly and not modelled; so is
+    every parameter of the first trial, of which nothing is known.
+
+    Rewards are the values of completed trials in the order of their completion, turned round where the study minimises,
+    about a center and in units of a scale that the first ``num_initial`` of them fix, or that are given. Trials that
+    run, were pruned, failed or returned an infinite value have taught nothing: under the model their means stay as they
+    are, and their variances are as if they were observed, so that they are not proposed again. (A worker that died
+    leaves a running trial behind; ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.)
+
+    Args:
+        method: "tgp-ucb" (heavy tails), "he-gp-ucb" (unknown kernel), "gp-ucb", "ata-gp-ucb" or "bkb".
+        seed: Of all random numbers, >= 0; None: drawn.
+        settings: Of the method, as for :class:`bo_robust.study.Study`: ``bo_robust.study.settings.METHODS`` has their
+            names and defaults. ``minimize`` is the study's direction.
+
+    Raises:
+        ValueError: on an unknown method or setting, or one that is out of range; in a study with several objectives.
+
+    Example:
+        >>> sampler = RobustSampler("tgp-ucb", seed=0, moment_bound=16.0, alpha=1.0)
+        >>> study = optuna.create_study(sampler=sampler, storage="sqlite:///study.db")
+        >>> study.optimize(objective, n_trials=50)
+    """
+
+    def __init__(self, method: str = "tgp-ucb", *, seed: int | None = None, **settings: Any) -> None:
+        _check(method, settings)
+        check_count(0, seed=0 if seed is None else seed)
+        self._method, self._settings = method, settings
+        self._seed = secrets.randbits(32) if seed is None else seed
+        self._last: tuple[Any, _Space, _Method] | None = None
+
+    def reseed_rng(self) -> None:
+        """Nothing to do: random numbers depend on the number of the trial."""
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Parameters of all completed trials that have more than one value."""
+        if len(study.directions) > 1:
+            raise ValueError("RobustSampler optimises one objective; make a study with one direction.")
+        known = intersection_search_space(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+        return {name: d for name, d in known.items() if not d.single()}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Their values for this trial; none before the first is completed."""
+        if not search_space:
+            return {}
+        space, method = self._prepare(study, search_space)
+        point = method.propose(_history(study, trial, space), trial.number)
+        return space.untransform(point)
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """A uniform draw."""
+        seed = int(stream(self._seed, f"optuna.{param_name}", trial.number).integers(2**32))
+        return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
+
+    def _prepare(self, study: Study, search_space: dict[str, BaseDistribution]) -> tuple[_Space, _Method]:
+        """The method on this search space, which remembers the hyperparameters it learned."""
+        key = (study.study_name, study.direction, tuple(search_space.items()))
+        if self._last is None or self._last[0] != key:
+            space = _Space(search_space)
+            given = self._settings | {"minimize": study.direction == StudyDirection.MINIMIZE}
+            settings = complete(self._method, given, space.unit)
+            self._last = key, space, _Method(space, self._method, settings, self._seed)
+        return self._last[1:]
+
+
+def candidates_func(
+    method: str = "tgp-ucb", seed: int = 0, **settings: Any
+) -> Callable[[Tensor, Tensor, Tensor | None, Tensor, Tensor | None], Tensor]:
+    """One of our methods for ``optuna_integration.BoTorchSampler(candidates_func=...)``.
+
+    :class:`RobustSampler` does more: exact search over discrete parameters, the order of completion, failed trials.
+    Pass ``consider_running_trials=True`` to the sampler to have running ones hallucinated.
+
+    Args:
+        method: As for :class:`RobustSampler`.
+        seed: Of random numbers; they depend on it and the number of rewards and running trials.
+        settings: As for :class:`RobustSampler`.
+
+    Returns:
+        A function of points ``n x d``, rewards to be maximised ``n x 1``, constraints (None), the box ``2 x d`` and
+        running points ``k x d`` or None, returning the next point ``1 x d``.
+
+    Raises:
+        ValueError: as for :class:`RobustSampler`; from the function, on constraints or several objectives.
+    """
+    _check(method, settings)
+    check_count(0, seed=seed)
+
+    def propose(
+        train_x: Tensor, train_obj: Tensor, train_con: Tensor | None, bounds: Tensor, pending_x: Tensor | None
+    ) -> Tensor:
+        if train_con is not None or train_obj.shape[-1] != 1:
+            raise ValueError("our methods take one objective and no constraints.")
+        space = _unit_box(bounds.shape[-1])
+        low, side = bounds[0], bounds[1] - bounds[0]
+
+        def points(x: Tensor | None) -> list[dict[str, float]]:
+            rows = [] if x is None else ((x - low) / side).tolist()
+            return [dict(zip(space.names, row, strict=True)) for row in rows]
+
+        told, running = points(train_x), points(pending_x)
+        history = History(list(zip(told, train_obj[:, 0].tolist(), strict=True)), running)
+        chosen = complete(method, settings, space)
+        u = Method(space, method, chosen, seed).propose(history, len(told) + len(running))
+        return low + side * low.new_tensor([space.to_unit(u)])
+
+    return propose
+
+
+class _Space:
+    """Optuna's parameters and the unit box."""
+
+    def __init__(self, search_space: dict[str, BaseDistribution]) -> None:
+        self.distributions = search_space
+        self._transform = _SearchSpaceTransform(search_space, transform_0_1=True)
+        self.names = _unit_box(len(self._transform.bounds)).names
+        self.values = [_values(d) for d in search_space.values()]
+        self.unit: Box | Arms = _unit_box(len(self.names))
+        if all(v is not None for v in self.values) and math.prod(len(v or ()) for v in self.values) <= MAX_ARMS:
+            combined = itertools.product(*(v or () for v in self.values))
+            self.unit = Arms([self.transform(dict(zip(search_space, v, strict=True))) for v in combined])
+
+    def transform(self, params: dict[str, Any]) -> dict[str, float]:
+        return dict(zip(self.names, self._transform.transform(params).tolist(), strict=True))
+
+    def untransform(self, point: dict[str, float]) -> dict[str, Any]:
+        return self._transform.untransform(np.array([point[name] for name in self.names]))
+
+    def holds(self, trial: FrozenTrial) -> bool:
+        return all(trial.distributions.get(name) == d for name, d in self.distributions.items())
+
+    def coordinates(self) -> list[tuple[bool, list[float] | None]]:
+        """Of every parameter: whether it is categorical, and its values (numbers of choices, or in the unit box)."""
+        rows: list[tuple[bool, list[float] | None]] = []
+        for (name, d), values in zip(self.distributions.items(), self.values, strict=True):
+            if isinstance(d, CategoricalDistribution):
+                rows.append((True, [float(i) for i in range(len(d.choices))]))
+            elif values is None:
+                rows.append((False, None))
+            else:
+                alone = _SearchSpaceTransform({name: d}, transform_0_1=True)
+                rows.append((False, [float(alone.transform({name: v})[0]) for v in values]))
+        return rows
+
+
+class _Method(Method):
+    """A method that looks at values of discrete parameters only.
+
+    In the box they lie in, the points farthest from all values are those of the largest variance for ever, and
+    rounding brings every one of them back to a value that was played.
+    """
+
+    def __init__(self, space: _Space, name: str, settings: dict[str, Any], seed: int) -> None:
+        super().__init__(space.unit, name, settings, seed)
+        self._coordinates = space.coordinates()
+
+    def _maximise(self, acqf: AcquisitionFunction, seed: int) -> tuple[dict[str, float], float]:
+        discrete = {i: v for i, (categorical, v) in enumerate(self._coordinates) if v is not None and not categorical}
+        choices = {i: v for i, (categorical, v) in enumerate(self._coordinates) if v is not None and categorical}
+        if isinstance(self.space, Arms) or not (discrete or choices):
+            return super()._maximise(acqf, seed)
+        ends = [(0.0, 1.0) if v is None else (v[0], v[-1]) for _, v in self._coordinates]
+        bounds = torch.tensor(ends, dtype=torch.float64, device=self.settings["device"]).T
+        encoded = _Encoded(acqf, self._coordinates)
+        counts = {"num_restarts": self.settings["restarts"], "raw_samples": self.settings["raw_samples"]}
+        with manual_seed(seed):
+            x, value = optimize_acqf_mixed_alternating(encoded, bounds, discrete, choices, **counts)
+        point = encoded.columns(x)[0].tolist()
+        return dict(zip(self.space.names, point, strict=True)), float(cast(Tensor, value))
+
+
+class _Encoded(AcquisitionFunction):
+    """An acquisition on one column per parameter, a choice by its number."""
+
+    def __init__(self, acqf: AcquisitionFunction, coordinates: list[tuple[bool, list[float] | None]]) -> None:
+        super().__init__(model=acqf.model)
+        self.set_X_pending(None)  # it knows them itself
+        self.acqf, self._coordinates = acqf, coordinates
+
+    def columns(self, X: Tensor) -> Tensor:
+        """The columns the model knows, one per choice of a categorical parameter."""
+        parts = []
+        for x, (categorical, values) in zip(X.unbind(-1), self._coordinates, strict=True):
+            if categorical and values is not None:
+                parts.append(torch.nn.functional.one_hot(x.round().long(), len(values)).to(X))
+            else:
+                parts.append(x.unsqueeze(-1))
+        return torch.cat(parts, -1)
+
+    def forward(self, X: Tensor) -> Tensor:
+        return self.acqf(self.columns(X))
+
+
+def _unit_box(d: int) -> Box:
+    return Box({f"column{i}": Float(0.0, 1.0) for i in range(d)})
+
+
+def _values(distribution: Any) -> Sequence[Any] | None:
+    """All values of a discrete parameter."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices
+    if distribution.step is None:
+        return None
+    count = round((distribution.high - distribution.low) / distribution.step) + 1
+    if count > MAX_ARMS:
+        return None
+    values = [distribution.low + i * distribution.step for i in range(count)]
+    return [min(v, distribution.high) for v in values] if isinstance(distribution, FloatDistribution) else values
+
+
+def _history(study: Study, trial: FrozenTrial, space: _Space) -> History:
+    others = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number and space.holds(t)]
+    known = [t for t in others if t.state == TrialState.COMPLETE and math.isfinite(t.value)]
+    known.sort(key=lambda t: (t.datetime_complete, t.number))
+    done = {t.number for t in known}
+    unknown = [t for t in others if t.number not in done and t.state != TrialState.WAITING]
+    told = [(space.transform(t.params), float(t.value)) for t in known]
+    return History(told, [space.transform(t.params) for t in unknown])
+
+
+def _check(method: str, settings: dict[str, Any]) -> None:
+    """Raise ``ValueError`` on what is wrong in every search space."""
+    if method == "v-ucb" or method not in METHODS:
+        known = ", ".join(name for name in METHODS if name != "v-ucb")
+        why = "v-ucb needs conditions, which Optuna does not know of" if method == "v-ucb" else f"no method {method!r}"
+        raise ValueError(f"{why}; choose one of {known}.")
+    if "minimize" in settings:
+        raise ValueError("minimize is the direction of the Optuna study; leave it out.")
+    complete(method, {k: v for k, v in settings.items() if k != "lengthscale"}, _unit_box(2))

@@ -1,0 +1,120 @@
+"""What this site has beside its pages: pictures from benchmarks/results, tutorials, command line, changelog.
+
+Nothing of it is committed twice. Pages link to ``../../benchmarks/results/FILE``, as they would be read in the
+repository; at build time the files are added to the site under ``results/`` and the links follow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+TUTORIALS = ROOT / "docs" / "tutorials"
+OUTPUTS = TUTORIALS / "outputs"
+MARKER = "<!-- commands -->"
+
+
+class Cell(NamedTuple):
+    """One cell of a tutorial.
+
+    Attributes:
+        kind: "prose" (its text is Markdown) or "code".
+        text: Without the marker line, and for prose without the comment signs.
+    """
+
+    kind: str
+    text: str
+
+
+def cells(source: str) -> list[Cell]:
+    """The cells of a script in percent format, in order."""
+    parts = re.split(r"^# %%(.*)$", source, flags=re.M)
+    found = []
+    for title, body in zip(parts[1::2], parts[2::2], strict=True):
+        if "[markdown]" in title:
+            lines = [re.sub(r"^# ?", "", line) for line in body.strip().splitlines()]
+            found.append(Cell("prose", "\n".join(lines)))
+        else:
+            found.append(Cell("code", body.strip()))
+    return found
+
+
+def code_hash(source: str) -> str:
+    """Of the code cells alone: prose may change without playing the tutorial again."""
+    code = "\n".join(cell.text for cell in cells(source) if cell.kind == "code")
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def tutorial_page(path: Path) -> str:
+    """Markdown of a tutorial: prose, code, and what the code printed when ``docs.run_tutorials`` last played it."""
+    stored = OUTPUTS / f"{path.stem}.json"
+    played = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"outputs": {}}
+    lines = []
+    for i, cell in enumerate(cells(path.read_text(encoding="utf-8"))):
+        if cell.kind == "prose":
+            lines += [cell.text, ""]
+            continue
+        lines += ["```python", cell.text, "```", ""]
+        if str(i) in played["outputs"]:
+            lines += ["```text", played["outputs"][str(i)].rstrip(), "```", ""]
+    lines += ["---", "", f"This page is the script `docs/tutorials/{path.name}`.", *_provenance(played)]
+    return "\n".join(lines) + "\n"
+
+
+def _provenance(played: dict[str, Any]) -> list[str]:
+    if "date" not in played:
+        return ["It has not been played yet."]
+    return [
+        f"What it printed is of {played['date'][:10]}: {played['seconds']:.0f} s of one thread, {played['processor']}, "
+        f"torch {played['versions']['torch']}. Another machine rounds differently.",
+    ]
+
+
+def command_reference() -> str:
+    """Every command of ``bo-robust`` with its arguments and options, from the program itself."""
+    import typer
+
+    from bo_robust.runner.cli import app
+
+    group: Any = typer.main.get_command(app)
+    parts = []
+    for name, command in group.commands.items():
+        parts += [f"## bo-robust {name}", "", str(command.help).strip(), ""]
+        if command.params:
+            parts += ["| argument | what it is | default |", "| --- | --- | --- |"]
+        for p in command.params:
+            label = ", ".join(p.opts) if p.param_type_name == "option" else p.name.upper()
+            default = "" if p.required or p.default in (None, False, "") else f"`{p.default}`"
+            parts.append(f"| `{label}` | {(p.help or '').strip()} | {default} |".replace("()", ""))
+        parts.append("")
+    return "\n".join(parts)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """mkdocs: the files of the site that lie outside ``docs/pages`` or are written here."""
+    from mkdocs.structure.files import File
+
+    for path in sorted(RESULTS.rglob("*")):
+        if path.suffix in (".png", ".json", ".jsonl"):
+            uri = posixpath.join("results", path.relative_to(RESULTS).as_posix())
+            files.append(File.generated(config, uri, abs_src_path=str(path)))
+    for path in sorted(TUTORIALS.glob("*.py")):
+        files.append(File.generated(config, f"tutorials/{path.stem}.md", content=tutorial_page(path)))
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, "changelog.md", content=changes))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """mkdocs: links to benchmarks/results, and the reference of the command line."""
+    folder = posixpath.dirname(page.file.src_uri)
+    here = posixpath.relpath("results", folder or ".")
+    if MARKER in markdown:
+        markdown = markdown.replace(MARKER, command_reference())
+    return re.sub(r"(?:\.\./)+benchmarks/results/", f"{here}/", markdown)

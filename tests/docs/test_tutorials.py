@@ -1,0 +1,126 @@
+"""Every tutorial runs with small settings; what the site shows of them was printed by the code that is there."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import re
+
+import pytest
+import torch
+
+from docs.hooks import OUTPUTS, TUTORIALS, cells, code_hash
+from docs.run_tutorials import play
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NAMES = sorted(path.stem for path in TUTORIALS.glob("*.py"))
+
+
+def small(name, **settings):
+    """What a tutorial prints and defines with other numbers in the assignments of its capital names."""
+    path = TUTORIALS / f"{name}.py"
+    source = path.read_text(encoding="utf-8")
+    for setting, value in settings.items():
+        line = re.compile(rf"^((?:[A-Z]+, )*{setting}(?:, [A-Z]+)*) = ([\w_, ]+)$", flags=re.M)
+        (found,) = line.findall(source)
+        values = dict(zip(found[0].split(", "), found[1].split(", "), strict=True)) | {setting: str(value)}
+        source = line.sub(f"{found[0]} = {', '.join(values.values())}", source)
+    outputs, names = play(path, source)
+    return "".join(outputs.values()), names
+
+
+def test_there_are_five():
+    assert NAMES == ["lunar_lander", "million_arms", "outliers", "unknown_kernel", "worst_conditions"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tutorial_is_prose_and_code_in_turn(name):
+    found = cells((TUTORIALS / f"{name}.py").read_text(encoding="utf-8"))
+    assert found[0].kind == "prose"
+    assert found[0].text.startswith("# ")
+    assert {cell.kind for cell in found} == {"prose", "code"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_shown_is_what_this_code_printed(name):
+    stored = json.loads((OUTPUTS / f"{name}.json").read_text(encoding="utf-8"))
+    source = (TUTORIALS / f"{name}.py").read_text(encoding="utf-8")
+    assert stored["code"] == code_hash(source), f"the code changed: run python -m docs.run_tutorials {name}"
+    assert stored["seconds"] < 60
+    assert {cells(source)[int(i)].kind for i in stored["outputs"]} == {"code"}
+
+
+def test_outliers():
+    printed, names = small("outliers", SEEDS=1, ROUNDS=3, TRIALS=9)
+    assert "Tail index" in printed
+    assert re.search(r"truncated +median regret \d\.\d+", printed)
+    if importlib.util.find_spec("ax") is None:
+        assert "ax-platform is not installed" in printed
+        assert names["in_ax"]() is None
+    else:
+        assert "Ax, 9 trials: recommends" in printed
+
+
+def test_without_ax_the_ax_part_says_so(monkeypatch, capsys):
+    _, names = small("outliers", SEEDS=1, ROUNDS=1, TRIALS=1)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    capsys.readouterr()
+    assert names["in_ax"]() is None
+    assert "skipped" in capsys.readouterr().out
+
+
+def test_worst_conditions():
+    pytest.importorskip("sklearn")
+    printed, names = small("worst_conditions", ROUNDS=2)
+    assert len(names["Y"]) == 12
+    risk, mean = names["truth"](names["choice"].x)
+    assert 0.0 < risk < mean < 1.0
+    assert "from the optimum" in printed
+
+
+def test_unknown_kernel_eliminates_wrong_periods():
+    printed, names = small("unknown_kernel")
+    assert names["model"].alive[3]  # the right one
+    assert not names["model"].alive[4:].any()
+    assert names["model"].leader == 3
+    assert printed.count("eliminated") == int((~names["model"].alive).sum())
+
+
+def test_a_million_arms_with_fewer():
+    printed, names = small("million_arms", ARMS=20_000, ROUNDS=25)
+    assert "the same ten pulls: True" in printed
+    assert sum(names["values"][-10:]) > sum(names["values"][:10])
+    assert max(names["values"]) > names["best"] - 0.2  # of a range of 4
+
+
+def test_lunar_lander():
+    pytest.importorskip("gymnasium")
+    pytest.importorskip("Box2D")
+    printed, names = small("lunar_lander", DESIGNS=3, LOOKS=4, INITIAL=4, ROUNDS=1, FLIGHTS=1, FRESH=8)
+    assert len(re.findall(r"mean +-?\d\.\d\d ± ", printed)) == 3
+    assert "of 3 pairs" in printed
+    again = torch.full((6,), 0.5, dtype=torch.float64)
+    assert names["fly"](again, 0.5, 3) == names["fly"](again, 0.5, 3)
+
+
+def test_the_steering_is_gymnasiums_heuristic():
+    lander = pytest.importorskip("gymnasium.envs.box2d.lunar_lander")
+    pytest.importorskip("Box2D")
+    gymnasium = pytest.importorskip("gymnasium")
+    _, names = small("lunar_lander", DESIGNS=2, LOOKS=1, INITIAL=3, ROUNDS=0, FLIGHTS=1, FRESH=2)
+    env = gymnasium.make("LunarLander-v3", enable_wind=True, wind_power=15.0)
+    state, _ = env.reset(seed=0)
+    for _ in range(100):
+        ours = names["action"](state, names["GAINS"].tolist())
+        assert ours == lander.heuristic(env, state)
+        state, _, over, _, _ = env.step(ours)
+        if over:
+            break
+
+
+def test_without_the_simulator_the_landing_says_so(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        printed, _ = small("lunar_lander")
+    assert printed == 'gymnasium[box2d] is not installed: pip install "gymnasium[box2d]"\n'

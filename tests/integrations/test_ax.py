@@ -1,0 +1,359 @@
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("ax")
+
+from ax.api.client import Client
+from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+
+from bo_robust.acquisition import GPUCB, EliminationUCB
+from bo_robust.integrations.ax import (
+    SETTINGS,
+    AxValueAtRiskUCB,
+    RobustAcquisition,
+    complete_observed,
+    generation_strategy,
+    recommended,
+)
+from bo_robust.models import BKBModel, CandidateEnsemble, TruncatedFeatureGP, TruncatedGP
+from bo_robust.schedules import NoTruncation, TGPTruncation
+
+ROOT = Path(__file__).resolve().parents[2]
+TAIL = {"moment_bound": 1.0, "alpha": 1.0, "noise_var": 0.01}
+POINTS = [{"z": z} for z in (0.0, 0.25, 0.5, 0.75, 1.0)]
+KINDS = [{"kernel": "rbf", "lengthscale": ell, "noise_var": 0.01} for ell in (0.2, 0.5)]
+METHODS = {
+    "gp-ucb": {"noise_var": 0.01},
+    "tgp-ucb": TAIL,
+    "ata-gp-ucb": {
+        "moment_bound": 4.0,
+        "alpha": 1.0,
+        "noise_var": 0.01,
+        "horizon": 50,
+        "features": {"kind": "fourier", "nodes": 8},
+        "num_features": 64,
+        "width": 1.0,
+    },
+    "v-ucb": {"environment": {"points": POINTS}, "noise_var": 0.01},
+    "he-gp-ucb": {"candidates": KINDS, "noise_scale": 0.1, "width": 1.0},
+    "bkb": {"noise_var": 0.01},
+}
+CLASSES = {
+    "gp-ucb": (TruncatedGP, GPUCB),
+    "tgp-ucb": (TruncatedGP, GPUCB),
+    "ata-gp-ucb": (TruncatedFeatureGP, GPUCB),
+    "v-ucb": (TruncatedGP, AxValueAtRiskUCB),
+    "he-gp-ucb": (CandidateEnsemble, EliminationUCB),
+    "bkb": (BKBModel, GPUCB),
+}
+HEAVY = ("tgp-ucb", "ata-gp-ucb")
+SEARCH = {"num_restarts": 2, "raw_samples": 16, "seed": 0}
+
+
+def f(p):
+    """At most 0.5, at x = 1, z = 0.5; the worst conditions of x are z = 0 and 1."""
+    return 0.5 - 0.3 * (p["x"] - 1.0) ** 2 - (p["z"] - 0.5) ** 2
+
+
+def make(method, objective="y", parameters=None, initial=5, **settings):
+    if method == "he-gp-ucb":
+        settings = {"maximize": objective == "y"} | settings
+    client = Client(random_seed=0)
+    box = {"x": (-1.0, 3.0), "z": (0.0, 1.0)}
+    ranges = [RangeParameterConfig(name=n, parameter_type="float", bounds=b) for n, b in box.items()]
+    client.configure_experiment(ranges if parameters is None else parameters)
+    client.configure_optimization(objective=objective)
+    strategy = generation_strategy(method, initial=initial, **SEARCH, **METHODS[method] | settings)
+    client.set_generation_strategy(strategy)
+    return client
+
+
+def play(client, rounds, sign=1.0, at_once=1, outlier=None):
+    """Parameters of every trial."""
+    played = []
+    for _ in range(rounds):
+        trials = [t for _ in range(at_once) for t in client.get_next_trials(max_trials=1).items()]
+        for index, p in trials:
+            y = -50.0 if index == outlier else f(p)
+            client.complete_trial(trial_index=index, raw_data={"y": sign * y})
+            played.append(p)
+    return played
+
+
+def fitted(client):
+    return client._generation_strategy.adapter.generator
+
+
+CONTINUE = """
+import json, sys
+from ax.api.client import Client
+from bo_robust.integrations import ax
+import torch
+torch.set_num_threads(1)
+out = {}
+for method, file in json.load(sys.stdin).items():
+    client, played = Client.load_from_json_file(file), []
+    for _ in range(2):
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        client.complete_trial(index, raw_data={"y": 0.5 - 0.3 * (p["x"] - 1.0) ** 2 - (p["z"] - 0.5) ** 2})
+        played.append(p)
+    strategy = client._generation_strategy
+    surrogate = strategy.adapter.generator.surrogate
+    acqf = strategy.adapter.generator._acquisition.acqf
+    names = [strategy.current_node_name, type(surrogate.model).__name__, type(acqf).__name__]
+    out[method] = {"played": played, "names": names, "rewards": surrogate.training_data[0].Y[:, 0].tolist()}
+print("RESULT" + json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def continued(tmp_path_factory):
+    """15 trials by every method, two pending at times; and what a new process does with their files."""
+    folder, files, first = tmp_path_factory.mktemp("ax"), {}, {}
+    pending, patch = [], pytest.MonkeyPatch()
+    for acqf in (GPUCB, EliminationUCB, AxValueAtRiskUCB):
+        original = acqf.set_X_pending
+        patch.setattr(acqf, "set_X_pending", lambda self, X=None, to=original: pending.append(X) or to(self, X))
+    for method in METHODS:
+        pending.clear()
+        client = make(method)
+        played = play(client, 11, outlier=2 if method in HEAVY else None) + play(client, 2, at_once=2)
+        first[method] = played, fitted(client), [X for X in pending if X is not None]
+        files[method] = str(folder / f"{method}.json")
+        client.save_to_json_file(files[method])
+    patch.undo()
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CONTINUE],
+        input=json.dumps(files),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return first, json.loads(done.stdout.split("RESULT")[1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_loop_with_pending_trials_goes_on_in_a_new_process(continued, method):
+    played, generator, pending = continued[0][method]
+    model, acqf = CLASSES[method]
+    assert len(played) == 15
+    assert type(generator.surrogate.model) is model
+    assert type(generator._acquisition) is RobustAcquisition
+    assert type(generator._acquisition.acqf) is acqf
+    # the second of each pair saw the first as pending
+    first = [played[11], played[13]]
+    assert [X.tolist() for X in pending] == [[[pytest.approx(p["x"]), pytest.approx(p["z"])]] for p in first]
+    # rewards are as reported, in the order of the trials
+    rewards = [-50.0 if i == 2 and method in HEAVY else f(p) for i, p in enumerate(played)]
+    assert generator.surrogate.training_data[0].Y[:, 0].tolist() == pytest.approx(rewards[:13])
+    # sane: close to the best there is (V-UCB plays bad conditions on purpose)
+    if method == "v-ucb":
+        assert min(abs(p["x"] - 1.0) for p in played[5:]) < 0.15
+    else:
+        assert max(map(f, played[5:])) > 0.45
+    then = continued[1][method]
+    assert then["names"] == [method, model.__name__, acqf.__name__]
+    rewards.append(f(then["played"][0]))
+    assert then["rewards"] == pytest.approx(rewards, abs=1e-6)
+    assert all(-1.0 <= p["x"] <= 3.0 and 0.0 <= p["z"] <= 1.0 for p in then["played"])
+
+
+def test_outliers_are_truncated(continued):
+    model = continued[0]["tgp-ucb"][1].surrogate.model
+    assert model.truncation == TGPTruncation(1.0, 1.0)
+    assert model.truncated[:, 0].nonzero().tolist() == [[2]]
+    assert isinstance(continued[0]["gp-ucb"][1].surrogate.model.truncation, NoTruncation)
+    assert continued[0]["ata-gp-ucb"][1].surrogate.model.truncated_share > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_minimisation_mirrors_maximisation(method):
+    """The model sees rewards as reported; the sign is that of the weight, and of HE-GP-UCB's own setting."""
+    best, first = [], []
+    for objective, sign in (("y", 1.0), ("-y", -1.0)):
+        client = make(method, objective, initial=4)
+        played = play(client, 8, sign)
+        best.append(max(map(f, played[4:])))
+        first.append(played[4])
+        targets = fitted(client).surrogate.training_data[0].Y[:, 0].tolist()
+        assert targets == pytest.approx([sign * f(p) for p in played[:7]])
+    assert min(best) > (0.1 if method == "v-ucb" else 0.4)
+    assert first[0] == pytest.approx(first[1], abs=1e-2)
+
+
+def choices(name, values):
+    return ChoiceParameterConfig(name=name, values=values, parameter_type="float", is_ordered=True)
+
+
+@pytest.mark.parametrize("method", ["gp-ucb", "he-gp-ucb"])
+def test_finite_arms_are_played_again(method):
+    arms = [choices("x", [-1.0, 1.0, 3.0]), choices("z", [0.0, 0.5])]
+    client = make(method, parameters=arms, initial=3, width=0.5)
+    played = play(client, 8) + play(client, 2, at_once=2)
+    rows = [(p["x"], p["z"]) for p in played]
+    assert set(rows) <= {(x, z) for x in (-1.0, 1.0, 3.0) for z in (0.0, 0.5)}
+    assert rows[3:].count((1.0, 0.5)) >= 3  # six arms, twelve trials
+
+
+def test_initial_design_larger_than_the_set_of_arms():
+    client = make("gp-ucb", parameters=[choices("x", [0.0, 1.0]), choices("z", [0.5, 1.0])], initial=6)
+    assert len(play(client, 8)) == 8
+
+
+def test_many_arms_are_searched_locally_and_played_again():
+    values = [i / 150 for i in range(151)]  # 22,801 arms, more than Ax enumerates
+    parameters = [choices("x", values), choices("z", values)]
+    client = make("gp-ucb", parameters=parameters, initial=4, width=0.0)
+    rows = [(p["x"], p["z"]) for p in play(client, 14)]
+    assert all(x in values and z in values for x, z in rows)
+    assert len(set(rows[4:])) < 10  # where nothing is explored
+
+
+def test_batches_are_chosen_one_after_the_other():
+    """n > 1 points at once: the condition of every one is chosen, and the acquisition is as before."""
+    client = make("v-ucb", initial=3)
+    play(client, 5)
+    adapter = client._generation_strategy.fit(client._experiment)
+    run = adapter.gen(n=3, model_gen_options={"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}})
+    assert len(run.arms) == 3
+    assert {a.parameters["z"] for a in run.arms} <= {p["z"] for p in POINTS}
+    assert adapter.generator._acquisition.acqf.X_pending is None
+    assert len({a.parameters["x"] for a in run.arms}) >= 2
+
+
+@pytest.mark.parametrize(("objective", "sign"), [("y", 1.0), ("-y", -1.0)])
+def test_value_at_risk_where_conditions_are_chosen(objective, sign):
+    """Simulator mode: Ax' own loop; what it proposes for z is a point of the environment where the tail is."""
+    client = make("v-ucb", objective)
+    played = play(client, 10, sign)
+    assert {p["z"] for p in played[5:]} <= {p["z"] for p in POINTS}
+    assert {p["z"] for p in played[5:]} & {0.0, 1.0}
+    x, value = recommended(client)
+    assert set(x) == {"x"}
+    assert x["x"] == pytest.approx(1.0, abs=0.25)
+    # the worst tenth of five conditions is the worst condition
+    assert sign * value == pytest.approx(f(x | {"z": 0.0}), abs=0.1)
+
+
+def test_value_at_risk_where_conditions_come_on_their_own():
+    """Field mode: trials are completed under the condition that came."""
+    client = make("v-ucb")
+    with pytest.raises(ValueError, match="initial design is not completed"):
+        recommended(client)
+    came = torch.rand(11, generator=torch.Generator().manual_seed(0)).tolist()
+    for z in came:
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        new = complete_observed(client, index, {"z": z}, {"y": f(p | {"z": z})})
+        trial = client._experiment.trials[new]
+        assert trial.arm.parameters == {"x": p["x"], "z": z}
+        assert trial.status.is_completed
+        assert client._experiment.trials[index].status.is_failed
+    assert client._generation_strategy.current_node_name == "v-ucb"
+    data = fitted(client).surrogate.training_data[0]
+    assert data.X[:, 1].tolist() == pytest.approx(came[:10])
+    assert fitted(client)._acquisition.acqf.X_pending is None  # failed trials are forgotten
+    x, value = recommended(client)
+    assert x["x"] == pytest.approx(1.0, abs=0.25)
+    assert value == pytest.approx(0.25, abs=0.2)
+    ((index, _),) = client.get_next_trials(max_trials=1).items()
+    with pytest.raises(ValueError, match="conditions must give z"):
+        complete_observed(client, index, {"wind": 0.1}, {"y": 0.0})
+
+
+def test_conditions_and_search_space_that_do_not_fit():
+    def third_trial(parameters, **settings):
+        client = make("v-ucb", parameters=parameters, initial=2, **settings)
+        for _ in range(2):
+            ((index, _),) = client.get_next_trials(max_trials=1).items()
+            client.complete_trial(index, raw_data={"y": 0.1 * index})
+        client.get_next_trials(max_trials=1)
+
+    def box(**bounds):
+        return [RangeParameterConfig(name=n, parameter_type="float", bounds=b) for n, b in bounds.items()]
+
+    with pytest.raises(ValueError, match=r"last parameters of the search space must be the conditions z.*z, x"):
+        third_trial(box(z=(0.0, 1.0), x=(0.0, 1.0)))
+    with pytest.raises(ValueError, match="must lie in the search space"):
+        third_trial(box(x=(0.0, 1.0), z=(0.0, 0.6)))
+    whole = RangeParameterConfig(name="z", parameter_type="int", bounds=(0, 1))
+    with pytest.raises(ValueError, match="no values of the parameter 'z'"):
+        third_trial([*box(x=(0.0, 1.0)), whole])
+    with pytest.raises(ValueError, match="generation_strategy\\('v-ucb'"):
+        recommended(make("gp-ucb"))
+
+
+def test_the_wrong_sense_is_an_error():
+    client = make("he-gp-ucb", "-y", maximize=True, initial=2)
+    play(client, 2, -1.0)
+    with pytest.raises(ValueError, match="build it with maximize=False"):
+        client.get_next_trials(max_trials=1)
+
+
+def test_failed_trials_teach_nothing_and_are_replaced_in_the_initial_design():
+    client = make("gp-ucb", initial=3)
+    for i in range(5):
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        if i in (1, 4):
+            client.mark_trial_failed(index)
+        else:
+            client.complete_trial(index, raw_data={"y": f(p)})
+    client.get_next_trials(max_trials=1)
+    assert client._generation_strategy.current_node_name == "gp-ucb"
+    assert len(fitted(client).surrogate.training_data[0].Y) == 3
+    assert fitted(client)._acquisition.acqf.X_pending is None
+
+
+def test_bad_settings_are_refused():
+    def build(method, **settings):
+        return generation_strategy(method, **settings)
+
+    with pytest.raises(ValueError, match="unknown method 'ei'; choose one of gp-ucb, tgp-ucb"):
+        build("ei")
+    with pytest.raises(ValueError, match="tgp-ucb has no setting 'moment'; choose among width, delta"):
+        build("tgp-ucb", moment=1.0)
+    with pytest.raises(ValueError, match="tgp-ucb needs moment_bound, alpha"):
+        build("tgp-ucb")
+    with pytest.raises(ValueError, match="alpha must be in"):
+        build("tgp-ucb", moment_bound=1.0, alpha=1.5)
+    with pytest.raises(ValueError, match=r"width must be .*bkb"):
+        build("gp-ucb", width="finite")
+    with pytest.raises(ValueError, match="width 'finite' needs 'num_arms'"):
+        build("gp-ucb", width={"kind": "finite"})
+    with pytest.raises(ValueError, match="width 'finite' takes no 'arms', but"):
+        build("gp-ucb", width={"kind": "finite", "num_arms": 3, "arms": 3})
+    with pytest.raises(ValueError, match="width 'tgp' needs 'norm_bound'"):
+        build("tgp-ucb", **TAIL, width={"kind": "tgp"})
+    with pytest.raises(ValueError, match="plain JSON"):
+        build("gp-ucb", noise_var=torch.tensor(1.0))
+    with pytest.raises(ValueError, match="plain JSON"):
+        build("gp-ucb", width=math.nan)
+    with pytest.raises(ValueError, match="delta"):
+        build("gp-ucb", delta=0.0)
+    with pytest.raises(ValueError, match="initial"):
+        build("gp-ucb", initial=0)
+    with pytest.raises(ValueError, match="unknown features 'rff'"):
+        build("ata-gp-ucb", **METHODS["ata-gp-ucb"] | {"features": {"kind": "rff"}})
+    with pytest.raises(ValueError, match="features must be"):
+        build("ata-gp-ucb", **METHODS["ata-gp-ucb"] | {"features": "fourier"})
+    with pytest.raises(ValueError, match="noise_var must be"):
+        build("bkb", noise_var=-1.0)
+    with pytest.raises(ValueError, match="candidates must be a list"):
+        build("he-gp-ucb", candidates=["rbf"], noise_scale=0.1)
+    with pytest.raises(ValueError, match="lower tail"):
+        build("v-ucb", environment={"points": POINTS}, risk_level=1.0)
+    with pytest.raises(ValueError, match="environment must be"):
+        build("v-ucb", environment=[0.0, 1.0])
+    with pytest.raises(ValueError, match="same names"):
+        build("v-ucb", environment={"points": [{"z": 0.0}, {"z": 0.0, "u": 1.0}]})
+    with pytest.raises(ValueError, match="sum to 1"):
+        build("v-ucb", environment={"points": POINTS, "probabilities": [0.5] * 5})
+    assert set(SETTINGS) == set(METHODS)
+    build("tgp-ucb", **TAIL, width={"kind": "tgp", "norm_bound": 1.0})  # the rest comes from the settings

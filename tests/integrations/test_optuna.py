@@ -1,0 +1,298 @@
+import math
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("optuna")
+
+import optuna
+
+from bo_robust.integrations.optuna import RobustSampler, candidates_func
+from bo_robust.study.methods import Method
+
+ROOT = Path(__file__).resolve().parents[2]
+SEARCH = {"restarts": 2, "raw_samples": 32}
+METHODS = {
+    "tgp-ucb": {},
+    "he-gp-ucb": {"candidates": [{"kernel": "rbf", "lengthscale": ell, "noise_var": 0.01} for ell in (0.2, 0.5)]},
+    "gp-ucb": {},
+}
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def sampler(method="gp-ucb", seed=0, **settings):
+    return RobustSampler(method, seed=seed, **SEARCH, **settings)
+
+
+def make(method="gp-ucb", direction="maximize", seed=0, **settings):
+    return optuna.create_study(sampler=sampler(method, seed, **settings), direction=direction)
+
+
+def f(a, b):
+    """At most 0, at (1, 0.1)."""
+    return -((a - 1.0) ** 2) - (math.log10(b) + 1.0) ** 2
+
+
+def objective(trial):
+    return f(trial.suggest_float("a", -1.0, 3.0), trial.suggest_float("b", 1e-3, 10.0, log=True))
+
+
+def params(study):
+    return [t.params for t in study.trials]
+
+
+@pytest.fixture
+def histories(monkeypatch):
+    """What the method was told before every proposal."""
+    seen, original = [], Method.propose
+    monkeypatch.setattr(Method, "propose", lambda self, h, trial: seen.append((trial, h)) or original(self, h, trial))
+    return seen
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_finds_the_best_and_mirrors_when_minimising(method):
+    up, down = make(method, **METHODS[method]), make(method, "minimize", **METHODS[method])
+    up.optimize(objective, n_trials=22)
+    down.optimize(lambda trial: 10.0 - 3.0 * objective(trial), n_trials=22)
+    assert up.best_value > -0.05
+    assert down.best_value < 10.2
+    # rewards in units of the initial design: shift, scale and sign do not matter
+    for p, q in zip(params(up)[:9], params(down)[:9], strict=True):
+        assert p == pytest.approx(q, abs=1e-2)
+    assert all(-1.0 <= p["a"] <= 3.0 and 1e-3 <= p["b"] <= 10.0 for p in params(up))
+
+
+def test_outliers_do_not_lead_tgp_ucb_away():
+    """Median of f over the last ten of 26 trials, after two outliers: -0.2 and -1.9."""
+    medians = {}
+    for method, settings in (("tgp-ucb", {"rule": "zero", "moment_bound": 16.0}), ("gp-ucb", {})):
+        study = make(method, **settings)
+        study.optimize(lambda t: objective(t) + 1e4 * (t.number in (3, 9)), n_trials=26)
+        medians[method] = statistics.median(f(**p) for p in params(study)[-10:])
+    assert medians["tgp-ucb"] > -0.6
+    assert medians["gp-ucb"] < -0.9
+
+
+def test_seeds():
+    runs = []
+    for seed in (0, 0, 1):
+        study = make(seed=seed)
+        study.optimize(objective, n_trials=9)
+        runs.append(params(study))
+    assert runs[0] == runs[1]
+    assert all(p != q for p, q in zip(runs[0], runs[2], strict=True))
+    RobustSampler("gp-ucb").reseed_rng()
+
+
+WORKER = """
+import sys, optuna, torch
+sys.path.insert(0, sys.argv[2])
+from test_optuna import objective, sampler
+torch.set_num_threads(1)
+study = optuna.load_study(study_name="s", storage=sys.argv[1], sampler=sampler("tgp-ucb"))
+study.optimize(objective, n_trials=5)
+"""
+
+
+def test_a_stored_study_goes_on_in_a_new_process(tmp_path):
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = optuna.create_study(study_name="s", storage=url, sampler=sampler("tgp-ucb"), direction="maximize")
+    study.optimize(objective, n_trials=8)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WORKER, url, str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    whole = make("tgp-ucb")
+    whole.optimize(objective, n_trials=13)
+    again = optuna.load_study(study_name="s", storage=url)
+    assert len(again.trials) == 13
+    for p, q in zip(params(again), params(whole), strict=True):
+        assert p == pytest.approx(q, rel=1e-6)
+
+
+def test_every_kind_of_parameter_and_values_that_never_leave_their_grid(histories):
+    def measure(trial):
+        x = trial.suggest_float("x", 1e-3, 10.0, log=True)
+        n = trial.suggest_int("n", 2, 32, log=True)
+        m = trial.suggest_int("m", 0, 10, step=5)
+        s = trial.suggest_float("s", 0.0, 1.0, step=0.25)
+        c = trial.suggest_categorical("c", ["relu", None, 3])
+        trial.suggest_int("only", 4, 4)
+        worse = {"relu": 0.0, None: 0.6, 3: 1.2}[c]
+        return (math.log10(x) + 1) ** 2 + (math.log2(n) - 3) ** 2 / 4 + (s - 0.5) ** 2 + (m != 5) + worse
+
+    study = make(direction="minimize", kernel="rbf", lengthscale=0.5, noise_var=0.01, outputscale=1.0)
+    study.optimize(measure, n_trials=34)
+    assert study.best_value < 0.5
+    for p in params(study):
+        assert 1e-3 <= p["x"] <= 10.0
+        assert p["n"] in range(2, 33)
+        assert p["m"] in (0, 5, 10)
+        assert p["s"] in (0.0, 0.25, 0.5, 0.75, 1.0)
+        assert p["c"] in ("relu", None, 3)
+        assert p["only"] == 4
+    # x, n, m, s and one column per choice, in the order of their names
+    x, y = histories[-1][1].told[0]
+    p = study.trials[0].params
+    columns = list(x.values())
+    assert len(columns) == 7
+    assert columns[:3] == [float(p["c"] == v) for v in ("relu", None, 3)]
+    assert columns[3] == pytest.approx((p["m"] + 2.5) / 15.0)
+    assert columns[4] == pytest.approx(math.log(p["n"] / 1.5) / math.log(32.5 / 1.5))
+    assert columns[5] == pytest.approx((p["s"] + 0.125) / 1.25)
+    assert columns[6] == pytest.approx(math.log(p["x"] / 1e-3) / math.log(1e4))
+    assert y == study.trials[0].value
+
+
+def test_combinations_of_discrete_parameters_are_played_again():
+    def measure(trial):
+        return float(trial.suggest_int("n", 1, 3) == 2) + float(trial.suggest_categorical("c", "ab") == "b")
+
+    study = make()
+    study.optimize(measure, n_trials=20)
+    assert [p for p in params(study)[12:] if p == {"n": 2, "c": "b"}] != []
+    assert params(study)[12:].count({"n": 2, "c": "b"}) >= 3
+
+
+def test_conditional_parameters_are_drawn_and_not_modelled(histories):
+    def measure(trial):
+        a = trial.suggest_float("a", 0.0, 1.0)
+        if a > 0.5:
+            trial.suggest_float("deep", 5.0, 6.0)
+        trial.suggest_float("moving", 0.0, 1.0 + trial.number)
+        return -((a - 0.7) ** 2)
+
+    study = make()
+    study.optimize(measure, n_trials=10)
+    assert all(len(x) == 1 for x, _ in histories[-1][1].told)
+    assert len(histories[-1][1].told) == 9
+    deep = [p["deep"] for p in params(study) if "deep" in p]
+    assert len(set(deep)) == len(deep) >= 2
+    assert all(5.0 <= d <= 6.0 for d in deep)
+
+
+def test_trials_that_failed_or_run_have_taught_nothing_but_where_they_are(histories):
+    study = make()
+    study.optimize(objective, n_trials=7)
+
+    def bad(trial):
+        value = objective(trial)
+        if trial.number == 7:
+            raise RuntimeError
+        if trial.number == 8:
+            trial.report(value, 0)
+            raise optuna.TrialPruned
+        return math.nan if trial.number == 9 else -math.inf
+
+    study.optimize(bad, n_trials=4, catch=RuntimeError)
+    running = study.ask()
+    objective(running)
+    study.enqueue_trial({"a": 0.0, "b": 1.0})  # waits, is not yet tried
+    second = study.ask(study.trials[0].distributions)
+    assert second.params == {"a": 0.0, "b": 1.0}
+    study.ask(study.trials[0].distributions)
+    number, history = histories[-1]
+    assert number == 13
+    assert [y for _, y in history.told] == [t.value for t in study.trials[:7]]
+    assert len(history.pending) == 6  # 7 to 10, and those running
+    column = [(t.params["a"] + 1.0) / 4.0 for t in study.trials[7:13]]
+    assert [x["column0"] for x in history.pending] == pytest.approx(column)
+    points = [tuple(t.params.values()) for t in study.trials[7:]]
+    assert len(set(points)) == len(points)  # not the same point for ever
+    study.tell(running, 0.5)
+    study.ask(study.trials[0].distributions)
+    assert histories[-1][1].told[-1][1] == 0.5
+
+
+def test_rewards_are_in_the_order_of_completion(histories):
+    study = make()
+    trials = [study.ask() for _ in range(3)]
+    for trial in trials:
+        objective(trial)
+    for trial in (trials[2], trials[0], trials[1]):
+        study.tell(trial, float(trial.number))
+    objective(study.ask())
+    assert [y for _, y in histories[-1][1].told] == [2.0, 0.0, 1.0]
+
+
+def test_before_anything_is_completed():
+    study = make()
+    points = []
+    for _ in range(4):
+        trial = study.ask()
+        objective(trial)
+        points.append(tuple(trial.params.values()))
+    assert len(set(points)) == 4
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="no method 'tpe'; choose one of gp-ucb, tgp-ucb, ata-gp-ucb, he-gp-ucb, bkb"):
+        RobustSampler("tpe")
+    with pytest.raises(ValueError, match="v-ucb needs conditions"):
+        RobustSampler("v-ucb")
+    with pytest.raises(ValueError, match="minimize is the direction"):
+        RobustSampler("gp-ucb", minimize=True)
+    with pytest.raises(ValueError, match="did you mean 'moment_bound'"):
+        RobustSampler("tgp-ucb", moment_bond=1.0)
+    with pytest.raises(ValueError, match="alpha must be in"):
+        RobustSampler("tgp-ucb", alpha=1.5)
+    with pytest.raises(ValueError, match="seed"):
+        RobustSampler(seed=-1)
+    study = optuna.create_study(sampler=sampler(), directions=["minimize", "maximize"])
+    with pytest.raises(ValueError, match="one objective"):
+        objective(study.ask())
+    study = make(lengthscale=[0.1, 0.2, 0.3])
+    with pytest.raises(ValueError, match="3 lengthscales for 2 columns"):
+        study.optimize(objective, n_trials=2)
+
+
+def test_a_sampler_serves_several_studies():
+    shared = sampler()
+    runs = []
+    for sign in (1.0, -1.0):
+        study = optuna.create_study(sampler=shared, direction="maximize" if sign > 0 else "minimize")
+        study.optimize(lambda t, sign=sign: sign * objective(t), n_trials=9)
+        runs.append(params(study))
+    for p, q in zip(*runs, strict=True):
+        assert p == pytest.approx(q, abs=1e-2)
+
+
+def test_candidates_for_the_botorch_sampler():
+    """By the contract of ``optuna_integration.BoTorchSampler``: its own units, rewards to be maximised."""
+    propose = candidates_func("tgp-ucb", seed=0, **SEARCH)
+    bounds = torch.tensor([[-1.0, 0.0], [3.0, 10.0]], dtype=torch.float64)
+    x = bounds[0] + (bounds[1] - bounds[0]) * torch.rand(6, 2, generator=torch.Generator().manual_seed(0)).double()
+
+    def value(x):
+        return -((x[:, :1] - 1.0) ** 2) - 0.1 * (x[:, 1:] - 4.0) ** 2
+
+    for _ in range(14):
+        new = propose(x, value(x), None, bounds, None)
+        assert new.shape == (1, 2)
+        assert new.dtype == torch.float64
+        assert bool(((new >= bounds[0]) & (new <= bounds[1])).all())
+        x = torch.cat([x, new])
+    assert float(value(x).max()) > -0.1
+    assert torch.equal(propose(x, value(x), None, bounds, None), propose(x, value(x), None, bounds, None))
+    first = propose(x, value(x), None, bounds, None)
+    assert float((propose(x, value(x), None, bounds, first) - first).norm()) > 1e-3
+    with pytest.raises(ValueError, match="no constraints"):
+        propose(x, value(x), value(x), bounds, None)
+    with pytest.raises(ValueError, match="no method"):
+        candidates_func("ei")
+
+
+def test_in_the_botorch_sampler():
+    integration = pytest.importorskip("optuna_integration")
+    botorch = integration.BoTorchSampler(candidates_func=candidates_func(**SEARCH), n_startup_trials=5, seed=0)
+    study = optuna.create_study(sampler=botorch, direction="maximize")
+    study.optimize(objective, n_trials=16)
+    assert study.best_value > -0.3
