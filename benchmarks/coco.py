@@ -1,0 +1,166 @@
+"""COCO bbob-noisy, the ten functions of seldom Cauchy noise: ``python -m benchmarks.coco --out FOLDER [options]``.
+
+Outside judges: problems, noise and the count of targets are COCO's (``pip install coco-experiment cocopp six optuna``).
+Equal budgets of 20 d evaluations for TGP-UCB (``bo_robust.integrations.optuna``), BoTorch's default loop
+(``SingleTaskGP``, log noisy expected improvement, fitted every round) and Optuna's GP sampler; the first 2 d points of
+BoTorch's loop are Sobol's, the samplers choose their own. A run counts the targets f - f_opt <= 10^(2, 1.8, ..., -8)
+that an evaluated point reaches without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own
+record, for ``python -m cocopp``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.common import environment, report
+
+# f103, f106, ..., f130.
+CAUCHY = tuple(range(103, 131, 3))
+TARGETS = 10.0 ** np.arange(2.0, -8.1, -0.2)
+Objective = Callable[[np.ndarray], float]
+
+
+def botorch_loop(f: Objective, lower: np.ndarray, upper: np.ndarray, budget: int, seed: int) -> None:
+    """What BoTorch's tutorials do."""
+    from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.optim import optimize_acqf
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    d = len(lower)
+    torch.manual_seed(seed)
+    bounds = torch.tensor([[0.0] * d, [1.0] * d], dtype=torch.float64)
+
+    def value(x: Tensor) -> float:
+        return -f(lower + (upper - lower) * x.numpy())
+
+    X = torch.quasirandom.SobolEngine(d, scramble=True, seed=seed).draw(2 * d, dtype=torch.float64)
+    Y = torch.tensor([[value(x)] for x in X], dtype=torch.float64)
+    for _ in range(budget - 2 * d):
+        model = SingleTaskGP(X, Y)
+        try:
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            acquisition = qLogNoisyExpectedImprovement(model, X, prune_baseline=True)
+            x, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=4, raw_samples=64)
+        except Exception:  # a fit that ends nowhere: a random point, as a user would
+            x = torch.rand(1, d, dtype=torch.float64)
+        X, Y = torch.cat([X, x]), torch.cat([Y, Y.new_tensor([[value(x[0])]])])
+
+
+def sampled(make: Callable[[int], Any]) -> Callable[[Objective, np.ndarray, np.ndarray, int, int], None]:
+    """A loop by an Optuna sampler."""
+
+    def loop(f: Objective, lower: np.ndarray, upper: np.ndarray, budget: int, seed: int) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+        def objective(trial: Any) -> float:
+            return f(np.array([trial.suggest_float(f"x{i}", lower[i], upper[i]) for i in range(len(lower))]))
+
+        optuna.create_study(sampler=make(seed)).optimize(objective, n_trials=budget)
+
+    return loop
+
+
+def methods() -> dict[str, Callable[[Objective, np.ndarray, np.ndarray, int, int], None]]:
+    """By name."""
+    import optuna
+
+    from bo_robust.integrations.optuna import RobustSampler
+
+    return {
+        "TGP-UCB": sampled(lambda seed: RobustSampler("tgp-ucb", seed=seed)),
+        "GP-UCB": sampled(lambda seed: RobustSampler("gp-ucb", seed=seed)),
+        "BoTorch default": botorch_loop,
+        "Optuna GP": sampled(lambda seed: optuna.samplers.GPSampler(seed=seed)),
+    }
+
+
+def targets_hit(folder: Path) -> dict[tuple[int, int], list[int]]:
+    """Targets hit in each run, by function and dimension, as cocopp reads COCO's record."""
+    import cocopp
+
+    found = {}
+    for data in cocopp.load(str(folder)):
+        table = np.asarray(data.evals)  # a row a target: its value, and the evaluations each run took (NaN: never)
+        runs = []
+        for column in range(1, table.shape[1]):
+            reached = table[np.isfinite(table[:, column]), 0]
+            best = reached.min() if len(reached) else math.inf
+            runs.append(int((best * (1.0 - 1e-9) <= TARGETS).sum()))
+        found[data.funcId, data.dim] = runs
+    return found
+
+
+def main() -> None:
+    """Run all methods, count, compare."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 5])
+    parser.add_argument("--instances", type=int, default=15)
+    parser.add_argument("--functions", type=int, nargs="+", default=list(CAUCHY))
+    options = parser.parse_args()
+    import cocoex
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    os.chdir(options.out)  # where COCO writes its folder exdata
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    report("environment", 0, "none", None, None, environment())
+    hits: dict[str, dict[tuple[int, int], list[int]]] = {}
+    for name, loop in methods().items():
+        label = name.replace(" ", "-")
+        suite = cocoex.Suite(
+            "bbob-noisy",
+            f"instances: 1-{options.instances}",
+            f"dimensions: {','.join(map(str, options.dimensions))} "
+            f"function_indices: {','.join(str(f - 100) for f in options.functions)}",
+        )
+        observer = cocoex.Observer("bbob-noisy", f"result_folder: {label} algorithm_name: {label}")
+        began = time.perf_counter()
+        evaluations = 0
+        for problem in suite:
+            problem.observe_with(observer)
+            budget = 20 * problem.dimension
+            loop(problem, problem.lower_bounds, problem.upper_bounds, budget, problem.index)
+            evaluations += problem.evaluations
+        hits[name] = targets_hit(Path(observer.result_folder))
+        seconds = (time.perf_counter() - began) / evaluations
+        for (function, d), runs in sorted(hits[name].items()):
+            detail = {"runs": runs, "seconds_per_evaluation": round(seconds, 3)}
+            report(f"f{function} d={d}: {name}", statistics.fmean(runs), "of 51 targets", None, None, detail)
+    for d in options.dimensions:
+        better = 0
+        for function in options.functions:
+            ours, *theirs = (
+                statistics.fmean(hits[m][function, d]) for m in ("TGP-UCB", "BoTorch default", "Optuna GP")
+            )
+            better += all(ours > other for other in theirs)
+        detail = {"functions": len(options.functions), "instances": options.instances}
+        whole = len(options.functions) == len(CAUCHY) and options.instances == 15
+        report(
+            f"d={d}: functions on which TGP-UCB hits more targets than both",
+            better,
+            "functions",
+            ">= 7 of 10" if whole else None,
+            better >= 7 if whole else None,
+            detail,
+        )
+
+
+if __name__ == "__main__":
+    main()
