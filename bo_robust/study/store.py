@@ -215,6 +215,7 @@ class Store:
                 self._db.close()
             self._db = None
             if self._lock_file is not None:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a fork may not have closed its copy yet
                 os.close(self._lock_file)
                 self._lock_file = None
 
