@@ -158,13 +158,14 @@ def main() -> None:
         environment = {}
     about = {"environment": environment, "doctor": doctor.examine()}
     print(json.dumps(about), flush=True)
-    run(bench, arguments.only)
-    total = round(time.perf_counter() - began, 1)
     folder = arguments.out or (common.ROOT / "benchmarks" / "results" / "gpu" if cuda else None)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total}, indent=1)
-        (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
+    for name in arguments.only:
+        run(bench, [name])
+        total = round(time.perf_counter() - began, 1)
+        if folder is not None:  # after every part: a command may be killed at its limit
+            folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total}, indent=1)
+            (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
     show(bench, Console(width=None if sys.stdout.isatty() else 140))
     place = torch.cuda.get_device_name() if cuda else "NOT MEASURED: no CUDA device; checks only, on small shapes"
     print(f"{place}; {total} s; {'all checks passed' if bench.good else 'SOMETHING FAILED, see above'}")

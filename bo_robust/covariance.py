@@ -39,7 +39,18 @@ def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) ->
             torch.stack([x / ell for x, ell in zip(X.unbind(-1), lengthscale, strict=True)], -1) for X in (X1, X2)
         )
         lengthscale = 1.0
+    if X1.is_cuda:  # where cdist takes a block of threads per entry
+        return _by_differences(X1, X2).div_(lengthscale)
     return torch.cdist(X1, X2, compute_mode="donot_use_mm_for_euclid_dist").div_(lengthscale)
+
+
+def _by_differences(X1: Tensor, X2: Tensor) -> Tensor:
+    """Euclidean distances, one dimension after the other."""
+    squares = X1.new_zeros(X1.shape[0], X2.shape[0])
+    for a, b in zip(X1.unbind(-1), X2.unbind(-1), strict=True):
+        difference = a.unsqueeze(1) - b
+        squares.addcmul_(difference, difference)
+    return squares.sqrt_()
 
 
 @dataclass(frozen=True)

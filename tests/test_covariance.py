@@ -6,7 +6,7 @@ import gpytorch
 import pytest
 import torch
 
-from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential, _by_differences
 
 
 def test_by_hand(device):
@@ -60,3 +60,11 @@ def test_bad_outputscale_and_nu():
         SquaredExponential(1.0, 0.0)
     with pytest.raises(ValueError, match="nu must be"):
         Matern(2.0, 1.0)
+
+
+def test_distances_by_differences(device):
+    """What CUDA takes: those of cdist, and exactly zero where points meet."""
+    X = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+    found = _by_differences(X, X[:4])
+    torch.testing.assert_close(found, torch.cdist(X, X[:4], compute_mode="donot_use_mm_for_euclid_dist"))
+    assert found.diagonal().tolist() == [0.0] * 4

@@ -4,10 +4,13 @@ A tensor on CUDA takes the fused path where Triton is there; :func:`naive_ops` m
 
 >>> with naive_ops():
 ...     run(...)
+
+On a command line the environment variable ``BO_ROBUST_OPS=naive`` does the same.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +19,7 @@ from functools import cache
 
 from torch import Tensor
 
-__all__ = ["MIN_TRITON", "naive_ops", "triton_is_available", "use_fused"]
+__all__ = ["MIN_TRITON", "naive_ops", "ops_forced_naive", "triton_is_available", "use_fused"]
 
 MIN_TRITON = (3, 6)
 
@@ -35,7 +38,12 @@ def naive_ops() -> Iterator[None]:
 
 def use_fused(x: Tensor) -> bool:
     """Whether an op on ``x`` takes its Triton path: ``x`` is on CUDA, Triton is there, and not :func:`naive_ops`."""
-    return x.is_cuda and not _naive.get() and triton_is_available()
+    return x.is_cuda and not _naive.get() and not ops_forced_naive() and triton_is_available()
+
+
+def ops_forced_naive() -> bool:
+    """Whether the environment asks for plain torch, ``BO_ROBUST_OPS=naive``; for command lines."""
+    return os.environ.get("BO_ROBUST_OPS") == "naive"
 
 
 @cache

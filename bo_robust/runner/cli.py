@@ -22,6 +22,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
 Threads = Annotated[int, typer.Option(help="CPU threads of torch. Small batched algebra is fastest on one.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that play algorithms side by side, to the same traces.")]
 
 
 @app.command()
@@ -35,6 +36,7 @@ def run(
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 5.0,
     threads: Threads = 1,
+    workers: Workers = 1,
 ) -> None:
     """Play every panel of a configuration and report regret."""
     from bo_robust.runner import config as configs
@@ -43,6 +45,7 @@ def run(
 
     _set_threads(threads)
     if robust_configs.is_robust(config):
+        _one_worker(workers)
         from bo_robust.runner.robust import run as robust_runs
 
         robust = robust_configs.load(config, set_ or (), repetitions=trials, rounds=horizon)
@@ -59,6 +62,7 @@ def run(
             device=device,
             data_dir=data_dir,
             checkpoint_seconds=checkpoint_seconds,
+            workers=workers,
             console=_console(),
         )
 
@@ -69,17 +73,22 @@ def resume(
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets, if it moved.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Go on although code or machine changed.")] = False,
     threads: Threads = 1,
+    workers: Workers = 1,
 ) -> None:
     """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
     from bo_robust.runner import run as runs
     from bo_robust.runner.robust import config as robust_configs
 
     _set_threads(threads)
-    go_on = runs.resume
     if robust_configs.is_robust_folder(folder):
-        from bo_robust.runner.robust.run import resume as go_on
+        from bo_robust.runner.robust import run as robust_runs
+
+        _one_worker(workers)
+        with _interruptible(folder):
+            robust_runs.resume(folder, data_dir=data_dir, force=force, console=_console())
+        return
     with _interruptible(folder):
-        go_on(folder, data_dir=data_dir, force=force, console=_console())
+        runs.resume(folder, data_dir=data_dir, force=force, workers=workers, console=_console())
 
 
 @app.command()
@@ -147,6 +156,11 @@ def _set_threads(threads: int) -> None:
     if not 1 <= threads <= cores:
         raise RunError(f"--threads must be between 1 and the {cores} cores of this machine, got {threads}.")
     torch.set_num_threads(threads)
+
+
+def _one_worker(workers: int) -> None:
+    if workers > 1:
+        raise RunError("runs of the value_at_risk loop are played in one process; leave out --workers.")
 
 
 def _default_folder(name: str) -> Path:

@@ -73,9 +73,15 @@ def cuda_graph(device: torch.device, work: Callable[[], None]) -> Callable[[], N
     with torch.cuda.device(device):
         current, side = torch.cuda.current_stream(), torch.cuda.Stream()
         side.wait_stream(current)
-        with torch.cuda.stream(side):
-            work()
-        current.wait_stream(side)
+        # Work that waits for the device is found here: a capture that fails would leave torch's allocator capturing.
+        mode = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            with torch.cuda.stream(side):
+                work()
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+            current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
@@ -211,6 +217,7 @@ class CapturedBlock:
         """Capture a block from this state, which is left as it was; False if that failed."""
         K, state, problem = self._rounds, self._state, self._problem
         saved: list[tuple[Any, str, Any, Any]] = []
+        failed: RuntimeError | None = None
         try:
             saved += [(owner, name, x, x.clone() if isinstance(x, Tensor) else x) for owner, name, x in _parts(state)]
             self._traces = block = type(traces).empty(K, problem.trials, draws.device, traces.rewards.dtype)
@@ -229,10 +236,12 @@ class CapturedBlock:
 
             self._replay = graph(work)
         except RuntimeError as error:
-            _say(self._algorithm, str(error).strip().splitlines()[0])
-            self._graph = None
+            failed = error
         for owner, name, x, copy in saved:
             setattr(owner, name, x.copy_(copy) if isinstance(x, Tensor) else x)
+        if failed is not None:
+            self._graph = None
+            _say(self._algorithm, (str(failed).strip() or type(failed).__name__).splitlines()[0])
         return self._replay is not None
 
 

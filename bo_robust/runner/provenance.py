@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import bo_robust
+from bo_robust.ops import ops_forced_naive
 from bo_robust.runner.config import RunConfig
 from bo_robust.runner.errors import RunError
 
@@ -31,7 +32,8 @@ def world(device: str) -> dict[str, Any]:
     processor = platform.processor() or platform.machine()
     if device.startswith("cuda"):
         processor = torch.cuda.get_device_name(torch.device(device))
-    return {
+    forced = {"ops": "naive"} if device.startswith("cuda") and ops_forced_naive() else {}
+    return forced | {
         "bo_robust": bo_robust.__version__,
         "source": source.hexdigest()[:16],
         "python": platform.python_version(),

@@ -1,7 +1,8 @@
 """Run a configuration into a folder, and resume it after any interruption.
 
 Folder: ``run.json`` (configuration, constants used, versions, git revision, device, seeds), ``parts/`` (finished
-algorithms), ``checkpoint.safetensors`` (the one under way), then ``traces.parquet``, ``summary.json``, pictures.
+algorithms), ``checkpoint.safetensors`` (the one under way; of several processes each has its own, numbered as its
+part), then ``traces.parquet``, ``summary.json``, pictures.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from bo_robust.runner.provenance import check_same_world, describe_run, find_dev
 from bo_robust.runner.report import print_report
 from bo_robust.states.snapshots import restore_, snapshot
 
-__all__ = ["check_free", "finish", "locked", "resume", "start"]
+__all__ = ["check_free", "finish", "locked", "play_part", "resume", "start"]
 
 CHECKPOINT = "checkpoint.safetensors"
 # The next checkpoint waits at least this many times as long as the last one took to write.
@@ -46,11 +47,13 @@ def start(
     device: str = "cpu",
     data_dir: Path | None = None,
     checkpoint_seconds: float = 5.0,
+    workers: int = 1,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Run a configuration into a new folder and return its summary.
 
-    Every panel is built for one trial first, so that a mistake in the last one costs nothing.
+    Every panel is built for one trial first, so that a mistake in the last one costs nothing. With several ``workers``
+    algorithms are played in as many processes at a time (:mod:`bo_robust.runner.parallel`), to the same traces.
 
     Raises:
         RunError: when the folder holds something already, the device or data is not there, a panel cannot be built or
@@ -74,11 +77,16 @@ def start(
         settings = {label: resolved(algorithm) for label, algorithm in algorithms.items()}
         used[panel.name] = {"noise_var": noise_var, "algorithms": settings}
     write_json(describe_run(config, device, data_dir, checkpoint_seconds, used), folder / "run.json")
-    return resume(folder, console=console)
+    return resume(folder, workers=workers, console=console)
 
 
 def resume(
-    folder: Path, *, data_dir: Path | None = None, force: bool = False, console: Console | None = None
+    folder: Path,
+    *,
+    data_dir: Path | None = None,
+    force: bool = False,
+    workers: int = 1,
+    console: Console | None = None,
 ) -> dict[str, Any]:
     """Go on with the run in ``folder`` from its last checkpoint; a finished one is only summarised again.
 
@@ -86,6 +94,7 @@ def resume(
         folder: A result folder.
         data_dir: Folder of data sets, if it moved.
         force: Go on although code, versions or machine changed; recorded in ``run.json``.
+        workers: Processes that play algorithms, at a time.
         console: Where to print.
 
     Raises:
@@ -116,13 +125,12 @@ def resume(
             write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
         total = sum(config.panels[i].horizon * config.panels[i].trials for i, _ in todo)
         task = progress.add_task("", total=total, rate="", visible=bool(todo))
-        for i, panel in enumerate(config.panels):
-            mine = [j for k, j in todo if k == i]
-            if mine:
-                problem = build_problem(panel, range(panel.trials), data, device)
-                for j in mine:
-                    with _memory_errors(panel):
-                        _play_one(folder, info, panel, i, j, problem, progress, task)
+        if workers > 1 and len(todo) > 1:
+            _play_side_by_side(folder, config, todo, data, workers, progress, task)
+        else:
+            _play_in_turn(folder, info, config, todo, data, device, progress, task)
+        for left in folder.glob("checkpoint*.safetensors"):  # of a process that died when its part was written
+            left.unlink()
     return finish(folder, console=console)
 
 
@@ -157,6 +165,70 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     return summary
 
 
+def _play_in_turn(
+    folder: Path,
+    info: dict[str, Any],
+    config: RunConfig,
+    todo: Sequence[tuple[int, int]],
+    data: Path | None,
+    device: torch.device,
+    progress: Progress,
+    task: TaskID,
+) -> None:
+    for i, panel in enumerate(config.panels):
+        mine = [j for k, j in todo if k == i]
+        if mine:
+            problem = build_problem(panel, range(panel.trials), data, device)
+            for j in mine:
+                if _checkpoint_of(folder, i, j).exists():
+                    os.replace(_checkpoint_of(folder, i, j), folder / CHECKPOINT)
+                with _memory_errors(panel):
+                    _play_one(folder, info, panel, i, j, problem, folder / CHECKPOINT, progress, task)
+
+
+def _play_side_by_side(
+    folder: Path,
+    config: RunConfig,
+    todo: Sequence[tuple[int, int]],
+    data: Path | None,
+    workers: int,
+    progress: Progress,
+    task: TaskID,
+) -> None:
+    from bo_robust.runner.parallel import play_parts
+
+    def finished(i: int, j: int) -> None:
+        panel = config.panels[i]
+        said = f"{panel.name} · {panel.algorithms[j].label}"
+        progress.update(task, description=said, advance=panel.horizon * panel.trials)
+
+    if (folder / CHECKPOINT).exists():  # of a run in turn: it belongs to one of the parts
+        _, i, j = load_checkpoint(folder / CHECKPOINT)[1]["key"]
+        os.replace(folder / CHECKPOINT, _checkpoint_of(folder, i, j))
+    play_parts(folder, todo, data, workers, finished)
+
+
+def play_part(folder: Path, i: int, j: int, data_dir: Path | None = None) -> None:
+    """Play algorithm ``j`` of panel ``i``, from its own checkpoint if there is one, and write its part.
+
+    The folder is to be held (:func:`locked`) by the process on whose behalf this is.
+
+    Raises:
+        RunError: as :func:`resume`.
+    """
+    info, config = read_run(folder)
+    panel = config.panels[i]
+    with _memory_errors(panel), Progress(disable=True) as progress:
+        problem = build_problem(panel, range(panel.trials), data_dir, find_device(info["device"]))
+        checkpoint, task = _checkpoint_of(folder, i, j), progress.add_task("")
+        _play_one(folder, info, panel, i, j, problem, checkpoint, progress, task)
+
+
+def _checkpoint_of(folder: Path, i: int, j: int) -> Path:
+    """Where a process that plays one part only saves its checkpoints."""
+    return folder / f"checkpoint-{i:02d}-{j:02d}.safetensors"
+
+
 def _play_one(
     folder: Path,
     info: dict[str, Any],
@@ -164,6 +236,7 @@ def _play_one(
     i: int,
     j: int,
     problem: Problem,
+    checkpoint: Path,
     progress: Progress,
     task: TaskID,
 ) -> None:
@@ -174,7 +247,6 @@ def _play_one(
     trials = range(panel.trials)
     traces = Traces.empty(panel.horizon, panel.trials, problem.f.device, problem.f.dtype)
     state = start_state(algorithm, problem, noise_var, panel.trials, panel.horizon)
-    checkpoint = folder / CHECKPOINT
     key = [info["config_digest"], i, j]
     spent = _restore(checkpoint, key, state, traces) if checkpoint.exists() else 0.0
     progress.update(task, description=f"{panel.name} · {config.label}", advance=traces.rounds * panel.trials)

@@ -70,14 +70,17 @@ class WholeBlocks:
             traces: Filled from ``traces.rounds`` on.
 
         Returns:
-            The rounds played: B, or 0 where a reward is not finite and an eager round is due.
+            The rounds played: B, or those before a reward that is not finite, for which an eager round is due.
         """
         problem, state, K = self._problem, self._state, len(draws)
         buffers, f = state.posterior.buffers, problem.f
-        arm, nothing = torch.zeros_like(f[:, 0], dtype=torch.long), torch.zeros_like(f)
-        noise = torch.stack([problem.rewards(nothing, arm, draw) for draw in draws])
-        if not bool(noise.isfinite().all()):
-            return 0
+        noise = draws[:, :, 0]  # of additive rewards
+        bad = ~noise.isfinite().all(1)
+        if bool(bad.any()):  # play what comes before it
+            K = int(bad.to(torch.uint8).argmax())
+            noise, uniforms = noise[:K], uniforms[:K]
+            if K == 0:
+                return 0
         if buffers.num_pending:
             end_block_(buffers)  # what is pending goes into the rows, which are then C
         rounds = range(state.round + 1, state.round + K + 1)

@@ -34,8 +34,9 @@ def compile_launch(function, *args, grid, warmup, **kwargs):
         if parameter.is_constexpr or (free and not isinstance(value, torch.Tensor) and value == 1):
             signature[parameter.name], constants[(i,)] = "constexpr", value
             continue
-        signature[parameter.name] = TYPES[value.dtype] if isinstance(value, torch.Tensor) else "i32"
-        if isinstance(value, torch.Tensor) or (free and value % 16 == 0):
+        plain = "fp32" if isinstance(value, float) else "i32"
+        signature[parameter.name] = TYPES[value.dtype] if isinstance(value, torch.Tensor) else plain
+        if isinstance(value, torch.Tensor) or (free and not isinstance(value, float) and value % 16 == 0):
             attributes[(i,)] = [["tt.divisibility", 16]]
     key = (function.__name__, *signature.values(), *constants.values(), *attributes)
     if key in done:

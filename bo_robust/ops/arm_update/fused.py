@@ -44,7 +44,8 @@ COLUMN = 256
 def update_(
     buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
 ) -> Tensor:
-    """See :func:`bo_robust.ops.arm_update.naive.update_`. A trial whose arm is out of range takes nothing in.
+    """See :func:`bo_robust.ops.arm_update.naive.update_`. In the dense layout a trial whose arm is
+    out of range takes nothing in.
 
     Raises:
         ValueError: if a buffer is not contiguous.

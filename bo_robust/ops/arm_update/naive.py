@@ -28,6 +28,7 @@ Functions ending in ``_`` write into the buffers they are given.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -170,7 +171,8 @@ def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor, coun
     prior_variance = row.gather(1, index).squeeze(1).clamp_(min=0.0)
     ok, noise_var = rewards.isfinite(), buffers.noise_var
     if counts is not None:  # nothing counted is infinite noise
-        ok, noise_var = ok.logical_and_(counts > 0), noise_var / counts
+        ok = ok.logical_and_(counts > 0)
+        noise_var = torch.where(ok, noise_var / counts, math.inf)
     scale = (prior_variance + noise_var).rsqrt_().mul_(ok)
     pending = buffers.pending[:, buffers.num_pending]
     torch.mul(row, scale.unsqueeze(1), out=pending)

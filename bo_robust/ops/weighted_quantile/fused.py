@@ -107,7 +107,7 @@ def _kth(  # type: ignore[no-untyped-def]
     i = tl.arange(0, W)
     is_row = row < num_rows
     v = tl.load(
-        values + row[:, None] * values_row + (i * values_point)[None, :],
+        values + row[:, None] * values_row + (i.to(tl.int64) * values_point)[None, :],
         mask=is_row[:, None] & (i < w)[None, :],
         other=0.0,
     )
@@ -148,16 +148,18 @@ def _ranks(  # type: ignore[no-untyped-def]
     inside = is_row[:, None] & (i < w)[None, :]
     values += row * values_row
     masses += row * masses_row
-    v = tl.load(values[:, None] + (i * values_point)[None, :], mask=inside, other=0.0)
-    total = tl.load(masses[:, None] + (i * masses_point)[None, :], mask=inside, other=0)
+    v = tl.load(values[:, None] + (i.to(tl.int64) * values_point)[None, :], mask=inside, other=0.0)
+    total = tl.load(masses[:, None] + (i.to(tl.int64) * masses_point)[None, :], mask=inside, other=0)
     rank = tl.zeros((BR, W), dtype=tl.int32)
     v_is_nan = v != v
     for j in range(w):
-        u = tl.load(values + j * values_point, mask=is_row, other=0.0)[:, None]
+        u = tl.load(values, mask=is_row, other=0.0)[:, None]
         equal = (u == v) | ((u != u) & v_is_nan)
         before = (u < v) | (v_is_nan & (u == u)) | (equal & (i > j)[None, :])
         rank += before.to(tl.int32)
-        total += tl.where(before, tl.load(masses + j * masses_point, mask=is_row, other=0)[:, None], 0)
+        total += tl.where(before, tl.load(masses, mask=is_row, other=0)[:, None], 0)
+        values += values_point  # a pointer moves by 64 bits, j * values_point would be 32
+        masses += masses_point
     place = row[:, None] * w + rank
     tl.store(order + place, tl.zeros((BR, W), dtype=tl.int64) + i[None, :], mask=inside)
     tl.store(mass + place, total, mask=inside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 __all__ = ["kth_index", "sorted_masses"]
@@ -14,6 +15,6 @@ def kth_index(values: Tensor, k: int) -> Tensor:
 
 def sorted_masses(values: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:
     """The order of increasing values, and the cumulative masses (whole numbers, ``w`` or ``... x w``) in it."""
-    order = values.argsort(-1)
+    order = torch.argsort(values, dim=-1, stable=True)
     ordered = masses[order] if masses.ndim == 1 else masses.gather(-1, order)
     return order, ordered.cumsum(-1)
