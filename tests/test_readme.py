@@ -2,6 +2,8 @@
 
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,7 +125,18 @@ def test_the_study_sees_through_spikes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     random.seed(0)
     names: dict = {}
-    exec(compile(block("Study.create("), "README.md", "exec"), names)
+    exec(compile(block('Study.create("run.study"'), "README.md", "exec"), names)
     assert (tmp_path / "run.study").exists()
     assert abs(names["best"].x["x"] - 0.7) < 0.2
     assert 1e-3 < names["best"].x["rate"] < 1e-1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_study_over_ray(tmp_path):
+    """In a process of its own: what Ray sends by value must not be from a test module."""
+    pytest.importorskip("ray")
+    check = "\nwith Study.open('a.study', readonly=True) as study:\n    print(len(study.results()), 'told')"
+    command = [sys.executable, "-c", block("RayExecutor(") + check]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "12 told" in done.stdout

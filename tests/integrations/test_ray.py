@@ -1,0 +1,253 @@
+"""Objectives on a real local Ray: results as elsewhere, deaths survived, nothing open to the network."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bo_robust.study import FAILED, InProcess, Study, WorkerLost
+from tests.study import objectives
+
+ray = pytest.importorskip("ray")
+
+from bo_robust.integrations.ray import RayExecutor  # noqa: E402
+
+FIXED = {"lengthscale": 0.2, "outputscale": 1.0, "noise_var": 0.1, "restarts": 2, "raw_samples": 16, "num_initial": 4}
+
+
+@pytest.fixture(scope="module")
+def own():
+    """Ray as an executor starts it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_NUM_THREADS", raising=False)
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        patch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 1}')  # a GPU for Ray to hand out, real or not
+        with RayExecutor(cpus=0.5) as executor:
+            yield executor
+    assert not ray.is_initialized()
+
+
+@pytest.fixture
+def study(tmp_path):
+    with Study.create(tmp_path / "a.study", {"x": (0.0, 1.0)}, **FIXED) as made:
+        yield made
+
+
+def killed_once(mark):
+    """An objective whose process is killed in the first call."""
+
+    def objective(x):
+        if not Path(mark).exists():
+            Path(mark).write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)
+        return objectives.peak(x)
+
+    return objective
+
+
+def test_nothing_of_a_ray_we_start_listens_beyond_this_machine(own):
+    own.submit(objectives.process, 0.0).result()  # a worker is there
+    ours = _descendants(os.getpid())
+    listening = _listening({os.getpid(), *ours})
+    assert len(listening) >= 4  # raylet, GCS, a worker, the driver
+    assert {address for address, _ in listening} <= {"0100007F", "0000000000000000FFFF00000100007F"}
+    # Ray keeps a process of that name for its jobs; nothing can be asked of it from outside.
+    assert not {pid for _, pid in listening} & set(_running(ours, "dashboard/dashboard.py"))
+    (gcs,) = _running(ours, "gcs_server")
+    assert "RAY_USAGE_STATS_ENABLED=0" in Path(f"/proc/{gcs}/environ").read_text().split("\0")
+    assert "RAY_USAGE_STATS_ENABLED" not in os.environ
+
+
+def test_the_same_as_in_this_process(own, study, tmp_path):
+    found = study.optimize(objectives.peak, 10, executor=own)
+    with Study.create(tmp_path / "b.study", {"x": (0.0, 1.0)}, **FIXED) as here:
+        here.optimize(objectives.peak, 10, executor=InProcess())
+        assert study.results() == here.results()
+    assert abs(found.x["x"] - 0.7) < 0.1
+
+
+def test_two_at_a_time(own, study, tmp_path):
+    def meets(x, folder=str(tmp_path)):
+        """Leaves when somebody else is there too."""
+        (Path(folder) / f"{x['x']!r}.here").touch()
+        while len(list(Path(folder).glob("*.here"))) < 2:
+            time.sleep(0.01)
+        return objectives.peak(x)
+
+    began = time.monotonic()
+    study.optimize(meets, 2, executor=own, workers=2)
+    assert time.monotonic() - began < 20
+    assert (study.status().told, study.status().failed) == (2, 0)
+    futures = [own.submit(objectives.process, 0.3) for _ in range(2)]
+    assert len({future.result() for future in futures}) == 2
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_killed_worker_loses_nothing(own, study, tmp_path, retries):
+    study.optimize(objectives.peak, 3, executor=own)
+    told = study.results()
+    mark = tmp_path / "mark"
+    executor = Counting(RayExecutor(cpus=0.5, retries=retries))
+    study.optimize(killed_once(str(mark)), 7, executor=executor, workers=2)
+    assert mark.exists()
+    assert study.results()[:3] == told
+    assert len(study.results()) == 7
+    assert (study.status().told, study.status().failed, study.status().open) == (7, 0, 0)
+    assert all(value == objectives.peak(trial.x) for trial, value in study.results())
+    # Ray tried again by itself, or the study handed the same point out again. Two die if both saw no mark.
+    assert len(executor.xs) == 4 if retries else len(executor.xs) in (5, 6)
+    assert len({x["x"] for x in executor.xs}) == 4
+    executor.inner.shutdown()
+    assert ray.is_initialized()  # it was not its own
+
+
+def test_a_worker_killed_from_outside_and_three_deaths(own, study):
+    future = own.submit(objectives.process, 60.0)
+    pid = _pid_of("bo_robust objective")
+    assert not future.done()
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(WorkerLost):
+        future.result()
+    assert future.done()
+    study.optimize(objectives.peak, 1, executor=own)
+    with pytest.warns(UserWarning, match="died 3 times"):
+        study.optimize(lambda x: os._exit(1), 2, executor=own)
+    assert (study.status().told, study.status().failed) == (1, 1)
+
+
+def test_what_the_objective_raises_and_what_cannot_be_sent(own, study):
+    with pytest.raises(KeyError, match="'nothing'"):
+        own.submit(lambda x: x["nothing"], {}).result()
+    with pytest.warns(UserWarning, match="no simulation on the left"):
+        study.optimize(objectives.fails_on_the_left, 6, executor=own, workers=2)
+    assert all((v is FAILED) == (t.x["x"] < 0.5) for t, v in study.results())
+    lock = threading.Lock()
+    with pytest.raises(ValueError, match="cannot be sent"):
+        own.submit(lambda x: lock, {})
+
+
+def test_cancelled_tasks_free_their_places(own):
+    running = [own.submit(objectives.process, 60.0) for _ in range(4)]
+    waiting = own.submit(objectives.process, 60.0)
+    _pid_of("bo_robust objective")
+    for future in (waiting, *running):
+        future.cancel()
+    with pytest.raises(WorkerLost):
+        waiting.result()
+    assert own.submit(lambda x: x + 1, 1).result() == 2
+
+
+def test_threads_and_workers_without_torch(own):
+    assert own.submit(objectives.threads, {}).result() == ("1", False)
+
+
+def test_two_tasks_share_a_gpu_and_a_third_waits(own, tmp_path):
+    def uses(i, folder=str(tmp_path)):
+        """Its GPU and how many tasks run, looked at when two have begun."""
+        (Path(folder) / f"{i}.began").touch()
+        while len(list(Path(folder).glob("*.began"))) < 2:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        running = len(list(Path(folder).glob("*.began"))) - len(list(Path(folder).glob("*.ended")))
+        (Path(folder) / f"{i}.ended").touch()
+        return os.environ.get("CUDA_VISIBLE_DEVICES"), running
+
+    executor = RayExecutor(cpus=0.1, gpus=0.5)
+    futures = [executor.submit(uses, i) for i in range(3)]
+    gpus, running = zip(*(future.result() for future in futures), strict=True)
+    assert gpus == ("0", "0", "0")
+    assert max(running) <= 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"cpus": 0}, "cpus must be"),
+        ({"cpus": 1.5}, "cpus must, from 1 on, be whole"),
+        ({"gpus": 1.5}, "gpus must be"),
+        ({"gpus": -1}, "gpus must be"),
+        ({"gpus": float("inf")}, "gpus must be"),
+        ({"retries": -1}, "retries must be"),
+    ],
+)
+def test_numbers_out_of_range(bad, message):
+    with pytest.raises(ValueError, match=message):
+        RayExecutor(**bad)
+
+
+def test_more_than_the_machine_has_is_refused_and_nothing_left_running(own):
+    own.shutdown()  # the last test that needs it
+    with pytest.raises(ValueError, match="a task needs cpus=1, gpus=64"):
+        RayExecutor(gpus=64)
+    assert not ray.is_initialized()
+
+
+class Counting:
+    """Notes what is submitted."""
+
+    def __init__(self, inner):
+        self.inner, self.xs = inner, []
+
+    def submit(self, fn, x):
+        self.xs.append(x)
+        return self.inner.submit(fn, x)
+
+
+def _descendants(root):
+    """Processes below one; Ray's own start sessions but keep their parents."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, ValueError):
+            continue
+    found, more = set(), {root}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in more}
+        found |= more
+    return found
+
+
+def _listening(pids):
+    """(address, process) of TCP sockets that wait for connections."""
+    sockets = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                sockets[f"socket:[{fields[9]}]"] = fields[1].split(":")[0]
+    found = set()
+    for pid in pids:
+        for handle in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                target = os.readlink(handle)
+            except OSError:
+                continue
+            if target in sockets:
+                found.add((sockets[target], pid))
+    return found
+
+
+def _pid_of(task):
+    """A worker that runs this task, as soon as there is one."""
+    for _ in range(500):
+        if pids := _running(_descendants(os.getpid()), task):
+            return pids[0]
+        time.sleep(0.02)
+    raise AssertionError(f"no worker runs {task!r}")
+
+
+def _running(pids, command):
+    """Those of the processes whose command line holds this."""
+    found = []
+    for pid in pids:
+        try:
+            if command in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+        except OSError:
+            continue
+    return found
