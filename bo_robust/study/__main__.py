@@ -7,5 +7,9 @@ from bo_robust.study.recovery import salvage
 
 if len(sys.argv) != 2:
     sys.exit("usage: python -m bo_robust.study FILE > tells.jsonl")
-for row in salvage(sys.argv[1]):
+try:
+    rows = salvage(sys.argv[1])
+except OSError as error:
+    sys.exit(str(error))
+for row in rows:
     print(json.dumps(row))

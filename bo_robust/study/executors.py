@@ -61,7 +61,7 @@ class InProcess:
             future.set_exception(error)
         return future
 
-    def shutdown(self) -> None:
+    def shutdown(self, wait: bool = True) -> None:
         """Nothing to do."""
 
 
@@ -112,11 +112,18 @@ class LocalProcesses:
             )
             return self._pool.submit(fn, x)
 
-    def shutdown(self) -> None:
-        """Drop what has not started and wait for the rest."""
+    def shutdown(self, wait: bool = True) -> None:
+        """Drop what has not started, and wait for the rest or kill it.
+
+        Args:
+            wait: False kills the processes.
+        """
         if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            processes = list((self._pool._processes or {}).values())  # a pool that goes no longer knows them
+            self._pool.shutdown(wait=wait, cancel_futures=True)
             self._pool = None
+            for process in [] if wait else processes:
+                process.terminate()
 
 
 def _prepare_worker(threads: int) -> None:

@@ -1,7 +1,8 @@
 """From what was told to the next trial and to the recommendation: one model a round, built from all of it.
 
-Everything here is a function of (space, settings, seed, what was told in its order, what is pending, the trial's
-number). Random numbers come from streams keyed by the seed and that number, so nothing is carried from trial to trial.
+Everything here is a function of (space, settings, seed, what was told in its order, what failed, what is pending, the
+trial's number). Random numbers come from streams keyed by the seed and that number, so nothing is carried from trial to
+trial.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.random import stream
 from bo_robust.study.space import Arms, Space
-from bo_robust.study.surrogates import Posterior, Posteriors, seeded, stream_seed
+from bo_robust.study.surrogates import Posterior, Posteriors, refit_at, seeded, stream_seed
 
 __all__ = ["History", "Method", "Recommendation"]
 
 BLOCK = 4096  # arms evaluated at once
+NORMAL_RANGE = 3.2897  # from the 5 % to the 95 % quantile of a normal distribution, in standard deviations
 LARGEST = 1e100  # of a reward as models see it, whose square they take
 Point = dict[str, float]
 
@@ -34,11 +36,14 @@ class History:
 
     Attributes:
         told: Points and their rewards, in the order told; failures are not among them.
-        pending: Points asked and not told, and those that failed, in the order asked: their means stay, their variances
-            fall, so that they are not asked again.
+        failed: Points told FAILED, in that order: models see there the worst reward told so far (of those that were
+            not truncated).
+        pending: Points asked and not told, in the order asked: their means stay, their variances fall, so that they
+            are not asked again.
     """
 
     told: list[tuple[Point, float]]
+    failed: list[Point]
     pending: list[Point]
 
 
@@ -49,15 +54,18 @@ class Recommendation:
     Attributes:
         x: The point (v-ucb: without its condition).
         value: Posterior mean of f there (v-ucb: value at risk of the mean).
-        worst: With probability 1 - delta f(x) is no worse, where the assumptions of the certificate's width hold.
+        worst: With probability 1 - delta f(x) is no worse, where the assumptions of the certificate's width hold (see
+            ``certificate`` in :mod:`bo_robust.study.settings`; on a box its default is a heuristic). f is that with
+            the failed points as the worst reward. None, like ``regret_bound``, where there is no certificate: a reward
+            better than ``value`` was truncated, so that the model did not see what may be the best there is.
         regret_bound: How far from optimal x can be, with the same probability: the largest upper confidence bound there
             is minus the lower one of x, as far as the search finds the former.
     """
 
     x: Point
     value: float
-    worst: float
-    regret_bound: float
+    worst: float | None
+    regret_bound: float | None
 
 
 class Method:
@@ -105,11 +113,11 @@ class Method:
             float(upper.max()),
         )
         center, scale, sign = self._units([y for _, y in history.told])
+        value, low = float(mean[best]), float(lower[best])
+        if posterior.truncated_top > value:
+            return Recommendation(points[best], center + sign * scale * value, None, None)
         return Recommendation(
-            points[best],
-            center + sign * scale * float(mean[best]),
-            center + sign * scale * float(lower[best]),
-            scale * (top - float(lower[best])),
+            points[best], center + sign * scale * value, center + sign * scale * low, scale * (top - low)
         )
 
     def checked(self, x: Any) -> Point:
@@ -128,7 +136,7 @@ class Method:
         """
         try:
             told = [(self._initial(0), 0.0), (self._initial(1), 1.0)]
-            posterior = self._posterior(History(told, []))
+            posterior = self._posterior(History(told, [], []))
             posterior.acquisition(None, torch.Generator().manual_seed(0))
             posterior.upper()
         except (RuntimeError, AssertionError, TypeError) as error:
@@ -159,16 +167,22 @@ class Method:
         return torch.tensor(rows, dtype=torch.float64, device=self.settings["device"])
 
     def _units(self, rewards: list[float]) -> tuple[float, float, float]:
-        """Center, scale and sign by which rewards become those of the model."""
-        first = rewards[: self.settings["num_initial"]]
+        """Center, scale and sign by which rewards become those of the model.
+
+        Of the rewards at the last refit: those of the initial design may all lie where f is flat.
+        """
+        first = rewards[: refit_at(len(rewards), self.settings["num_initial"])]
         center, scale = self.settings["center"], self.settings["scale"]
         if center is None:
             center = statistics.median(first)
         if scale is None:
             apart = sorted(abs(y - center) for y in first)
             usable = [gap for gap in apart if gap > 1e-290]  # most rewards may be equal
-            spread = statistics.median(apart)
-            scale = 1.4826 * (spread if spread > 1e-290 else statistics.median(usable or [1.0 / 1.4826]))
+            spread = 1.4826 * statistics.median(apart)
+            if len(first) > 1:  # lopsided rewards, such as a peak above a plain, have a small median deviation
+                cuts = statistics.quantiles(first, n=20, method="inclusive")
+                spread = max(spread, (cuts[-1] - cuts[0]) / NORMAL_RANGE)
+            scale = spread if spread > 1e-290 else 1.4826 * statistics.median(usable or [1.0 / 1.4826])
         return center, scale, -1.0 if self.settings["minimize"] else 1.0
 
     def _maximise(self, acqf: AcquisitionFunction, seed: int) -> tuple[Point, float]:
@@ -198,4 +212,5 @@ class Method:
         X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]
         center, scale, sign = self._units(rewards)
         Y = (sign / scale) * (X.new_tensor(rewards).unsqueeze(-1) - center)
-        return self._posteriors.of(X, Y.clamp(-LARGEST, LARGEST))
+        failed = self._unit(history.failed) if history.failed else X[:0]
+        return self._posteriors.of(X, Y.clamp(-LARGEST, LARGEST), failed)

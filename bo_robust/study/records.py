@@ -21,7 +21,8 @@ class _Outcome(enum.Enum):
 
 
 FAILED = _Outcome.FAILED
-"""Told in place of a value: the objective gave none. Its point is not asked again soon."""
+"""Told in place of a value: the objective gave none. Models see there the worst reward told so far (of those not
+truncated)."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Status:
         failed: Of these, told FAILED.
         open: Of these, told nothing yet.
         expired: Of the open ones, those whose lease is over: the next ``ask`` hands them out again.
-        recovered: Whether the last writer did not close the study (a crash), and this one went on from its last commit:
-            asked, told and failed are what was kept.
+        recovered: Whether the last writer left commits in the log without closing the study (a crash), and this one
+            went on from the last of them: asked, told and failed are what was kept.
     """
 
     method: str

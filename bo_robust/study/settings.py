@@ -1,7 +1,9 @@
 """The settings of a study's method: plain JSON, complete and checked when the study is created.
 
 All in units the models see: coordinates in the unit cube, rewards (y - center) / scale, with the sign turned where f is
-minimised.
+minimised. Center and scale, where they are not given, are those of the m rewards at the last refit, m the largest of
+num_initial * 1.3^k that there are: between refits the units stand still, with every refit those of constant settings
+(``noise_var``, ``moment_bound``, ...) follow the rewards.
 """
 
 from __future__ import annotations
@@ -10,25 +12,31 @@ import dataclasses
 import difflib
 import json
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bo_robust.models import candidate
 from bo_robust.schedules import TRUNCATIONS, WIDTHS
 from bo_robust.study.space import Arms, Space
-from bo_robust.validation import check_count, check_delta, check_positive, check_tail_index
+from bo_robust.validation import check_delta, check_positive, check_tail_index
 
-__all__ = ["METHODS", "complete", "schedule"]
+__all__ = ["METHODS", "complete", "schedule", "whole_number"]
 
-GRID = 1000  # points that stand for a continuous space in widths over finitely many
+GRID = 1000  # points that stand for a continuous space in widths over finitely many: a heuristic
 COMMON: dict[str, Any] = {
     "minimize": False,  # f is to be minimised
-    "center": None,  # null: median of the first num_initial rewards
-    "scale": None,  # null: 1.4826 times their median absolute deviation (of those that deviate, if it is 0)
+    "center": None,  # null: median of the rewards at the last refit
+    # null: the larger of 1.4826 times their median absolute deviation and their range from the 5 % to the 95 % quantile
+    # divided by 3.29, both the standard deviation of normal rewards (if both are 0: of the deviations that are not 0)
+    "scale": None,
     "num_initial": None,  # trials of a Sobol design (arms: drawn at random) before the method chooses; null: 2 d + 2
     "delta": 0.1,  # failure probability of widths
     "width": {"kind": "randomised", "scale": 5.0**-0.5},  # multiplies sigma where trials are chosen
-    "certificate": {"kind": "finite"},  # multiplies sigma in `recommend`: a width that holds, not one that explores
+    # multiplies sigma in `recommend`: a width that holds, not one that explores. The default holds for f ~ GP with the
+    # model's hyperparameters on finitely many arms (v-ucb: pairs of arm and condition); learned hyperparameters are a
+    # heuristic, and so is the default on a box, which counts as GRID points. {"kind": "compact", ...} is for boxes.
+    "certificate": {"kind": "finite"},
     "restarts": 8,  # of the search for the best acquisition
     "raw_samples": 128,  # it starts from
     "device": "cpu",
@@ -81,7 +89,7 @@ def complete(method: str, given: Mapping[str, Any], space: Space) -> dict[str, A
     Raises:
         ValueError: on an unknown method or setting (naming the nearest), a value that is out of range or no plain JSON.
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"unknown method {method!r}; {_nearest(method, METHODS)}")
     defaults = METHODS[method]
     for name in given:
@@ -109,9 +117,9 @@ def complete(method: str, given: Mapping[str, Any], space: Space) -> dict[str, A
         raise ValueError(f"{len(lengthscale)} lengthscales for {d + len(z)} columns ({', '.join([*space.names, *z])}).")
     known = {"noise_var": 1.0, "num_features": 1} | ({"noise_scale": 1.0} if "noise_scale" in settings else {})
     for role in ("width", "certificate", "truncation"):
-        if settings.get(role) is not None:
+        if role in settings and not (settings[role] is None and defaults[role] is None):
             schedule(role, settings, space, known)
-    if settings.get("certificate", {}).get("kind") == "randomised":
+    if "certificate" in settings and settings["certificate"]["kind"] == "randomised":
         raise ValueError("a randomised width is no confidence bound: the certificate needs another kind.")
     return settings
 
@@ -129,13 +137,14 @@ def schedule(role: str, settings: Mapping[str, Any], space: Space, known: Mappin
         ValueError: on an unknown kind or argument, or one that is missing or out of range.
     """
     spec, registry = settings[role], TRUNCATIONS if role == "truncation" else WIDTHS
-    if not isinstance(spec, dict) or spec.get("kind") not in registry:
+    if not isinstance(spec, dict) or not isinstance(spec.get("kind"), str) or spec["kind"] not in registry:
         raise ValueError(f"{role} must be {{'kind': one of {', '.join(registry)}, ...}}, got {spec!r}.")
     made: Any = registry[spec["kind"]]
     fields = {f.name: f for f in dataclasses.fields(made)}
+    conditions = (settings.get("environment") or {}).get("points") or [{}]  # of v-ucb: f is on pairs (x, z)
     context: dict[str, Any] = {
-        "num_arms": len(space.points) if isinstance(space, Arms) else GRID,
-        "dim": len(space.names),
+        "num_arms": (len(space.points) if isinstance(space, Arms) else GRID) * len(conditions),
+        "dim": len(space.names) + len(conditions[0]),
     }
     context |= {k: v for k, v in settings.items() if v is not None}
     context |= known
@@ -151,7 +160,22 @@ def schedule(role: str, settings: Mapping[str, Any], space: Space, known: Mappin
             arguments[name] = context[name]
         if name not in arguments and fields[name].default is dataclasses.MISSING:
             raise ValueError(f"{role} {spec['kind']!r} needs {name!r}: put it beside its kind.")
-    return made(**arguments)
+    try:
+        return made(**arguments)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{role} {spec!r}: {error}.") from None
+
+
+def whole_number(minimum: int, **value: Any) -> int:
+    """The one value as an int; raises ``ValueError`` unless it is whole (of an integer type) and >= ``minimum``."""
+    ((name, given),) = value.items()
+    try:
+        number = operator.index(given)
+    except TypeError:
+        number = minimum - 1
+    if isinstance(given, bool) or number < minimum:
+        raise ValueError(f"{name} must be a whole number >= {minimum}, got {given!r}.")
+    return number
 
 
 def _check_environment(environment: Any, space: Space) -> tuple[str, ...]:
@@ -183,7 +207,7 @@ def _finite(name: str, value: Any) -> None:
 
 
 def _count(name: str, value: Any) -> None:
-    check_count(1, **{name: value})
+    whole_number(1, **{name: value})
 
 
 def _lengthscale(name: str, value: Any) -> None:
@@ -205,7 +229,7 @@ def _features(name: str, value: Any) -> None:
         raise ValueError(
             f"{name} must be {{'kind': 'nystrom', 'size': m}} or {{'kind': 'fourier', 'nodes': m}}, got {value!r}."
         )
-    check_count(1, **{sizes[value["kind"]]: value[sizes[value["kind"]]]})
+    whole_number(1, **{sizes[value["kind"]]: value[sizes[value["kind"]]]})
 
 
 def _candidates(name: str, value: Any) -> None:

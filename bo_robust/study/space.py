@@ -7,8 +7,9 @@ and the file see values in their own units, as ``{"name": number}``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -35,7 +36,9 @@ class Float:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _check_range("Float", self.low, self.high, self.log)
+        low, high = _check_range("Float", self.low, self.high, self.log)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
 
     def to_unit(self, value: float) -> float:
         """The value as a number in [0, 1]."""
@@ -68,9 +71,11 @@ class Integer:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _check_range("Integer", self.low, self.high, self.log)
-        if self.low != int(self.low) or self.high != int(self.high):
+        low, high = _check_range("Integer", self.low, self.high, self.log)
+        if not low.is_integer() or not high.is_integer():
             raise ValueError(f"the bounds of an Integer must be whole numbers, got {self.low!r} and {self.high!r}.")
+        object.__setattr__(self, "low", int(self.low))
+        object.__setattr__(self, "high", int(self.high))
 
     def to_unit(self, value: float) -> float:
         """The value as a number in (0, 1)."""
@@ -156,15 +161,17 @@ class Arms:
     _rows: set[tuple[float, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.points, Iterable):
+            raise ValueError(f"arms are a list of points, each {{'name': number}}, got {self.points!r}.")
         points = list(self.points)
         if len(points) < 2 or not points[0]:
             raise ValueError("give at least two arms, each with at least one number.")
         for i, p in enumerate(points):
             _check_names(p, tuple(points[0]))
             for name, value in p.items():
-                if not _is_number(value) or not math.isfinite(value):
+                if not _is_number(value) or not math.isfinite(_float(value)):
                     raise ValueError(f"arm {i}: {name} = {value!r} is not a finite number.")
-        plain = tuple({name: p[name] for name in points[0]} for p in points)
+        plain = tuple({name: _plain(p[name]) for name in points[0]} for p in points)
         rows = [tuple(p.values()) for p in plain]
         if len(set(rows)) < len(rows):
             raise ValueError(f"{len(rows) - len(set(rows))} arms are there twice; leave the copies out.")
@@ -181,8 +188,8 @@ class Arms:
     def check(self, x: Mapping[str, Any]) -> dict[str, float]:
         """The arm as stored; raises ``ValueError`` if it is none."""
         _check_names(x, self.names)
-        plain = {name: x[name] for name in self.names}
-        if tuple(plain.values()) not in self._rows:
+        plain = {name: _plain(x[name]) if _is_number(x[name]) else x[name] for name in self.names}
+        if not all(map(_is_number, plain.values())) or tuple(plain.values()) not in self._rows:
             raise ValueError(f"{plain} is not one of the {len(self.points)} arms.")
         return plain
 
@@ -220,7 +227,18 @@ def space_from_json(data: Mapping[str, Any]) -> Space:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are Real
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _plain(value: Any) -> float:
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
@@ -228,13 +246,21 @@ def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
         raise ValueError(f"a point has a number for each of {', '.join(names)}; got {x!r}.")
 
 
-def _check_range(kind: str, low: float, high: float, log: bool) -> None:
-    if not (_is_number(low) and _is_number(high) and math.isfinite(low) and math.isfinite(high) and low < high):
+def _check_range(kind: str, low: float, high: float, log: bool) -> tuple[float, float]:
+    """The bounds as floats."""
+    given = (low, high)
+    if not (_is_number(low) and _is_number(high)):
         raise ValueError(f"{kind} needs finite bounds with low < high, got {low!r} and {high!r}.")
+    low, high = _float(low), _float(high)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{kind} needs finite bounds with low < high, got {given[0]!r} and {given[1]!r}.")
     if not math.isfinite(high - low):
         raise ValueError(f"the range of {kind}({low!r}, {high!r}) overflows.")
     if log and low <= 0:
         raise ValueError(f"{kind} with log needs low > 0, got {low!r}.")
+    if log and not math.log(low) < math.log(high):
+        raise ValueError(f"the logarithms of {low!r} and {high!r} are equal: leave out log, or widen the range.")
+    return low, high
 
 
 def _to_unit(value: float, low: float, high: float, log: bool) -> float:

@@ -6,7 +6,8 @@ after its fsync, so neither SIGKILL nor loss of power takes back what was acknow
 truth about its cache. Not for network file systems, whose locks and shared memory WAL cannot use.
 
 The writer holds ``flock`` on ``PATH.lock``, which the system drops when the process dies, however it dies; readers need
-no lock. A process forked from the writer closes its copy, so that orphaned workers do not keep it.
+no lock. A process forked from the writer closes its copy, so that orphaned workers do not keep it. Names are resolved
+first, so that a link is the same study; a commit is refused if the files under their names are no longer those opened.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bo_robust.study.recovery import salvage
+from bo_robust.study.recovery import APPLICATION, LOG_HEADER, SCHEMA, read_log, salvage
 
 __all__ = ["VERSION", "Store", "StudyDamaged", "StudyLocked"]
 
 VERSION = 2
-APPLICATION = 0x626F7362  # "bosb", in the header of the file
-SCHEMA = """
-CREATE TABLE settings (json TEXT NOT NULL);
-CREATE TABLE trials (
-    id INTEGER PRIMARY KEY,
-    x TEXT NOT NULL,
-    asked_after INTEGER,  -- seq of the last tell it knew, NULL if added by hand
-    leased_until REAL NOT NULL DEFAULT 0
-);
-CREATE TABLE tells (seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL UNIQUE REFERENCES trials (id), value REAL);
-"""
 # From version k to k + 1. Version 1 had no leases: what was open then is handed out again.
 MIGRATIONS = {1: "ALTER TABLE trials ADD COLUMN leased_until REAL NOT NULL DEFAULT 0"}
+_NO_ACCESS = {  # errors of SQLite that say nothing about the file
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
 _OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -49,7 +50,34 @@ class StudyLocked(RuntimeError):
 
 
 class StudyDamaged(RuntimeError):
-    """The file is torn, truncated or no study; the message says what is readable and how to get it out."""
+    """The file is torn, truncated or no study, or was moved while open; the message says what is readable and how."""
+
+
+class _Handles:
+    """Connection and lock; closed with the store, at the latest when it is collected."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.db: sqlite3.Connection | None = None
+        self.lock: int | None = None
+        self.files: dict[str, tuple[int, int] | None] = {}
+
+    def moved(self) -> list[str]:
+        return [name for name, known in self.files.items() if _identity(name) != known]
+
+    def close(self) -> None:
+        if os.getpid() == self.pid and self.db is not None:
+            if self.lock is not None and self.files and not self.moved():  # else not opened whole, or not its files
+                with suppress(sqlite3.Error):
+                    self.db.execute("PRAGMA busy_timeout = 1000")
+                    self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # beside readers too
+            self.db.close()
+        self.db = None
+        if self.lock is not None:
+            if os.getpid() == self.pid:
+                fcntl.flock(self.lock, fcntl.LOCK_UN)  # a fork may not have closed its copy yet
+            os.close(self.lock)
+            self.lock = None
 
 
 class Store:
@@ -76,34 +104,61 @@ class Store:
         readonly: bool = False,
         wait: float = 0.0,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.realpath(path))
         self.readonly = readonly
         self._mutex = threading.RLock()
-        self._pid = os.getpid()
-        self._lock_file: int | None = None
-        self._db: sqlite3.Connection | None = None
-        if create is None and not self.path.is_file():
+        self._handles = _Handles()
+        weakref.finalize(self, self._handles.close)
+        self._still: tuple[int, ...] | None = None
+        if create is None and not self.path.is_file() and not _size(f"{self.path}-wal"):
             raise FileNotFoundError(f"there is no study at {self.path}; make one with Study.create.")
-        if not readonly:
-            self._lock(wait)
         try:
-            left = Path(f"{self.path}-wal")
-            self.recovered = left.is_file() and left.stat().st_size > 0 and not readonly
-            mode = "ro" if readonly else "rw" if create is None else "rwc"
-            uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30.0)
-            try:
+            if not readonly:
+                _OPEN.add(self)
+                self._lock(wait)
+            self.recovered = self._check_log() and not readonly
+            with self._explained():
                 if create is not None:
+                    self._connect("mode=rwc")
                     self._create(create)
-                self.settings = self._start()
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):  # no access, no space: not a damaged file
-                    raise
-                raise StudyDamaged(_damage(self.path, str(error))) from error
+                # Looked at read-only first: a writer's close would put the log into a file that is damaged.
+                alone = not _size(f"{self.path}-wal") and not os.access(self.path.parent, os.W_OK)
+                if alone and readonly:  # no log can be made here, and none is needed
+                    self._still = _state(self.path)
+                hot = not readonly and _size(f"{self.path}-journal")  # of an interrupted creation: to be rolled back
+                self._connect("mode=ro&immutable=1" if self._still else "mode=rw" if hot else "mode=ro")
+                version = self._check()
+                if not readonly:
+                    self._connect("mode=rw")
+                    self._start(version)
+                self.settings = self._known()
+            if not readonly:
+                names = (f"{self.path}", f"{self.path}-wal", f"{self.path}.lock")
+                self._handles.files = {name: _identity(name) for name in names}
         except BaseException:
             self.close()
             raise
-        _OPEN.add(self)
+
+    def _connect(self, how: str) -> None:
+        if self._handles.db is not None:
+            self._handles.db.close()
+        uri = f"{self.path.as_uri()}?{how}"
+        self._handles.db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30.0)
+
+    def _check_log(self) -> bool:
+        """Whether there is a log with commits to recover; raises if SQLite would drop acknowledged ones."""
+        name = f"{self.path}-wal"
+        if _size(name) <= LOG_HEADER:
+            return False
+        if not _size(str(self.path)):
+            raise StudyDamaged(_damage(self.path, f"missing or empty, but not its log {name}; both are as they were"))
+        log = read_log(name)
+        if not log.sound:
+            raise StudyDamaged(_damage(self.path, f"the header of its log {name} is broken; both are as they were"))
+        if log.lost > 1:
+            said = f"{log.lost} commits at or behind the damaged part of its log {name}; both are as they were"
+            raise StudyDamaged(_damage(self.path, said))
+        return True
 
     def _create(self, settings: dict[str, Any]) -> None:
         db = self._connection()
@@ -118,17 +173,20 @@ class Store:
             db.execute("INSERT INTO settings VALUES (?)", (json.dumps(settings, allow_nan=False),))
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # from here on the file is a study without its log, too
 
-    def _start(self) -> dict[str, Any]:
-        """Check the file, bring it to this version, read the settings."""
+    def _check(self) -> int:
+        """The version of a file that is whole."""
         db = self._connection()
         version, application = (
             db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
         )
         if application != APPLICATION:
-            empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-            what = "holds nothing (its creation was interrupted): create it again" if empty else "is no study"
-            raise StudyDamaged(f"{self.path} {what}.")
+            tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master")]
+            if "tells" in tables:
+                raise StudyDamaged(_damage(self.path, f"its application_id is {application}"))
+            nothing = "holds nothing: its creation was interrupted, create it again (or it was copied without its -wal)"
+            raise StudyDamaged(f"{self.path} {'is no study' if tables else nothing}.")
         said = "; ".join(row[0] for row in db.execute("PRAGMA quick_check(3)"))
         if said != "ok":
             raise StudyDamaged(_damage(self.path, said))
@@ -138,15 +196,31 @@ class Store:
             raise ValueError(
                 f"{self.path} has schema version {version}; open it once for writing to bring it to {VERSION}."
             )
-        if not self.readonly:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
+        for query in ("SELECT count(*), max(id) + 1, min(id) FROM trials", "SELECT count(*), max(seq), 0 FROM tells"):
+            rows, last, first = db.execute(query).fetchone()
+            if rows != (last or 0) or first:
+                raise StudyDamaged(_damage(self.path, f"{query}: {rows} rows, the last is number {last}"))
+        if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise StudyDamaged(_damage(self.path, "tells of trials that are not there"))
+        return int(version)
+
+    def _start(self, version: int) -> None:
+        """Bring the file to this version."""
+        db = self._connection()
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
         while version < VERSION:
             with self.commit():
                 db.execute(MIGRATIONS[version])
                 version += 1
                 db.execute(f"PRAGMA user_version = {version}")
-        return self._parsed(db.execute("SELECT json FROM settings").fetchone()[0])
+        if self.recovered:  # what is behind a tear does not stay in the log
+            with suppress(sqlite3.OperationalError):  # a full disk
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _known(self) -> dict[str, Any]:
+        row = self._connection().execute("SELECT json FROM settings").fetchone()
+        return self._parsed(None if row is None else row[0])
 
     def trials(self, after: int) -> list[tuple[int, dict[str, float], int | None]]:
         """(id, x, asked_after) of trials with a later id."""
@@ -161,11 +235,6 @@ class Store:
         """Until when (seconds of the epoch) every trial without a tell is leased, by id."""
         query = "SELECT id, leased_until FROM trials WHERE id NOT IN (SELECT trial FROM tells) ORDER BY id"
         return dict(self._read(query))
-
-    def add_trials(self, rows: Sequence[tuple[int, str, int | None, float]]) -> None:
-        """Commit trials (id, x, asked_after, leased_until)."""
-        with self.commit() as db:
-            db.executemany("INSERT INTO trials (id, x, asked_after, leased_until) VALUES (?, ?, ?, ?)", rows)
 
     def lease(self, ids: Sequence[int], until: float) -> None:
         """Commit new ends of leases."""
@@ -197,11 +266,18 @@ class Store:
         """A transaction that is on disk when the block is left without an error."""
         if self.readonly:
             raise ValueError(f"{self.path} was opened with readonly=True.")
-        with self._mutex:
+        with self._mutex, self._explained():
             db = self._connection()
-            db.execute("BEGIN IMMEDIATE")
             try:
+                if db.in_transaction:  # an interrupt came in between
+                    db.execute("ROLLBACK")
+                db.execute("BEGIN IMMEDIATE")
                 yield db
+                if moved := self._handles.moved():
+                    raise StudyDamaged(
+                        f"{' and '.join(moved)} was moved, deleted or replaced while this study was open: nothing of "
+                        "this call is stored. Put the files back together, or open the study where it is now."
+                    )
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
@@ -211,52 +287,56 @@ class Store:
     def close(self) -> None:
         """Close the file and let the next writer in."""
         with self._mutex:
-            if os.getpid() == self._pid and self._db is not None:
-                self._db.close()
-            self._db = None
-            if self._lock_file is not None:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a fork may not have closed its copy yet
-                os.close(self._lock_file)
-                self._lock_file = None
+            self._handles.close()
 
     def _read(self, query: str, *values: Any) -> list[Any]:
-        with self._mutex:
+        with self._mutex, self._explained():
+            if self._still and (self._still != _state(self.path) or _size(f"{self.path}-wal")):
+                raise RuntimeError(f"{self.path} was changed since it was opened for reading; open it again.")
             return self._connection().execute(query, values).fetchall()
 
-    def _parsed(self, text: str) -> dict[str, Any]:
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What SQLite says of a damaged file; no access and no space stay as they are."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            mistake = isinstance(error, sqlite3.ProgrammingError)  # of the caller
+            if mistake or getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ACCESS:
+                raise
+            raise StudyDamaged(_damage(self.path, str(error))) from error
+
+    def _parsed(self, text: Any) -> dict[str, Any]:
         try:
             return dict(json.loads(text))
         except (ValueError, TypeError) as error:
             raise StudyDamaged(_damage(self.path, f"unreadable text: {error}")) from error
 
     def _connection(self) -> sqlite3.Connection:
-        if os.getpid() != self._pid:
-            raise RuntimeError(f"{self.path} was opened by process {self._pid}; open it again in this one.")
-        if self._db is None:
+        if os.getpid() != self._handles.pid:
+            raise RuntimeError(f"{self.path} was opened by process {self._handles.pid}; open it again in this one.")
+        if self._handles.db is None:
             raise ValueError(f"the study {self.path} is closed.")
-        return self._db
+        return self._handles.db
 
     def _lock(self, wait: float) -> None:
-        name = f"{self.path}.lock"
-        self._lock_file = os.open(name, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = self._handles.lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
         deadline = time.monotonic() + wait
         while True:
             try:
-                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
                 if time.monotonic() < deadline:
                     time.sleep(0.02)
                     continue
-                owner = os.pread(self._lock_file, 32, 0).decode(errors="replace").strip() or "unknown"
-                os.close(self._lock_file)
-                self._lock_file = None
+                owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise StudyLocked(
                     f"{self.path} is being written by process {owner}; a study has one writer. Close that one, pass "
                     "wait=SECONDS, or open it with readonly=True."
                 ) from None
-        os.ftruncate(self._lock_file, 0)
-        os.pwrite(self._lock_file, str(os.getpid()).encode(), 0)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
 
 
 def _damage(path: Path, said: str) -> str:
@@ -271,11 +351,29 @@ def _word(value: float | None) -> str:
     return "FAILED" if value is None else repr(value)
 
 
+def _size(name: str) -> int:
+    """Bytes of a file, 0 if there is none."""
+    return os.stat(name).st_size if os.path.isfile(name) else 0
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _identity(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _leave_lock_to_parent() -> None:
     for store in list(_OPEN):
-        if store._lock_file is not None:
-            os.close(store._lock_file)
-            store._lock_file = None
+        if store._handles.lock is not None:
+            os.close(store._handles.lock)
+            store._handles.lock = None
 
 
 os.register_at_fork(after_in_child=_leave_lock_to_parent)

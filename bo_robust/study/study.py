@@ -13,10 +13,10 @@ from bo_robust.study.executors import Executor
 from bo_robust.study.loop import optimize
 from bo_robust.study.methods import History, Method, Recommendation
 from bo_robust.study.records import FAILED, Status, Trial, checked_id, checked_value
-from bo_robust.study.settings import complete
+from bo_robust.study.settings import complete, whole_number
 from bo_robust.study.space import Space, as_space, space_from_json
 from bo_robust.study.store import Store
-from bo_robust.validation import check_count, check_positive
+from bo_robust.validation import check_positive
 
 __all__ = ["Study"]
 
@@ -38,13 +38,19 @@ class Study:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        known = store.settings
+        try:
+            self._read_settings(store.settings)
+            self._refresh()
+        except BaseException:
+            store.close()
+            raise
+
+    def _read_settings(self, known: Mapping[str, Any]) -> None:
         self._space = space_from_json(known["space"])
         self._method = Method(self._space, known["method"], known["settings"], known["seed"])
         self._asking, self._reading = threading.Lock(), threading.Lock()
         self._points: list[tuple[dict[str, float], int | None]] = []  # by id: x, asked_after
         self._tells: list[tuple[int, float | None]] = []  # by seq: trial, value
-        self._refresh()
 
     @classmethod
     def create(
@@ -71,8 +77,11 @@ class Study:
             ValueError: if a setting is unknown or out of range.
         """
         space = as_space(space)
-        check_count(0, seed=seed)
-        check_positive(lease_seconds=lease_seconds)
+        whole_number(0, seed=seed)
+        try:
+            check_positive(lease_seconds=lease_seconds)
+        except (TypeError, OverflowError):
+            raise ValueError(f"lease_seconds must be a finite number > 0, got {lease_seconds!r}.") from None
         complete_settings = complete(method, settings, space)
         Method(space, method, complete_settings, int(seed)).try_out()
         known = {"space": space.to_json(), "method": method, "settings": complete_settings}
@@ -107,20 +116,20 @@ class Study:
         Args:
             n: How many, >= 1.
         """
-        check_count(1, n=n)
+        n = whole_number(1, n=n)
         with self._asking:
-            now = time.time()
-            until = now + self._store.settings["lease_seconds"]
-            again = [trial for trial, end in self._store.leases().items() if end <= now][:n]
-            self._store.lease(again, until)
+            again = self._expired(self._store.leases())[:n]
             self._refresh()
             seq, first = len(self._tells), len(self._points)
             xs: list[dict[str, float]] = []
             for trial in range(first, first + n - len(again)):
                 xs.append(self._method.propose(self._history(seq, trial, xs), trial))
-            if xs:
-                self._store.add_trials([(first + i, json.dumps(x), seq, until) for i, x in enumerate(xs)])
-                self._refresh()
+            until = time.time() + self._store.settings["lease_seconds"]
+            with self._store.commit() as db:
+                db.executemany("UPDATE trials SET leased_until = ? WHERE id = ?", [(until, i) for i in again])
+                rows = [(first + i, json.dumps(x), seq, until) for i, x in enumerate(xs)]
+                db.executemany("INSERT INTO trials (id, x, asked_after, leased_until) VALUES (?, ?, ?, ?)", rows)
+            self._refresh()
             return [self._trial(i) for i in (*again, *range(first, first + len(xs)))]
 
     def tell(self, trial: int, value: Any) -> None:
@@ -144,7 +153,11 @@ class Study:
         Raises:
             ValueError: as :meth:`tell`.
         """
-        self._store.tell([(checked_id(trial), checked_value(trial, value)) for trial, value in results])
+        try:
+            pairs = [(trial, value) for trial, value in results]
+        except (TypeError, ValueError):
+            raise ValueError(f"results are pairs (id, value) in a list, got {results!r}.") from None
+        self._store.tell([(checked_id(trial), checked_value(trial, value)) for trial, value in pairs])
 
     def add(self, x: Mapping[str, float], value: Any) -> Trial:
         """A point evaluated elsewhere and its value, such as old data: a trial asked and told in one commit.
@@ -197,8 +210,8 @@ class Study:
     def recommend(self) -> Recommendation:
         """What to use, from all that was told: the point of the largest lower confidence bound, with its certificate.
 
-        Of the points told, or of all arms; never the one that was luckiest. (Bogunovic et al. 2018, Section 4, report
-        the same point.)
+        Of the points told, or of all arms; never the one that was luckiest. ``worst`` and ``regret_bound`` are None
+        where there is no certificate: a reward better than the recommended value was truncated.
 
         Raises:
             ValueError: if no value was told yet.
@@ -212,23 +225,24 @@ class Study:
     def should_stop(self, tolerance: float) -> bool:
         """Whether the recommendation is within ``tolerance`` of optimal by its certificate.
 
-        max_x u(x) - l(x^) <= tolerance, which is at most the 2 w sigma(x) of the x that maximises u (Srinivas et al.
-        2010, Lemma 5.2); as a rule to stop it is that of Makarova et al. 2022 ("Automatic Termination for
-        Hyperparameter Optimization", Section 3). As true as the certificate's width: see ``certificate`` in
-        :mod:`bo_robust.study.settings`.
+        max_x u(x) - l(x^) <= tolerance. (Srinivas et al. 2010, Lemma 5.2, bounds the regret of another point, the x
+        that maximises u, by 2 w sigma(x).) As true as the certificate's width: see ``certificate`` in
+        :mod:`bo_robust.study.settings`. False where there is no certificate.
 
         Args:
             tolerance: In units of the rewards, > 0.
         """
         check_positive(tolerance=tolerance)
-        return any(v is not None for v in self._results()) and self.recommend().regret_bound <= tolerance
+        if all(v is None for v in self._results()):
+            return False
+        bound = self.recommend().regret_bound
+        return bound is not None and bound <= tolerance
 
     def status(self) -> Status:
         """How many trials there are, and in which state."""
-        leases, values, now = self._store.leases(), self._results(), time.time()
+        leases, values = self._store.leases(), self._results()
         failed = sum(v is None for v in values)
-        expired = sum(end <= now for end in leases.values())
-        counts = (len(self._points), len(values) - failed, failed, len(leases), expired)
+        counts = (len(self._points), len(values) - failed, failed, len(leases), len(self._expired(leases)))
         return Status(self._store.settings["method"], *counts, self._store.recovered)
 
     def results(self) -> list[tuple[Trial, Any]]:
@@ -246,8 +260,9 @@ class Study:
         """Evaluate until the study holds so many results; called again after an interruption, it goes on.
 
         Trials open at the start are taken over: their leases are released. Results are told as they come. An objective
-        that raises, or returns what ``tell`` refuses, counts as FAILED, with a warning; a trial whose worker died is
-        evaluated again, after three deaths it counts as FAILED.
+        that raises, or returns what ``tell`` refuses, counts as FAILED, with a warning. Trials whose workers died are
+        evaluated again, one at a time; after three deaths while nothing else ran, a trial counts as FAILED. After an
+        error or an interrupt what is finished is told, the rest is released, and own processes are killed.
 
         Args:
             objective: From the trial's ``x`` to its value.
@@ -261,6 +276,7 @@ class Study:
             The recommendation.
 
         Raises:
+            RuntimeError: if a pool broke three times for one trial alone, and no worker gave a result before.
             ValueError: if a count is below 1, or in the end no value was told.
         """
         return optimize(self, objective, rounds, executor, workers)
@@ -283,6 +299,11 @@ class Study:
             for _, x, asked_after in self._store.trials(len(self._points) - 1):
                 self._points.append((x, asked_after))
 
+    def _expired(self, leases: dict[int, float]) -> list[int]:
+        """Open trials whose lease is over, or ends later than any could: the clock was set back since."""
+        now, seconds = time.time(), self._store.settings["lease_seconds"]
+        return [trial for trial, end in leases.items() if not now < end <= now + seconds]
+
     def _results(self) -> list[float | None]:
         self._refresh()
         return [value for _, value in self._tells]
@@ -290,9 +311,10 @@ class Study:
     def _history(self, seq: int, trial: int, new: list[dict[str, float]]) -> History:
         """What was known when ``trial`` was asked after ``seq`` tells; ``new``: points of trials not committed yet."""
         tells = self._tells[:seq]
-        values = {i for i, value in tells if value is not None}
-        pending = [x for i, (x, _) in enumerate(self._points[:trial]) if i not in values]
-        return History([(self._points[i][0], value) for i, value in tells if value is not None], pending + new)
+        done = {i for i, _ in tells}
+        pending = [x for i, (x, _) in enumerate(self._points[:trial]) if i not in done]
+        told = [(self._points[i][0], value) for i, value in tells if value is not None]
+        return History(told, [self._points[i][0] for i, value in tells if value is None], pending + new)
 
     def _trial(self, trial: int) -> Trial:
         x, asked_after = self._points[trial]

@@ -1,7 +1,7 @@
 """The model of a round behind one face: what the next trial maximises, and confidence bounds for the recommendation.
 
 Hyperparameters that are learned are fitted to the first m rewards, m the largest of num_initial * 1.3^k that there are:
-a later process finds the same from the same file.
+a later process finds the same from the same file. Failed points come after the rewards, with the worst of these.
 """
 
 from __future__ import annotations
@@ -34,19 +34,26 @@ from bo_robust.models import (
     candidate_grid,
     marginal_moments,
 )
+from bo_robust.models.feature_regression import precision_matrix
 from bo_robust.random import stream
 from bo_robust.schedules import NoTruncation
 from bo_robust.study.settings import schedule
 from bo_robust.study.space import Arms, Space
 
-__all__ = ["Posterior", "Posteriors", "seeded", "stream_seed"]
+__all__ = ["Posterior", "Posteriors", "refit_at", "seeded", "stream_seed"]
 
 GROWTH = 1.3  # hyperparameters are fitted anew when there are so many times the rewards of the last fit
-TOO_MANY = 0.1  # of the rewards truncated by tgp-ucb: beyond this it warns
+TOO_MANY = 0.1  # of the rewards truncated: beyond this a method warns; of the weight of one reward: it is truncated
 
 
 class Posterior(Protocol):
-    """A model of one round and its widths."""
+    """A model of one round and its widths.
+
+    Attributes:
+        truncated_top: The largest reward that was truncated, as models see rewards; -inf if none was.
+    """
+
+    truncated_top: float
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> Any:
         """What the next trial maximises."""
@@ -63,6 +70,7 @@ class _OneGP:
     model: Any
     width: Any
     certificate: Any
+    truncated_top: float
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> GPUCB:
         return GPUCB(self.model, self.width, X_pending=pending, generator=generator)
@@ -79,6 +87,7 @@ class _OneGP:
 @dataclass
 class _Candidates:
     model: CandidateEnsemble
+    truncated_top: float = -math.inf
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> EliminationUCB:
         return EliminationUCB(self.model, X_pending=pending)
@@ -100,6 +109,7 @@ class _Conditions:
     risk_level: float
     width: Any
     certificate: Any
+    truncated_top: float = -math.inf
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> ValueAtRiskUCB:
         given = (self.model, self.environment, self.risk_level, self.width)
@@ -131,25 +141,49 @@ class Posteriors:
         self.environment = environment
         self._fitted: dict[int, tuple[Kernel, Any]] = {}
 
-    def of(self, X: Tensor, Y: Tensor) -> Posterior:
-        """The posterior at points ``n x d`` in the unit cube and rewards ``n x 1`` as models see them."""
+    def of(self, X: Tensor, Y: Tensor, failed: Tensor) -> Posterior:
+        """The posterior at points ``n x d`` in the unit cube, rewards ``n x 1`` as models see them, and failed points.
+
+        Args:
+            X: Points with rewards, in the order told.
+            Y: Their rewards.
+            failed: Points that failed, ``m x d``; they enter with the worst reward that is not truncated.
+        """
         settings = self.settings
         if self.name == "he-gp-ucb":
-            return _Candidates(self._ensemble(X, Y))
-        model = self._model(X, Y, *self._hyperparameters(X, Y))
+            return _Candidates(self._ensemble(X, Y, failed))
+        fitted = self._hyperparameters(X, Y)
+        model = self._model(X, Y, *fitted)
+        lost = _truncated(model)
+        self._warn_of(int(lost.sum()), len(X))
+        if len(failed):
+            worst = Y[~lost].amin() if not lost.all() else Y.new_zeros(())
+            model = self._model(torch.cat([X, failed]), torch.cat([Y, worst.expand(len(failed), 1)]), *fitted)
         width, certificate = (self._schedule(role, model) for role in ("width", "certificate"))
         if self.environment is None:
-            return _OneGP(model, width, certificate)
+            return _OneGP(model, width, certificate, float(Y[lost].amax()) if lost.any() else -math.inf)
         p = settings["environment"].get("probabilities")
         environment = FiniteEnvironment(self.environment.unit_points().to(X), None if p is None else X.new_tensor(p))
         return _Conditions(model, environment, settings["risk_level"], width, certificate)
 
-    def _ensemble(self, X: Tensor, Y: Tensor) -> CandidateEnsemble:
+    def _warn_of(self, lost: int, n: int) -> None:
+        if lost > max(2.0, TOO_MANY * n):
+            warnings.warn(
+                f"{lost} of {n} rewards are truncated: if they are no outliers, raise `moment_bound`, or give `center` "
+                "and `scale`, which the rewards so far may have shown too small.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _ensemble(self, X: Tensor, Y: Tensor, failed: Tensor) -> CandidateEnsemble:
         settings = self.settings
         U = settings["candidates"] or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
         scale = settings["noise_scale"] or math.sqrt(settings["noise_var"])
         width = schedule("width", settings, self.space, {"noise_scale": scale})
-        return CandidateEnsemble(X, Y, U, width, scale, settings["delta"], num_initial=settings["num_initial"])
+        # failed points first, where they test no candidate: they are no rewards
+        X, Y = torch.cat([failed, X]), torch.cat([Y.amin().expand(len(failed), 1), Y])
+        num_initial = settings["num_initial"] + len(failed)
+        return CandidateEnsemble(X, Y, U, width, scale, settings["delta"], num_initial=num_initial)
 
     def _schedule(self, role: str, model: Any) -> Any:
         noise_var = float(model.likelihood.noise.detach().flatten()[0])
@@ -174,15 +208,7 @@ class Posteriors:
         if self.name != "tgp-ucb":
             return TruncatedGP(X, Y, NoTruncation(), covar_module=covar_module, **noise)
         level = schedule("truncation", settings, self.space, {})
-        model = TruncatedGP(X, Y, level, covar_module=covar_module, rule=settings["rule"], **noise)
-        if int(model.truncated.sum()) > max(2.0, TOO_MANY * len(X)):
-            warnings.warn(
-                "more than a tenth of the rewards are truncated: if they are no outliers, raise `moment_bound`, or "
-                "give `center` and `scale`, which the first rewards may have shown too small.",
-                UserWarning,
-                stacklevel=2,
-            )
-        return model
+        return TruncatedGP(X, Y, level, covar_module=covar_module, rule=settings["rule"], **noise)
 
     def _features(self, X: Tensor) -> Any:
         features = self.settings["features"]
@@ -213,13 +239,10 @@ class Posteriors:
 
     def _hyperparameters(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Any]:
         """Kernel and (where its noise is learned) likelihood, of the model's own."""
-        settings, n = self.settings, len(X)
+        settings = self.settings
         if all(settings[name] is not None for name in ("lengthscale", "outputscale", "noise_var")):
             return self._kernel(X.shape[-1]), None
-        m = settings["num_initial"]
-        while math.ceil(GROWTH * m) <= n:
-            m = math.ceil(GROWTH * m)
-        m = min(m, n)
+        m = refit_at(len(X), settings["num_initial"])
         if m not in self._fitted:
             with seeded(stream_seed(self.seed, "fit", m), settings["device"]), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of single restarts; what counts is caught
@@ -232,6 +255,29 @@ class Posteriors:
             self._fitted[m] = kept.covar_module, kept.likelihood
         covar_module, likelihood = copy.deepcopy(self._fitted[m])
         return covar_module, None if settings["noise_var"] is not None else likelihood
+
+
+def refit_at(n: int, first: int) -> int:
+    """How many of n rewards the last refit had: the largest of first * 1.3^k (rounded up at each step) up to n."""
+    m = first
+    while math.ceil(GROWTH * m) <= n:
+        m = math.ceil(GROWTH * m)
+    return min(m, n)
+
+
+def _truncated(model: Any) -> Tensor:
+    """Which rewards were truncated (ATA: more than a tenth of their weight), ``n``, bool."""
+    if isinstance(model, TruncatedGP):
+        return model.truncated.squeeze(-1)
+    X, y = model.train_inputs[0], model.train_targets
+    if not isinstance(model, TruncatedFeatureGP):
+        return torch.zeros_like(y, dtype=torch.bool)
+    with torch.no_grad():
+        dictionary, weights = model._posterior_weights()
+        Phi = model.features(X, model.covar_module, dictionary).double()
+        u = model._inverse_root(precision_matrix(Phi, weights.noise_var), weights.noise_var) @ Phi.mT  # directions x n
+        beyond = (u * y).abs() > model.truncation_level
+        return (u.square() * beyond).sum(0) > TOO_MANY * u.square().sum(0)
 
 
 def _num_features(model: Any) -> int:

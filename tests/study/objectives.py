@@ -37,3 +37,9 @@ def process(seconds):
     """This process, after a while."""
     time.sleep(seconds)
     return os.getpid()
+
+
+def sleeps(x):
+    """Takes a minute."""
+    time.sleep(60.0)
+    return 1.0

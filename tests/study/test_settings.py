@@ -28,6 +28,16 @@ def test_schedules_take_what_they_leave_out_from_the_settings():
     assert schedule("certificate", found, arms, {}) == FiniteWidth(7, 0.2)
 
 
+def test_widths_of_conditions_are_over_pairs():
+    environment = {"points": [{"z": 0.0, "u": 1.0}, {"z": 1.0, "u": 2.0}, {"z": 1.0, "u": 3.0}]}
+    arms = Arms([{"a": i} for i in range(7)])
+    assert schedule("certificate", complete("v-ucb", {"environment": environment}, arms), arms, {}).num_arms == 21
+    compact = {"kind": "compact", "a": 1.0, "b": 1.0, "r": 1.0}
+    found = complete("v-ucb", {"environment": environment, "certificate": compact}, BOX)
+    assert schedule("certificate", found, BOX, {}).dim == 4
+    assert schedule("width", found, BOX, {}).num_arms == 1  # given by the default
+
+
 def test_elimination_gives_half_of_delta_to_a_width_by_norm():
     given = {"width": {"kind": "self_normalised", "norm_bound": 2.0}}
     found = complete("he-gp-ucb", given, BOX)
@@ -48,6 +58,12 @@ def test_elimination_gives_half_of_delta_to_a_width_by_norm():
         ("gp-ucb", {"width": {"kind": "finite", "arms": 3}}, "did you mean 'num_arms'"),
         ("gp-ucb", {"width": {"kind": "self_normalised"}}, "needs 'norm_bound'"),
         ("gp-ucb", {"certificate": {"kind": "randomised"}}, "no confidence bound"),
+        ("gp-ucb", {"certificate": None}, "certificate must be"),
+        (["x"], {}, "unknown method"),
+        ("gp-ucb", {"width": {"kind": ["finite"]}}, "width must be"),
+        ("gp-ucb", {"width": {"kind": "finite", "num_arms": "3"}}, "num_arms|finite"),
+        ("gp-ucb", {"num_initial": 2.0}, "num_initial must be a whole"),
+        ("gp-ucb", {"center": 10**400}, "center cannot be"),
         ("gp-ucb", {"kernel": "cosine"}, "must be one of 'matern52', 'rbf'"),
         ("gp-ucb", {"lengthscale": [0.1]}, "1 lengthscales for 2 columns"),
         ("gp-ucb", {"num_initial": 0}, "num_initial must be"),

@@ -1,7 +1,9 @@
 """Spaces: values in their own units, coordinates in the unit cube, and what is refused."""
 
+import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -48,6 +50,16 @@ def test_json_gives_the_same_space():
         assert space_from_json(space.to_json()) == space
 
 
+def test_numbers_of_numpy_are_plain_ones():
+    box = Box({"x": (np.float32(0.5), np.int64(2)), "k": Integer(np.int64(1), np.int32(4))})
+    arms = Arms([{"a": np.int64(1)}, {"a": np.float32(2.5)}])
+    assert json.loads(json.dumps([box.to_json(), arms.to_json()])) == [
+        {"kind": "box", "parameters": {"x": ["float", 0.5, 2.0, False], "k": ["integer", 1, 4, False]}},
+        {"kind": "arms", "points": [{"a": 1}, {"a": 2.5}]},
+    ]
+    assert arms.check({"a": np.float64(1.0)}) == {"a": 1}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -56,6 +68,12 @@ def test_json_gives_the_same_space():
         (lambda: Float(-1e308, 1e308), "overflows"),
         (lambda: Float(0.0, 1.0, log=True), "low > 0"),
         (lambda: Integer(0.5, 2), "whole"),
+        (lambda: Float(1e10, 1e10 + 1e-5, log=True), "logarithms"),
+        (lambda: Float(0.0, 10**400), "finite"),
+        (lambda: Integer(0, 10**400), "finite"),
+        (lambda: Arms(None), "arms are a list"),
+        (lambda: Arms([{"a": 10**400}, {"a": 1.0}]), "arm 0: a"),
+        (lambda: Arms([{"a": 1.0}, {"a": 2.0}]).check({"a": [1.0]}), "not one of the 2 arms"),
         (lambda: Box({}), "at least one"),
         (lambda: Box({"x": 3.0}), "'x' must be Float"),
         (lambda: Arms([{"a": 1.0}]), "at least two"),

@@ -172,3 +172,121 @@ def test_another_sqlite_file_is_said_to_be_none(path):
         db.execute("CREATE TABLE cats (name TEXT)")
     with pytest.raises(StudyDamaged, match="is no study"):
         Study.open(path)
+
+
+def test_a_commit_is_synchronised_to_the_disk(path):
+    with Study.create(path, {"x": (0.0, 1.0)}, **FIXED) as study:
+        assert pragmas(study) == (2, "wal")  # 2: FULL
+    with Study.open(path) as study:
+        assert pragmas(study) == (2, "wal")
+
+
+def pragmas(study):
+    db = study._store._connection()
+    return tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode"))
+
+
+def test_an_interrupted_transaction_is_rolled_back_by_the_next(path):
+    with Study.create(path, {"x": (0.0, 1.0)}, **FIXED) as study:
+        (trial,) = study.ask()
+        db = study._store._connection()
+        db.execute("BEGIN IMMEDIATE")  # Ctrl-C came right after it
+        db.execute("INSERT INTO tells (trial, value) VALUES (0, 7.0)")
+        study.tell(trial.id, 1.5)
+        assert study.results() == [(trial, 1.5)]
+
+
+def test_an_interrupt_after_begin_leaves_no_transaction(path, monkeypatch):
+    class Interrupted:
+        def __init__(self, db):
+            self.db = db
+
+        def __getattr__(self, name):
+            return getattr(self.db, name)
+
+        def execute(self, query, *values):
+            result = self.db.execute(query, *values)
+            if query.startswith("BEGIN"):
+                raise KeyboardInterrupt
+            return result
+
+    with Study.create(path, {"x": (0.0, 1.0)}, **FIXED) as study:
+        db = study._store._connection()
+        with monkeypatch.context() as patch:
+            patch.setattr(study._store, "_connection", lambda: Interrupted(db))
+            with pytest.raises(KeyboardInterrupt):
+                study.add({"x": 0.5}, 1.0)
+        assert not db.in_transaction
+        study.add({"x": 0.5}, 1.0)
+
+
+def test_a_dropped_study_frees_its_lock(path):
+    study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
+    study.add({"x": 0.5}, 1.0)
+    del study
+    with Study.open(path) as study:
+        assert not study.status().recovered
+        assert study.status().told == 1
+
+
+def test_a_fork_that_drops_its_copy_leaves_the_lock_to_the_parent(path):
+    study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
+    child = os.fork()
+    if child == 0:
+        del study
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(StudyLocked):
+        Study.open(path)
+    study.add({"x": 0.5}, 1.0)
+    study.close()
+
+
+def test_a_failed_opening_frees_the_lock(path, monkeypatch):
+    filled(path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError) as error:
+            Study.open(path)
+    Study.open(path).close()
+    assert error  # its traceback held the store
+
+
+def test_a_link_is_the_same_study(path):
+    link = path.with_name("link")
+    with Study.create(path, {"x": (0.0, 1.0)}, **FIXED):
+        link.symlink_to(path)
+        with pytest.raises(StudyLocked):
+            Study.open(link)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", ".lock"])
+@pytest.mark.parametrize("how", ["moved", "replaced"])
+def test_a_commit_to_a_file_that_is_not_there_is_refused(path, suffix, how):
+    study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
+    study.add({"x": 0.5}, 1.0)
+    name = path.with_name(path.name + suffix)
+    other = path.with_name("other" + suffix)
+    name.rename(other)
+    if how == "replaced":
+        name.write_bytes(other.read_bytes())
+    with pytest.raises(StudyDamaged, match="moved, deleted or replaced"):
+        study.add({"x": 0.25}, 2.0)
+    other.rename(name)
+    study.add({"x": 0.75}, 3.0)
+    assert [value for _, value in study.results()] == [1.0, 3.0]
+    study.close()
+
+
+def test_a_closed_study_is_read_where_nothing_can_be_written(path, monkeypatch):
+    filled(path, 3)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with Study.open(path, readonly=True) as reader:
+        assert reader.status().told == 3
+        assert sorted(p.name for p in path.parent.iterdir()) == ["a.study", "a.study.lock"]
+        Study.open(path).close()
+        assert reader.status().told == 3
+        with Study.open(path) as study:
+            study.add({"x": 0.5}, 1.0)
+        with pytest.raises(RuntimeError, match="open it again"):
+            reader.results()

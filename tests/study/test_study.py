@@ -197,13 +197,112 @@ def test_absurd_values_do_not_stop_a_study(path, values):
         assert math.isfinite(study.recommend().worst)
 
 
-def test_rewards_are_centred_and_scaled_by_the_first(path):
-    # the first three rewards: median 2, absolute deviations 1, 0, 4
+def test_rewards_are_centred_and_scaled_by_those_of_the_last_refit(path):
+    # Refits at 3, 4, 6 rewards. (1, 2, 6): median 2, deviations 1, 0, 4, quantiles 1.1 and 5.6. (0, 0, 0, 10): median
+    # and median deviation 0, quantiles 0 and 8.5.
     with Study.create(path, LINE, "gp-ucb", **FIXED) as study:
-        for i, value in enumerate((1.0, 2.0, 6.0, 50.0)):
-            study.add({"x": i / 4}, value)
-            values = [v for _, v in study.results()]
-        assert study._method._units(values) == (2.0, 1.4826, 1.0)
+        units = study._method._units
+        assert units([1.0, 2.0, 6.0]) == (2.0, 1.4826, 1.0)
+        center, scale, _ = units([0.0, 0.0, 0.0, 10.0])
+        assert (center, scale) == (0.0, pytest.approx(8.5 / 3.2897))
+        assert units([0.0, 0.0, 0.0, 10.0, 99.0]) == (center, scale, 1.0)
+        assert units([0.0, 0.0, 0.0, 10.0, 99.0, 99.0])[0] == 5.0
+
+
+def test_a_peak_above_a_flat_initial_design_is_found_not_truncated(path):
+    def bump(x):
+        return math.exp(-sum(((v - 0.7) / 0.2) ** 2 for v in x.values()))
+
+    with Study.create(path, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, restarts=2, raw_samples=32) as study:
+        found = study.optimize(bump, 18)
+        assert found.value > 0.9
+        assert bump(found.x) > 0.9
+        assert found.worst < bump(found.x) < found.worst + found.regret_bound
+
+
+@pytest.mark.parametrize("method", ["tgp-ucb", "ata-gp-ucb"])
+def test_no_certificate_where_a_better_reward_was_truncated(method, path):
+    with Study.create(path, LINE, method, center=0.0, scale=1.0, **FIXED) as study:
+        for i in range(12):
+            study.add({"x": (i % 6) / 5}, 0.1 * (i % 6))
+        assert study.recommend().regret_bound < 10.0
+        study.add({"x": 0.1}, -1e4)  # worse: truncated, and no matter
+        assert study.should_stop(1e3)
+        study.add({"x": 0.1}, 1e4)
+        found = study.recommend()
+        assert (found.worst, found.regret_bound) == (None, None)
+        assert found.value < 10.0
+        assert not study.should_stop(1e9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_failed_points_are_the_worst_reward(method, path):
+    arms = Arms([{"x": i / 10} for i in range(11)])
+    settings = FIXED | METHODS[method] | {"center": 0.0, "scale": 1.0}
+    if method == "he-gp-ucb":
+        settings = {k: v for k, v in settings.items() if k not in ("lengthscale", "outputscale", "noise_var")}
+    at = {"z": 0.5} if method == "v-ucb" else {}
+    with Study.create(path, arms, method, **settings) as study:
+        for i in range(6):
+            study.add({"x": i / 10} | at, -1.0 if i == 0 else 1.0 - 0.01 * i)
+        history = study._history(6, 6, [])
+        before = study._method._posterior(history).bounds(arms.unit_points())[0]
+        for i in range(4):
+            study.add({"x": (6 + i) / 10} | at, FAILED)
+        after = study._method._posterior(study._history(10, 10, [])).bounds(arms.unit_points())[0]
+        assert after[7:10].max() < min(-0.2, float(before[7:10].min()))
+        assert after[1:4].min() > after[7:10].max() + 0.2
+
+
+def test_a_region_that_fails_is_left(path):
+    def objective(x):
+        if 0.6 < x["x"] < 0.8:
+            raise RuntimeError("no result here")
+        return math.exp(-(((x["x"] - 0.7) / 0.2) ** 2))
+
+    settings = {"restarts": 2, "raw_samples": 16, "lengthscale": 0.2, "outputscale": 1.0, "noise_var": 0.01}
+    with Study.create(path, LINE, "gp-ucb", **settings) as study:
+        with pytest.warns(UserWarning, match="FAILED"):
+            found = study.optimize(objective, 30)
+        assert study.status().failed < 15
+        assert not 0.6 < found.x["x"] < 0.8
+
+
+def test_a_lease_that_ends_too_late_is_over(path, monkeypatch):
+    with Study.create(path, LINE, lease_seconds=60.0, **FIXED) as study:
+        study.ask()
+        now = time.time()
+        monkeypatch.setattr("bo_robust.study.study.time.time", lambda: now - 3600.0)  # the clock was an hour fast
+        assert study.status().expired == 1
+        assert [t.id for t in study.ask(2)] == [0, 1]
+
+
+def test_an_ask_that_fails_leases_nothing(path, monkeypatch):
+    with Study.create(path, LINE, **FIXED) as study:
+        study.ask()
+        study.release()
+        monkeypatch.setattr(study._method, "propose", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            study.ask(2)
+        assert study.status().expired == 1
+
+
+def test_nonsense_is_refused_in_words(path):
+    for given, message in (
+        ({"seed": "a"}, "seed must be a whole"),
+        ({"seed": -1}, "seed must be a whole"),
+        ({"method": ["gp-ucb"]}, "unknown method"),
+        ({"lease_seconds": "1"}, "lease_seconds must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Study.create(path, LINE, **given)
+    with Study.create(path, LINE, **FIXED) as study:
+        for n in (2.0, 0, "2", None):
+            with pytest.raises(ValueError, match="n must be a whole"):
+                study.ask(n)
+        for bad in ({0: 1.0}, 3, [0, 1.0]):
+            with pytest.raises(ValueError, match="pairs"):
+                study.tell_many(bad)
 
 
 def test_added_points_must_be_in_the_space_and_are_no_asks(path):
