@@ -47,10 +47,11 @@ class RobustSampler(BaseSampler):
     every parameter of the first trial, of which nothing is known.
 
     Rewards are the values of completed trials in the order of their completion, turned round where the study minimises,
-    about a center and in units of a scale that the first ``num_initial`` of them fix, or that are given. Trials that
-    run, were pruned, failed or returned an infinite value have taught nothing: under the model their means stay as they
-    are, and their variances are as if they were observed, so that they are not proposed again. (A worker that died
-    leaves a running trial behind; ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.)
+    about a center and in units of a scale that follow from the rewards at some rounds, or that are given. Trials that
+    were pruned, failed or returned an infinite value count as the worst reward so far (of those not truncated). Those
+    that run have taught nothing: under the model their means stay as they are, and their variances are as if they were
+    observed, so that they are not proposed again. (A worker that died leaves a running trial behind;
+    ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.)
 
     Args:
         method: "tgp-ucb" (heavy tails), "he-gp-ucb" (unknown kernel), "gp-ucb", "ata-gp-ucb" or "bkb".
@@ -148,7 +149,7 @@ def candidates_func(
             return [dict(zip(space.names, row, strict=True)) for row in rows]
 
         told, running = points(train_x), points(pending_x)
-        history = History(list(zip(told, train_obj[:, 0].tolist(), strict=True)), running)
+        history = History(list(zip(told, train_obj[:, 0].tolist(), strict=True)), [], running)
         chosen = complete(method, settings, space)
         u = Method(space, method, chosen, seed).propose(history, len(told) + len(running))
         return low + side * low.new_tensor([space.to_unit(u)])
@@ -262,9 +263,11 @@ def _history(study: Study, trial: FrozenTrial, space: _Space) -> History:
     known = [t for t in others if t.state == TrialState.COMPLETE and math.isfinite(t.value)]
     known.sort(key=lambda t: (t.datetime_complete, t.number))
     done = {t.number for t in known}
-    unknown = [t for t in others if t.number not in done and t.state != TrialState.WAITING]
+    open_ = [t for t in others if t.number not in done and t.state != TrialState.WAITING]
+    running = [space.transform(t.params) for t in open_ if t.state == TrialState.RUNNING]
+    failed = [space.transform(t.params) for t in open_ if t.state != TrialState.RUNNING]
     told = [(space.transform(t.params), float(t.value)) for t in known]
-    return History(told, [space.transform(t.params) for t in unknown])
+    return History(told, failed, running)
 
 
 def _check(method: str, settings: dict[str, Any]) -> None:

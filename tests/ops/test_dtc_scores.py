@@ -138,7 +138,7 @@ def test_float32_arms_are_scored_in_the_dtype_of_the_dictionary(covariance, devi
 
 
 def test_what_float32_arms_cost(device):
-    """Upper bounds move by less than 1e-5 and at most one pick in a hundred changes, over 200 posteriors of 500 arms."""
+    """Upper bounds move by less than 1e-5, at most one pick in a hundred changes: 200 posteriors of 500 arms."""
     covariance, changed, largest = COVARIANCES["matern52"], 0, 0.0
     for seed in range(50):
         arms, dictionary, noise = problem(500, (30, 25, 20, 15), 3, covariance, device, seed=seed)
