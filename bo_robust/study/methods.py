@@ -7,6 +7,7 @@ trial.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ from bo_robust.study.surrogates import Posterior, Posteriors, refit_at, seeded, 
 __all__ = ["History", "Method", "Recommendation"]
 
 BLOCK = 4096  # arms evaluated at once
-NORMAL_RANGE = 3.2897  # from the 5 % to the 95 % quantile of a normal distribution, in standard deviations
+TAIL = 0.15  # of the rewards, at either end, that do not count for their scale: more than outliers are
+NORMAL_RANGE = 2.0729  # what is left between these ends of a normal distribution, in standard deviations
 LARGEST = 1e100  # of a reward as models see it, whose square they take
 Point = dict[str, float]
 
@@ -169,20 +171,24 @@ class Method:
     def _units(self, rewards: list[float]) -> tuple[float, float, float]:
         """Center, scale and sign by which rewards become those of the model.
 
-        Of the rewards at the last refit: those of the initial design may all lie where f is flat.
+        The center is the median of the initial design. The scale is the largest spread of the rewards at any refit so
+        far: those of the initial design may all lie where f is flat, and later ones all where it is best.
         """
-        first = rewards[: refit_at(len(rewards), self.settings["num_initial"])]
         center, scale = self.settings["center"], self.settings["scale"]
+        num_initial = self.settings["num_initial"]
         if center is None:
-            center = statistics.median(first)
+            center = statistics.median(rewards[:num_initial])
         if scale is None:
-            apart = sorted(abs(y - center) for y in first)
-            usable = [gap for gap in apart if gap > 1e-290]  # most rewards may be equal
-            spread = 1.4826 * statistics.median(apart)
-            if len(first) > 1:  # lopsided rewards, such as a peak above a plain, have a small median deviation
-                cuts = statistics.quantiles(first, n=20, method="inclusive")
-                spread = max(spread, (cuts[-1] - cuts[0]) / NORMAL_RANGE)
-            scale = spread if spread > 1e-290 else 1.4826 * statistics.median(usable or [1.0 / 1.4826])
+            scale, last = 0.0, refit_at(len(rewards), num_initial)
+            m = last
+            while True:
+                scale = max(scale, _spread(rewards[:m], center))
+                if m <= num_initial:
+                    break
+                m = refit_at(m - 1, num_initial)
+            if not scale > 1e-290:  # most rewards are equal
+                usable = [gap for gap in (abs(y - center) for y in rewards[:last]) if gap > 1e-290]
+                scale = 1.4826 * statistics.median(usable) if usable else 1.0
         return center, scale, -1.0 if self.settings["minimize"] else 1.0
 
     def _maximise(self, acqf: AcquisitionFunction, seed: int) -> tuple[Point, float]:
@@ -214,3 +220,11 @@ class Method:
         Y = (sign / scale) * (X.new_tensor(rewards).unsqueeze(-1) - center)
         failed = self._unit(history.failed) if history.failed else X[:0]
         return self._posteriors.of(X, Y.clamp(-LARGEST, LARGEST), failed)
+
+
+def _spread(rewards: list[float], center: float) -> float:
+    """Their standard deviation if they are normal, little moved by outliers of up to TAIL of them at either end."""
+    spread = 1.4826 * statistics.median(abs(y - center) for y in rewards)
+    # Lopsided rewards, such as a peak above a plain, have a small median deviation.
+    ordered, k = sorted(rewards), min(math.ceil(TAIL * len(rewards)), (len(rewards) - 1) // 2)
+    return max(spread, (ordered[-1 - k] - ordered[k]) / NORMAL_RANGE)

@@ -26,9 +26,10 @@ __all__ = ["METHODS", "complete", "schedule", "whole_number"]
 GRID = 1000  # points that stand for a continuous space in widths over finitely many: a heuristic
 COMMON: dict[str, Any] = {
     "minimize": False,  # f is to be minimised
-    "center": None,  # null: median of the rewards at the last refit
-    # null: the larger of 1.4826 times their median absolute deviation and their range from the 5 % to the 95 % quantile
-    # divided by 3.29, both the standard deviation of normal rewards (if both are 0: of the deviations that are not 0)
+    "center": None,  # null: median of the rewards of the initial design
+    # null: the larger of 1.4826 times their median absolute deviation and the range of all but 15 % at either end
+    # divided by 2.07, both the standard deviation of normal rewards (if both are 0: of the deviations that are not 0);
+    # the largest there was at any refit
     "scale": None,
     "num_initial": None,  # trials of a Sobol design (arms: drawn at random) before the method chooses; null: 2 d + 2
     "delta": 0.1,  # failure probability of widths

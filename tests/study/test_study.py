@@ -197,16 +197,21 @@ def test_absurd_values_do_not_stop_a_study(path, values):
         assert math.isfinite(study.recommend().worst)
 
 
-def test_rewards_are_centred_and_scaled_by_those_of_the_last_refit(path):
-    # Refits at 3, 4, 6 rewards. (1, 2, 6): median 2, deviations 1, 0, 4, quantiles 1.1 and 5.6. (0, 0, 0, 10): median
-    # and median deviation 0, quantiles 0 and 8.5.
+def test_rewards_are_centred_by_the_initial_design_and_scaled_by_the_largest_spread(path):
+    """Refits at 3, 4, 6 rewards; at least one reward at either end does not count for the range."""
     with Study.create(path, LINE, "gp-ucb", **FIXED) as study:
         units = study._method._units
-        assert units([1.0, 2.0, 6.0]) == (2.0, 1.4826, 1.0)
+        assert units([1.0, 2.0, 6.0]) == (2.0, 1.4826, 1.0)  # median deviation 1
+        # no spread at all: of the deviations that are not 0
         center, scale, _ = units([0.0, 0.0, 0.0, 10.0])
-        assert (center, scale) == (0.0, pytest.approx(8.5 / 3.2897))
+        assert (center, scale) == (0.0, pytest.approx(14.826))
         assert units([0.0, 0.0, 0.0, 10.0, 99.0]) == (center, scale, 1.0)
-        assert units([0.0, 0.0, 0.0, 10.0, 99.0, 99.0])[0] == 5.0
+        # 0, 0, 0, 10, 99, 99 from the second to the fifth; median deviation 5
+        assert units([0.0, 0.0, 0.0, 10.0, 99.0, 99.0])[:2] == (0.0, pytest.approx(99.0 / 2.0729))
+        # it does not shrink where later rewards are alike
+        assert units([0.0, 10.0, 20.0, 10.0, 10.0, 10.0])[:2] == (10.0, pytest.approx(14.826))
+        # a reward in six that is an outlier moves nothing
+        assert units([1.0, 2.0, 6.0, 3.0, 1e9, 2.0])[1] == pytest.approx(max(1.4826, (6.0 - 2.0) / 2.0729))
 
 
 def test_a_peak_above_a_flat_initial_design_is_found_not_truncated(path):
