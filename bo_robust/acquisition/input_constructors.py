@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
@@ -12,7 +11,8 @@ from torch import Tensor
 
 from bo_robust.acquisition.elimination import EliminationUCB
 from bo_robust.acquisition.gp_ucb import GPUCB
-from bo_robust.schedules import WIDTHS, Width
+from bo_robust.models.inputs import width_by_name
+from bo_robust.schedules import Width
 
 __all__ = ["construct_inputs_elimination_ucb", "construct_inputs_gp_ucb"]
 
@@ -44,18 +44,9 @@ def construct_inputs_gp_ucb(
     Raises:
         ValueError: if the name is unknown, or options come with a width that is not a name.
     """
-    if isinstance(width, str):
-        if width not in WIDTHS:
-            raise ValueError(f"unknown width {width!r}; choose one of {', '.join(sorted(WIDTHS))}.")
-        options = dict(width_options or {})
-        if "delta" in inspect.signature(WIDTHS[width]).parameters:
-            options.setdefault("delta", delta)
-        width = WIDTHS[width](**options)
-    elif width_options:
-        raise ValueError("width_options are for a width given by name; put them into the width itself.")
     return {
         "model": model,
-        "width": width,
+        "width": width_by_name(width, width_options, delta),
         "t": t,
         "posterior_transform": posterior_transform,
         "X_pending": X_pending,

@@ -5,7 +5,6 @@ Row by row :func:`bo_robust.states.elimination.judge`, on the host and in double
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -14,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.schedules import WIDTHS, BayesianFiniteWidth, BKBWidth, RandomisedWidth, Width
+from bo_robust.schedules import BKBWidth, RandomisedWidth, Width
 from bo_robust.states import elimination
 from bo_robust.states.elimination import Failures, Tally
 from bo_robust.validation import check_count, check_delta, check_positive
 
-__all__ = ["CandidateTest", "Observation", "Widths", "width_by_name"]
+__all__ = ["CandidateTest", "Observation", "Widths"]
 
 Widths = Width | tuple[Width, ...]
 """One width for all candidates, which is handed the information gain of each, or one per candidate."""
@@ -218,23 +217,3 @@ class CandidateTest:
         )
         observation = Observation(t, u, left, right, tuple(gone), tuple(self.names[i] for i in gone), message)
         return replace(self, alive=verdict.alive, tally=verdict.tally, failures=verdict.failures), observation
-
-
-def width_by_name(width: Widths | str, options: dict[str, Any] | None, delta: float) -> Widths:
-    """The width named in ``WIDTHS``, built with its options; widths are returned as given.
-
-    Unless among the options the named width's delta is delta / 2, or delta for "bayesian_finite", which halves it.
-
-    Raises:
-        ValueError: if the name is unknown, or options come with a width that is not a name.
-    """
-    if isinstance(width, str):
-        if width not in WIDTHS:
-            raise ValueError(f"unknown width {width!r}; choose one of {', '.join(sorted(WIDTHS))}.")
-        made, arguments = WIDTHS[width], dict(options or {})
-        if "delta" in inspect.signature(made).parameters:
-            arguments.setdefault("delta", delta if made is BayesianFiniteWidth else delta / 2)
-        return made(**arguments)
-    if options:
-        raise ValueError("width_options are for a width given by name; put them into the width itself.")
-    return width

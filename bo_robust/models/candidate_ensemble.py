@@ -33,9 +33,10 @@ from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from bo_robust.models.candidate_elimination import CandidateTest, Observation, Widths, width_by_name
+from bo_robust.models.candidate_elimination import CandidateTest, Observation, Widths
 from bo_robust.models.candidate_factor import CandidateFactor
 from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
+from bo_robust.models.inputs import width_by_name
 from bo_robust.schedules import RKHSWidth, SelfNormalisedWidth
 from bo_robust.validation import check_finite, check_kernel_matrix
 
@@ -173,7 +174,9 @@ class CandidateEnsemble(GPyTorchModel, GP):
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         inputs.pop("train_Yvar", None)
         settings = {"noise_scale": noise_scale, "delta": delta, "num_initial": num_initial, "maximize": maximize}
-        return inputs | {"candidates": candidates, "width": width_by_name(width, width_options, delta)} | settings
+        # What the test leaves to the width; "bayesian_finite" halves delta itself.
+        left = delta if width == "bayesian_finite" else delta / 2
+        return inputs | {"candidates": candidates, "width": width_by_name(width, width_options, left)} | settings
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:

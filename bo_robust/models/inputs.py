@@ -1,17 +1,20 @@
-"""Checks and conversions of what :class:`~bo_robust.models.TruncatedGP` is given."""
+"""Checks and conversions of what :class:`~bo_robust.models.TruncatedGP` is given, and widths by name."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, TypeVar
 
 import torch
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.schedules import TRUNCATIONS, Truncation
+from bo_robust.schedules import TRUNCATIONS, WIDTHS, Truncation, Width
 from bo_robust.validation import check_finite, check_positive
 
-__all__ = ["check_data", "check_noise_var", "levels_of_rounds", "truncation_by_name"]
+__all__ = ["check_data", "check_noise_var", "levels_of_rounds", "truncation_by_name", "width_by_name"]
+
+Given = TypeVar("Given")
 
 
 def check_data(X: Tensor, Y: Tensor) -> None:
@@ -52,6 +55,29 @@ def truncation_by_name(truncation: Truncation | Tensor | str, options: dict[str,
     if options:
         raise ValueError("truncation_options are for a truncation given by name; put them into the schedule itself.")
     return truncation
+
+
+def width_by_name(width: Given | str, options: dict[str, Any] | None, delta: float) -> Given | Width:
+    """The width named in ``WIDTHS``, built with its options; a width or several are returned as given.
+
+    Args:
+        width: A name, or what is returned.
+        options: Arguments of the named width.
+        delta: Of the named width, unless among its options or unknown to it.
+
+    Raises:
+        ValueError: if the name is unknown, or options come with a width that is not a name.
+    """
+    if isinstance(width, str):
+        if width not in WIDTHS:
+            raise ValueError(f"unknown width {width!r}; choose one of {', '.join(sorted(WIDTHS))}.")
+        arguments = dict(options or {})
+        if "delta" in inspect.signature(WIDTHS[width]).parameters:
+            arguments.setdefault("delta", delta)
+        return WIDTHS[width](**arguments)
+    if options:
+        raise ValueError("width_options are for a width given by name; put them into the width itself.")
+    return width
 
 
 def levels_of_rounds(truncation: Truncation | Tensor, rewards: Tensor, first_round: int) -> Tensor:
