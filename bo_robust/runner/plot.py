@@ -15,7 +15,7 @@ from bo_robust.runner.checkpoint import write_atomic
 from bo_robust.runner.config import PanelConfig, RunConfig
 from bo_robust.runner.results import load_final
 
-__all__ = ["STYLES", "plain_text", "plot_intervals", "plot_regret", "save_figure"]
+__all__ = ["STYLES", "marks", "plain_text", "plot_intervals", "plot_regret", "save_figure"]
 
 # Line styles of the first ten algorithms, the next ten, ...
 STYLES = ("-", "--", ":", "-.")
@@ -29,7 +29,7 @@ def plot_regret(config: RunConfig, folder: Path, traces: pd.DataFrame, path: Pat
     figure, axes = plt.subplots(2, columns, figsize=(4.6 * columns + 1, 8), squeeze=False, layout="constrained")
     for j, panel in enumerate(config.panels):
         rows = traces[traces["panel"] == panel.name]
-        rounds = _marks(panel.horizon)
+        rounds = marks(panel.horizon)
         for i, algorithm in enumerate(panel.algorithms):
             of = rows[rows["algorithm"] == algorithm.label]
             regret = of["regret"].to_numpy().reshape(panel.trials, panel.horizon)
@@ -95,7 +95,8 @@ def plain_text(label: str) -> str:
     return f" {plain}" if plain.startswith("_") else plain
 
 
-def _marks(horizon: int) -> np.ndarray:
+def marks(horizon: int) -> np.ndarray:
+    """Rounds to draw on a logarithmic axis, at most 200 from 1 to the horizon."""
     return np.unique(np.round(np.geomspace(1, horizon, min(horizon, 200))).astype(int))
 
 

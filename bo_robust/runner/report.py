@@ -10,7 +10,7 @@ from rich.table import Table
 
 from bo_robust.runner.eliminations import elimination_line
 
-__all__ = ["closing_lines", "print_report"]
+__all__ = ["closing_lines", "optional", "print_report", "with_error"]
 
 # Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
 TABLE_WIDTH = 96
@@ -33,11 +33,11 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
         for label, entry in panel["algorithms"].items():
             table.add_row(
                 escape(label),
-                _with_error(entry["average_regret"]),
-                _with_error(entry["simple_regret"]),
-                _optional(entry["coverage"], "{:.3f}"),
-                _optional(entry["final_coverage"], "{:.3f}"),
-                _optional(entry["mean_width"], "{:.3g}"),
+                with_error(entry["average_regret"]),
+                with_error(entry["simple_regret"]),
+                optional(entry["coverage"], "{:.3f}"),
+                optional(entry["final_coverage"], "{:.3f}"),
+                optional(entry["mean_width"], "{:.3g}"),
                 f"{100 * entry['truncated']:.2g}%" if entry["truncated"] else "-",
                 f"{entry['seconds']:.1f}",
             )
@@ -101,10 +101,12 @@ def _in_words(comparison: dict[str, Any], entries: dict[str, Any]) -> str:
     return f"{ours} against {theirs}: " + "; ".join(parts) + "."
 
 
-def _with_error(value: list[float] | tuple[float, float | None]) -> str:
+def with_error(value: list[float] | tuple[float, float | None]) -> str:
+    """A mean and its standard error, if it has one."""
     mean, error = value
     return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
 
 
-def _optional(value: float | None, form: str) -> str:
+def optional(value: float | None, form: str) -> str:
+    """A number in a format of :meth:`str.format`, or a dash."""
     return "-" if value is None else form.format(value)

@@ -24,6 +24,7 @@ from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces
 
 __all__ = [
+    "damaged",
     "load_final",
     "load_parts",
     "mean_and_error",
@@ -133,7 +134,7 @@ def load_parts(folder: Path, config: RunConfig) -> tuple[pd.DataFrame, dict[str,
                 if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {algorithm.label}:
                     raise ValueError("it holds other rows than this run's")
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise _damaged(folder, path, error) from None
+                raise damaged(folder, path, error) from None
             frames.append(frame)
         facts[panel.name] = known
     joined = pd.concat(frames, ignore_index=True)
@@ -150,10 +151,11 @@ def load_final(folder: Path, panel: int, algorithm: int) -> dict[str, Tensor]:
     try:
         return load_file(path.with_suffix(".safetensors"))
     except (OSError, SafetensorError) as error:
-        raise _damaged(folder, path, error) from None
+        raise damaged(folder, path, error) from None
 
 
-def _damaged(folder: Path, path: Path, error: Exception) -> RunError:
+def damaged(folder: Path, path: Path, error: Exception) -> RunError:
+    """What to raise where a part of a run over arms, at ``path``, cannot be read."""
     reason = " ".join(str(error).split())
     return RunError(
         f"{path.with_suffix('.*')} is damaged ({reason}); delete these files and `bo-robust resume {folder}` plays "

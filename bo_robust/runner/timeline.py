@@ -14,7 +14,7 @@ from bo_robust.runner.config import RunConfig
 from bo_robust.runner.plot import plain_text, save_figure
 from bo_robust.runner.results import part_path
 
-__all__ = ["plot_eliminations"]
+__all__ = ["draw_timeline", "plot_eliminations"]
 
 # Trials lie side by side within this part of a candidate's row.
 SPREAD = 0.6
@@ -49,12 +49,13 @@ def plot_eliminations(config: RunConfig, folder: Path, traces: pd.DataFrame, pat
     for axis in axes.flat[len(pictures) :]:
         axis.set_visible(False)
     for axis, picture in zip(axes.flat, pictures, strict=False):
-        _timeline(axis, *picture)
+        draw_timeline(axis, *picture)
     save_figure(figure, path)
     return True
 
 
-def _timeline(axis: plt.Axes, title: str, horizon: int, found: dict[str, Any]) -> None:
+def draw_timeline(axis: plt.Axes, title: str, horizon: int, found: dict[str, Any]) -> None:
+    """One algorithm's timeline on ``axis``; ``found``: :func:`bo_robust.runner.eliminations.elimination_facts`."""
     names, trials = found["candidates"], len(found["survivors"])
     for eliminated, marker, colour in ((True, "o", "C0"), (False, "x", "C3")):
         of = [row for row in found["eliminations"] if row["eliminated"] == eliminated]

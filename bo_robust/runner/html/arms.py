@@ -15,8 +15,8 @@ from bo_robust.runner.html.load import Stored
 from bo_robust.runner.html.pictures import INK, legend, picture, rounds_axis, scale_for, styles
 from bo_robust.runner.html.settings import settings
 from bo_robust.runner.html.truncation import truncation
-from bo_robust.runner.plot import _marks
-from bo_robust.runner.report import LEGEND, _optional, _with_error
+from bo_robust.runner.plot import marks
+from bo_robust.runner.report import LEGEND, optional, with_error
 from bo_robust.runner.results import load_final
 
 __all__ = ["panel_sections"]
@@ -69,11 +69,11 @@ def _results(entry: dict[str, Any]) -> str:
         rows.append(
             [
                 name,
-                number(_with_error(one["average_regret"]), one["average_regret"][0]),
-                number(_with_error(one["simple_regret"]), one["simple_regret"][0]),
-                number(_optional(one["coverage"], "{:.3f}"), one["coverage"]),
-                number(_optional(one["final_coverage"], "{:.3f}"), one["final_coverage"]),
-                number(_optional(one["mean_width"], "{:.3g}"), one["mean_width"]),
+                number(with_error(one["average_regret"]), one["average_regret"][0]),
+                number(with_error(one["simple_regret"]), one["simple_regret"][0]),
+                number(optional(one["coverage"], "{:.3f}"), one["coverage"]),
+                number(optional(one["final_coverage"], "{:.3f}"), one["final_coverage"]),
+                number(optional(one["mean_width"], "{:.3g}"), one["mean_width"]),
                 number(f"{100 * one['truncated']:.2g}%" if one["truncated"] else "-", one["truncated"]),
                 number(f"{one['seconds']:.1f}", one["seconds"]),
             ]
@@ -101,7 +101,7 @@ def _regret(stored: Stored, panel: PanelConfig, looks: dict[str, Any]) -> str:
 def _banded(of: Curves, looks: dict[str, Any], name: str) -> Any:
     def draw(axis: Axes) -> None:
         for label, values in of.items():
-            rounds = _marks(values.shape[1])
+            rounds = marks(values.shape[1])
             values = values[:, rounds - 1]
             mean = values.mean(0)
             axis.plot(rounds, mean, **looks[label])
@@ -162,7 +162,7 @@ def _confidence(stored: Stored, panel: PanelConfig, entry: dict[str, Any], looks
 
 def _lines(axis: Axes, of: Curves, looks: dict[str, Any]) -> None:
     for label, values in of.items():
-        rounds = _marks(values.shape[1])
+        rounds = marks(values.shape[1])
         axis.plot(rounds, values[0, rounds - 1], **looks[label])
     rounds_axis(axis, log=True)
 

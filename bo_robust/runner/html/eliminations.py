@@ -10,7 +10,7 @@ from bo_robust.runner.config import PanelConfig
 from bo_robust.runner.eliminations import elimination_line
 from bo_robust.runner.html.elements import details, figure, number, paragraph, section, table, text
 from bo_robust.runner.html.pictures import picture, rounds_axis
-from bo_robust.runner.timeline import _timeline
+from bo_robust.runner.timeline import draw_timeline
 
 __all__ = ["eliminations"]
 
@@ -50,7 +50,7 @@ def _one(panel: PanelConfig, label: str, found: dict[str, Any]) -> str:
     alt = f"Rounds in which {label} eliminated each of {len(names)} candidates. {elimination_line(found)}"
 
     def draw(axis: Any) -> None:
-        _timeline(axis, "", panel.horizon, record)
+        draw_timeline(axis, "", panel.horizon, record)
         rounds_axis(axis)
 
     shown = picture(draw, alt, (5.4, 0.9 + 0.22 * len(names)))

@@ -16,7 +16,7 @@ from bo_robust.runner.errors import RunError
 from bo_robust.runner.provenance import read_run
 from bo_robust.runner.robust import results as robust_results
 from bo_robust.runner.robust.config import RobustPanelConfig, RobustRunConfig, is_robust_folder
-from bo_robust.runner.robust.run import _read_run as read_robust_run
+from bo_robust.runner.robust.run import read_run as read_robust_run
 
 __all__ = ["Stored", "load"]
 
@@ -109,7 +109,7 @@ def _load_arm_part(
         if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {algorithm.label}:
             raise ValueError("it holds other rows than this run's")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise results._damaged(folder, path, error) from None
+        raise results.damaged(folder, path, error) from None
     return frame, facts
 
 
@@ -133,7 +133,7 @@ def _load_robust(folder: Path) -> Stored:
             places[panel.name, method.label] = (i, j)
             for k in repetitions:
                 path, key = robust_results.part_path(folder, i, j, k), (panel.name, method.label, k)
-                frames.append(robust_results._load_part(folder, path, key, panel.rounds + 1))
+                frames.append(robust_results.load_part(folder, path, key, panel.rounds + 1))
     traces = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"panel": []})
     summary: dict[str, Any] = {"name": config.name, "description": config.description, "panels": []}
     if panels:

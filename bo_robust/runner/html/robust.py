@@ -12,8 +12,8 @@ from bo_robust.runner.html.load import Stored
 from bo_robust.runner.html.pictures import INK, legend, picture, rounds_axis, scale_for, styles
 from bo_robust.runner.html.settings import settings
 from bo_robust.runner.robust.config import RobustPanelConfig
-from bo_robust.runner.robust.plot import _plot_certificate
-from bo_robust.runner.robust.report import LEGEND, _with_interval
+from bo_robust.runner.robust.plot import plot_certificate
+from bo_robust.runner.robust.report import LEGEND, with_interval
 from bo_robust.runner.robust.results import CONFIDENCE, curves, log_regret, mean_interval
 
 __all__ = ["panel_sections"]
@@ -56,7 +56,7 @@ def _results(entry: dict[str, Any]) -> str:
         rows.append(
             [
                 text(label) + (' <span class="tag">lowest</span>' if label == entry["best"] else ""),
-                number(_with_interval(one["log10_regret"], one["interval"]), one["log10_regret"]),
+                number(with_interval(one["log10_regret"], one["interval"]), one["log10_regret"]),
                 number(f"{one['median_regret']:.3g}", one["median_regret"]),
                 number(f"{one['certificate']:.3g}" if certified else "-", one["certificate"]),
                 number(f"{100 * one['certificate_held']:.0f}%" if certified else "-", one["certificate_held"]),
@@ -81,7 +81,7 @@ def _regret(stored: Stored, panel: RobustPanelConfig, looks: dict[str, Any]) -> 
     if certificates:
 
         def certificate(axis: Axes) -> None:
-            _plot_certificate(axis, panel, rows, looks)
+            plot_certificate(axis, panel, rows, looks)
             if (found := axis.get_legend()) is not None:
                 found.remove()
             rounds_axis(axis)

@@ -18,7 +18,7 @@ from bo_robust.runner.plot import STYLES, plain_text, save_figure
 from bo_robust.runner.robust.config import RobustPanelConfig
 from bo_robust.runner.robust.results import curves, log_regret, mean_interval
 
-__all__ = ["picture_name", "plot_panel"]
+__all__ = ["picture_name", "plot_certificate", "plot_panel"]
 
 
 def picture_name(index: int, panel: RobustPanelConfig) -> str:
@@ -36,7 +36,7 @@ def plot_panel(panel: RobustPanelConfig, traces: pd.DataFrame, path: Path) -> No
     }
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.4), layout="constrained")
     _plot_regret(axes[0], panel, rows, colours)
-    _plot_certificate(axes[1], panel, rows, colours)
+    plot_certificate(axes[1], panel, rows, colours)
     _plot_seconds(axes[2], panel, rows, colours)
     figure.suptitle(plain_text(f"{panel.name} ({panel.repetitions} repetitions)"), fontsize=11)
     save_figure(figure, path)
@@ -54,9 +54,17 @@ def _plot_regret(axis: Axes, panel: RobustPanelConfig, rows: pd.DataFrame, colou
     axis.grid(alpha=0.3)
 
 
-def _plot_certificate(
+def plot_certificate(
     axis: Axes, panel: RobustPanelConfig, rows: pd.DataFrame, colours: dict[str, dict[str, Any]]
 ) -> None:
+    """Medians of the methods that certify: certificate (solid), regret (dashed) and the bound 2 w sigma (dotted).
+
+    Args:
+        axis: To draw on.
+        panel: The panel.
+        rows: Its traces.
+        colours: Colour of every label, as keyword arguments of ``plot``.
+    """
     regrets, certificates = curves(rows, panel, "regret"), curves(rows, panel, "certificate")
     bounds = curves(rows, panel, "bound")
     for method in panel.methods:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["closing_lines", "print_report"]
+__all__ = ["closing_lines", "print_report", "with_interval"]
 
 TABLE_WIDTH = 100
 LEGEND = (
@@ -30,7 +30,7 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
             certified = entry["certificate"] is not None
             table.add_row(
                 escape(label),
-                _with_interval(entry["log10_regret"], entry["interval"]),
+                with_interval(entry["log10_regret"], entry["interval"]),
                 f"{entry['median_regret']:.3g}",
                 f"{entry['certificate']:.3g}" if certified else "-",
                 f"{100 * entry['certificate_held']:.0f}%" if certified else "-",
@@ -69,5 +69,6 @@ def closing_lines(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _with_interval(mean: float, interval: list[float] | None) -> str:
+def with_interval(mean: float, interval: list[float] | None) -> str:
+    """A mean and its confidence interval, if it has one."""
     return f"{mean:.2f}" if interval is None else f"{mean:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"

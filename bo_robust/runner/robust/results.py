@@ -20,6 +20,7 @@ __all__ = [
     "FLOOR",
     "curves",
     "facts_path",
+    "load_part",
     "load_parts",
     "log_regret",
     "mean_interval",
@@ -71,7 +72,7 @@ def load_parts(folder: Path, config: RobustRunConfig) -> tuple[pd.DataFrame, lis
         for j, method in enumerate(panel.methods):
             for k in range(panel.repetitions):
                 path = part_path(folder, i, j, k)
-                frames.append(_load_part(folder, path, (panel.name, method.label, k), panel.rounds + 1))
+                frames.append(load_part(folder, path, (panel.name, method.label, k), panel.rounds + 1))
     return pd.concat(frames, ignore_index=True), facts
 
 
@@ -178,7 +179,18 @@ def _table(rows: pd.DataFrame, label: str, column: str) -> np.ndarray:
     return of[column].to_numpy(dtype=float).reshape(of["repetition"].nunique(), -1)
 
 
-def _load_part(folder: Path, path: Path, key: tuple[str, str, int], length: int) -> pd.DataFrame:
+def load_part(folder: Path, path: Path, key: tuple[str, str, int], length: int) -> pd.DataFrame:
+    """The rows of one repetition of a method.
+
+    Args:
+        folder: The result folder, for messages.
+        path: The part.
+        key: Panel, label and repetition it is of.
+        length: Rows it has.
+
+    Raises:
+        RunError: when it is missing, damaged or of another run.
+    """
     if not path.exists():
         raise RunError(
             f"{folder} has no results of {key[1]} in panel {key[0]!r}, repetition {key[2]}, yet; `bo-robust resume "

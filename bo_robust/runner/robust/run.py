@@ -26,7 +26,7 @@ from bo_robust.runner.robust.play import play
 from bo_robust.runner.robust.report import print_report
 from bo_robust.runner.run import check_free, locked
 
-__all__ = ["finish", "resume", "start"]
+__all__ = ["finish", "read_run", "resume", "start"]
 
 
 def start(
@@ -75,7 +75,7 @@ def resume(
         RunError: when the folder is no robust run, another process is running it, its configuration was changed, or
             code or machine changed (without ``force``).
     """
-    info, config = _read_run(folder)
+    info, config = read_run(folder)
     device = find_device(info["device"])
     data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
     console = console or Console()
@@ -126,7 +126,7 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     """
     from bo_robust.runner.robust import plot  # matplotlib takes a second to import
 
-    _, config = _read_run(folder)
+    _, config = read_run(folder)
     traces, facts = results.load_parts(folder, config)
     summary = results.summarise(config, traces, facts)
     write_frame(traces, folder / "traces.parquet")
@@ -142,7 +142,12 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     return summary
 
 
-def _read_run(folder: Path) -> tuple[dict[str, Any], RobustRunConfig]:
+def read_run(folder: Path) -> tuple[dict[str, Any], RobustRunConfig]:
+    """``run.json`` and the configuration in it.
+
+    Raises:
+        RunError: when the folder is no robust run, or its configuration was changed.
+    """
     path = folder / "run.json"
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
