@@ -43,6 +43,9 @@ class Traces:
         truncated: Whether the reward was set to zero.
         ok: Whether the reward was finite.
         rounds: Rounds played.
+        dictionary_size: Arms in the dictionary after the round, int32; None for algorithms without one.
+        effective_dimension: The algorithm's estimate of it after the round
+            (:attr:`bo_robust.states.dtc.DTCPosterior.effective_dimension`); None as well.
     """
 
     arms: Tensor
@@ -53,10 +56,14 @@ class Traces:
     truncated: Tensor
     ok: Tensor
     rounds: int = 0
+    dictionary_size: Tensor | None = None
+    effective_dimension: Tensor | None = None
 
     @classmethod
-    def empty(cls, horizon: int, trials: int, device: torch.device, dtype: torch.dtype) -> Traces:
-        """Room for ``horizon`` rounds."""
+    def empty(
+        cls, horizon: int, trials: int, device: torch.device, dtype: torch.dtype, dictionary: bool = False
+    ) -> Traces:
+        """Room for ``horizon`` rounds; with ``dictionary`` also for what BKB and BBKB record."""
         shape = (horizon, trials)
         like = torch.zeros(0, dtype=dtype, device=device)
         return cls(
@@ -67,6 +74,8 @@ class Traces:
             coverage=like.new_full(shape, torch.nan),
             truncated=like.new_zeros(shape, dtype=torch.bool),
             ok=like.new_zeros(shape, dtype=torch.bool),
+            dictionary_size=like.new_zeros(shape, dtype=torch.int32) if dictionary else None,
+            effective_dimension=like.new_zeros(shape) if dictionary else None,
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -166,6 +175,9 @@ def play_round(
     if info.truncated is not None:
         traces.truncated[t] = info.truncated
     traces.recommended[t] = row_argmax(posterior.mean)
+    if traces.dictionary_size is not None and traces.effective_dimension is not None:
+        traces.dictionary_size[t] = posterior.size
+        traces.effective_dimension[t] = posterior.effective_dimension
     traces.rounds += 1
 
 

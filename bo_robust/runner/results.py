@@ -19,6 +19,7 @@ from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.problems import Problem
 from bo_robust.runner.checkpoint import write_atomic, write_json
 from bo_robust.runner.config import PanelConfig, RunConfig
+from bo_robust.runner.dictionaries import DICTIONARY_COLUMNS, dictionary_facts
 from bo_robust.runner.eliminations import elimination_facts, elimination_warnings, summarise_eliminations
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces
@@ -46,7 +47,10 @@ def part_path(folder: Path, panel: int, algorithm: int) -> Path:
 
 
 def traces_frame(traces: Traces, problem: Problem, panel: str, label: str, trials: Sequence[int]) -> pd.DataFrame:
-    """Long format, one row per trial and round, ordered by trial then round (rounds count from 1)."""
+    """Long format, one row per trial and round, ordered by trial then round (rounds count from 1).
+
+    Of algorithms with a dictionary it has two columns more, :data:`bo_robust.runner.dictionaries.DICTIONARY_COLUMNS`.
+    """
     f, optimum = problem.f.cpu(), problem.optimum.cpu()
     host = {k: v[: traces.rounds].cpu() for k, v in traces.tensors().items()}
     T, s = host["arms"].shape
@@ -61,6 +65,7 @@ def traces_frame(traces: Traces, problem: Problem, panel: str, label: str, trial
         "truncated": host["truncated"],
         "ok": host["ok"],
     }
+    columns |= {name: host[name] for name in DICTIONARY_COLUMNS if name in host}
     frame = pd.DataFrame({k: v.T.reshape(-1).numpy() for k, v in columns.items()})
     frame.insert(0, "round", np.tile(np.arange(1, T + 1, dtype=np.int32), s))
     frame.insert(0, "trial", np.repeat(np.asarray(trials, dtype=np.int32), T))
@@ -101,6 +106,7 @@ def write_part(
         "notes": problem.notes,
         "arm_names": list(problem.arm_names),
         "eliminations": elimination_facts(state, problem),
+        "dictionary": dictionary_facts(state, traces),
     }
     write_atomic(path.with_suffix(".safetensors"), lambda temporary: save_file(final, temporary))
     write_json(facts, path.with_suffix(".json"))

@@ -25,6 +25,7 @@ from bo_robust.runner import results
 from bo_robust.runner.build import build_algorithm, build_problem, resolved, start_state
 from bo_robust.runner.checkpoint import load_checkpoint, save_checkpoint, write_json
 from bo_robust.runner.config import PanelConfig, RunConfig
+from bo_robust.runner.dictionaries import keeps_dictionary
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces, play
 from bo_robust.runner.provenance import check_same_world, describe_run, find_device, read_run
@@ -36,8 +37,8 @@ __all__ = ["check_free", "finish", "locked", "play_part", "resume", "start"]
 CHECKPOINT = "checkpoint.safetensors"
 # The next checkpoint waits at least this many times as long as the last one took to write.
 CHECKPOINT_PAUSE = 20.0
-# Bytes a round of a trial takes in the traces.
-TRACE_BYTES = 34
+# Bytes a round of a trial takes in the traces, of algorithms with a dictionary.
+TRACE_BYTES = 46
 
 
 def start(
@@ -245,7 +246,8 @@ def _play_one(
     algorithm = build_algorithm(config, panel, problem)
     noise_var = panel.noise_var or problem.noise_var
     trials = range(panel.trials)
-    traces = Traces.empty(panel.horizon, panel.trials, problem.f.device, problem.f.dtype)
+    room = (panel.horizon, panel.trials, problem.f.device, problem.f.dtype)
+    traces = Traces.empty(*room, dictionary=keeps_dictionary(algorithm))
     state = start_state(algorithm, problem, noise_var, panel.trials, panel.horizon)
     key = [info["config_digest"], i, j]
     spent = _restore(checkpoint, key, state, traces) if checkpoint.exists() else 0.0

@@ -11,11 +11,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from matplotlib.image import imread
 from rich.console import Console
 
 from bo_robust.runner import cli, results
 from bo_robust.runner import run as runs
+from bo_robust.runner.build import build_problem
 from bo_robust.runner.config import RunConfig
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.html import write_report
@@ -172,7 +174,6 @@ def test_panels_labels_and_sections_are_there_and_escaped(finished):
     common = ["Results", "Regret", "Confidence"]
     expected = [*common, "Truncation", "Dictionary size", "Settings", *common, "Eliminations", "Settings"]
     assert [title for level, title in page.headings if level == 3] == expected
-    assert "hold neither" in page.text  # |S| and d_eff are not in the traces
     rows = page.tables["<b>t</b>(3): settings"]
     assert "tgp(moment_bound=1, alpha=1, scale=1)" in rows[2][2][0]
     info = json.loads((finished / "run.json").read_text())
@@ -262,6 +263,37 @@ def test_eliminations_tell_who_survived(finished):
     assert {row[0][0]: row[1][1] for row in rows} == found["survived"]
     first = [row["round"] for row in found["eliminations"] if row["eliminated"]]
     assert min(row[2][1] for row in rows if row[2][1] is not None) >= min(first)
+
+
+def test_dictionaries_against_the_effective_dimension(finished):
+    page = Page(finished / "report.html")
+    (row,) = page.tables["<b>t</b>(3): dictionaries"][1:]
+    traces = pd.read_parquet(finished / "traces.parquet")
+    rows = traces[traces["algorithm"] == "BKB"]
+    last = rows[rows["round"] == 30]
+    exact, problem = [], build_problem(RunConfig.from_dict(ARMS).panels[0], range(3), None, torch.device("cpu"))
+    for _, of in rows.groupby("trial"):  # tr K (K + lambda I)^-1
+        arms = torch.tensor(of["arm"].tolist())
+        K = problem.kernel(problem.arms, problem.arms)[arms][:, arms]
+        exact.append(torch.linalg.solve(K + problem.noise_var * torch.eye(30).double(), K).trace().item())
+    size, distinct = last["dictionary_size"].mean(), rows.groupby("trial")["arm"].nunique().mean()
+    expected = [size, distinct, last["effective_dimension"].mean(), np.mean(exact), size / np.mean(exact)]
+    assert row[0][0] == "BKB"
+    assert [value for _, value in row[1:]] == pytest.approx(expected, rel=1e-5)
+    assert f"BKB |S| {size:.4g}, d_eff estimated" in page.source
+
+
+def test_runs_from_before_dictionaries_were_stored(copied):
+    path = results.part_path(copied, 0, 2)
+    pd.read_parquet(path).drop(columns=["dictionary_size", "effective_dimension"]).to_parquet(path, index=False)
+    facts = json.loads(path.with_suffix(".json").read_text())
+    del facts["dictionary"]
+    path.with_suffix(".json").write_text(json.dumps(facts))
+    page = Page(write_report(copied))
+    assert "is not stored for BKB" in page.text
+    assert "<b>t</b>(3): dictionaries" not in page.tables
+    assert len(page.tables["<b>t</b>(3): results"]) == 5
+    runs.finish(copied, console=quiet())
 
 
 def test_value_at_risk_page(robust):

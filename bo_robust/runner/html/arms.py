@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bo_robust.runner.config import PanelConfig
+from bo_robust.runner.html.dictionaries import dictionaries
 from bo_robust.runner.html.elements import details, figure, note, number, paragraph, section, table, text
 from bo_robust.runner.html.eliminations import eliminations
 from bo_robust.runner.html.load import Stored
@@ -23,12 +24,6 @@ __all__ = ["panel_sections"]
 
 # Of more arms so many are drawn, evenly spaced.
 DRAWN_ARMS = 300
-DICTIONARIES = ("bkb", "bbkb")
-NO_DICTIONARY_SIZES = (
-    "Dictionary size |S| against effective dimension is not shown for {}: the traces of a run hold neither. It would "
-    "take two more columns, recorded each round: |S_t|, and the effective dimension (the sum of exact posterior "
-    "variances at the points chosen, divided by lambda). python -m benchmarks.dictionary_size measures both."
-)
 Curves = dict[str, np.ndarray]
 
 
@@ -46,7 +41,7 @@ def panel_sections(stored: Stored, index: int) -> str:
         _confidence(stored, panel, entry, looks),
         truncation(stored, panel, looks),
         eliminations(panel, entry),
-        _dictionaries(panel),
+        dictionaries(stored, panel, looks),
         section("Settings", settings(stored, index)),
     ]
     return "".join(parts)
@@ -200,10 +195,3 @@ def _interval(final: Curves, colour: str, title: str) -> Any:
         axis.set_title(title, fontsize=9)
 
     return draw
-
-
-def _dictionaries(panel: PanelConfig) -> str:
-    names = [a.label for a in panel.algorithms if a.name in DICTIONARIES]
-    if not names:
-        return ""
-    return section("Dictionary size", paragraph(NO_DICTIONARY_SIZES.format(", ".join(names))))

@@ -68,14 +68,14 @@ def _load_arms(folder: Path) -> Stored:
     info, config = read_run(folder)
     panels, facts, frames, missing, places = [], [], [], [], {}
     for i, panel in enumerate(config.panels):
-        known: dict[str, Any] = {"seconds": {}, "level": {}, "eliminations": {}}
+        known: dict[str, Any] = {"seconds": {}, "level": {}, "eliminations": {}, "dictionary": {}}
         there, absent = [], []
         for j, algorithm in enumerate(panel.algorithms):
             if not results.part_path(folder, i, j).exists():
                 absent.append(algorithm.label)
                 continue
             frame, one = _load_arm_part(folder, i, j, panel, algorithm)
-            for key in ("seconds", "level", "eliminations"):
+            for key in ("seconds", "level", "eliminations", "dictionary"):
                 known[key][algorithm.label] = one[key]
             known |= {"notes": one["notes"], "arm_names": one["arm_names"]}
             places[panel.name, algorithm.label] = (i, j)
@@ -104,7 +104,11 @@ def _load_arm_part(
     try:
         frame = pd.read_parquet(path).astype({"panel": str, "algorithm": str})
         facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        facts = {"eliminations": None} | {k: facts[k] for k in ("seconds", "level", "notes", "arm_names")} | facts
+        facts = (
+            {"eliminations": None, "dictionary": None}
+            | {k: facts[k] for k in ("seconds", "level", "notes", "arm_names")}
+            | facts
+        )
         whole = len(frame) == panel.trials * panel.horizon
         if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {algorithm.label}:
             raise ValueError("it holds other rows than this run's")
