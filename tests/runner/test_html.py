@@ -15,6 +15,7 @@ import torch
 from matplotlib.image import imread
 from rich.console import Console
 
+from bo_robust.problems.robust import make, value_at_risk
 from bo_robust.runner import cli, results
 from bo_robust.runner import run as runs
 from bo_robust.runner.build import build_problem
@@ -311,10 +312,44 @@ def test_value_at_risk_page(robust):
     assert [value for _, value in recommended[0][1:]] == pytest.approx(
         [expected.median(), expected.min(), expected.max()]
     )
-    assert "not the recommended design itself" in page.text
     from bo_robust.runner.robust.report import closing_lines
 
     assert all(line.strip() in page.text for line in closing_lines(summary_of(robust)))
+
+
+def test_f_over_the_environments_of_the_median_repetition(robust):
+    page = Page(robust / "report.html")
+    rows = page.tables["<b>Branin</b>: f over the environments"][1:]
+    assert [row[0][0] for row in rows] == [SCRIPT, AMPERSAND, "best design found"]
+    traces, problem = pd.read_parquet(robust / "traces.parquet"), make("branin")
+    last = traces[(traces["round"] == 2) & (traces["method"] == SCRIPT)].sort_values("regret").iloc[0]
+    x = torch.tensor([[float(v) for v in last["recommended"]]], dtype=torch.float64)
+    f = problem.f(torch.cat([x.expand(len(problem.points), -1), problem.points], -1))
+    numbers = [value_at_risk(problem, x), (f * problem.probabilities).sum(), f.min(), f.max()]
+    assert rows[0][1][1] == last["repetition"]
+    assert rows[0][2][0] == f"({float(x):.4g})"
+    assert [value for _, value in rows[0][3:]] == pytest.approx([float(v) for v in numbers], rel=1e-9)
+    (panel,) = summary_of(robust)["panels"]
+    assert rows[2][3][1] == panel["optimum"]["value"]
+    assert f"best design found {panel['optimum']['value']:.4g}." in page.source
+
+
+@pytest.mark.parametrize("facts", [True, False])
+def test_value_at_risk_runs_from_before_designs_were_stored(robust, tmp_path, facts):
+    folder = copy(robust, tmp_path)
+    for k in range(2):
+        path = robust_results.part_path(folder, 0, 0, k)
+        pd.read_parquet(path).drop(columns=["recommended", "values"]).to_parquet(path, index=False)
+    path = robust_results.facts_path(folder, 0)
+    known = json.loads(path.read_text())
+    if not facts:
+        del known["values"], known["probabilities"]
+        path.write_text(json.dumps(known))
+    page = Page(write_report(folder))
+    without = SCRIPT if facts else f"{SCRIPT}, {AMPERSAND}"
+    assert f"is not stored for {without}:" in page.text
+    assert ("<b>Branin</b>: f over the environments" in page.tables) == facts
+    robust_runs.finish(folder, console=quiet())
 
 
 def test_unfinished_runs_say_what_is_missing(copied):

@@ -13,11 +13,20 @@ from bo_robust.problems.robust.branin import branin
 from bo_robust.problems.robust.digits import digits
 from bo_robust.problems.robust.goldstein_price import goldstein_price
 from bo_robust.problems.robust.hartmann3 import hartmann3_12, hartmann3_21
-from bo_robust.problems.robust.optimum import Optimum, optimum, regret, value_at_risk
+from bo_robust.problems.robust.optimum import Optimum, optimum, over_environment, regret, value_at_risk
 from bo_robust.problems.robust.portfolio import portfolio
 from bo_robust.problems.robust.robot_pushing import robot_pushing
 
-__all__ = ["ROBUST_PROBLEMS", "Optimum", "RobustProblem", "make", "optimum", "regret", "value_at_risk"]
+__all__ = [
+    "ROBUST_PROBLEMS",
+    "Optimum",
+    "RobustProblem",
+    "make",
+    "optimum",
+    "over_environment",
+    "regret",
+    "value_at_risk",
+]
 
 ROBUST_PROBLEMS: dict[str, Callable[..., RobustProblem]] = {
     "branin": branin,

@@ -14,9 +14,10 @@ from bo_robust.problems.robust.base import RobustProblem
 from bo_robust.problems.robust.environments import grid
 from bo_robust.validation import check_count
 
-__all__ = ["Optimum", "optimum", "regret", "value_at_risk"]
+__all__ = ["Optimum", "optimum", "over_environment", "regret", "value_at_risk"]
 
-# Quasi-random points a continuous Z is replaced by: when a value is reported, and while an optimum is first looked for.
+# Quasi-random points a continuous Z is replaced by: when a value is reported; while an optimum is first looked for, and
+# when f is told point by point.
 Z_POINTS = 2**14
 COARSE_Z_POINTS = 2**10
 # Evaluations of f at once.
@@ -128,6 +129,22 @@ def _refined(problem: RobustProblem, x: Tensor, radius: float, z_points: int) ->
 def regret(problem: RobustProblem, X: Tensor) -> Tensor:
     """VaR_alpha at the optimum less VaR_alpha at X (``... x d_x``), ``...``; errors as :func:`value_at_risk`."""
     return optimum(problem).value - value_at_risk(problem, X)
+
+
+def over_environment(problem: RobustProblem, x: Tensor, *, z_points: int = COARSE_Z_POINTS) -> tuple[Tensor, Tensor]:
+    """f at one decision over the points of Z, without noise, and their probabilities.
+
+    Args:
+        problem: The problem.
+        x: The decision, ``d_x``, on the device and in the dtype of the problem.
+        z_points: For a continuous Z, as in :func:`value_at_risk`.
+
+    Returns:
+        f ``w`` and probabilities ``w``, in the order of the points. No gradient.
+    """
+    points, probabilities = _environment(problem, z_points)
+    with torch.no_grad():
+        return problem.f(torch.cat([x.expand(len(points), -1), points], dim=-1)), probabilities
 
 
 def _environment(problem: RobustProblem, z_points: int) -> tuple[Tensor, Tensor]:

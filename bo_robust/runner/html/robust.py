@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bo_robust.runner.html.elements import figure, number, paragraph, section, table, text
+from bo_robust.runner.html.environments import environments
 from bo_robust.runner.html.load import Stored
 from bo_robust.runner.html.pictures import INK, legend, picture, rounds_axis, scale_for, styles
 from bo_robust.runner.html.settings import settings
@@ -18,11 +19,6 @@ from bo_robust.runner.robust.results import CONFIDENCE, curves, log_regret, mean
 
 __all__ = ["panel_sections"]
 
-NOT_STORED = (
-    "How f varies over the environments at a recommended design is not shown: the traces hold the value at risk of the "
-    "recommendation (through its regret), not the recommended design itself. It would take one more column, that "
-    "design, recorded each round."
-)
 Curves = dict[str, np.ndarray]
 
 
@@ -43,6 +39,7 @@ def panel_sections(stored: Stored, index: int) -> str:
         section("Results", _results(entry)),
         section("Regret and certificate", _regret(stored, panel, looks)),
         section("Value at risk of the recommended designs", _value(stored, panel, entry, looks)),
+        section("Across environments", environments(stored, index, looks)),
         section("Time per acquisition", _seconds(stored, panel, looks)),
         section("Settings", settings(stored, index)),
     ]
@@ -131,8 +128,7 @@ def _value(stored: Stored, panel: RobustPanelConfig, entry: dict[str, Any], look
     head = ["method", "median", "smallest", "largest"]
     below = f"Over {panel.repetitions} repetitions, after the last round; the largest value at risk is {best:.4g}."
     content = figure(pictures, caption, legend(looks))
-    content += table(f"{panel.name}: value at risk of the recommended designs", head, body, below)
-    return content + paragraph(NOT_STORED)
+    return content + table(f"{panel.name}: value at risk of the recommended designs", head, body, below)
 
 
 def _seconds(stored: Stored, panel: RobustPanelConfig, looks: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.models.moments import marginal_moments
-from bo_robust.problems.robust import RobustProblem, regret
+from bo_robust.problems.robust import RobustProblem, over_environment, regret
 from bo_robust.random import stream
 from bo_robust.runner.robust.config import RobustPanelConfig
 from bo_robust.runner.robust.methods import Method, Proposal, Round, confidence_width
@@ -49,6 +49,9 @@ def play(problem: RobustProblem, method: Method, panel: RobustPanelConfig, repet
     Row r, from 0 to ``rounds``, is what is known after r rounds and what is chosen next. Columns:
 
     - ``regret``: of the recommendation argmax VaR(mu) over the designs observed so far;
+    - ``recommended``: that design, as a list;
+    - ``values``: of the last row, f there over the points of Z (:func:`bo_robust.problems.robust.over_environment`);
+      None before;
     - ``interval``: VaR(u) - VaR(l) at the recommendation;
     - ``certificate``: max_x VaR(u) - VaR(l) at the recommendation: no regret is larger while l <= f <= u. Of methods
       that find the maximum, NaN for others;
@@ -86,6 +89,8 @@ def play(problem: RobustProblem, method: Method, panel: RobustPanelConfig, repet
         row: dict[str, Any] = {
             "round": r,
             "regret": true_regret(best),
+            "recommended": best.tolist(),
+            "values": None,
             "interval": float(bound.certificate(best)),
             "certificate": math.nan,
             "bound": math.nan,
@@ -98,6 +103,8 @@ def play(problem: RobustProblem, method: Method, panel: RobustPanelConfig, repet
             "y": math.nan,
         }
         last = r == panel.rounds
+        if last:
+            row["values"] = over_environment(problem, best)[0].tolist()
         if not last or method.certifies:
             chosen, row["seconds"] = _timed(method, now, seeds[r])
             if chosen.max_upper is not None:

@@ -41,7 +41,11 @@ def part_path(folder: Path, panel: int, method: int, repetition: int) -> Path:
 
 
 def facts_path(folder: Path, panel: int) -> Path:
-    """Where lies what is known of a panel's problem: ``notes``, ``alpha``, the optimum's ``x`` and ``value``."""
+    """Where lies what is known of a panel's problem: ``notes``, ``alpha``, the optimum's ``x`` and ``value``.
+
+    Also ``values``, f at the optimum over the points of Z, and their ``probabilities``
+    (:func:`bo_robust.problems.robust.over_environment`); not in folders from before they were stored.
+    """
     return folder / "parts" / f"{panel:02d}.json"
 
 

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bo_robust.problems.robust import optimum
+from bo_robust.problems.robust import optimum, over_environment
 from bo_robust.runner.checkpoint import write_json
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.provenance import check_same_world, describe_run, find_device
@@ -107,6 +107,8 @@ def resume(
             progress.update(task, description=f"{panel.name} · searching its optimum")
             best = optimum(problem)
             facts = {"notes": problem.notes, "alpha": problem.alpha, "x": best.x.tolist(), "value": best.value}
+            values, probabilities = over_environment(problem, best.x)
+            facts |= {"values": values.tolist(), "probabilities": probabilities.tolist()}
             write_json(facts, results.facts_path(folder, i))
             for k, j in mine:
                 method = panel.methods[j]

@@ -37,6 +37,13 @@ def test_rows(device):
     assert all(math.isfinite(v) for v in rows["bound"][:-1])
     X = initial_points(problem, problem.initial_points, 0, 0)
     assert rows["regret"][0] in regret(problem, X[:, :1]).tolist()
+    assert rows["regret"] == [
+        pytest.approx(float(regret(problem, torch.tensor([x]).to(X)))) for x in rows["recommended"]
+    ]
+    assert rows["values"][:-1] == [None, None, None]
+    x = torch.tensor([rows["recommended"][-1]], dtype=torch.float64, device=device)
+    f = problem.f(torch.cat([x.expand(len(problem.points), -1), problem.points], -1))
+    assert rows["values"][-1] == pytest.approx(f.tolist(), rel=1e-12)
     point = torch.tensor(rows["point"][0], dtype=torch.float64, device=device)
     assert rows["chosen_regret"][0] == pytest.approx(float(regret(problem, point[:1])))
     assert abs(rows["y"][0] - float(problem.f(point))) < 0.5  # noise of standard deviation 0.1
