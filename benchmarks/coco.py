@@ -30,6 +30,10 @@ from benchmarks.common import environment, report
 # f103, f106, ..., f130.
 CAUCHY = tuple(range(103, 131, 3))
 TARGETS = 10.0 ** np.arange(2.0, -8.1, -0.2)
+# Chosen among some ten by the targets hit on instances 21 to 26, which are not played here: little exploration, and a
+# level as low as rewards of standard deviation one allow, to which what is beyond it is moved.
+TUNED: dict[str, Any] = {"moment_bound": 4.0, "rule": "clip", "width": {"kind": "constant", "value": 1.0}}
+THEIRS = ("BoTorch default", "Optuna GP")
 RECORD = Path("exdata")  # COCO's, in the folder given
 Objective = Callable[[np.ndarray], float]
 
@@ -86,6 +90,7 @@ def methods() -> dict[str, Callable[[Objective, np.ndarray, np.ndarray, int, int
 
     return {
         "TGP-UCB": sampled(lambda seed: RobustSampler("tgp-ucb", seed=seed)),
+        "TGP-UCB tuned": sampled(lambda seed: RobustSampler("tgp-ucb", seed=seed, **TUNED)),
         "GP-UCB": sampled(lambda seed: RobustSampler("gp-ucb", seed=seed)),
         "BoTorch default": botorch_loop,
         "Optuna GP": sampled(lambda seed: optuna.samplers.GPSampler(seed=seed)),
@@ -145,37 +150,34 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 5])
     parser.add_argument("--instances", type=int, default=15)
     parser.add_argument("--functions", type=int, nargs="+", default=list(CAUCHY))
-    parser.add_argument("--methods", nargs="+", choices=["TGP-UCB", "GP-UCB", "BoTorch default", "Optuna GP"])
+    loops = methods()
+    parser.add_argument("--methods", nargs="+", choices=list(loops))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     os.chdir(options.out)  # where COCO writes its folder exdata
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     report("environment", 0, "none", None, None, environment())
-    loops = methods()
     for name in options.methods or loops:
         play(name, loops[name], options)
     hits = {name: targets_hit(RECORD / label(name)) for name in loops if (RECORD / label(name)).exists()}
     asked = [(function, d) for function in options.functions for d in options.dimensions]
     if any(len(hits.get(name, {}).get(problem, [])) < options.instances for name in loops for problem in asked):
         return  # other processes play the rest
+    whole = len(options.functions) == len(CAUCHY) and options.instances == 15
     for d in options.dimensions:
-        better = 0
-        for function in options.functions:
-            ours, *theirs = (
-                statistics.fmean(hits[m][function, d]) for m in ("TGP-UCB", "BoTorch default", "Optuna GP")
+        means = {m: {f: statistics.fmean(hits[m][f, d]) for f in options.functions} for m in loops}
+        for ours in ("TGP-UCB", "TGP-UCB tuned"):
+            better = sum(means[ours][f] > max(means[m][f] for m in THEIRS) for f in options.functions)
+            report(
+                f"d={d}: functions on which {ours} hits more targets than both",
+                better,
+                "functions",
+                ">= 7 of 10" if whole else None,
+                better >= 7 if whole else None,
+                {"functions": len(options.functions), "instances": options.instances}
+                | {"mean targets": {m: round(statistics.fmean(of.values()), 2) for m, of in means.items()}},
             )
-            better += all(ours > other for other in theirs)
-        detail = {"functions": len(options.functions), "instances": options.instances}
-        whole = len(options.functions) == len(CAUCHY) and options.instances == 15
-        report(
-            f"d={d}: functions on which TGP-UCB hits more targets than both",
-            better,
-            "functions",
-            ">= 7 of 10" if whole else None,
-            better >= 7 if whole else None,
-            detail,
-        )
 
 
 if __name__ == "__main__":

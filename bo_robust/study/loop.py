@@ -149,6 +149,9 @@ class _Loop:
             checked_value(i, value)
             return value
         except (WorkerLost, BrokenExecutor, CancelledError) as error:
+            if self._raised(error, self.running[i]):
+                self.results += 1
+                return self._failed(trial, "".join(traceback.format_exception(error)).strip())
             self.deaths[i] += self.alone
             if self.deaths[i] < DEATHS:
                 raise _Lost from None
@@ -159,11 +162,22 @@ class _Loop:
                     'in a module and a script with `if __name__ == "__main__":` (not standard input). If it is this '
                     f"point that kills its worker, study.tell({i}, FAILED) and call optimize again."
                 ) from error
+            return self._failed(trial, said)
         except Exception as error:
             self.results += 1
-            said = "".join(traceback.format_exception(error)).strip()
-        warnings.warn(f"trial {i} at {trial.x} counts as FAILED: {said}", UserWarning, stacklevel=5)
+            return self._failed(trial, "".join(traceback.format_exception(error)).strip())
+
+    def _failed(self, trial: Trial, said: str) -> Any:
+        warnings.warn(f"trial {trial.id} at {trial.x} counts as FAILED: {said}", UserWarning, stacklevel=6)
         return FAILED
+
+    def _raised(self, error: Exception, future: Any) -> bool:
+        """Whether it was the objective that raised this: its own pool broke, say."""
+        if isinstance(error, WorkerLost):
+            return False
+        if isinstance(self.executor, InProcess) or type(error.__cause__).__name__ == "_RemoteTraceback":
+            return True
+        return isinstance(error, CancelledError) and hasattr(future, "cancelled") and not future.cancelled()
 
 
 class _Lost(Exception):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -29,6 +30,8 @@ BLOCK = 4096  # arms evaluated at once
 TAIL = 0.15  # of the rewards, at either end, that do not count for their scale: more than outliers are
 NORMAL_RANGE = 2.0729  # what is left between these ends of a normal distribution, in standard deviations
 LARGEST = 1e100  # of a reward as models see it, whose square they take
+CERTIFIED = 1e8  # beyond such a reward nothing is certified: rounding may be larger than all others
+SPOILT = 1e3  # center or scale beyond so many spreads of the rewards were made by outliers
 Point = dict[str, float]
 
 
@@ -40,8 +43,8 @@ class History:
         told: Points and their rewards, in the order told; failures are not among them.
         failed: Points told FAILED, in that order: models see there the worst reward told so far (of those that were
             not truncated).
-        pending: Points asked and not told, in the order asked: their means stay, their variances fall, so that they
-            are not asked again.
+        pending: Points asked and not told, in the order asked: their means stay, their variances fall, so that others
+            are asked, unless the width is so small that even so nothing beats them.
     """
 
     told: list[tuple[Point, float]]
@@ -59,7 +62,9 @@ class Recommendation:
         worst: With probability 1 - delta f(x) is no worse, where the assumptions of the certificate's width hold (see
             ``certificate`` in :mod:`bo_robust.study.settings`; on a box its default is a heuristic). f is that with
             the failed points as the worst reward. None, like ``regret_bound``, where there is no certificate: a reward
-            better than ``value`` was truncated, so that the model did not see what may be the best there is.
+            better than ``value`` was truncated, so that the model did not see what may be the best there is; all
+            rewards are equal and no ``scale`` was given, so that nothing says how far f may go; or one is beyond 1e8
+            times the scale, beside which floating point loses the others.
         regret_bound: How far from optimal x can be, with the same probability: the largest upper confidence bound there
             is minus the lower one of x, as far as the search finds the former.
     """
@@ -78,14 +83,22 @@ class Method:
         name: Of the method.
         settings: All of them, as :func:`~bo_robust.study.settings.complete` returns them.
         seed: Of the study.
+        fits: Hyperparameters that are known already (see :attr:`fits`).
     """
 
-    def __init__(self, space: Space, name: str, settings: dict[str, Any], seed: int) -> None:
+    def __init__(
+        self, space: Space, name: str, settings: dict[str, Any], seed: int, fits: Mapping[str, Any] | None = None
+    ) -> None:
         self.space, self.name, self.settings, self.seed = space, name, settings, seed
         self.environment: Arms | None = None
         if name == "v-ucb":
             self.environment = Arms(settings["environment"]["points"])
-        self._posteriors = Posteriors(space, name, settings, seed, self.environment)
+        self._posteriors = Posteriors(space, name, settings, seed, self.environment, fits or {})
+
+    @property
+    def fits(self) -> Mapping[str, Any]:
+        """Hyperparameters given and fitted since, plain JSON by a digest of the data they were fitted to."""
+        return self._posteriors.fits
 
     def propose(self, history: History, trial: int) -> Point:
         """The point of trial number ``trial``."""
@@ -114,9 +127,9 @@ class Method:
             self._maximise(posterior.upper(), stream_seed(self.seed, "recommend", len(history.told)))[1],
             float(upper.max()),
         )
-        center, scale, sign = self._units([y for _, y in history.told])
+        center, scale, sign, known = self._units([y for _, y in history.told])
         value, low = float(mean[best]), float(lower[best])
-        if posterior.truncated_top > value:
+        if not known or posterior.truncated_top > value or posterior.largest > CERTIFIED:
             return Recommendation(points[best], center + sign * scale * value, None, None)
         return Recommendation(
             points[best], center + sign * scale * value, center + sign * scale * low, scale * (top - low)
@@ -168,11 +181,13 @@ class Method:
             rows = [row + self.environment.to_unit(p) for row, p in zip(rows, points, strict=True)]
         return torch.tensor(rows, dtype=torch.float64, device=self.settings["device"])
 
-    def _units(self, rewards: list[float]) -> tuple[float, float, float]:
-        """Center, scale and sign by which rewards become those of the model.
+    def _units(self, rewards: list[float]) -> tuple[float, float, float, bool]:
+        """Center, scale and sign by which rewards become those of the model, and whether the scale is one.
 
         The center is the median of the initial design. The scale is the largest spread of the rewards at any refit so
-        far: those of the initial design may all lie where f is flat, and later ones all where it is best.
+        far: those of the initial design may all lie where f is flat, and later ones all where it is best. (So a share
+        of outliers above TAIL at a single refit spoils it for good, which few rewards may have.) If all rewards are
+        equal it is 1, which stands for nothing.
         """
         center, scale = self.settings["center"], self.settings["scale"]
         num_initial = self.settings["num_initial"]
@@ -188,8 +203,8 @@ class Method:
                 m = refit_at(m - 1, num_initial)
             if not scale > 1e-290:  # most rewards are equal
                 usable = [gap for gap in (abs(y - center) for y in rewards[:last]) if gap > 1e-290]
-                scale = 1.4826 * statistics.median(usable) if usable else 1.0
-        return center, scale, -1.0 if self.settings["minimize"] else 1.0
+                scale = 1.4826 * statistics.median(usable) if usable else 0.0
+        return center, scale or 1.0, -1.0 if self.settings["minimize"] else 1.0, scale > 0.0
 
     def _maximise(self, acqf: AcquisitionFunction, seed: int) -> tuple[Point, float]:
         """The best point and its value before rounding."""
@@ -216,10 +231,26 @@ class Method:
 
     def _posterior(self, history: History) -> Posterior:
         X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]
-        center, scale, sign = self._units(rewards)
+        center, scale, sign, _ = self._units(rewards)
+        self._warn_of(rewards, center, scale)
         Y = (sign / scale) * (X.new_tensor(rewards).unsqueeze(-1) - center)
         failed = self._unit(history.failed) if history.failed else X[:0]
         return self._posteriors.of(X, Y.clamp(-LARGEST, LARGEST), failed)
+
+    def _warn_of(self, rewards: list[float], center: float, scale: float) -> None:
+        """Say so if outliers among the first rewards made the units."""
+        median = statistics.median(rewards)
+        spread = _spread(rewards, median)
+        found = {"center": abs(center - median), "scale": scale}
+        spoilt = [k for k, v in found.items() if self.settings[k] is None and v > SPOILT * spread > 0.0]
+        if spoilt:
+            warnings.warn(
+                f"the {' and '.join(spoilt)} of the first rewards (center {center:.3g}, scale {scale:.3g}) is far from "
+                f"that of all (median {median:.3g}, spread {spread:.3g}): there were outliers among them. Give "
+                "`center` and `scale` to a new study and `add` these results to it.",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 def _spread(rewards: list[float], center: float) -> float:

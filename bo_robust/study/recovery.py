@@ -12,19 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["APPLICATION", "LOG_HEADER", "SCHEMA", "Log", "read_log", "salvage"]
+from bo_robust.study.schema import APPLICATION, SCHEMA, checksum
 
-SCHEMA = """
-CREATE TABLE settings (json TEXT NOT NULL);
-CREATE TABLE trials (
-    id INTEGER PRIMARY KEY,
-    x TEXT NOT NULL,
-    asked_after INTEGER,  -- seq of the last tell it knew, NULL if added by hand
-    leased_until REAL NOT NULL DEFAULT 0
-);
-CREATE TABLE tells (seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL UNIQUE REFERENCES trials (id), value REAL);
-"""
-APPLICATION = 0x626F7362  # "bosb", in the header of the file
+__all__ = ["LOG_HEADER", "Log", "read_log", "salvage"]
+
 LOG_HEADER = 32  # bytes
 _FRAME_HEADER = 24
 _PAGE = 4096
@@ -38,7 +29,8 @@ class Log:
     Attributes:
         sound: Whether its header is whole; SQLite takes a log whose header is not for an empty one.
         lost: Commits at or behind the first damaged frame, which SQLite ignores. One may be a commit that a crash
-            interrupted; of two, the first was acknowledged, for the second begins after the fsync of the first.
+            interrupted; of two, the first was acknowledged, for the second begins after the fsync of the first. A
+            page that comes again begins another commit, also where the frame that ended the one before is damaged.
         page_size: Bytes.
         pages: By number, the newest readable image of every page in the log: of all commits if acknowledged ones are
             damaged, else of those that SQLite reads.
@@ -72,17 +64,23 @@ def read_log(path: str | Path) -> Log:
     pages: dict[int, bytes] = {}
     waiting: dict[int, bytes] = {}
     broken, lost = False, 0
+    since: set[int] = set()  # pages of the commit that the damage is in, or of a later one
     for start in range(LOG_HEADER, len(data) - _FRAME_HEADER - size + 1, _FRAME_HEADER + size):
         page, commit, salt_1, salt_2, *stored = struct.unpack_from(">6I", data, start)
         body = data[start + _FRAME_HEADER : start + _FRAME_HEADER + size]
-        good = known in (None, (salt_1, salt_2)) and page > 0
+        current = known in (None, (salt_1, salt_2))
+        good = current and page > 0
         good = good and _checksum(body, order, _checksum(data[start : start + 8], order, before)) == tuple(stored)
         before = (stored[0], stored[1])
         if good and known is None:
             known = (salt_1, salt_2)
         if not good and not broken:
-            kept, broken = dict(pages), True
-        lost += broken and commit > 0 and known == (salt_1, salt_2)
+            kept, broken, since = dict(pages), True, {page}
+        elif broken and current:
+            lost += page in since
+            since = {page} | (set() if page in since else since)
+        if broken and current and commit > 0:
+            lost, since = lost + 1, set()
         if good:
             waiting[page] = body
             if commit:
@@ -94,8 +92,9 @@ def read_log(path: str | Path) -> Log:
 def salvage(path: str | Path) -> list[dict[str, Any]]:
     """What can be read of a damaged study, ``{"id", "x", "value"}`` a tell (value None: failed; x None: unreadable).
 
-    Reads a copy, from both ends of every table up to the damage; the files themselves are not touched. If the file is
-    missing or empty, what its log ``PATH-wal`` holds of it; if its first page is damaged, all the same.
+    Reads a copy, from both ends of every table up to the damage; the files themselves are not touched. Tells that do
+    not fit their checksums are left out, points that do not are unreadable. If the file is missing or empty, what its
+    log ``PATH-wal`` holds of it; if its first page is damaged, all the same.
 
     Args:
         path: The file.
@@ -112,7 +111,7 @@ def salvage(path: str | Path) -> list[dict[str, Any]]:
     texts = dict(points)
     return [
         {"id": trial, "x": _parsed(texts.get(trial)), "value": value}
-        for _, trial, value in found
+        for _, trial, value, *_ in found
         if isinstance(trial, int) and isinstance(value, float | None)
     ]
 
@@ -143,8 +142,14 @@ def _tables(data: bytes) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
         copy.write_bytes(data)
         with closing(sqlite3.connect(copy)) as db:
             db.text_factory = lambda raw: raw.decode(errors="replace")
-            points = _rows(db, "SELECT id, x FROM trials ORDER BY id")
-            return points, _rows(db, "SELECT seq, trial, value FROM tells ORDER BY seq")
+            points = _rows(db, "SELECT * FROM trials ORDER BY id")
+            points = [row[:2] for row in points if _fits(row[4:], row[:3])]
+            return points, [row for row in _rows(db, "SELECT * FROM tells ORDER BY seq") if _fits(row[3:], row[1:3])]
+
+
+def _fits(known: tuple[Any, ...], row: tuple[Any, ...]) -> bool:
+    """Whether a row fits its checksum; files of earlier versions have none."""
+    return known in ((), (None,)) or known == (checksum(*row),)
 
 
 def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int]:

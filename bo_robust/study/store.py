@@ -1,13 +1,13 @@
 """The file of a study: sqlite3, one writer, and an answer you got back is on disk.
 
-Two tables that only grow: ``trials`` (what was asked; only a lease ever changes) and ``tells`` (what came back, in the
-order of the commits; a value of NULL is a failure). Journal in WAL mode with ``synchronous = FULL``: a commit returns
-after its fsync, so neither SIGKILL nor loss of power takes back what was acknowledged, as far as the disk tells the
-truth about its cache. Not for network file systems, whose locks and shared memory WAL cannot use.
+Journal in WAL mode with ``synchronous = FULL``: a commit returns after its fsync, so neither SIGKILL nor loss of power
+takes back what was acknowledged, as far as the disk tells the truth about its cache. Not for network file systems,
+whose locks and shared memory WAL cannot use.
 
 The writer holds ``flock`` on ``PATH.lock``, which the system drops when the process dies, however it dies; readers need
-no lock. A process forked from the writer closes its copy, so that orphaned workers do not keep it. Names are resolved
-first, so that a link is the same study; a commit is refused if the files under their names are no longer those opened.
+no lock. Its number stands in that file until it closes the study: if it is there when the next one opens, it crashed.
+A process forked from the writer closes its copy, so that orphaned workers do not keep it. Names are resolved first, so
+that a link is the same study; a commit is refused if the files under their names are no longer those opened.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bo_robust.study.recovery import APPLICATION, LOG_HEADER, SCHEMA, read_log, salvage
+from bo_robust.study.recovery import LOG_HEADER, read_log, salvage
+from bo_robust.study.schema import APPLICATION, SCHEMA, VERSION, add_checksum, fault, migrate
 
-__all__ = ["VERSION", "Store", "StudyDamaged", "StudyLocked"]
+__all__ = ["Store", "StudyDamaged", "StudyLocked"]
 
-VERSION = 2
-# From version k to k + 1. Version 1 had no leases: what was open then is handed out again.
-MIGRATIONS = {1: "ALTER TABLE trials ADD COLUMN leased_until REAL NOT NULL DEFAULT 0"}
 _NO_ACCESS = {  # errors of SQLite that say nothing about the file
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -60,24 +58,32 @@ class _Handles:
         self.pid = os.getpid()
         self.db: sqlite3.Connection | None = None
         self.lock: int | None = None
+        self.crashed = False  # the last writer did not close the study
         self.files: dict[str, tuple[int, int] | None] = {}
 
     def moved(self) -> list[str]:
         return [name for name, known in self.files.items() if _identity(name) != known]
 
     def close(self) -> None:
-        if os.getpid() == self.pid and self.db is not None:
-            if self.lock is not None and self.files and not self.moved():  # else not opened whole, or not its files
+        mine = os.getpid() == self.pid
+        opened = self.lock is not None and bool(self.files)
+        as_they_were = not self.moved()
+        if mine and self.db is not None:
+            if opened and as_they_were:
                 with suppress(sqlite3.Error):
                     self.db.execute("PRAGMA busy_timeout = 1000")
                     self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # beside readers too
             self.db.close()
         self.db = None
-        if self.lock is not None:
-            if os.getpid() == self.pid:
-                fcntl.flock(self.lock, fcntl.LOCK_UN)  # a fork may not have closed its copy yet
-            os.close(self.lock)
-            self.lock = None
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            try:
+                if mine and as_they_were and (opened or not self.crashed):
+                    os.ftruncate(lock, 0)
+            finally:
+                if mine:
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # a fork may not have closed its copy yet
+                os.close(lock)
 
 
 class Store:
@@ -116,7 +122,7 @@ class Store:
             if not readonly:
                 _OPEN.add(self)
                 self._lock(wait)
-            self.recovered = self._check_log() and not readonly
+            self.recovered = (self._check_log() or self._handles.crashed) and not readonly and create is None
             with self._explained():
                 if create is not None:
                     self._connect("mode=rwc")
@@ -144,6 +150,7 @@ class Store:
             self._handles.db.close()
         uri = f"{self.path.as_uri()}?{how}"
         self._handles.db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30.0)
+        add_checksum(self._handles.db)
 
     def _check_log(self) -> bool:
         """Whether there is a log with commits to recover; raises if SQLite would drop acknowledged ones."""
@@ -170,7 +177,7 @@ class Store:
         with self.commit():
             for statement in SCHEMA.split(";"):
                 db.execute(statement)
-            db.execute("INSERT INTO settings VALUES (?)", (json.dumps(settings, allow_nan=False),))
+            db.execute("INSERT INTO settings VALUES (?1, checksum_of(?1))", (json.dumps(settings, allow_nan=False),))
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # from here on the file is a study without its log, too
@@ -187,21 +194,14 @@ class Store:
                 raise StudyDamaged(_damage(self.path, f"its application_id is {application}"))
             nothing = "holds nothing: its creation was interrupted, create it again (or it was copied without its -wal)"
             raise StudyDamaged(f"{self.path} {'is no study' if tables else nothing}.")
-        said = "; ".join(row[0] for row in db.execute("PRAGMA quick_check(3)"))
-        if said != "ok":
-            raise StudyDamaged(_damage(self.path, said))
         if version > VERSION:
             raise ValueError(f"{self.path} has schema version {version}, this bo_robust knows {VERSION}; upgrade it.")
         if version < VERSION and self.readonly:
             raise ValueError(
                 f"{self.path} has schema version {version}; open it once for writing to bring it to {VERSION}."
             )
-        for query in ("SELECT count(*), max(id) + 1, min(id) FROM trials", "SELECT count(*), max(seq), 0 FROM tells"):
-            rows, last, first = db.execute(query).fetchone()
-            if rows != (last or 0) or first:
-                raise StudyDamaged(_damage(self.path, f"{query}: {rows} rows, the last is number {last}"))
-        if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
-            raise StudyDamaged(_damage(self.path, "tells of trials that are not there"))
+        if (said := fault(db, version)) is not None:
+            raise StudyDamaged(_damage(self.path, said))
         return int(version)
 
     def _start(self, version: int) -> None:
@@ -211,9 +211,8 @@ class Store:
         db.execute("PRAGMA synchronous = FULL")
         while version < VERSION:
             with self.commit():
-                db.execute(MIGRATIONS[version])
-                version += 1
-                db.execute(f"PRAGMA user_version = {version}")
+                migrate(db, version)
+            version += 1
         if self.recovered:  # what is behind a tear does not stay in the log
             with suppress(sqlite3.OperationalError):  # a full disk
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -255,11 +254,31 @@ class Store:
                 if known is None:
                     raise ValueError(f"trial {trial} was never asked.")
                 if known[0] is None:
-                    db.execute("INSERT INTO tells (trial, value) VALUES (?, ?)", (trial, value))
+                    self.insert_tell(db, trial, value)
                 elif known[1] != value:
                     raise ValueError(
                         f"trial {trial} was told {_word(known[1])} before and now {_word(value)}; the first stands."
                     )
+
+    def insert_trial(self, db: sqlite3.Connection, trial: int, x: Mapping[str, float], asked_after: int | None) -> None:
+        """Add a trial within a commit, not leased."""
+        query = "INSERT INTO trials (id, x, asked_after, checksum) VALUES (?1, ?2, ?3, checksum_of(?1, ?2, ?3))"
+        db.execute(query, (trial, json.dumps(x), asked_after))
+
+    def insert_tell(self, db: sqlite3.Connection, trial: int, value: float | None) -> None:
+        """Add a tell within a commit."""
+        query = "INSERT INTO tells (trial, value, checksum) VALUES (?1, ?2, checksum_of(?1, ?2))"
+        db.execute(query, (trial, value))
+
+    def insert_fits(self, db: sqlite3.Connection, fits: Mapping[str, Any]) -> None:
+        """Keep hyperparameters within a commit, by what they were fitted to."""
+        rows = [(data, json.dumps(state)) for data, state in fits.items()]
+        db.executemany("INSERT OR REPLACE INTO fits VALUES (?1, ?2, checksum_of(?1, ?2))", rows)
+
+    def fits(self) -> dict[str, Any]:
+        """Hyperparameters that were kept; damaged ones are left out, for they can be computed again."""
+        query = "SELECT data, state FROM fits WHERE checksum IS checksum_of(data, state)"
+        return {data: json.loads(state) for data, state in self._read(query)}
 
     @contextmanager
     def commit(self) -> Iterator[sqlite3.Connection]:
@@ -300,6 +319,8 @@ class Store:
         """What SQLite says of a damaged file; no access and no space stay as they are."""
         try:
             yield
+        except UnicodeDecodeError as error:
+            raise StudyDamaged(_damage(self.path, str(error))) from error
         except sqlite3.DatabaseError as error:
             mistake = isinstance(error, sqlite3.ProgrammingError)  # of the caller
             if mistake or getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ACCESS:
@@ -335,6 +356,7 @@ class Store:
                     f"{self.path} is being written by process {owner}; a study has one writer. Close that one, pass "
                     "wait=SECONDS, or open it with readonly=True."
                 ) from None
+        self._handles.crashed = os.fstat(lock).st_size > 0
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
 

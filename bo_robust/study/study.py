@@ -47,7 +47,8 @@ class Study:
 
     def _read_settings(self, known: Mapping[str, Any]) -> None:
         self._space = space_from_json(known["space"])
-        self._method = Method(self._space, known["method"], known["settings"], known["seed"])
+        self._fits = self._store.fits()  # those on disk
+        self._method = Method(self._space, known["method"], known["settings"], known["seed"], self._fits)
         self._asking, self._reading = threading.Lock(), threading.Lock()
         self._points: list[tuple[dict[str, float], int | None]] = []  # by id: x, asked_after
         self._tells: list[tuple[int, float | None]] = []  # by seq: trial, value
@@ -125,12 +126,16 @@ class Study:
             for trial in range(first, first + n - len(again)):
                 xs.append(self._method.propose(self._history(seq, trial, xs), trial))
             until = time.time() + self._store.settings["lease_seconds"]
+            asked = [*again, *range(first, first + len(xs))]
+            fits = {data: state for data, state in self._method.fits.items() if data not in self._fits}
             with self._store.commit() as db:
-                db.executemany("UPDATE trials SET leased_until = ? WHERE id = ?", [(until, i) for i in again])
-                rows = [(first + i, json.dumps(x), seq, until) for i, x in enumerate(xs)]
-                db.executemany("INSERT INTO trials (id, x, asked_after, leased_until) VALUES (?, ?, ?, ?)", rows)
+                for i, x in enumerate(xs):
+                    self._store.insert_trial(db, first + i, x, seq)
+                db.executemany("UPDATE trials SET leased_until = ? WHERE id = ?", [(until, i) for i in asked])
+                self._store.insert_fits(db, fits)
+            self._fits |= fits
             self._refresh()
-            return [self._trial(i) for i in (*again, *range(first, first + len(xs)))]
+            return [self._trial(i) for i in asked]
 
     def tell(self, trial: int, value: Any) -> None:
         """The value of a trial, or ``FAILED``. The same again is a no-op.
@@ -175,8 +180,8 @@ class Study:
             trial = len(self._points)
             reward = checked_value(trial, value)
             with self._store.commit() as db:
-                db.execute("INSERT INTO trials (id, x) VALUES (?, ?)", (trial, json.dumps(plain)))
-                db.execute("INSERT INTO tells (trial, value) VALUES (?, ?)", (trial, reward))
+                self._store.insert_trial(db, trial, plain, None)
+                self._store.insert_tell(db, trial, reward)
             self._refresh()
             return self._trial(trial)
 
@@ -211,7 +216,7 @@ class Study:
         """What to use, from all that was told: the point of the largest lower confidence bound, with its certificate.
 
         Of the points told, or of all arms; never the one that was luckiest. ``worst`` and ``regret_bound`` are None
-        where there is no certificate: a reward better than the recommended value was truncated.
+        where there is no certificate: see :class:`Recommendation`.
 
         Raises:
             ValueError: if no value was told yet.
@@ -231,8 +236,14 @@ class Study:
 
         Args:
             tolerance: In units of the rewards, > 0.
+
+        Raises:
+            ValueError: if the tolerance is no finite number > 0.
         """
-        check_positive(tolerance=tolerance)
+        try:
+            check_positive(tolerance=tolerance)
+        except (TypeError, OverflowError):
+            raise ValueError(f"tolerance must be a finite number > 0, got {tolerance!r}.") from None
         if all(v is None for v in self._results()):
             return False
         bound = self.recommend().regret_bound
@@ -300,9 +311,9 @@ class Study:
                 self._points.append((x, asked_after))
 
     def _expired(self, leases: dict[int, float]) -> list[int]:
-        """Open trials whose lease is over, or ends later than any could: the clock was set back since."""
+        """Open trials whose lease is over, or ends later than any could: the clock was set far back since."""
         now, seconds = time.time(), self._store.settings["lease_seconds"]
-        return [trial for trial, end in leases.items() if not now < end <= now + seconds]
+        return [trial for trial, end in leases.items() if not now < end <= now + 2.0 * seconds]
 
     def _results(self) -> list[float | None]:
         self._refresh()

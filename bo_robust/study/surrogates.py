@@ -1,14 +1,17 @@
 """The model of a round behind one face: what the next trial maximises, and confidence bounds for the recommendation.
 
 Hyperparameters that are learned are fitted to the first m rewards, m the largest of num_initial * 1.3^k that there are:
-a later process finds the same from the same file. Failed points come after the rewards, with the worst of these.
+a later process finds the same from the same file, and need not where they are kept. Failed points come after the
+rewards, with the worst of these.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,9 +20,11 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.priors import GammaPrior
+from gpytorch.priors import GammaPrior, LogNormalPrior
 from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
@@ -42,6 +47,7 @@ from bo_robust.study.space import Arms, Space
 
 __all__ = ["Posterior", "Posteriors", "refit_at", "seeded", "stream_seed"]
 
+NOISE_FLOOR = 1e-6  # of a learned noise_var; BoTorch's 1e-4 blurs what an exact objective says of its optimum
 GROWTH = 1.3  # hyperparameters are fitted anew when there are so many times the rewards of the last fit
 TOO_MANY = 0.1  # of the rewards truncated: beyond this a method warns; of the weight of one reward: it is truncated
 
@@ -51,9 +57,11 @@ class Posterior(Protocol):
 
     Attributes:
         truncated_top: The largest reward that was truncated, as models see rewards; -inf if none was.
+        largest: The largest size of a reward that was not.
     """
 
     truncated_top: float
+    largest: float
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> Any:
         """What the next trial maximises."""
@@ -71,6 +79,7 @@ class _OneGP:
     width: Any
     certificate: Any
     truncated_top: float
+    largest: float
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> GPUCB:
         return GPUCB(self.model, self.width, X_pending=pending, generator=generator)
@@ -87,6 +96,7 @@ class _OneGP:
 @dataclass
 class _Candidates:
     model: CandidateEnsemble
+    largest: float
     truncated_top: float = -math.inf
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> EliminationUCB:
@@ -109,6 +119,7 @@ class _Conditions:
     risk_level: float
     width: Any
     certificate: Any
+    largest: float
     truncated_top: float = -math.inf
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> ValueAtRiskUCB:
@@ -126,7 +137,7 @@ class _Conditions:
 
 
 class Posteriors:
-    """Makes the posterior of a method from data, and remembers the last hyperparameters fitted.
+    """Makes the posterior of a method from data, and remembers the hyperparameters fitted.
 
     Args:
         space: What is searched.
@@ -134,12 +145,25 @@ class Posteriors:
         settings: All of them.
         seed: Of the study.
         environment: The conditions of v-ucb.
+        fits: Hyperparameters known, plain JSON by a digest of the data they were fitted to.
+
+    Attributes:
+        fits: Those known and those fitted since.
     """
 
-    def __init__(self, space: Space, name: str, settings: dict[str, Any], seed: int, environment: Arms | None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        name: str,
+        settings: dict[str, Any],
+        seed: int,
+        environment: Arms | None,
+        fits: Mapping[str, Any],
+    ) -> None:
         self.space, self.name, self.settings, self.seed = space, name, settings, seed
         self.environment = environment
-        self._fitted: dict[int, tuple[Kernel, Any]] = {}
+        self.fits = dict(fits)
+        self._fitted: dict[str, tuple[Kernel, Any]] = {}
 
     def of(self, X: Tensor, Y: Tensor, failed: Tensor) -> Posterior:
         """The posterior at points ``n x d`` in the unit cube, rewards ``n x 1`` as models see them, and failed points.
@@ -151,7 +175,7 @@ class Posteriors:
         """
         settings = self.settings
         if self.name == "he-gp-ucb":
-            return _Candidates(self._ensemble(X, Y, failed))
+            return _Candidates(self._ensemble(X, Y, failed), float(Y.abs().amax()))
         fitted = self._hyperparameters(X, Y)
         model = self._model(X, Y, *fitted)
         lost = _truncated(model)
@@ -160,11 +184,12 @@ class Posteriors:
             worst = Y[~lost].amin() if not lost.all() else Y.new_zeros(())
             model = self._model(torch.cat([X, failed]), torch.cat([Y, worst.expand(len(failed), 1)]), *fitted)
         width, certificate = (self._schedule(role, model) for role in ("width", "certificate"))
+        largest = 0.0 if lost.all() else float(Y[~lost].abs().amax())
         if self.environment is None:
-            return _OneGP(model, width, certificate, float(Y[lost].amax()) if lost.any() else -math.inf)
+            return _OneGP(model, width, certificate, float(Y[lost].amax()) if lost.any() else -math.inf, largest)
         p = settings["environment"].get("probabilities")
         environment = FiniteEnvironment(self.environment.unit_points().to(X), None if p is None else X.new_tensor(p))
-        return _Conditions(model, environment, settings["risk_level"], width, certificate)
+        return _Conditions(model, environment, settings["risk_level"], width, certificate, largest)
 
     def _warn_of(self, lost: int, n: int) -> None:
         if lost > max(2.0, TOO_MANY * n):
@@ -243,18 +268,54 @@ class Posteriors:
         if all(settings[name] is not None for name in ("lengthscale", "outputscale", "noise_var")):
             return self._kernel(X.shape[-1]), None
         m = refit_at(len(X), settings["num_initial"])
-        if m not in self._fitted:
-            with seeded(stream_seed(self.seed, "fit", m), settings["device"]), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of single restarts; what counts is caught
-                model = self._model(X[:m], Y[:m], self._kernel(X.shape[-1]), None)
-                try:
-                    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-                    kept: Any = model
-                except ModelFittingError:  # as they are under the prior
-                    kept = self._model(X[:m], Y[:m], self._kernel(X.shape[-1]), None)
-            self._fitted[m] = kept.covar_module, kept.likelihood
-        covar_module, likelihood = copy.deepcopy(self._fitted[m])
+        data = _digest(X[:m], Y[:m])
+        if data not in self._fitted:
+            model = self._known(X[:m], Y[:m], self.fits.get(data)) or self._fit(X[:m], Y[:m])
+            self.fits[data] = {name: p.tolist() for name, p in _learned(model).items()}
+            self._fitted[data] = model.covar_module, model.likelihood
+        covar_module, likelihood = copy.deepcopy(self._fitted[data])
         return covar_module, None if settings["noise_var"] is not None else likelihood
+
+    def _known(self, X: Tensor, Y: Tensor, state: Any) -> Any:
+        """A model with these hyperparameters; None where they are none of its own."""
+        model = self._model(X, Y, self._kernel(X.shape[-1]), _likelihood().to(X))
+        learned = _learned(model)
+        if not isinstance(state, dict) or learned.keys() != state.keys():
+            return None
+        for name, parameter in learned.items():
+            parameter.data.copy_(torch.tensor(state[name], dtype=parameter.dtype))
+        return model
+
+    def _fit(self, X: Tensor, Y: Tensor) -> Any:
+        """A model with hyperparameters fitted to the rewards; as they are under the prior if that says nothing."""
+        model = self._model(X, Y, self._kernel(X.shape[-1]), _likelihood().to(X))
+        if not bool((Y[0] != Y).any()):
+            return model
+        with seeded(stream_seed(self.seed, "fit", len(X)), self.settings["device"]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of single restarts; what counts is caught
+            try:
+                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+                return model
+            except ModelFittingError:
+                return self._model(X, Y, self._kernel(X.shape[-1]), _likelihood().to(X))
+
+
+def _likelihood() -> GaussianLikelihood:
+    """That of BoTorch's models, with a lower floor."""
+    prior = LogNormalPrior(-4.0, 1.0)
+    return GaussianLikelihood(
+        noise_prior=prior, noise_constraint=GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
+    )
+
+
+def _digest(*data: Tensor) -> str:
+    return hashlib.sha256(b"".join(of.cpu().numpy().tobytes() for of in data)).hexdigest()
+
+
+def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
+    """The hyperparameters that are fitted, by name."""
+    of = {"covar_module": model.covar_module, "likelihood": model.likelihood}
+    return {f"{k}.{name}": p for k, module in of.items() for name, p in module.named_parameters()}
 
 
 def refit_at(n: int, first: int) -> int:

@@ -1,3 +1,4 @@
+import datetime
 import math
 import os
 import statistics
@@ -217,6 +218,22 @@ def test_rewards_are_in_the_order_of_completion(histories):
         study.tell(trial, float(trial.number))
     objective(study.ask())
     assert [y for _, y in histories[-1][1].told] == [2.0, 0.0, 1.0]
+
+
+def test_trials_that_were_completed_earlier_and_come_later():
+    """By a worker whose clock is behind: the first rewards are no longer those that were fitted to."""
+    study = make()
+    study.optimize(objective, 9)
+    old = datetime.datetime.now() - datetime.timedelta(hours=1)
+    for trial in study.get_trials()[:2]:
+        trial.datetime_start = trial.datetime_complete = old
+        trial.value = -5.0
+        study.add_trial(trial)
+    number = study.ask().number
+    running = study.get_trials()[number]
+    space = running.distributions or study.trials[0].distributions
+    proposals = [of.sample_relative(study, running, space) for of in (study.sampler, sampler())]
+    assert proposals[0] == proposals[1]
 
 
 def test_before_anything_is_completed():

@@ -4,6 +4,7 @@ import math
 import os
 import sys
 import time
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 
@@ -17,6 +18,11 @@ def fails_on_the_left(x):
     if x["x"] < 0.5:
         raise RuntimeError("no simulation on the left")
     return peak(x)
+
+
+def fails_as_if_cancelled(x):
+    """Raises what a future raises that was cancelled."""
+    raise CancelledError("cancelled by its own doing")
 
 
 def threads(x):

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,22 @@ def test_failures_are_told_and_warned_about(study):
     assert all((v is FAILED) == (t.x["x"] < 0.5) for t, v in told)
     with pytest.warns(UserWarning, match="finite number"):
         study.optimize(lambda x: float("nan"), 9)
+
+
+def test_a_pool_of_the_objective_that_broke_is_its_failure(study):
+    def broken(x):
+        raise BrokenProcessPool("a pool of the objective's own")
+
+    study.add({"x": 0.1}, 1.0)
+    with pytest.warns(UserWarning, match="cancelled by its own"):
+        study.optimize(objectives.fails_as_if_cancelled, 2)
+    with pytest.warns(UserWarning, match="own"), ThreadPoolExecutor(1) as pool:
+        study.optimize(objectives.fails_as_if_cancelled, 3, executor=pool)
+    with pytest.warns(UserWarning, match="own"), ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        study.optimize(objectives.fails_as_if_cancelled, 4, executor=pool)
+    with pytest.warns(UserWarning, match="a pool of the objective's own"):
+        study.optimize(broken, 5)
+    assert study.status().failed == 4
 
 
 def test_any_executor_of_concurrent_futures(study):

@@ -8,6 +8,7 @@ import pytest
 
 from bo_robust.study import Study, StudyDamaged, salvage
 from bo_robust.study.recovery import read_log
+from bo_robust.study.schema import add_checksum
 
 FIXED = {"lengthscale": 0.2, "outputscale": 1.0, "noise_var": 0.1, "restarts": 2, "raw_samples": 16}
 FRAME = 24 + 4096
@@ -125,6 +126,43 @@ def test_a_damaged_last_commit_is_a_torn_tail(path):
         assert os.path.getsize(log) == 0  # nothing stale stays behind the tear
 
 
+def test_the_frame_that_ends_an_acknowledged_commit_is_damaged(path):
+    log = killed(path)
+    frames = range(32, os.path.getsize(log), FRAME)
+    data = log.read_bytes()
+    ends = [start for start in frames if data[start + 4 : start + 8] != bytes(4)]
+    for byte in (8, 7):  # of the salt, of the size that marks the end of a commit
+        damaged = bytearray(data)
+        damaged[ends[-2] + byte] ^= 0xFF
+        if byte == 7:
+            damaged[ends[-2] + 4 : ends[-2] + 8] = bytes(4)
+        log.write_bytes(damaged)
+        assert read_log(log).lost == 2
+        refused(path, "2 commits at or behind the damaged part")
+
+
+@pytest.mark.parametrize("left", [None, 0, 20])
+def test_a_log_that_is_gone_is_a_crash(path, left):
+    log = killed(path)
+    if left is None:
+        log.unlink()
+    else:
+        os.truncate(log, left)
+    with Study.open(path) as study:
+        assert study.status().recovered  # of what was told nothing is there: the counts say so
+        assert study.status().told == 0
+    with Study.open(path) as study:
+        assert not study.status().recovered
+
+
+def test_a_call_that_fails_leaves_no_trace_of_a_crash(path):
+    create(path).close()
+    with pytest.raises(FileExistsError):
+        create(path)
+    with Study.open(path) as study:
+        assert not study.status().recovered
+
+
 def test_a_clean_close_beside_a_reader_is_no_recovery(path):
     study = create(path)
     with Study.open(path, readonly=True) as reader:
@@ -136,11 +174,12 @@ def test_a_clean_close_beside_a_reader_is_no_recovery(path):
 
 
 def test_a_damaged_file_keeps_its_log(path):
-    killed(path, before=500)
+    log = killed(path, n=3, before=500)
+    assert 1 not in read_log(log).pages  # else the log would heal what follows
     with open(path, "r+b") as file:
         file.seek(68)
         file.write(bytes(4))  # application_id
-    refused(path, "its application_id is 0.* 520 tells are readable")
+    refused(path, "its application_id is 0.* 503 tells are readable")
 
 
 @pytest.mark.parametrize("at", [0, 100, 3800], ids=["header", "page", "schema"])
@@ -158,6 +197,7 @@ def test_a_garbled_first_page_costs_no_row(path, at):
 def written(path, *statements):
     create(path).close()
     with sqlite3.connect(path) as db:
+        add_checksum(db)
         for statement in statements:
             db.execute(statement)
     db.close()
@@ -166,19 +206,38 @@ def written(path, *statements):
 @pytest.mark.parametrize(
     "statements",
     [
-        ("INSERT INTO trials VALUES (0, CAST(x'7bff7d' AS TEXT), 0, 0)",),
+        ("INSERT INTO trials (id, x, asked_after) VALUES (0, CAST(x'7bff7d' AS TEXT), 0)",),
         ("PRAGMA user_version = 1",),
         ("DELETE FROM settings",),
+        ("PRAGMA user_version = 0",),
         ("UPDATE settings SET json = CAST(x'7bff7d' AS TEXT)",),
-        ("INSERT INTO trials VALUES (1, '{\"x\": 0.5}', 0, 0)",),
-        ("INSERT INTO tells VALUES (1, 0, 0.5)",),
+        ("UPDATE settings SET json = '{}', checksum = NULL",),
+        ("INSERT INTO trials VALUES (1, '{}', 0, 0, checksum_of(1, '{}', 0))",),
+        ("INSERT INTO tells VALUES (1, 0, 0.5, checksum_of(0, 0.5))",),
     ],
-    ids=["UTF-8", "version", "no settings", "settings", "a gap", "a tell of none"],
+    ids=["UTF-8", "version 1", "no settings", "version 0", "settings", "checksum", "a gap", "a tell of none"],
 )
 def test_what_is_not_a_study_is_said_to_be_damaged(path, statements):
     written(path, *statements)
     with pytest.raises(StudyDamaged, match=r"a\.study is damaged"):
         Study.open(path)
+
+
+@pytest.mark.parametrize("table", ["trials", "tells", "settings"])
+def test_a_flipped_bit_of_a_value_is_seen(path, table):
+    with create(path) as study:
+        for trial in study.ask(3):
+            study.tell(trial.id, 0.5)
+    cell = {"trials": "x = replace(x, '0.', '1.')", "tells": "value = 0.75", "settings": "json = json || ' '"}[table]
+    where = "" if table == "settings" else "WHERE rowid = 2"
+    with sqlite3.connect(path) as db:
+        db.execute(f"UPDATE {table} SET {cell} {where}")
+    db.close()
+    with pytest.raises(StudyDamaged, match=f"1 rows of {table} do not fit their checksums"):
+        Study.open(path)
+    rows = [(row["id"], row["x"] is None, row["value"]) for row in salvage(path)]
+    kept = {"trials": [(0, False, 0.5), (1, False, 0.5), (2, True, 0.5)], "tells": [(0, False, 0.5), (2, False, 0.5)]}
+    assert rows == kept.get(table, [(i, False, 0.5) for i in range(3)])
 
 
 def test_salvage_takes_any_type_of_x(path):
@@ -187,8 +246,8 @@ def test_salvage_takes_any_type_of_x(path):
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET sql = replace(sql, 'x TEXT', 'x BLOB') WHERE name = 'trials'")
     with sqlite3.connect(path) as db:
-        db.execute("INSERT INTO trials VALUES (0, 5, 0, 0), (1, x'ff', 0, 0), (2, '{\"x\": 0.5}', 0, 0)")
-        db.execute("INSERT INTO tells VALUES (1, 0, 1.5), (2, 1, NULL), (3, 2, 2.5)")
+        db.execute("INSERT INTO trials (id, x) VALUES (0, 5), (1, x'ff'), (2, '{\"x\": 0.5}')")
+        db.execute("INSERT INTO tells (seq, trial, value) VALUES (1, 0, 1.5), (2, 1, NULL), (3, 2, 2.5)")
     assert salvage(path) == [
         {"id": 0, "x": None, "value": 1.5},
         {"id": 1, "x": None, "value": None},

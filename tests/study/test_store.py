@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bo_robust.study import FAILED, Study, StudyDamaged, StudyLocked, salvage
-from bo_robust.study.store import APPLICATION, VERSION
+from bo_robust.study.schema import APPLICATION, VERSION
 
 FIXED = {"lengthscale": 0.2, "outputscale": 1.0, "noise_var": 0.1, "restarts": 2, "raw_samples": 16}
 

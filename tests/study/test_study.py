@@ -2,6 +2,7 @@
 
 import math
 import random
+import sqlite3
 import time
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.study import kills
-from bo_robust.study import FAILED, Arms, Float, Integer, Study
+from bo_robust.study import FAILED, Arms, Float, Integer, Study, surrogates
 
 BOX = {"x": (0.0, 1.0), "lr": Float(1e-3, 1.0, log=True), "k": Integer(1, 4)}
 LINE = {"x": (0.0, 1.0)}
@@ -194,13 +195,74 @@ def test_absurd_values_do_not_stop_a_study(path, values):
         (trial,) = study.ask()
         study.tell(trial.id, min(values))
         assert 0 <= study.ask()[0].x["x"] <= 1
-        assert math.isfinite(study.recommend().worst)
+        worst = study.recommend().worst
+        assert (worst is None) if len(set(values)) == 1 else math.isfinite(worst)
+
+
+@pytest.mark.parametrize("method", ["gp-ucb", "tgp-ucb"])
+def test_equal_rewards_are_searched_on_and_certify_nothing(method, path):
+    """Of a narrow peak nothing was seen yet: no hyperparameters are fitted to that, no scale is known."""
+    with Study.create(path, LINE, method, restarts=2, raw_samples=16) as study:
+        for _ in range(14):
+            (trial,) = study.ask()
+            study.tell(trial.id, 3.0)
+        assert len({round(trial.x["x"], 2) for trial, _ in study.results()}) >= 12
+        assert study.recommend().regret_bound is None
+        assert not study.should_stop(1e9)
+
+
+def test_a_reward_beside_which_others_are_rounded_away_certifies_nothing(path):
+    arms = Arms([{"x": i / 10} for i in range(11)])
+    with Study.create(path, arms, "gp-ucb", **FIXED) as study:
+        for i in range(16):
+            study.add({"x": (i % 11) / 10}, 1e300 if i == 9 else random.Random(i).random())
+        assert study.recommend().regret_bound is None
+        assert not study.should_stop(0.1)
+
+
+def test_outliers_that_made_the_units_are_warned_about(path):
+    with Study.create(path, LINE, **FIXED) as study:
+        for i in range(30):
+            study.add({"x": i / 29}, 1e12 if i in (0, 2) else random.Random(i).random())
+        with pytest.warns(UserWarning, match="outliers among them. Give `center` and `scale`"):
+            study.ask()
+
+
+def test_hyperparameters_are_kept_with_the_ask_that_fitted_them(path, monkeypatch):
+    with Study.create(path, LINE, "gp-ucb", restarts=2, raw_samples=16) as study:
+        study.optimize(lambda x: math.sin(7 * x["x"]), 6)
+        for i in range(4):
+            study.add({"x": i / 4}, 0.1 * i)
+        known = [study.replay(i) for i in range(6)]
+        (asked,) = study.ask()
+        fits = study._store.fits()
+    assert len(fits) >= 2
+    with monkeypatch.context() as patch:
+        patch.setattr(surrogates, "fit_gpytorch_mll", lambda *_: pytest.fail("fitted anew"))
+        with Study.open(path) as again:
+            assert [again.replay(i) for i in range(6)] == known
+            assert again.replay(asked.id) == asked.x
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE fits SET state = replace(state, '1', '2')")
+    db.close()
+    with Study.open(path) as without:  # they are damaged: computed again, to the same
+        assert without._store.fits() == {}
+        assert without.replay(asked.id) == asked.x
+
+
+@pytest.mark.parametrize("tolerance", ["a", None, 0, math.nan, -1.0])
+def test_a_tolerance_is_a_number(tolerance, path):
+    with Study.create(path, LINE, **FIXED) as study, pytest.raises(ValueError, match="tolerance must be"):
+        study.should_stop(tolerance)
 
 
 def test_rewards_are_centred_by_the_initial_design_and_scaled_by_the_largest_spread(path):
     """Refits at 3, 4, 6 rewards; at least one reward at either end does not count for the range."""
     with Study.create(path, LINE, "gp-ucb", **FIXED) as study:
-        units = study._method._units
+
+        def units(rewards):
+            return study._method._units(rewards)[:3]
+
         assert units([1.0, 2.0, 6.0]) == (2.0, 1.4826, 1.0)  # median deviation 1
         # no spread at all: of the deviations that are not 0
         center, scale, _ = units([0.0, 0.0, 0.0, 10.0])
