@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bo_robust.runner.errors import RunError
 
-__all__ = ["load_checkpoint", "save_checkpoint", "write_atomic", "write_json"]
+__all__ = ["load_checkpoint", "save_checkpoint", "write_atomic", "write_bytes", "write_json"]
 
 
 _UMASK = os.umask(0)
@@ -46,6 +46,11 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise RunError(f"cannot write {path}: {reason}. What was written before is intact.") from None
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write bytes atomically."""
+    write_atomic(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(data: dict[str, Any], path: Path) -> None:

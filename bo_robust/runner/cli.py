@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from bo_robust.runner.errors import RunError
+from bo_robust.study.executors import Executor
 
 __all__ = ["app", "main"]
 
@@ -23,6 +24,11 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pret
 
 Threads = Annotated[int, typer.Option(help="CPU threads of torch. Small batched algebra is fastest on one.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that play algorithms side by side, to the same traces.")]
+
+ExecutorName = Annotated[
+    str | None, typer.Option("--executor", help="ray: play on Ray, on this machine or with --address a cluster.")
+]
+Address = Annotated[str | None, typer.Option(help="Of a Ray cluster: HOST:PORT, or auto. This machine by default.")]
 
 
 @app.command()
@@ -37,6 +43,11 @@ def run(
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 5.0,
     threads: Threads = 1,
     workers: Workers = 1,
+    executor: ExecutorName = None,
+    address: Address = None,
+    block: Annotated[
+        int | None, typer.Option(min=1, help="Trials played at once, all by default; others may change last bits.")
+    ] = None,
 ) -> None:
     """Play every panel of a configuration and report regret."""
     from bo_robust.runner import config as configs
@@ -46,16 +57,18 @@ def run(
     _set_threads(threads)
     if robust_configs.is_robust(config):
         _one_worker(workers)
+        if block is not None:
+            raise RunError("runs of the value_at_risk loop are played by repetitions; leave out --block.")
         from bo_robust.runner.robust import run as robust_runs
 
         robust = robust_configs.load(config, set_ or (), repetitions=trials, rounds=horizon)
         folder = _default_folder(robust.name) if out is None else out
-        with _interruptible(folder):
-            robust_runs.start(robust, folder, device=device, data_dir=data_dir, console=_console())
+        with _interruptible(folder), _executor(executor, address, device, threads) as place:
+            robust_runs.start(robust, folder, device=device, data_dir=data_dir, executor=place, console=_console())
         return
     loaded = configs.load(config, set_ or (), trials=trials, horizon=horizon)
     folder = _default_folder(loaded.name) if out is None else out
-    with _interruptible(folder):
+    with _interruptible(folder), _executor(executor, address, device, threads) as place:
         runs.start(
             loaded,
             folder,
@@ -63,6 +76,8 @@ def run(
             data_dir=data_dir,
             checkpoint_seconds=checkpoint_seconds,
             workers=workers,
+            executor=place,
+            block=block,
             console=_console(),
         )
 
@@ -74,6 +89,8 @@ def resume(
     force: Annotated[bool, typer.Option("--force", help="Go on although code or machine changed.")] = False,
     threads: Threads = 1,
     workers: Workers = 1,
+    executor: ExecutorName = None,
+    address: Address = None,
 ) -> None:
     """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
     from bo_robust.runner import run as runs
@@ -84,11 +101,11 @@ def resume(
         from bo_robust.runner.robust import run as robust_runs
 
         _one_worker(workers)
-        with _interruptible(folder):
-            robust_runs.resume(folder, data_dir=data_dir, force=force, console=_console())
+        with _interruptible(folder), _executor(executor, address, _device_of(folder), threads) as place:
+            robust_runs.resume(folder, data_dir=data_dir, force=force, executor=place, console=_console())
         return
-    with _interruptible(folder):
-        runs.resume(folder, data_dir=data_dir, force=force, workers=workers, console=_console())
+    with _interruptible(folder), _executor(executor, address, _device_of(folder), threads) as place:
+        runs.resume(folder, data_dir=data_dir, force=force, workers=workers, executor=place, console=_console())
 
 
 @app.command()
@@ -161,6 +178,39 @@ def _set_threads(threads: int) -> None:
 def _one_worker(workers: int) -> None:
     if workers > 1:
         raise RunError("runs of the value_at_risk loop are played in one process; leave out --workers.")
+
+
+@contextmanager
+def _executor(name: str | None, address: str | None, device: str, threads: int) -> Iterator[Executor | None]:
+    """Where to play, other than in this process: tasks of Ray of as many CPUs as threads, on CUDA one GPU each."""
+    if name is None:
+        if address is not None:
+            raise RunError("--address is of a Ray cluster; add --executor ray.")
+        yield None
+        return
+    if name != "ray":
+        raise RunError(f"unknown --executor {name!r}; there is ray, and without it this machine.")
+    if device.startswith("cuda:"):
+        raise RunError(f"Ray says which GPU a block has; with --executor ray give --device cuda, not {device}.")
+    try:
+        from bo_robust.integrations.ray import RayExecutor
+    except ImportError as error:
+        raise RunError(f"--executor ray needs Ray ({error}): pip install 'bo_robust[ray]'.") from None
+    try:
+        executor = RayExecutor(cpus=threads, gpus=float(device == "cuda"), address=address)
+    except (ValueError, RuntimeError) as error:
+        raise RunError(f"Ray cannot be used: {error}") from None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has put its own in place
+    with executor:
+        yield executor
+
+
+def _device_of(folder: Path) -> str:
+    """The device of a run; whatever is wrong with its folder is said when it is resumed."""
+    try:
+        return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["device"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "cpu"
 
 
 def _default_folder(name: str) -> Path:

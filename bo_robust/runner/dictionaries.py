@@ -6,6 +6,7 @@ eigendecomposition, is computed at a few rounds once all are played.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from bo_robust.algorithms.bkb import BKB
 from bo_robust.runner.loop import Traces
 from bo_robust.states.arms import ArmKernel
 
-__all__ = ["DICTIONARY_COLUMNS", "dictionary_facts", "effective_dimension", "keeps_dictionary"]
+__all__ = ["DICTIONARY_COLUMNS", "dictionary_facts", "effective_dimension", "join_dictionaries", "keeps_dictionary"]
 
 DICTIONARY_COLUMNS = ("dictionary_size", "effective_dimension")
 # The exact d_eff is computed at so many rounds, evenly spaced on a logarithmic axis, while no trial has pulled more
@@ -71,3 +72,13 @@ def dictionary_facts(state: State, traces: Traces) -> dict[str, Any] | None:
         found["rounds"].append(t)
         found["effective_dimension"].append([float(f"{value:.6g}") for value in exact])
     return found
+
+
+def join_dictionaries(blocks: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The facts of all trials from those of blocks of them, in order; of the rounds that all blocks have."""
+    known = [block for block in blocks if block is not None]
+    if not known:
+        return None
+    count = min(len(block["rounds"]) for block in known)
+    joined = [[v for block in known for v in block["effective_dimension"][k]] for k in range(count)]
+    return {"rounds": known[0]["rounds"][:count], "effective_dimension": joined}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bo_robust.algorithms import State
@@ -10,7 +11,13 @@ from bo_robust.problems import Problem
 from bo_robust.runner.config import PanelConfig
 from bo_robust.states import elimination
 
-__all__ = ["elimination_facts", "elimination_line", "elimination_warnings", "summarise_eliminations"]
+__all__ = [
+    "elimination_facts",
+    "elimination_line",
+    "elimination_warnings",
+    "join_eliminations",
+    "summarise_eliminations",
+]
 
 
 def elimination_facts(state: State, problem: Problem) -> dict[str, Any] | None:
@@ -32,6 +39,20 @@ def elimination_facts(state: State, problem: Problem) -> dict[str, Any] | None:
         "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in alive.cpu().tolist()],
         "eliminations": [{"candidate": names[row["hypothesis"]], **row} for row in record],
     }
+
+
+def join_eliminations(blocks: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """:func:`elimination_facts` of all trials from those of consecutive blocks of trials, in order."""
+    there = [block for block in blocks if block is not None]
+    if not there:
+        return None
+    record: list[dict[str, Any]] = []
+    survivors: list[list[str]] = []
+    for block in there:
+        record += [{**row, "trial": row["trial"] + len(survivors)} for row in block["eliminations"]]
+        survivors += block["survivors"]
+    true = None if there[0]["true"] is None else [name for block in there for name in block["true"]]
+    return {"candidates": there[0]["candidates"], "true": true, "survivors": survivors, "eliminations": record}
 
 
 def summarise_eliminations(facts: dict[str, Any] | None, trials: int) -> dict[str, Any] | None:

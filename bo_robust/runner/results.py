@@ -1,7 +1,8 @@
-"""From traces to numbers: one part per algorithm, the joined table, and the summary."""
+"""From traces to numbers: the parts of all algorithms, the joined table, and the summary."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -11,16 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from scipy import stats
 from torch import Tensor
 
-from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.problems import Problem
-from bo_robust.runner.checkpoint import write_atomic, write_json
+from bo_robust.runner.checkpoint import write_bytes
 from bo_robust.runner.config import PanelConfig, RunConfig
-from bo_robust.runner.dictionaries import DICTIONARY_COLUMNS, dictionary_facts
-from bo_robust.runner.eliminations import elimination_facts, elimination_warnings, summarise_eliminations
+from bo_robust.runner.dictionaries import DICTIONARY_COLUMNS
+from bo_robust.runner.eliminations import elimination_warnings, summarise_eliminations
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces
 
@@ -29,11 +29,11 @@ __all__ = [
     "load_final",
     "load_parts",
     "mean_and_error",
+    "parquet_bytes",
     "part_path",
     "summarise",
     "traces_frame",
     "write_frame",
-    "write_part",
 ]
 
 # An arm is reported when more than half of its rewards, and at least so many, were set to zero.
@@ -74,43 +74,16 @@ def traces_frame(traces: Traces, problem: Problem, panel: str, label: str, trial
     return frame.astype({"panel": "category", "algorithm": "category"})
 
 
+def parquet_bytes(frame: pd.DataFrame) -> bytes:
+    """A parquet file of a table."""
+    table = io.BytesIO()
+    frame.to_parquet(table, index=False, compression="zstd")
+    return table.getvalue()
+
+
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write parquet atomically."""
-    write_atomic(path, lambda temporary: frame.to_parquet(temporary, index=False, compression="zstd"))
-
-
-def write_part(
-    path: Path,
-    traces: Traces,
-    state: State,
-    problem: Problem,
-    algorithm: ArmAlgorithm,
-    panel: PanelConfig,
-    label: str,
-    seconds: float,
-) -> None:
-    """Write what one algorithm left: final intervals, facts, and last the traces, whose presence says "finished"."""
-    posterior, truncation = state.posterior, getattr(algorithm, "truncation", None)
-    width = traces.width[-1]
-    reach = width.unsqueeze(1) * posterior.variance.sqrt()
-    covered = ((problem.f - posterior.mean).abs() <= reach).to(reach.dtype).mean(1)
-    worst = int(covered.argmin())  # the trial whose final interval covers least
-    final = {
-        "mean": posterior.mean[worst].cpu().clone(),
-        "reach": reach[worst].cpu(),
-        "f": problem.f[worst].cpu().clone(),
-    }
-    facts = {
-        "seconds": seconds,
-        "level": None if truncation is None or math.isinf(truncation(panel.horizon)) else truncation(panel.horizon),
-        "notes": problem.notes,
-        "arm_names": list(problem.arm_names),
-        "eliminations": elimination_facts(state, problem),
-        "dictionary": dictionary_facts(state, traces),
-    }
-    write_atomic(path.with_suffix(".safetensors"), lambda temporary: save_file(final, temporary))
-    write_json(facts, path.with_suffix(".json"))
-    write_frame(traces_frame(traces, problem, panel.name, label, range(panel.trials)), path)
+    write_bytes(parquet_bytes(frame), path)
 
 
 def load_parts(folder: Path, config: RunConfig) -> tuple[pd.DataFrame, dict[str, Any]]:

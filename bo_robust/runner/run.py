@@ -2,16 +2,16 @@
 
 Folder: ``run.json`` (configuration, constants used, versions, git revision, device, seeds), ``parts/`` (finished
 algorithms), ``checkpoint.safetensors`` (the one under way; of several processes each has its own, numbered as its
-part), then ``traces.parquet``, ``summary.json``, pictures.
+part) or ``blocks/`` (finished trials of those under way, on an executor), then ``traces.parquet``, ``summary.json``,
+pictures.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,24 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from bo_robust.algorithms import State
 from bo_robust.problems import Problem
 from bo_robust.runner import results
+from bo_robust.runner.blocks import play_blocks
 from bo_robust.runner.build import build_algorithm, build_problem, resolved, start_state
 from bo_robust.runner.checkpoint import load_checkpoint, save_checkpoint, write_json
 from bo_robust.runner.config import PanelConfig, RunConfig
-from bo_robust.runner.dictionaries import keeps_dictionary
 from bo_robust.runner.errors import RunError
-from bo_robust.runner.loop import Traces, play
+from bo_robust.runner.guards import check_free, check_memory, locked, memory_errors
+from bo_robust.runner.loop import Traces
+from bo_robust.runner.parts import Game, write_part
 from bo_robust.runner.provenance import check_same_world, describe_run, find_device, read_run
 from bo_robust.runner.report import print_report
 from bo_robust.states.snapshots import restore_, snapshot
+from bo_robust.study.executors import Executor, InProcess
 
-__all__ = ["check_free", "finish", "locked", "play_part", "resume", "start"]
+__all__ = ["finish", "play_part", "resume", "start"]
 
 CHECKPOINT = "checkpoint.safetensors"
 # The next checkpoint waits at least this many times as long as the last one took to write.
 CHECKPOINT_PAUSE = 20.0
-# Bytes a round of a trial takes in the traces, of algorithms with a dictionary.
-TRACE_BYTES = 46
 
 
 def start(
@@ -49,18 +50,25 @@ def start(
     data_dir: Path | None = None,
     checkpoint_seconds: float = 5.0,
     workers: int = 1,
+    executor: Executor | None = None,
+    block: int | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Run a configuration into a new folder and return its summary.
 
     Every panel is built for one trial first, so that a mistake in the last one costs nothing. With several ``workers``
-    algorithms are played in as many processes at a time (:mod:`bo_robust.runner.parallel`), to the same traces.
+    algorithms are played in as many processes at a time (:mod:`bo_robust.runner.parallel`), with an ``executor``
+    where it has room (:mod:`bo_robust.runner.blocks`), to the same traces. With ``block`` so many trials are played at
+    once, with or without an executor; the last bits of results may then differ.
 
     Raises:
         RunError: when the folder holds something already, the device or data is not there, a panel cannot be built or
             is too large for the memory, or writing fails.
     """
     check_free(folder)
+    if block is not None and block < 1:
+        raise RunError(f"--block must be at least 1 trial, got {block}.")
+    _check_workers(workers, executor, block)
     if not checkpoint_seconds >= 0:
         raise RunError(f"--checkpoint-seconds must be >= 0, got {checkpoint_seconds}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
@@ -68,17 +76,18 @@ def start(
     place = find_device(device)
     used: dict[str, Any] = {}
     for panel in config.panels:
-        _check_memory(panel)
+        check_memory(panel)
         problem = build_problem(panel, range(1), data_dir, place)
         noise_var = panel.noise_var or problem.noise_var
         algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.algorithms}
-        with _memory_errors(panel):
+        with memory_errors(panel):
             for algorithm in algorithms.values():
                 start_state(algorithm, problem, noise_var, 1)
         settings = {label: resolved(algorithm) for label, algorithm in algorithms.items()}
         used[panel.name] = {"noise_var": noise_var, "algorithms": settings}
-    write_json(describe_run(config, device, data_dir, checkpoint_seconds, used), folder / "run.json")
-    return resume(folder, workers=workers, console=console)
+    info = describe_run(config, device, data_dir, checkpoint_seconds, used)
+    write_json(info | ({} if block is None else {"block": block}), folder / "run.json")
+    return resume(folder, workers=workers, executor=executor, console=console)
 
 
 def resume(
@@ -87,6 +96,7 @@ def resume(
     data_dir: Path | None = None,
     force: bool = False,
     workers: int = 1,
+    executor: Executor | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Go on with the run in ``folder`` from its last checkpoint; a finished one is only summarised again.
@@ -96,16 +106,20 @@ def resume(
         data_dir: Folder of data sets, if it moved.
         force: Go on although code, versions or machine changed; recorded in ``run.json``.
         workers: Processes that play algorithms, at a time.
+        executor: Plays algorithms, or blocks of their trials, in place of this process.
         console: Where to print.
 
     Raises:
         RunError: when the folder is no run, another process is running it, its configuration was changed, code or
-            machine changed (without ``force``), or the checkpoint is damaged.
+            machine changed (without ``force``), the checkpoint is damaged, or a block cannot be played.
     """
     info, config = read_run(folder)
     device = find_device(info["device"])
     data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
     console = console or Console()
+    _check_workers(workers, executor, info.get("block"))
+    if executor is None and info.get("block"):
+        executor = InProcess()
     todo = [
         (i, j)
         for i, panel in enumerate(config.panels)
@@ -126,12 +140,15 @@ def resume(
             write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
         total = sum(config.panels[i].horizon * config.panels[i].trials for i, _ in todo)
         task = progress.add_task("", total=total, rate="", visible=bool(todo))
-        if workers > 1 and len(todo) > 1:
+        if executor is not None:
+            play_blocks(folder, info, config, todo, data, executor, force, progress, task)
+        elif workers > 1 and len(todo) > 1:
             _play_side_by_side(folder, config, todo, data, workers, progress, task)
         else:
             _play_in_turn(folder, info, config, todo, data, device, progress, task)
         for left in folder.glob("checkpoint*.safetensors"):  # of a process that died when its part was written
             left.unlink()
+        shutil.rmtree(folder / "blocks", ignore_errors=True)  # of a run that went on without executor
     return finish(folder, console=console)
 
 
@@ -166,6 +183,11 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     return summary
 
 
+def _check_workers(workers: int, executor: Executor | None, block: int | None) -> None:
+    if workers > 1 and (executor is not None or block is not None):
+        raise RunError("an executor and runs in blocks have no local processes besides; leave out --workers.")
+
+
 def _play_in_turn(
     folder: Path,
     info: dict[str, Any],
@@ -183,7 +205,7 @@ def _play_in_turn(
             for j in mine:
                 if _checkpoint_of(folder, i, j).exists():
                     os.replace(_checkpoint_of(folder, i, j), folder / CHECKPOINT)
-                with _memory_errors(panel):
+                with memory_errors(panel):
                     _play_one(folder, info, panel, i, j, problem, folder / CHECKPOINT, progress, task)
 
 
@@ -219,7 +241,7 @@ def play_part(folder: Path, i: int, j: int, data_dir: Path | None = None) -> Non
     """
     info, config = read_run(folder)
     panel = config.panels[i]
-    with _memory_errors(panel), Progress(disable=True) as progress:
+    with memory_errors(panel), Progress(disable=True) as progress:
         problem = build_problem(panel, range(panel.trials), data_dir, find_device(info["device"]))
         checkpoint, task = _checkpoint_of(folder, i, j), progress.add_task("")
         _play_one(folder, info, panel, i, j, problem, checkpoint, progress, task)
@@ -242,16 +264,10 @@ def _play_one(
     task: TaskID,
 ) -> None:
     """Play one algorithm, from its checkpoint if there is one, and write its part."""
-    config = panel.algorithms[j]
-    algorithm = build_algorithm(config, panel, problem)
-    noise_var = panel.noise_var or problem.noise_var
-    trials = range(panel.trials)
-    room = (panel.horizon, panel.trials, problem.f.device, problem.f.dtype)
-    traces = Traces.empty(*room, dictionary=keeps_dictionary(algorithm))
-    state = start_state(algorithm, problem, noise_var, panel.trials, panel.horizon)
-    key = [info["config_digest"], i, j]
-    spent = _restore(checkpoint, key, state, traces) if checkpoint.exists() else 0.0
-    progress.update(task, description=f"{panel.name} · {config.label}", advance=traces.rounds * panel.trials)
+    game = Game(panel, j, problem, range(panel.trials))
+    traces, key = game.traces, [info["config_digest"], i, j]
+    spent = _restore(checkpoint, key, game.state, traces) if checkpoint.exists() else 0.0
+    progress.update(task, description=f"{panel.name} · {game.label}", advance=traces.rounds * panel.trials)
     began, first, shown = time.perf_counter(), traces.rounds, traces.rounds
     next_save = began + info["checkpoint_seconds"]
 
@@ -270,11 +286,8 @@ def _play_one(
             took = time.perf_counter() - now
             next_save = now + took + max(info["checkpoint_seconds"], CHECKPOINT_PAUSE * took)
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="every hypothesis failed")  # the report says so
-        play(algorithm, problem, trials, panel.seed, noise_var, traces, state, after_block, panel.initial)
-    seconds = spent + time.perf_counter() - began
-    results.write_part(results.part_path(folder, i, j), traces, state, problem, algorithm, panel, config.label, seconds)
+    game.play(after_block)
+    write_part(results.part_path(folder, i, j), game.part(spent + time.perf_counter() - began))
     checkpoint.unlink(missing_ok=True)
 
 
@@ -295,49 +308,3 @@ def _restore(checkpoint: Path, key: list[Any], state: State, traces: Traces) -> 
             f"the checkpoint {checkpoint} does not fit this run ({error}). Delete it and resume again: finished "
             "algorithms are kept, only the one under way starts anew."
         ) from None
-
-
-def check_free(folder: Path) -> None:
-    """Raise ``RunError`` if the folder of a new run holds something already."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(
-            f"{folder} exists already; choose another --out, or go on with `bo-robust resume {folder}` if it is a "
-            "run that was interrupted."
-        )
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder: one process at a time (where the system has flock)."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with open(folder / "run.json", "rb") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"another process is running {folder}; wait for it or stop it.") from None
-        yield
-
-
-def _check_memory(panel: PanelConfig) -> None:
-    needed = panel.trials * panel.horizon * TRACE_BYTES
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if needed > there:
-            raise RunError(
-                f"panel {panel.name!r}: the traces of {panel.trials} trials x {panel.horizon} rounds need "
-                f"{needed / 2**30:.3g} GiB, this machine has {there / 2**30:.3g}; lower --trials or --horizon."
-            )
-
-
-@contextmanager
-def _memory_errors(panel: PanelConfig) -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
-            raise RunError(f"panel {panel.name!r} does not fit into memory; lower --trials or --horizon.") from None
-        raise

@@ -20,6 +20,7 @@ from bo_robust.runner import checkpoint, loop, results
 from bo_robust.runner import run as runs
 from bo_robust.runner.config import RunConfig
 from bo_robust.runner.errors import RunError
+from bo_robust.runner.guards import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -411,7 +412,7 @@ def test_changed_code_is_refused_unless_forced(tmp_path, monkeypatch):
 def test_one_process_at_a_time(tmp_path):
     out = tmp_path / "out"
     runs.start(config(horizon=5), out, console=quiet())
-    with runs.locked(out), pytest.raises(RunError, match="another process"), runs.locked(out):
+    with locked(out), pytest.raises(RunError, match="another process"), locked(out):
         pass
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from bo_robust.runner.errors import RunError
-from bo_robust.runner.results import write_frame
+from bo_robust.runner.results import parquet_bytes
 from bo_robust.runner.robust.config import MethodConfig, RobustPanelConfig, RobustRunConfig
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
     "load_parts",
     "log_regret",
     "mean_interval",
+    "part_bytes",
     "part_path",
     "summarise",
-    "write_part",
 ]
 
 # Regrets below count as this much: the noise has standard deviation 0.1, the optimum is known to a few 1e-6.
@@ -49,13 +49,13 @@ def facts_path(folder: Path, panel: int) -> Path:
     return folder / "parts" / f"{panel:02d}.json"
 
 
-def write_part(path: Path, rows: dict[str, list[Any]], panel: str, label: str, repetition: int) -> None:
-    """Write the rows of :func:`bo_robust.runner.robust.play.play`."""
+def part_bytes(rows: dict[str, list[Any]], panel: str, label: str, repetition: int) -> bytes:
+    """The rows of :func:`bo_robust.runner.robust.play.play` as the content of a part."""
     frame = pd.DataFrame(rows)
     frame.insert(0, "repetition", repetition)
     frame.insert(0, "method", label)
     frame.insert(0, "panel", panel)
-    write_frame(frame, path)
+    return parquet_bytes(frame)
 
 
 def load_parts(folder: Path, config: RobustRunConfig) -> tuple[pd.DataFrame, list[dict[str, Any]]]:

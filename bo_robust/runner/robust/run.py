@@ -6,27 +6,31 @@ Folder: ``run.json``, ``parts/`` (one file per finished repetition of a method),
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bo_robust.problems.robust import optimum, over_environment
-from bo_robust.runner.checkpoint import write_json
+from bo_robust.problems.robust import RobustProblem, optimum, over_environment
+from bo_robust.runner.checkpoint import write_bytes, write_json
+from bo_robust.runner.dispatch import answer, common, play_jobs
 from bo_robust.runner.errors import RunError
+from bo_robust.runner.guards import check_free, locked
 from bo_robust.runner.provenance import check_same_world, describe_run, find_device
 from bo_robust.runner.results import write_frame
 from bo_robust.runner.robust import results
-from bo_robust.runner.robust.config import RobustRunConfig, build_problem
+from bo_robust.runner.robust.config import RobustPanelConfig, RobustRunConfig, build_problem
 from bo_robust.runner.robust.play import play
 from bo_robust.runner.robust.report import print_report
-from bo_robust.runner.run import check_free, locked
+from bo_robust.study.executors import Executor
 
-__all__ = ["finish", "read_run", "resume", "start"]
+__all__ = ["finish", "play_repetition", "read_run", "resume", "start"]
 
 
 def start(
@@ -35,11 +39,13 @@ def start(
     *,
     device: str = "cpu",
     data_dir: Path | None = None,
+    executor: Executor | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Run a configuration into a new folder and return its summary.
 
-    Every problem is built first, so that a mistake in the last one costs nothing.
+    Every problem is built first, so that a mistake in the last one costs nothing. Repetitions are played by the
+    ``executor``, if there is one, to the same regrets (:mod:`bo_robust.runner.dispatch`).
 
     Raises:
         RunError: when the folder holds something already, the device or data is not there, or a problem cannot be
@@ -57,11 +63,16 @@ def start(
     # A robust configuration has the name, panels and digest that are asked of one.
     info = describe_run(cast(Any, config), device, data_dir, 0.0, used)
     write_json(info, folder / "run.json")
-    return resume(folder, console=console)
+    return resume(folder, executor=executor, console=console)
 
 
 def resume(
-    folder: Path, *, data_dir: Path | None = None, force: bool = False, console: Console | None = None
+    folder: Path,
+    *,
+    data_dir: Path | None = None,
+    force: bool = False,
+    executor: Executor | None = None,
+    console: Console | None = None,
 ) -> dict[str, Any]:
     """Go on with the run in ``folder``: repetitions that are not there are played; regrets end as if uninterrupted.
 
@@ -69,11 +80,12 @@ def resume(
         folder: A result folder.
         data_dir: Folder of data sets, if it moved.
         force: Go on although code, versions or machine changed; recorded in ``run.json``.
+        executor: Plays repetitions in place of this process.
         console: Where to print.
 
     Raises:
-        RunError: when the folder is no robust run, another process is running it, its configuration was changed, or
-            code or machine changed (without ``force``).
+        RunError: when the folder is no robust run, another process is running it, its configuration was changed,
+            code or machine changed (without ``force``), or a repetition cannot be played.
     """
     info, config = read_run(folder)
     device = find_device(info["device"])
@@ -99,10 +111,8 @@ def resume(
         if todo and force:
             write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
         task = progress.add_task("", total=sum(config.panels[i].rounds for i, _, _ in todo), visible=bool(todo))
-        for i, panel in enumerate(config.panels):
-            mine = [(k, j) for p, k, j in todo if p == i]
-            if not mine:
-                continue
+        for i in sorted({i for i, _, _ in todo}):
+            panel = config.panels[i]
             problem = build_problem(panel, data, device)
             progress.update(task, description=f"{panel.name} · searching its optimum")
             best = optimum(problem)
@@ -110,13 +120,13 @@ def resume(
             values, probabilities = over_environment(problem, best.x)
             facts |= {"values": values.tolist(), "probabilities": probabilities.tolist()}
             write_json(facts, results.facts_path(folder, i))
-            for k, j in mine:
+            for k, j in [(k, j) for p, k, j in todo if p == i and executor is None]:
                 method = panel.methods[j]
                 progress.update(task, description=f"{panel.name} · {method.label} · {k + 1}/{panel.repetitions}")
-                with torch.random.fork_rng():
-                    rows = play(problem, method.build(), panel, k)
-                results.write_part(results.part_path(folder, i, j, k), rows, panel.name, method.label, k)
+                write_bytes(_played(problem, panel, j, k), results.part_path(folder, i, j, k))
                 progress.update(task, advance=panel.rounds)
+        if executor is not None:
+            _play_on(executor, folder, info, config, todo, data, force, progress, task)
     return finish(folder, console=console)
 
 
@@ -144,12 +154,7 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     return summary
 
 
-def read_run(folder: Path) -> tuple[dict[str, Any], RobustRunConfig]:
-    """``run.json`` and the configuration in it.
-
-    Raises:
-        RunError: when the folder is no robust run, or its configuration was changed.
-    """
+__all__ = ["finish", "play_repetition", "read_run", "resume", "start"]
     path = folder / "run.json"
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
