@@ -1,13 +1,19 @@
-"""Objectives on a real local Ray: results as elsewhere, deaths survived, nothing open to the network."""
+"""On a real local Ray, objectives and runs: results as elsewhere, deaths survived, nothing open to the network."""
 
+import json
 import os
 import signal
 import threading
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from rich.console import Console
 
+from bo_robust.runner import cli
+from bo_robust.runner import run as runs
+from bo_robust.runner.config import RunConfig
 from bo_robust.study import FAILED, InProcess, Study, WorkerLost
 from tests.study import objectives
 
@@ -161,6 +167,98 @@ def test_two_tasks_share_a_gpu_and_a_third_waits(own, tmp_path):
     gpus, running = zip(*(future.result() for future in futures), strict=True)
     assert gpus == ("0", "0", "0")
     assert max(running) <= 2
+
+
+def run_config(long):
+    """Two panels of one algorithm and one of two, of few rounds but for the first, of ``long``."""
+    return RunConfig.from_dict(
+        {
+            "name": "test",
+            "trials": 3,
+            "algorithms": ["gp-ucb"],
+            "panels": [
+                {"name": "long", "problem": {"kind": "rkhs_function", "num_arms": 20}, "horizon": long},
+                {"name": "short", "problem": {"kind": "rkhs_function"}, "horizon": 20},
+                {
+                    "name": "period",
+                    "problem": {"kind": "unknown_period"},
+                    "horizon": 30,
+                    "algorithms": ["he-gp-ucb", "irgp-ucb"],
+                },
+            ],
+        }
+    )
+
+
+def parts_of(folder):
+    """Files of the parts; of facts all but seconds."""
+    found = {path.name: path.read_bytes() for path in (folder / "parts").iterdir()}
+    for name in found:
+        if name.endswith(".json"):
+            found[name] = {k: v for k, v in json.loads(found[name]).items() if k != "seconds"}
+    return found | {"traces": (folder / "traces.parquet").read_bytes()}
+
+
+def quiet():
+    return Console(file=open(os.devnull, "w"), width=200)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("local") / "out"
+    runs.start(run_config(12_000), folder, console=quiet())
+    return folder
+
+
+def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, local, tmp_path):
+    out = tmp_path / "out"
+    executor, killed = Counting(own), []
+
+    def kill():
+        """The worker that still plays the long panel, when all short ones are finished."""
+        for _ in range(6000):
+            if len(list((out / "parts").glob("0[12]-*.parquet"))) == 3:
+                break
+            time.sleep(0.01)
+        assert not (out / "parts" / "00-00.parquet").exists()
+        killed.append(_pid_of("bo_robust objective"))
+        os.kill(killed[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    runs.start(run_config(12_000), out, executor=executor, console=quiet())
+    thread.join()
+    assert len(killed) == 1
+    jobs = [json.loads(text) for text in executor.xs]
+    played = [(job["config"]["panels"][0]["name"], job["algorithm"]) for job in jobs]
+    assert sorted(played) == [("long", 0), ("long", 0), ("period", 0), ("period", 1), ("short", 0)]
+    assert parts_of(out) == parts_of(local)
+    assert not (out / "blocks").exists()
+
+
+@pytest.mark.parametrize("loop", ["arms", "value_at_risk"])
+def test_the_command_line(own, tmp_path, loop):
+    methods = {"algorithms": ["tgp-ucb"], "trials": 2, "horizon": 20}
+    panel = {"name": "a", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}}
+    seconds = []
+    if loop == "value_at_risk":
+        methods = {"loop": loop, "methods": ["random"], "repetitions": 2, "rounds": 1}
+        panel["problem"], seconds = {"kind": "branin"}, ["seconds", "fit_seconds"]
+    path, here, out = tmp_path / "a.yaml", tmp_path / "here", tmp_path / "out"
+    path.write_text(json.dumps({"name": "test", **methods, "panels": [panel]}))  # JSON is YAML
+    cli.run(path, out=here)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        cli.run(path, out=out, executor="ray")
+        for part in list((out / "parts").glob("00-00*"))[:3]:
+            part.unlink()
+        (out / "traces.parquet").unlink()
+        cli.resume(out, executor="ray")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    ours, theirs = (pd.read_parquet(folder / "traces.parquet").drop(columns=seconds) for folder in (out, here))
+    pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+    assert ray.is_initialized()  # it was here before
 
 
 @pytest.mark.parametrize(

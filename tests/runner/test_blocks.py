@@ -36,6 +36,7 @@ def config(**panel):
                     "name": "period",
                     "problem": {"kind": "unknown_period"},
                     "initial": 5,
+                    "horizon": 100,
                     "algorithms": [{"name": "he-gp-ucb", "label": "HE", "width": width}],
                 },
             ],

@@ -16,6 +16,7 @@ from bo_robust.runner.errors import RunError
 from bo_robust.runner.robust import results
 from bo_robust.runner.robust import run as runs
 from bo_robust.runner.robust.config import RobustRunConfig
+from bo_robust.study import InProcess, WorkerLost
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = {
@@ -46,6 +47,39 @@ def test_a_run_leaves_what_it_promises(folder):
     info = json.loads((folder / "run.json").read_text())
     assert info["used"]["Branin (1,1)"]["methods"]["V"]["restarts"] == 1
     assert {"versions", "git", "seeds", "config_digest"} <= set(info)
+
+
+def test_an_executor_plays_the_same_repetitions_and_after_a_death_only_what_is_missing(folder, tmp_path):
+    out, played = tmp_path / "out", []
+
+    class Mortal:
+        """In this process; the worker of RANDOM's second repetition always dies, while it is mortal."""
+
+        mortal = True
+
+        def submit(self, fn, text):
+            job = json.loads(text)
+            played.append((job["method"], job["repetition"]))
+            kill = self.mortal and played[-1] == (1, 1)
+            return InProcess().submit(_die if kill else fn, text)
+
+    executor = Mortal()
+    with pytest.raises(RunError, match=r"'RANDOM' of panel 'Branin \(1,1\)', repetition 2: 3 workers died"):
+        runs.start(RobustRunConfig.from_dict(CONFIG), out, executor=executor, console=quiet())
+    assert sorted(played) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 1), (1, 1)]
+    executor.mortal = False
+    runs.resume(out, executor=executor, console=quiet())
+    assert played[6:] == [(1, 1)]
+    assert {p.name for p in out.iterdir()} == {p.name for p in folder.iterdir()}
+    ours, theirs = (
+        pd.read_parquet(one / "traces.parquet").drop(columns=["seconds", "fit_seconds"]) for one in (out, folder)
+    )
+    pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+    assert (out / "parts" / "00.json").read_bytes() == (folder / "parts" / "00.json").read_bytes()
+
+
+def _die(text):
+    raise WorkerLost("gone")
 
 
 def test_the_summary_says_what_the_traces_say(folder):
