@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -122,8 +123,11 @@ def play_jobs(
                         waiting.append(key)
                         continue
                     wrong = f"{ATTEMPTS} workers died under it, the last: {' '.join(str(error).split())[:300]}"
-                except (ImportError, AttributeError) as error:
-                    wrong = f"a worker cannot import the run's code; install bo_robust on every machine ({error})"
+                except Exception as error:
+                    lacking = re.search("No module named [^\\s]+", str(error))  # Ray's error is one of its own
+                    if lacking is None:
+                        raise
+                    wrong = f"a worker cannot import the code ({lacking[0]}); install bo_robust on every machine"
                 if wrong:
                     failed.append(f"{jobs[key][0]}: {wrong}")
                     console.print(f"Warning: {failed[-1]}", style="yellow", markup=False, soft_wrap=True)

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +16,8 @@ from rich.console import Console
 from bo_robust.runner import cli
 from bo_robust.runner import run as runs
 from bo_robust.runner.config import RunConfig
+from bo_robust.runner.dispatch import play_jobs
+from bo_robust.runner.errors import RunError
 from bo_robust.study import FAILED, InProcess, Study, WorkerLost
 from tests.study import objectives
 
@@ -169,15 +173,15 @@ def test_two_tasks_share_a_gpu_and_a_third_waits(own, tmp_path):
     assert max(running) <= 2
 
 
-def run_config(long):
-    """Two panels of one algorithm and one of two, of few rounds but for the first, of ``long``."""
+def run_config():
+    """Two panels of one algorithm and one of two, of few rounds but for the first."""
     return RunConfig.from_dict(
         {
             "name": "test",
             "trials": 3,
             "algorithms": ["gp-ucb"],
             "panels": [
-                {"name": "long", "problem": {"kind": "rkhs_function", "num_arms": 20}, "horizon": long},
+                {"name": "long", "problem": {"kind": "rkhs_function", "num_arms": 20}, "horizon": 300},
                 {"name": "short", "problem": {"kind": "rkhs_function"}, "horizon": 20},
                 {
                     "name": "period",
@@ -203,30 +207,41 @@ def quiet():
     return Console(file=open(os.devnull, "w"), width=200)
 
 
-@pytest.fixture(scope="module")
-def local(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("local") / "out"
-    runs.start(run_config(12_000), folder, console=quiet())
-    return folder
+def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, tmp_path):
+    local, out = tmp_path / "local", tmp_path / "out"
+    runs.start(run_config(), local, console=quiet())
+    killed = []
 
+    class Marking(Counting):
+        """Has workers note their process by panel; at first the long one is too long, to be killed while played."""
 
-def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, local, tmp_path):
-    out = tmp_path / "out"
-    executor, killed = Counting(own), []
+        def submit(self, fn, x):
+            def marked(text, folder=str(tmp_path)):
+                job = json.loads(text)
+                panel = job["config"]["panels"][0]
+                mark = Path(folder) / panel["name"]
+                if panel["name"] == "long" and not mark.exists():
+                    panel["horizon"] = 10**6
+                mark.write_text(str(os.getpid()))
+                return fn(json.dumps(job))
+
+            self.xs.append(x)
+            return self.inner.submit(marked, x)
+
+    executor = Marking(own)
 
     def kill():
-        """The worker that still plays the long panel, when all short ones are finished."""
+        """The worker that plays the long panel, when all short ones are finished."""
         for _ in range(6000):
-            if len(list((out / "parts").glob("0[12]-*.parquet"))) == 3:
+            if len(list((out / "parts").glob("0[12]-*.parquet"))) == 3 and (tmp_path / "long").exists():
                 break
             time.sleep(0.01)
-        assert not (out / "parts" / "00-00.parquet").exists()
-        killed.append(_pid_of("bo_robust objective"))
+        killed.append(int((tmp_path / "long").read_text()))
         os.kill(killed[0], signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
-    runs.start(run_config(12_000), out, executor=executor, console=quiet())
+    runs.start(run_config(), out, executor=executor, console=quiet())
     thread.join()
     assert len(killed) == 1
     jobs = [json.loads(text) for text in executor.xs]
@@ -234,6 +249,14 @@ def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, local, tmp_path):
     assert sorted(played) == [("long", 0), ("long", 0), ("period", 0), ("period", 1), ("short", 0)]
     assert parts_of(out) == parts_of(local)
     assert not (out / "blocks").exists()
+
+
+def test_a_worker_without_the_code_is_said(own, monkeypatch):
+    module = types.ModuleType("only_here")
+    exec("def play(text): return '', b''", module.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    with pytest.raises(RunError, match=r"one: .*No module named 'only_here'.*install bo_robust on every machine"):
+        play_jobs(own, module.play, {1: ("one", {})}, print, quiet())
 
 
 @pytest.mark.parametrize("loop", ["arms", "value_at_risk"])

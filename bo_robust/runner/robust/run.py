@@ -154,7 +154,66 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     return summary
 
 
-__all__ = ["finish", "play_repetition", "read_run", "resume", "start"]
+def _played(problem: RobustProblem, panel: RobustPanelConfig, j: int, repetition: int) -> bytes:
+    """The part of one repetition of method ``j``."""
+    method = panel.methods[j]
+    with torch.random.fork_rng():
+        rows = play(problem, method.build(), panel, repetition)
+    return results.part_bytes(rows, panel.name, method.label, repetition)
+
+
+def _play_on(
+    executor: Executor,
+    folder: Path,
+    info: dict[str, Any],
+    config: RobustRunConfig,
+    todo: Sequence[tuple[int, int, int]],
+    data: Path | None,
+    force: bool,
+    progress: Progress,
+    task: TaskID,
+) -> None:
+    """Have repetitions played, and store them as they come."""
+    shared = common(info["device"], data, force)
+    jobs = {}
+    for i, k, j in todo:
+        panel = config.panels[i]
+        name = f"{panel.methods[j].label!r} of panel {panel.name!r}, repetition {k + 1}"
+        plain = json.dumps(RobustRunConfig(config.name, (panel,)).to_dict())  # all that a worker needs of it
+        jobs[i, k, j] = (name, shared | {"config": plain, "method": j, "repetition": k})
+
+    def arrived(key: tuple[int, int, int], content: bytes) -> None:
+        i, k, j = key
+        write_bytes(content, results.part_path(folder, i, j, k))
+        panel = config.panels[i]
+        progress.update(task, description=f"{panel.name} · {panel.methods[j].label}", advance=panel.rounds)
+
+    play_jobs(executor, play_repetition, jobs, arrived, progress.console)
+
+
+def play_repetition(text: str) -> tuple[str, bytes]:
+    """What a worker does: play the repetition of a job (:func:`bo_robust.runner.dispatch.answer`)."""
+    return answer(text, _play_repetition)
+
+
+def _play_repetition(job: dict[str, Any]) -> bytes:
+    panel, problem = _ready(job["config"], job["data_dir"], job["device"])
+    return _played(problem, panel, job["method"], job["repetition"])
+
+
+@functools.lru_cache(maxsize=4)
+def _ready(config: str, data_dir: str | None, device: str) -> tuple[RobustPanelConfig, RobustProblem]:
+    """The panel of jobs and its problem, whose optimum a worker searches once."""
+    panel = RobustRunConfig.from_dict(json.loads(config)).panels[0]
+    return panel, build_problem(panel, None if data_dir is None else Path(data_dir), find_device(device))
+
+
+def read_run(folder: Path) -> tuple[dict[str, Any], RobustRunConfig]:
+    """``run.json`` and the configuration in it.
+
+    Raises:
+        RunError: when the folder is no robust run, or its configuration was changed.
+    """
     path = folder / "run.json"
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
