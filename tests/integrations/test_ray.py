@@ -213,7 +213,7 @@ def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, tmp_path):
     killed = []
 
     class Marking(Counting):
-        """Has workers note their process by panel; at first the long one is too long, to be killed while played."""
+        """Has workers note their process by panel; the long one is at first much too long, to be killed in play."""
 
         def submit(self, fn, x):
             def marked(text, folder=str(tmp_path)):
