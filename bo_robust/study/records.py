@@ -51,8 +51,8 @@ class Status:
         failed: Of these, told FAILED.
         open: Of these, told nothing yet.
         expired: Of the open ones, those whose lease is over: the next ``ask`` hands them out again.
-        recovered: Whether the last writer left commits in the log without closing the study (a crash), and this one
-            went on from the last of them: asked, told and failed are what was kept.
+        recovered: Whether the last writer did not close the study (a crash), and this one went on from the last commit
+            there is: asked, told and failed are what was kept.
     """
 
     method: str

@@ -110,8 +110,8 @@ for make in (ordinary, truncated):
 # ## The same in Ax
 #
 # Ax would transform the outcomes (standardise, Winsorise) before the model sees them. Truncation levels are in units
-# of the rewards, so the generator below keeps the transforms of the parameters only. `ax-platform` is optional;
-# without it the function says so.
+# of the rewards, so `generation_strategy` keeps the transforms of the parameters only, and what is reported is centred
+# and scaled. `ax-platform` is optional; without it the function says so.
 
 
 # %%
@@ -120,42 +120,20 @@ def in_ax():
     if importlib.util.find_spec("ax") is None:
         print("ax-platform is not installed: this part is skipped")
         return None
-    from ax.adapter.registry import Generators, MBM_X_trans
-    from ax.adapter.transforms.derelativize import Derelativize
     from ax.api.client import Client
     from ax.api.configs import RangeParameterConfig
-    from ax.generation_strategy.generation_node import GenerationNode
-    from ax.generation_strategy.generation_strategy import GenerationStrategy
-    from ax.generation_strategy.generator_spec import GeneratorSpec
-    from ax.generation_strategy.transition_criterion import MinTrials
-    from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
+
+    from bo_robust.integrations.ax import generation_strategy
 
     torch.manual_seed(0)
-    constants = {"moment_bound": found.moment_bound, "alpha": found.alpha}
-    options = {"truncation": "tgp", "truncation_options": constants, "noise_var": found.noise_var}
-    model = ModelConfig(botorch_model_class=TruncatedGP, model_options=options)
-    robust = GeneratorSpec(
-        generator_enum=Generators.BOTORCH_MODULAR,
-        generator_kwargs={
-            "surrogate_spec": SurrogateSpec(model_configs=[model]),
-            "botorch_acqf_class": GPUCB,
-            "botorch_acqf_options": {"width": "constant", "width_options": {"value": 2.0}},
-            "transforms": [*MBM_X_trans, Derelativize],
-        },
-    )
-    start = GenerationNode(
-        name="start",
-        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
-        transition_criteria=[MinTrials(threshold=8, transition_to="TGP-UCB")],
-    )
+    constants = {"moment_bound": found.moment_bound, "alpha": found.alpha, "noise_var": found.noise_var}
     client = Client(random_seed=0)
     names = ("a", "b")
     client.configure_experiment(
         [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in names]
     )
     client.configure_optimization(objective="y")
-    nodes = [start, GenerationNode(name="TGP-UCB", generator_specs=[robust])]
-    client.set_generation_strategy(GenerationStrategy(name="tgp-ucb", nodes=nodes))
+    client.set_generation_strategy(generation_strategy("tgp-ucb", initial=8, width=2.0, **constants))
     for _ in range(TRIALS):
         ((index, p),) = client.get_next_trials(max_trials=1).items()
         y = measure(torch.tensor([[p["a"], p["b"]]], dtype=torch.float64))
