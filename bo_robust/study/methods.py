@@ -21,8 +21,9 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.random import stream
+from bo_robust.study.posteriors import Posterior
 from bo_robust.study.space import Arms, Space
-from bo_robust.study.surrogates import Posterior, Posteriors, refit_at, seeded, stream_seed
+from bo_robust.study.surrogates import Posteriors, refit_at, seeded, stream_seed
 
 __all__ = ["History", "Method", "Recommendation"]
 
@@ -184,10 +185,10 @@ class Method:
     def _units(self, rewards: list[float]) -> tuple[float, float, float, bool]:
         """Center, scale and sign by which rewards become those of the model, and whether the scale is one.
 
-        The center is the median of the initial design. The scale is the largest spread of the rewards at any refit so
-        far: those of the initial design may all lie where f is flat, and later ones all where it is best. (So a share
-        of outliers above TAIL at a single refit spoils it for good, which few rewards may have.) If all rewards are
-        equal it is 1, which stands for nothing.
+        The center is the median of the initial design. The scale is the largest spread there was when there were
+        num_initial * 1.3^k rewards: those of the initial design may all lie where f is flat, and later ones all where
+        it is best. (So a share of outliers above TAIL at one of these spoils it for good, which few rewards may have.)
+        If all rewards are equal it is 1, which stands for nothing.
         """
         center, scale = self.settings["center"], self.settings["scale"]
         num_initial = self.settings["num_initial"]
@@ -224,7 +225,9 @@ class Method:
                 q=1,
                 num_restarts=self.settings["restarts"],
                 raw_samples=self.settings["raw_samples"],
-                options={"seed": seed % 2**31},
+                # half of where it starts lies about the best points told, in whose hollow others may not fall
+                options={"seed": seed % 2**31}
+                | ({} if self.environment else {"sample_around_best": True, "sample_around_best_sigma": 0.05}),
                 retry_on_optimization_warning=False,  # the kinks of a value at risk end line searches, at good points
             )
         return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))

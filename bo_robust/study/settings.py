@@ -1,8 +1,8 @@
 """The settings of a study's method: plain JSON, complete and checked when the study is created.
 
 All in units the models see: coordinates in the unit cube, rewards (y - center) / scale, with the sign turned where f is
-minimised. Center and scale, where they are not given, are those of the m rewards at the last refit, m the largest of
-num_initial * 1.3^k that there are: between refits the units stand still, with every refit those of constant settings
+minimised. Center and scale, where they are not given, are found from the first m rewards, m the largest of
+num_initial * 1.3^k that there are: in between the units stand still, with every m those of constant settings
 (``noise_var``, ``moment_bound``, ...) follow the rewards.
 """
 
@@ -29,7 +29,7 @@ COMMON: dict[str, Any] = {
     "center": None,  # null: median of the rewards of the initial design
     # null: the larger of 1.4826 times their median absolute deviation and the range of all but 15 % at either end
     # divided by 2.07, both the standard deviation of normal rewards (if both are 0: of the deviations that are not 0);
-    # the largest there was at any refit
+    # the largest there was at any such m
     "scale": None,
     "num_initial": None,  # trials of a Sobol design (arms: drawn at random) before the method chooses; null: 2 d + 2
     "delta": 0.1,  # failure probability of widths

@@ -1,7 +1,7 @@
-"""The model of a round behind one face: what the next trial maximises, and confidence bounds for the recommendation.
+"""The model of a round: its kernel, its hyperparameters, what it makes of failures.
 
-Hyperparameters that are learned are fitted to the first m rewards, m the largest of num_initial * 1.3^k that there are:
-a later process finds the same from the same file, and need not where they are kept. Failed points come after the
+Hyperparameters that are learned are fitted to the first m rewards, m the largest of num_initial * 1.1^k that there are
+(of 1.3^k beyond 200): a later process finds the same from the same file, and need not where they are kept. Failed points come after the
 rewards, with the worst of these.
 """
 
@@ -12,11 +12,9 @@ import hashlib
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
@@ -27,7 +25,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from torch import Tensor
 
-from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.models import (
     BKBModel,
@@ -37,103 +34,20 @@ from bo_robust.models import (
     TruncatedFeatureGP,
     TruncatedGP,
     candidate_grid,
-    marginal_moments,
 )
 from bo_robust.models.feature_regression import precision_matrix
 from bo_robust.random import stream
 from bo_robust.schedules import NoTruncation
+from bo_robust.study.posteriors import Candidates, Conditions, OneGP, Posterior
 from bo_robust.study.settings import schedule
 from bo_robust.study.space import Arms, Space
 
-__all__ = ["Posterior", "Posteriors", "refit_at", "seeded", "stream_seed"]
+__all__ = ["Posteriors", "refit_at", "seeded", "stream_seed"]
 
 NOISE_FLOOR = 1e-6  # of a learned noise_var; BoTorch's 1e-4 blurs what an exact objective says of its optimum
-GROWTH = 1.3  # hyperparameters are fitted anew when there are so many times the rewards of the last fit
+# Hyperparameters are fitted anew when there are so many times the rewards of the last fit; of many, fits take long.
+EAGER, GROWTH, MANY = 1.1, 1.3, 200
 TOO_MANY = 0.1  # of the rewards truncated: beyond this a method warns; of the weight of one reward: it is truncated
-
-
-class Posterior(Protocol):
-    """A model of one round and its widths.
-
-    Attributes:
-        truncated_top: The largest reward that was truncated, as models see rewards; -inf if none was.
-        largest: The largest size of a reward that was not.
-    """
-
-    truncated_top: float
-    largest: float
-
-    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> Any:
-        """What the next trial maximises."""
-
-    def upper(self) -> AcquisitionFunction:
-        """The upper confidence bound of the certificate."""
-
-    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean, lower and upper confidence bound at designs ``n x d``, ``n`` each."""
-
-
-@dataclass
-class _OneGP:
-    model: Any
-    width: Any
-    certificate: Any
-    truncated_top: float
-    largest: float
-
-    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> GPUCB:
-        return GPUCB(self.model, self.width, X_pending=pending, generator=generator)
-
-    def upper(self) -> GPUCB:
-        return GPUCB(self.model, self.certificate)
-
-    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mean, variance = marginal_moments(self.model, X)
-        reach = self.upper().width * variance.sqrt()
-        return mean, mean - reach, mean + reach
-
-
-@dataclass
-class _Candidates:
-    model: CandidateEnsemble
-    largest: float
-    truncated_top: float = -math.inf
-
-    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> EliminationUCB:
-        return EliminationUCB(self.model, X_pending=pending)
-
-    def upper(self) -> EliminationUCB:
-        return EliminationUCB(self.model)
-
-    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        model = self.model
-        mean, variance = model.moments(X)
-        reach = model.widths.unsqueeze(-1) * variance.sqrt()
-        return mean[model.leader], (mean - reach)[model.alive].amin(0), (mean + reach)[model.alive].amax(0)
-
-
-@dataclass
-class _Conditions:
-    model: Any
-    environment: FiniteEnvironment
-    risk_level: float
-    width: Any
-    certificate: Any
-    largest: float
-    truncated_top: float = -math.inf
-
-    def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> ValueAtRiskUCB:
-        given = (self.model, self.environment, self.risk_level, self.width)
-        return ValueAtRiskUCB(*given, X_pending=pending, generator=generator)
-
-    def upper(self) -> ValueAtRiskUCB:
-        return ValueAtRiskUCB(self.model, self.environment, self.risk_level, self.certificate)
-
-    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        acqf = self.upper()
-        lower, upper = acqf.bounds_at(X)
-        F, p = acqf.functional, self.environment.probabilities
-        return F(0.5 * (lower + upper), p), F.lower_bound(lower, upper, p), F.upper_bound(lower, upper, p)
 
 
 class Posteriors:
@@ -175,7 +89,7 @@ class Posteriors:
         """
         settings = self.settings
         if self.name == "he-gp-ucb":
-            return _Candidates(self._ensemble(X, Y, failed), float(Y.abs().amax()))
+            return Candidates(self._ensemble(X, Y, failed), float(Y.abs().amax()))
         fitted = self._hyperparameters(X, Y)
         model = self._model(X, Y, *fitted)
         lost = _truncated(model)
@@ -186,10 +100,10 @@ class Posteriors:
         width, certificate = (self._schedule(role, model) for role in ("width", "certificate"))
         largest = 0.0 if lost.all() else float(Y[~lost].abs().amax())
         if self.environment is None:
-            return _OneGP(model, width, certificate, float(Y[lost].amax()) if lost.any() else -math.inf, largest)
+            return OneGP(model, width, certificate, float(Y[lost].amax()) if lost.any() else -math.inf, largest)
         p = settings["environment"].get("probabilities")
         environment = FiniteEnvironment(self.environment.unit_points().to(X), None if p is None else X.new_tensor(p))
-        return _Conditions(model, environment, settings["risk_level"], width, certificate, largest)
+        return Conditions(model, environment, settings["risk_level"], width, certificate, largest)
 
     def _warn_of(self, lost: int, n: int) -> None:
         if lost > max(2.0, TOO_MANY * n):
@@ -267,7 +181,7 @@ class Posteriors:
         settings = self.settings
         if all(settings[name] is not None for name in ("lengthscale", "outputscale", "noise_var")):
             return self._kernel(X.shape[-1]), None
-        m = refit_at(len(X), settings["num_initial"])
+        m = refit_at(len(X), settings["num_initial"], EAGER)
         data = _digest(X[:m], Y[:m])
         if data not in self._fitted:
             model = self._known(X[:m], Y[:m], self.fits.get(data)) or self._fit(X[:m], Y[:m])
@@ -318,11 +232,12 @@ def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
     return {f"{k}.{name}": p for k, module in of.items() for name, p in module.named_parameters()}
 
 
-def refit_at(n: int, first: int) -> int:
-    """How many of n rewards the last refit had: the largest of first * 1.3^k (rounded up at each step) up to n."""
+def refit_at(n: int, first: int, growth: float = GROWTH) -> int:
+    """How many of n rewards the last refit had: the largest up to n of the numbers that begin with ``first`` and grow by
+    ``growth`` (by ``GROWTH`` beyond ``MANY``), rounded up at each step."""
     m = first
-    while math.ceil(GROWTH * m) <= n:
-        m = math.ceil(GROWTH * m)
+    while (later := math.ceil((growth if m < MANY else GROWTH) * m)) <= n:
+        m = later
     return min(m, n)
 
 
