@@ -218,6 +218,9 @@ class Method:
             return dict(self.space.points[best]), float(values[best])
         bounds = torch.zeros(2, len(self.space.names), dtype=torch.float64, device=device)
         bounds[1] = 1.0
+        options: dict[str, Any] = {"seed": seed % 2**31}
+        if self.environment is None:  # start about the best points told, too: others may not fall into their hollow
+            options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
         with seeded(seed, device):
             x, value = optimize_acqf(
                 acqf,
@@ -225,9 +228,7 @@ class Method:
                 q=1,
                 num_restarts=self.settings["restarts"],
                 raw_samples=self.settings["raw_samples"],
-                # half of where it starts lies about the best points told, in whose hollow others may not fall
-                options={"seed": seed % 2**31}
-                | ({} if self.environment else {"sample_around_best": True, "sample_around_best_sigma": 0.05}),
+                options=options,
                 retry_on_optimization_warning=False,  # the kinks of a value at risk end line searches, at good points
             )
         return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))

@@ -1,8 +1,8 @@
 """The model of a round: its kernel, its hyperparameters, what it makes of failures.
 
 Hyperparameters that are learned are fitted to the first m rewards, m the largest of num_initial * 1.1^k that there are
-(of 1.3^k beyond 200): a later process finds the same from the same file, and need not where they are kept. Failed points come after the
-rewards, with the worst of these.
+(of 1.3^k beyond 200): a later process finds the same from the same file, and need not where they are kept. Failed
+points come after the rewards, with the worst of these.
 """
 
 from __future__ import annotations
@@ -233,8 +233,11 @@ def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
 
 
 def refit_at(n: int, first: int, growth: float = GROWTH) -> int:
-    """How many of n rewards the last refit had: the largest up to n of the numbers that begin with ``first`` and grow by
-    ``growth`` (by ``GROWTH`` beyond ``MANY``), rounded up at each step."""
+    """How many of n rewards the last refit had.
+
+    The largest, up to n, of the numbers that begin with ``first`` and grow by ``growth`` (by ``GROWTH`` beyond
+    ``MANY``), rounded up at each step.
+    """
     m = first
     while (later := math.ceil((growth if m < MANY else GROWTH) * m)) <= n:
         m = later

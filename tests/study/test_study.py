@@ -393,6 +393,6 @@ def test_learned_hyperparameters_are_found_again_from_the_file(path):
 
 
 def test_killed_writers_lose_nothing(tmp_path):
-    found = kills(6, tmp_path, longest=0.4)
+    found = kills(6, tmp_path, longest=1.2)
     assert found["acknowledged"] > 10
     assert (found["lost"], found["corrupt"], found["mismatches"]) == (0, 0, 0)
