@@ -12,18 +12,17 @@ that a link is the same study; a commit is refused if the files under their name
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from bo_robust.study.handles import Handles, StudyLocked
 from bo_robust.study.recovery import LOG_HEADER, read_log, salvage
 from bo_robust.study.schema import APPLICATION, SCHEMA, VERSION, add_checksum, fault, migrate
 
@@ -40,50 +39,10 @@ _NO_ACCESS = {  # errors of SQLite that say nothing about the file
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
-_OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
-
-
-class StudyLocked(RuntimeError):
-    """Another writer has the study."""
 
 
 class StudyDamaged(RuntimeError):
     """The file is torn, truncated or no study, or was moved while open; the message says what is readable and how."""
-
-
-class _Handles:
-    """Connection and lock; closed with the store, at the latest when it is collected."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.db: sqlite3.Connection | None = None
-        self.lock: int | None = None
-        self.crashed = False  # the last writer did not close the study
-        self.files: dict[str, tuple[int, int] | None] = {}
-
-    def moved(self) -> list[str]:
-        return [name for name, known in self.files.items() if _identity(name) != known]
-
-    def close(self) -> None:
-        mine = os.getpid() == self.pid
-        opened = self.lock is not None and bool(self.files)
-        as_they_were = not self.moved()
-        if mine and self.db is not None:
-            if opened and as_they_were:
-                with suppress(sqlite3.Error):
-                    self.db.execute("PRAGMA busy_timeout = 1000")
-                    self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # beside readers too
-            self.db.close()
-        self.db = None
-        lock, self.lock = self.lock, None
-        if lock is not None:
-            try:
-                if mine and as_they_were and (opened or not self.crashed):
-                    os.ftruncate(lock, 0)
-            finally:
-                if mine:
-                    fcntl.flock(lock, fcntl.LOCK_UN)  # a fork may not have closed its copy yet
-                os.close(lock)
 
 
 class Store:
@@ -113,15 +72,14 @@ class Store:
         self.path = Path(os.path.realpath(path))
         self.readonly = readonly
         self._mutex = threading.RLock()
-        self._handles = _Handles()
+        self._handles = Handles()
         weakref.finalize(self, self._handles.close)
         self._still: tuple[int, ...] | None = None
         if create is None and not self.path.is_file() and not _size(f"{self.path}-wal"):
             raise FileNotFoundError(f"there is no study at {self.path}; make one with Study.create.")
         try:
             if not readonly:
-                _OPEN.add(self)
-                self._lock(wait)
+                self._handles.lock(self.path, wait)
             self.recovered = (self._check_log() or self._handles.crashed) and not readonly and create is None
             with self._explained():
                 if create is not None:
@@ -139,8 +97,7 @@ class Store:
                     self._start(version)
                 self.settings = self._known()
             if not readonly:
-                names = (f"{self.path}", f"{self.path}-wal", f"{self.path}.lock")
-                self._handles.files = {name: _identity(name) for name in names}
+                self._handles.remember(f"{self.path}", f"{self.path}-wal", f"{self.path}.lock")
         except BaseException:
             self.close()
             raise
@@ -340,26 +297,6 @@ class Store:
             raise ValueError(f"the study {self.path} is closed.")
         return self._handles.db
 
-    def _lock(self, wait: float) -> None:
-        lock = self._handles.lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-        deadline = time.monotonic() + wait
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() < deadline:
-                    time.sleep(0.02)
-                    continue
-                owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-                raise StudyLocked(
-                    f"{self.path} is being written by process {owner}; a study has one writer. Close that one, pass "
-                    "wait=SECONDS, or open it with readonly=True."
-                ) from None
-        self._handles.crashed = os.fstat(lock).st_size > 0
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
-
 
 def _damage(path: Path, said: str) -> str:
     kept = len(salvage(path))
@@ -381,21 +318,3 @@ def _size(name: str) -> int:
 def _state(path: Path) -> tuple[int, ...]:
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _identity(name: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(name)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _leave_lock_to_parent() -> None:
-    for store in list(_OPEN):
-        if store._handles.lock is not None:
-            os.close(store._handles.lock)
-            store._handles.lock = None
-
-
-os.register_at_fork(after_in_child=_leave_lock_to_parent)

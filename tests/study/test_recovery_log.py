@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from bo_robust.study import Study, StudyDamaged, salvage
+from bo_robust.study import Study, StudyDamaged, StudyLocked, salvage
 from bo_robust.study.recovery import read_log
 from bo_robust.study.schema import add_checksum
 
@@ -153,6 +153,13 @@ def test_a_log_that_is_gone_is_a_crash(path, left):
         assert study.status().told == 0
     with Study.open(path) as study:
         assert not study.status().recovered
+
+
+def test_who_is_refused_leaves_the_number_of_the_writer(path):
+    with create(path):
+        for _ in range(2):
+            with pytest.raises(StudyLocked, match=f"written by process {os.getpid()};"):
+                Study.open(path)
 
 
 def test_a_call_that_fails_leaves_no_trace_of_a_crash(path):
