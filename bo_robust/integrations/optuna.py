@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
-from botorch.utils.sampling import manual_seed
 from optuna._transform import _SearchSpaceTransform
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
@@ -29,6 +28,7 @@ from bo_robust.random import stream
 from bo_robust.study.methods import History, Method
 from bo_robust.study.settings import METHODS, complete
 from bo_robust.study.space import Arms, Box, Float
+from bo_robust.study.surrogates import seeded
 from bo_robust.validation import check_count
 
 __all__ = ["RobustSampler", "candidates_func"]
@@ -213,7 +213,7 @@ class _Method(Method):
         bounds = torch.tensor(ends, dtype=torch.float64, device=self.settings["device"]).T
         encoded = _Encoded(acqf, self._coordinates)
         counts = {"num_restarts": self.settings["restarts"], "raw_samples": self.settings["raw_samples"]}
-        with manual_seed(seed):
+        with seeded(seed, self.settings["device"]):
             x, value = optimize_acqf_mixed_alternating(encoded, bounds, discrete, choices, **counts)
         point = encoded.columns(x)[0].tolist()
         return dict(zip(self.space.names, point, strict=True)), float(cast(Tensor, value))

@@ -13,7 +13,8 @@ import dataclasses
 import io
 import json
 import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import torch
 from rich.progress import Progress, TaskID
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import Tensor
 
 from bo_robust.runner import results
 from bo_robust.runner.build import build_problem
@@ -91,6 +93,9 @@ def play_blocks(
     Raises:
         RunError: when a block cannot be played or stored; those that were finished are kept.
     """
+    size = info.get("block")
+    if size is not None and (not isinstance(size, int) or size < 1):
+        raise RunError(f"{folder / 'run.json'}: block must be a number of trials, at least 1, got {size!r}.")
     shared = common(info["device"], data_dir, force)
     blocks: dict[tuple[int, int], list[Block]] = {}
     jobs: dict[Block, tuple[str, dict[str, Any]]] = {}
@@ -98,7 +103,7 @@ def play_blocks(
     def join(i: int, j: int) -> None:
         of = blocks[i, j]
         if all(block.path(folder).exists() for block in of):
-            parts = [_load(block.path(folder), info) for block in of]
+            parts = [_load(block, folder, info) for block in of]
             whole = join_parts(parts)
             if len({part.facts["notes"] for part in parts}) > 1:  # they tell of trials
                 trials = range(config.panels[i].trials)
@@ -120,14 +125,14 @@ def play_blocks(
     for i, j in todo:
         panel = config.panels[i]
         plain = RunConfig(config.name, (panel,)).to_dict()  # all that a worker needs of the configuration
-        blocks[i, j] = blocks_of(i, j, panel.trials, info.get("block"))
+        blocks[i, j] = blocks_of(i, j, panel.trials, size)
         for block in blocks[i, j]:
             if block.path(folder).exists():
                 count(block)
                 continue
             label, trials = panel.algorithms[j].label, [block.first, block.stop]
             name = f"{label!r} of panel {panel.name!r}, trials {block.first} to {block.stop - 1}"
-            mine = {"digest": info["config_digest"], "config": plain, "algorithm": j, "trials": trials}
+            mine = {"digest": info["config_digest"], "config": plain, "panel": i, "algorithm": j, "trials": trials}
             jobs[block] = (name, shared | mine)
         join(i, j)
     play_jobs(executor, play_block, jobs, arrived, progress.console)
@@ -148,17 +153,29 @@ def _play(job: dict[str, Any]) -> bytes:
         part = game.part(time.perf_counter() - began)
     table = np.frombuffer(results.parquet_bytes(part.frame), dtype=np.uint8)
     tensors = part.final | {"traces": torch.from_numpy(table.copy())}
-    meta = {"digest": job["digest"], "covered": part.covered, "facts": part.facts}
+    block = [job["panel"], job["algorithm"], *job["trials"]]
+    meta = {"digest": job["digest"], "block": block, "checksum": _checksum(tensors)}
+    meta |= {"covered": part.covered, "facts": part.facts}
     return save(tensors, metadata={"meta": json.dumps(meta, allow_nan=False)})
 
 
-def _load(path: Path, info: dict[str, Any]) -> Part:
+def _checksum(tensors: Mapping[str, Tensor]) -> int:
+    found = 0
+    for name in sorted(tensors):
+        found = zlib.crc32(tensors[name].contiguous().view(torch.uint8).numpy().tobytes(), found)
+    return found
+
+
+def _load(block: Block, folder: Path, info: dict[str, Any]) -> Part:
+    path = block.path(folder)
     try:
         with safe_open(path, framework="pt") as handle:
             meta = json.loads(handle.metadata()["meta"])
             tensors = {name: handle.get_tensor(name) for name in ("mean", "reach", "f", "traces")}
-        if meta["digest"] != info["config_digest"]:
-            raise ValueError("it is of another run")
+        if meta["digest"] != info["config_digest"] or meta["block"] != list(dataclasses.astuple(block)):
+            raise ValueError("it is of another run or block")
+        if meta["checksum"] != _checksum(tensors):
+            raise ValueError("its content does not fit its checksum")
         frame = pd.read_parquet(io.BytesIO(tensors.pop("traces").numpy().tobytes()))
         return Part(frame, tensors, meta["covered"], meta["facts"])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:

@@ -108,7 +108,13 @@ def play_jobs(
         while waiting or running:
             if waiting:
                 key = waiting.popleft()
-                running[executor.submit(play, json.dumps(jobs[key][1]))] = key
+                try:
+                    running[executor.submit(play, json.dumps(jobs[key][1]))] = key
+                except BrokenExecutor as error:
+                    raise RunError(
+                        f"the executor broke ({' '.join(str(error).split())[:300]}). What was finished is kept, "
+                        "`bo-robust resume` plays the rest."
+                    ) from error
             if waiting and time.monotonic() - looked < POLL:
                 continue
             done = [future for future in running if future.done()]

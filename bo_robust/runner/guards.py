@@ -35,12 +35,15 @@ def locked(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows
         yield
         return
-    with open(folder / "run.json", "rb") as handle:
+    handle = os.open(folder, os.O_RDONLY)  # not a file in it, which may be replaced
+    try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunError(f"another process is running {folder}; wait for it or stop it.") from None
         yield
+    finally:
+        os.close(handle)
 
 
 def check_memory(panel: PanelConfig) -> None:

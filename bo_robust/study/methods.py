@@ -92,6 +92,7 @@ class Method:
     ) -> None:
         self.space, self.name, self.settings, self.seed = space, name, settings, seed
         self.environment: Arms | None = None
+        self._warned_at = 0
         if name == "v-ucb":
             self.environment = Arms(settings["environment"]["points"])
         self._posteriors = Posteriors(space, name, settings, seed, self.environment, fits or {})
@@ -205,7 +206,8 @@ class Method:
             if not scale > 1e-290:  # most rewards are equal
                 usable = [gap for gap in (abs(y - center) for y in rewards[:last]) if gap > 1e-290]
                 scale = 1.4826 * statistics.median(usable) if usable else 0.0
-        return center, scale or 1.0, -1.0 if self.settings["minimize"] else 1.0, scale > 0.0
+        known = self.settings["scale"] is not None or max(rewards) > min(rewards)
+        return center, scale or 1.0, -1.0 if self.settings["minimize"] else 1.0, known
 
     def _maximise(self, acqf: AcquisitionFunction, seed: int) -> tuple[Point, float]:
         """The best point and its value before rounding."""
@@ -242,16 +244,21 @@ class Method:
         return self._posteriors.of(X, Y.clamp(-LARGEST, LARGEST), failed)
 
     def _warn_of(self, rewards: list[float], center: float, scale: float) -> None:
-        """Say so if outliers among the first rewards made the units."""
-        median = statistics.median(rewards)
+        """Say so, once per units, if outliers in the good direction among the first rewards may have made them.
+
+        In the bad direction nobody can tell them from an objective that is steep far from its optimum.
+        """
+        median, m = statistics.median(rewards), refit_at(len(rewards), self.settings["num_initial"])
         spread = _spread(rewards, median)
+        best = median - min(rewards) if self.settings["minimize"] else max(rewards) - median
         found = {"center": abs(center - median), "scale": scale}
-        spoilt = [k for k, v in found.items() if self.settings[k] is None and v > SPOILT * spread > 0.0]
-        if spoilt:
+        spoilt = [k for k, v in found.items() if self.settings[k] is None and min(v, best) > SPOILT * spread > 0.0]
+        if spoilt and m != self._warned_at:
+            self._warned_at = m
             warnings.warn(
                 f"the {' and '.join(spoilt)} of the first rewards (center {center:.3g}, scale {scale:.3g}) is far from "
-                f"that of all (median {median:.3g}, spread {spread:.3g}): there were outliers among them. Give "
-                "`center` and `scale` to a new study and `add` these results to it.",
+                f"that of all (median {median:.3g}, spread {spread:.3g}): there may have been outliers among them. If "
+                "so, give `center` and `scale` to a new study and `add` these results to it.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -88,4 +88,4 @@ def checked_value(trial: int, value: Any) -> float | None:
             f"trial {trial}: a value is a finite number of at most {LARGEST:g} in size, got {value!r}; if the "
             "objective gave none, tell FAILED."
         )
-    return number
+    return number + 0.0  # SQLite keeps no -0.0

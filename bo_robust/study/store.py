@@ -80,7 +80,7 @@ class Store:
         try:
             if not readonly:
                 self._handles.lock(self.path, wait)
-            self.recovered = (self._check_log() or self._handles.crashed) and not readonly and create is None
+            self.recovered = self._check_log() and not readonly
             with self._explained():
                 if create is not None:
                     self._connect("mode=rwc")
@@ -92,6 +92,8 @@ class Store:
                 hot = not readonly and _size(f"{self.path}-journal")  # of an interrupted creation: to be rolled back
                 self._connect("mode=ro&immutable=1" if self._still else "mode=rw" if hot else "mode=ro")
                 version = self._check()
+                if version >= 3 and create is None:  # earlier ones left their number in the lock
+                    self.recovered |= self._handles.crashed
                 if not readonly:
                     self._connect("mode=rw")
                     self._start(version)

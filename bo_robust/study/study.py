@@ -33,7 +33,8 @@ class Study:
     x) out again; a late answer of the first worker is still taken, if it comes first. :meth:`release` ends leases at
     once, for when the workers are known to be dead.
 
-    One writer, any number of readers. Methods may be called from several threads.
+    One writer, any number of readers. Methods may be called from several threads. (PyTorch has one stream of random
+    numbers for all of them: an objective that draws from it, in a thread beside ``ask``, changes what is asked.)
     """
 
     def __init__(self, store: Store) -> None:
@@ -127,7 +128,7 @@ class Study:
                 xs.append(self._method.propose(self._history(seq, trial, xs), trial))
             until = time.time() + self._store.settings["lease_seconds"]
             asked = [*again, *range(first, first + len(xs))]
-            fits = {data: state for data, state in self._method.fits.items() if data not in self._fits}
+            fits = {data: state for data, state in list(self._method.fits.items()) if data not in self._fits}
             with self._store.commit() as db:
                 for i, x in enumerate(xs):
                     self._store.insert_trial(db, first + i, x, seq)
@@ -203,6 +204,8 @@ class Study:
 
     def replay(self, trial: int) -> dict[str, float]:
         """The point of a trial computed anew, from what was on disk when it was asked: always its ``x``.
+
+        By this version of the package: another one may fit or search differently.
 
         Raises:
             ValueError: if the trial was added by hand or there is none.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import threading
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -44,6 +45,7 @@ from bo_robust.study.space import Arms, Space
 
 __all__ = ["Posteriors", "refit_at", "seeded", "stream_seed"]
 
+RULES = b"1"  # how hyperparameters are fitted: another number with every change of it
 NOISE_FLOOR = 1e-6  # of a learned noise_var; BoTorch's 1e-4 blurs what an exact objective says of its optimum
 # Hyperparameters are fitted anew when there are so many times the rewards of the last fit; of many, fits take long.
 EAGER, GROWTH, MANY = 1.1, 1.3, 200
@@ -223,7 +225,8 @@ def _likelihood() -> GaussianLikelihood:
 
 
 def _digest(*data: Tensor) -> str:
-    return hashlib.sha256(b"".join(of.cpu().numpy().tobytes() for of in data)).hexdigest()
+    """Of what hyperparameters are fitted to, and under which rules."""
+    return hashlib.sha256(b"".join([RULES, *(of.cpu().numpy().tobytes() for of in data)])).hexdigest()
 
 
 def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
@@ -269,14 +272,18 @@ def stream_seed(seed: int, purpose: str, index: int) -> int:
 
 
 class seeded:
-    """The global random numbers of a block, and as they were afterwards."""
+    """The global random numbers of a block, and as they were afterwards; one thread at a time has them."""
+
+    _one = threading.RLock()
 
     def __init__(self, seed: int, device: str) -> None:
         self.seed, self.fork = seed, torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)])
 
     def __enter__(self) -> None:
+        self._one.acquire()
         self.fork.__enter__()
         torch.manual_seed(self.seed)
 
     def __exit__(self, *error: Any) -> None:
         self.fork.__exit__(*error)
+        self._one.release()

@@ -221,6 +221,17 @@ def test_a_damaged_block_is_named_and_blocks_of_local_runs_are_dropped(local, tm
     stored.write_bytes(kept[:-10])
     with pytest.raises(RunError, match=r"00-00-000000-000005\.safetensors is damaged .* Delete it"):
         runs.resume(out, executor=Watched(), console=quiet())
+    flipped = bytearray(kept)
+    flipped[-20] ^= 1
+    stored.write_bytes(flipped)
+    with pytest.raises(RunError, match="checksum"):
+        runs.resume(out, executor=Watched(), console=quiet())
+    other = stored.with_name("00-01-000000-000005.safetensors")
+    other.write_bytes(kept)
+    stored.unlink()
+    with pytest.raises(RunError, match="another run or block"):
+        runs.resume(out, executor=Watched(), console=quiet())
+    other.unlink()
     stored.write_bytes(kept)
     executor = Watched()
     with monkeypatch.context() as patch:

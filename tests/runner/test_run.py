@@ -414,6 +414,11 @@ def test_one_process_at_a_time(tmp_path):
     runs.start(config(horizon=5), out, console=quiet())
     with locked(out), pytest.raises(RunError, match="another process"), locked(out):
         pass
+    with locked(out):
+        (out / "copy").write_bytes((out / "run.json").read_bytes())
+        (out / "copy").rename(out / "run.json")  # as `resume --force` does
+        with pytest.raises(RunError, match="another process"), locked(out):
+            pass
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".json", ".safetensors"])

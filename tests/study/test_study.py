@@ -3,7 +3,9 @@
 import math
 import random
 import sqlite3
+import threading
 import time
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -224,7 +226,7 @@ def test_outliers_that_made_the_units_are_warned_about(path):
     with Study.create(path, LINE, **FIXED) as study:
         for i in range(30):
             study.add({"x": i / 29}, 1e12 if i in (0, 2) else random.Random(i).random())
-        with pytest.warns(UserWarning, match="outliers among them. Give `center` and `scale`"):
+        with pytest.warns(UserWarning, match="outliers among them. If so, give `center` and `scale`"):
             study.ask()
 
 
@@ -248,6 +250,42 @@ def test_hyperparameters_are_kept_with_the_ask_that_fitted_them(path, monkeypatc
     with Study.open(path) as without:  # they are damaged: computed again, to the same
         assert without._store.fits() == {}
         assert without.replay(asked.id) == asked.x
+
+
+def test_threads_do_not_change_what_is_asked(path):
+    with Study.create(path, LINE, "gp-ucb", restarts=2, raw_samples=16) as study:
+        study.optimize(lambda x: math.sin(7 * x["x"]), 5)
+        done = threading.Event()
+
+        def recommend():
+            while not done.is_set():
+                study.recommend()
+
+        thread = threading.Thread(target=recommend)
+        thread.start()
+        try:
+            for i in range(4):
+                (trial,) = study.ask()
+                study.tell(trial.id, 0.1 * i)
+        finally:
+            done.set()
+            thread.join()
+        assert [study.replay(trial.id) for trial, _ in study.results()] == [trial.x for trial, _ in study.results()]
+
+
+def test_minus_zero_is_zero(path):
+    with Study.create(path, LINE, **FIXED) as study:
+        study.tell(study.ask()[0].id, -0.0)
+    with Study.open(path) as study:
+        assert [value for _, value in study.results()] == [0.0]
+
+
+def test_a_steep_objective_is_no_outlier(path):
+    with Study.create(path, {"x": (-10.0, 10.0)}, **FIXED) as study, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(30):  # it converges
+            study.add({"x": 3.0 + 7.0 * (-0.6) ** i}, -((7.0 * 0.6**i) ** 6))
+        study.recommend()
 
 
 @pytest.mark.parametrize("tolerance", ["a", None, 0, math.nan, -1.0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +32,8 @@ from bo_robust.runner.robust.report import print_report
 from bo_robust.study.executors import Executor
 
 __all__ = ["finish", "play_repetition", "read_run", "resume", "start"]
+
+_RANDOM = threading.Lock()  # PyTorch's stream of random numbers is that of all threads of a worker
 
 
 def start(
@@ -197,8 +200,9 @@ def play_repetition(text: str) -> tuple[str, bytes]:
 
 
 def _play_repetition(job: dict[str, Any]) -> bytes:
-    panel, problem = _ready(job["config"], job["data_dir"], job["device"])
-    return _played(problem, panel, job["method"], job["repetition"])
+    with _RANDOM:
+        panel, problem = _ready(job["config"], job["data_dir"], job["device"])
+        return _played(problem, panel, job["method"], job["repetition"])
 
 
 @functools.lru_cache(maxsize=4)
