@@ -23,13 +23,14 @@ from torch.quasirandom import SobolEngine
 from bo_robust.random import stream
 from bo_robust.study.posteriors import Posterior
 from bo_robust.study.space import Arms, Space
-from bo_robust.study.surrogates import Posteriors, refit_at, seeded, stream_seed
+from bo_robust.study.surrogates import Posteriors, seeded, stream_seed
 
 __all__ = ["History", "Method", "Recommendation"]
 
 BLOCK = 4096  # arms evaluated at once
 TAIL = 0.15  # of the rewards, at either end, that do not count for their scale: more than outliers are
 NORMAL_RANGE = 2.0729  # what is left between these ends of a normal distribution, in standard deviations
+GROWTH = 1.3  # of the number of rewards, until the units are looked at again
 LARGEST = 1e100  # of a reward as models see it, whose square they take
 CERTIFIED = 1e8  # beyond such a reward nothing is certified: rounding may be larger than all others
 SPOILT = 1e3  # center or scale beyond so many spreads of the rewards were made by outliers
@@ -196,13 +197,13 @@ class Method:
         if center is None:
             center = statistics.median(rewards[:num_initial])
         if scale is None:
-            scale, last = 0.0, refit_at(len(rewards), num_initial)
+            scale, last = 0.0, _units_of(len(rewards), num_initial)
             m = last
             while True:
                 scale = max(scale, _spread(rewards[:m], center))
                 if m <= num_initial:
                     break
-                m = refit_at(m - 1, num_initial)
+                m = _units_of(m - 1, num_initial)
             if not scale > 1e-290:  # most rewards are equal
                 usable = [gap for gap in (abs(y - center) for y in rewards[:last]) if gap > 1e-290]
                 scale = 1.4826 * statistics.median(usable) if usable else 0.0
@@ -248,7 +249,7 @@ class Method:
 
         In the bad direction nobody can tell them from an objective that is steep far from its optimum.
         """
-        median, m = statistics.median(rewards), refit_at(len(rewards), self.settings["num_initial"])
+        median, m = statistics.median(rewards), _units_of(len(rewards), self.settings["num_initial"])
         spread = _spread(rewards, median)
         best = median - min(rewards) if self.settings["minimize"] else max(rewards) - median
         found = {"center": abs(center - median), "scale": scale}
@@ -262,6 +263,14 @@ class Method:
                 UserWarning,
                 stacklevel=2,
             )
+
+
+def _units_of(n: int, first: int) -> int:
+    """Of how many of n rewards the units are: the largest of first * 1.3^k (rounded up at each step) up to n."""
+    m = first
+    while (later := math.ceil(GROWTH * m)) <= n:
+        m = later
+    return min(m, n)
 
 
 def _spread(rewards: list[float], center: float) -> float:

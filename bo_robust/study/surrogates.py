@@ -1,8 +1,8 @@
 """The model of a round: its kernel, its hyperparameters, what it makes of failures.
 
-Hyperparameters that are learned are fitted to the first m rewards, m the largest of num_initial * 1.1^k that there are
-(of 1.3^k beyond 200): a later process finds the same from the same file, and need not where they are kept. Failed
-points come after the rewards, with the worst of these.
+Hyperparameters that are learned are fitted to the first m rewards, m all there are up to 50, then the largest number
+that is 1.1 times the one before (beyond 200, 1.3 times): a later process finds the same from the same file, and need
+not where they are kept. Failed points come after the rewards, with the worst of these.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from bo_robust.study.posteriors import Candidates, Conditions, OneGP, Posterior
 from bo_robust.study.settings import schedule
 from bo_robust.study.space import Arms, Space
 
-__all__ = ["Posteriors", "refit_at", "seeded", "stream_seed"]
+__all__ = ["Posteriors", "seeded", "stream_seed"]
 
 RULES = b"1"  # how hyperparameters are fitted: another number with every change of it
 NOISE_FLOOR = 1e-6  # of a learned noise_var; BoTorch's 1e-4 blurs what an exact objective says of its optimum
-# Hyperparameters are fitted anew when there are so many times the rewards of the last fit; of many, fits take long.
-EAGER, GROWTH, MANY = 1.1, 1.3, 200
+# Hyperparameters are fitted anew with every reward up to FEW; then when there are so many times the rewards of the last
+# fit, by how many that had: of many, fits take long and change little.
+FEW, GROWTHS = 50, ((200, 1.1), (math.inf, 1.3))
 TOO_MANY = 0.1  # of the rewards truncated: beyond this a method warns; of the weight of one reward: it is truncated
 
 
@@ -183,7 +184,7 @@ class Posteriors:
         settings = self.settings
         if all(settings[name] is not None for name in ("lengthscale", "outputscale", "noise_var")):
             return self._kernel(X.shape[-1]), None
-        m = refit_at(len(X), settings["num_initial"], EAGER)
+        m = _fitted_to(len(X))
         data = _digest(X[:m], Y[:m])
         if data not in self._fitted:
             model = self._known(X[:m], Y[:m], self.fits.get(data)) or self._fit(X[:m], Y[:m])
@@ -235,16 +236,12 @@ def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
     return {f"{k}.{name}": p for k, module in of.items() for name, p in module.named_parameters()}
 
 
-def refit_at(n: int, first: int, growth: float = GROWTH) -> int:
-    """How many of n rewards the last refit had.
-
-    The largest, up to n, of the numbers that begin with ``first`` and grow by ``growth`` (by ``GROWTH`` beyond
-    ``MANY``), rounded up at each step.
-    """
-    m = first
-    while (later := math.ceil((growth if m < MANY else GROWTH) * m)) <= n:
+def _fitted_to(n: int) -> int:
+    """How many of n rewards the last fit had."""
+    m = min(n, FEW)
+    while (later := math.ceil(next(growth for many, growth in GROWTHS if m < many) * m)) <= n:
         m = later
-    return min(m, n)
+    return m
 
 
 def _truncated(model: Any) -> Tensor:
