@@ -62,7 +62,7 @@ def test_outliers():
 
 
 def test_without_ax_the_ax_part_says_so(monkeypatch, capsys):
-    _, names = small("outliers", SEEDS=1, ROUNDS=1, TRIALS=1)
+    _, names = small("outliers", SEEDS=1, ROUNDS=1, TRIALS=9)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     capsys.readouterr()
     assert names["in_ax"]() is None
