@@ -232,7 +232,7 @@ def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, tmp_path):
 
     def kill():
         """The worker that plays the long panel, when all short ones are finished."""
-        for _ in range(6000):
+        for _ in range(30000):  # five minutes, on a busy machine
             if len(list((out / "parts").glob("0[12]-*.parquet"))) == 3 and (tmp_path / "long").exists():
                 break
             time.sleep(0.01)
