@@ -1,4 +1,4 @@
-"""Studies: what SIGKILL takes back, durable tells a second, and the overhead of ask and tell.
+"""Studies: what SIGKILL takes back, durable tells a second, the overhead of ask and tell, and of opening.
 
 ``python -m benchmarks.study [--kills 200] [--skip-speed]``: one JSON object a line. Writers are forked, so that a kill
 costs no import of PyTorch; the file is made in ``--dir`` (default the system's temporary folder): rates are
@@ -180,6 +180,24 @@ def overhead(folder: Path, n: int = 1000, dim: int = 4) -> None:
     report("ask_tell_over_botorch_round", mine / theirs, "ratio", "<= 1.5", mine / theirs <= 1.5, detail)
 
 
+def reopened(folder: Path, n: int = 1000, dim: int = 4) -> None:
+    """The first ask of a process that opens a study of fitted hyperparameters; those were fitted by an ask before."""
+    path, names = folder / "reopened.study", [f"x{i}" for i in range(dim)]
+    X = torch.rand(n, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with Study.create(path, dict.fromkeys(names, (0.0, 1.0)), "tgp-ucb") as study:  # type: ignore[arg-type]
+        for x, y in zip(X.tolist(), torch.sin(5.0 * X).sum(-1).tolist(), strict=True):
+            study.add(dict(zip(names, x, strict=True)), y)
+        began = time.perf_counter()
+        study.ask()
+        fitting = time.perf_counter() - began
+    began = time.perf_counter()
+    with Study.open(path) as study:
+        study.ask()
+        took = time.perf_counter() - began
+    detail = {"n": n, "d": dim, "the_ask_that_fitted": round(fitting, 2)}
+    report("first_ask_after_reopening", took, "s", None, None, detail)
+
+
 def main() -> None:
     """Run the measurements named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -201,6 +219,7 @@ def main() -> None:
         if not options.skip_speed:
             commits(folder)
             overhead(folder)
+            reopened(folder)
 
 
 if __name__ == "__main__":
