@@ -184,7 +184,7 @@ def reopened(folder: Path, n: int = 1000, dim: int = 4) -> None:
     """The first ask of a process that opens a study of fitted hyperparameters; those were fitted by an ask before."""
     path, names = folder / "reopened.study", [f"x{i}" for i in range(dim)]
     X = torch.rand(n, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    with Study.create(path, dict.fromkeys(names, (0.0, 1.0)), "tgp-ucb") as study:  # type: ignore[arg-type]
+    with Study.create(path, dict.fromkeys(names, (0.0, 1.0)), "tgp-ucb") as study:
         for x, y in zip(X.tolist(), torch.sin(5.0 * X).sum(-1).tolist(), strict=True):
             study.add(dict(zip(names, x, strict=True)), y)
         began = time.perf_counter()
