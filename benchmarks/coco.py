@@ -6,7 +6,7 @@ Equal budgets of 20 d evaluations for TGP-UCB (``bo_robust.integrations.optuna``
 BoTorch's loop are Sobol's, the samplers choose their own. A run counts the targets f - f_opt <= 10^(2, 1.8, ..., -8)
 that an evaluated point reaches without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own
 record, for ``python -m cocopp``. ``--methods`` plays some, in processes of their own if you like; when the last one is
-in ``FOLDER``, all are compared.
+in ``FOLDER``, all are compared; without a name none is played, those there are compared.
 """
 
 from __future__ import annotations
@@ -139,9 +139,7 @@ def play(name: str, loop: Callable[[Objective, np.ndarray, np.ndarray, int, int]
         loop(problem, problem.lower_bounds, problem.upper_bounds, 20 * problem.dimension, problem.index)
         evaluations += problem.evaluations
     seconds = (time.perf_counter() - began) / evaluations
-    for (function, d), runs in sorted(targets_hit(RECORD / label(name)).items()):
-        detail = {"runs": runs, "seconds_per_evaluation": round(seconds, 3)}
-        report(f"f{function} d={d}: {name}", statistics.fmean(runs), "of 51 targets", None, None, detail)
+    report(f"{name}: time of an evaluation", seconds, "s", None, None, {"dimensions": options.dimensions})
 
 
 def main() -> None:
@@ -152,19 +150,25 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=15)
     parser.add_argument("--functions", type=int, nargs="+", default=list(CAUCHY))
     loops = methods()
-    parser.add_argument("--methods", nargs="+", choices=list(loops))
+    parser.add_argument("--methods", nargs="*", choices=list(loops), default=list(loops))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     os.chdir(options.out)  # where COCO writes its folder exdata
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     report("environment", 0, "none", None, None, environment())
-    for name in options.methods or loops:
+    for name in options.methods:
         play(name, loops[name], options)
     hits = {name: targets_hit(RECORD / label(name)) for name in loops if (RECORD / label(name)).exists()}
     asked = [(function, d) for function in options.functions for d in options.dimensions]
     if any(len(hits.get(name, {}).get(problem, [])) < options.instances for name in OURS + THEIRS for problem in asked):
         return  # other processes play the rest
+    for function, d in asked:
+        for name in hits:
+            if runs := hits[name].get((function, d)):
+                report(
+                    f"f{function} d={d}: {name}", statistics.fmean(runs), "of 51 targets", None, None, {"runs": runs}
+                )
     whole = len(options.functions) == len(CAUCHY) and options.instances == 15
     for d in options.dimensions:
         means = {m: {f: statistics.fmean(hits[m][f, d]) for f in options.functions} for m in OURS + THEIRS}

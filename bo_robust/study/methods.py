@@ -32,6 +32,7 @@ TAIL = 0.15  # of the rewards, at either end, that do not count for their scale:
 NORMAL_RANGE = 2.0729  # what is left between these ends of a normal distribution, in standard deviations
 GROWTH = 1.3  # of the number of rewards, until the units are looked at again
 LARGEST = 1e100  # of a reward as models see it, whose square they take
+STARTS = 100  # points told that the search may start about
 CERTIFIED = 1e8  # beyond such a reward nothing is certified: rounding may be larger than all others
 SPOILT = 1e3  # center or scale beyond so many spreads of the rewards were made by outliers
 Point = dict[str, float]
@@ -111,7 +112,7 @@ class Method:
         posterior = self._posterior(history)
         pending = self._unit(history.pending) if history.pending else None
         acqf = posterior.acquisition(pending, torch.Generator().manual_seed(seed))
-        x = self._maximise(acqf, seed)[0]
+        x = self._maximise(acqf, seed, self._best(history))[0]
         if self.environment is None:
             return x
         choice = acqf.select_environment(self._unit([x])[0])
@@ -127,7 +128,9 @@ class Method:
             mean, lower, upper = posterior.bounds(self._unit(points))
         best = int(lower.argmax())
         top = max(
-            self._maximise(posterior.upper(), stream_seed(self.seed, "recommend", len(history.told)))[1],
+            self._maximise(
+                posterior.upper(), stream_seed(self.seed, "recommend", len(history.told)), self._best(history)
+            )[1],
             float(upper.max()),
         )
         center, scale, sign, known = self._units([y for _, y in history.told])
@@ -210,19 +213,25 @@ class Method:
         known = self.settings["scale"] is not None or max(rewards) > min(rewards)
         return center, scale or 1.0, -1.0 if self.settings["minimize"] else 1.0, known
 
-    def _maximise(self, acqf: AcquisitionFunction, seed: int) -> tuple[Point, float]:
+    def _best(self, history: History) -> Tensor:
+        """Points ``n x d`` of the best rewards: the search looks at those of the largest means among them."""
+        worse = 1.0 if self.settings["minimize"] else -1.0
+        return self._unit([x for x, _ in sorted(history.told, key=lambda told: worse * told[1])[:STARTS]])
+
+    def _maximise(self, acqf: AcquisitionFunction, seed: int, best: Tensor) -> tuple[Point, float]:
         """The best point and its value before rounding."""
         device = self.settings["device"]
         if isinstance(self.space, Arms):
             with torch.no_grad():
                 blocks = self.space.unit_points().to(device).unsqueeze(-2).split(BLOCK)
                 values = torch.cat([acqf(block) for block in blocks])
-            best = int(values.argmax())
-            return dict(self.space.points[best]), float(values[best])
+            arm = int(values.argmax())
+            return dict(self.space.points[arm]), float(values[arm])
         bounds = torch.zeros(2, len(self.space.names), dtype=torch.float64, device=device)
         bounds[1] = 1.0
         options: dict[str, Any] = {"seed": seed % 2**31}
         if self.environment is None:  # start about the best points told, too: others may not fall into their hollow
+            acqf.X_baseline = best  # where BoTorch looks for them
             options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
         with seeded(seed, device):
             x, value = optimize_acqf(
