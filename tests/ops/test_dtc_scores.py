@@ -1,14 +1,10 @@
 """Scores under a DTC posterior: the definition, chunks and blocks, other covariances, the state, and the Triton op."""
 
 import math
-from importlib import import_module
-from importlib.metadata import version
 
 import gpytorch
-import numpy as np
 import pytest
 import torch
-from packaging.version import Version
 
 from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from bo_robust.features.nystrom import dictionary_root
@@ -63,16 +59,8 @@ def small(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def fused(device):
-    """The Triton op: compiled on CUDA, otherwise in Triton's interpreter, which must be asked for before the import."""
-    interpreted = device.type != "cuda"
-    with pytest.MonkeyPatch.context() as patches:
-        if interpreted:
-            patches.setenv("TRITON_INTERPRET", "1")
-        pytest.importorskip("triton", reason="triton is not installed")
-        if interpreted and Version(version("triton")) < Version("3.7") and Version(np.__version__) >= Version("2.4"):
-            pytest.skip("the interpreter of triton < 3.7 fails with numpy >= 2.4 (triton-lang/triton#9171)")
-        yield import_module("bo_robust.ops.dtc_scores.fused")
+def fused(fused_module):
+    return fused_module("dtc_scores")
 
 
 def test_by_hand(device):

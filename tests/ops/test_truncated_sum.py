@@ -1,8 +1,6 @@
 """The truncated sums: the definition, the chunks, and the Triton op (interpreted where there is no GPU)."""
 
 import math
-from importlib import import_module
-from importlib.metadata import version
 from unittest.mock import patch
 
 import numpy as np
@@ -10,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packaging.version import Version
 
 from bo_robust.ops import naive_ops
 from bo_robust.ops.truncated_sum import naive, truncated_count, truncated_sum
@@ -156,16 +153,8 @@ def test_mistakes(change, message):
 
 
 @pytest.fixture(scope="module")
-def fused(device):
-    """The Triton op: compiled on CUDA, otherwise in Triton's interpreter, which must be asked for before the import."""
-    interpreted = device.type != "cuda"
-    with pytest.MonkeyPatch.context() as patches:
-        if interpreted:
-            patches.setenv("TRITON_INTERPRET", "1")
-        pytest.importorskip("triton", reason="triton is not installed")
-        if interpreted and Version(version("triton")) < Version("3.7") and Version(np.__version__) >= Version("2.4"):
-            pytest.skip("the interpreter of triton < 3.7 fails with numpy >= 2.4 (triton-lang/triton#9171)")
-        yield import_module("bo_robust.ops.truncated_sum.fused")
+def fused(fused_module):
+    return fused_module("truncated_sum")
 
 
 FUSED_CASES = [  # p, t, batch, shared features
