@@ -204,11 +204,11 @@ class _Method(Method):
         super().__init__(space.unit, name, settings, seed)
         self._coordinates = space.coordinates()
 
-    def _maximise(self, acqf: AcquisitionFunction, seed: int, best: Tensor) -> tuple[dict[str, float], float]:
+    def _maximise(self, acqf: AcquisitionFunction, seed: int, history: History) -> tuple[dict[str, float], float]:
         discrete = {i: v for i, (categorical, v) in enumerate(self._coordinates) if v is not None and not categorical}
         choices = {i: v for i, (categorical, v) in enumerate(self._coordinates) if v is not None and categorical}
         if isinstance(self.space, Arms) or not (discrete or choices):
-            return super()._maximise(acqf, seed, best)
+            return super()._maximise(acqf, seed, history)
         ends = [(0.0, 1.0) if v is None else (v[0], v[-1]) for _, v in self._coordinates]
         bounds = torch.tensor(ends, dtype=torch.float64, device=self.settings["device"]).T
         encoded = _Encoded(acqf, self._coordinates)

@@ -23,14 +23,14 @@ from torch.quasirandom import SobolEngine
 from bo_robust.random import stream
 from bo_robust.study.posteriors import Posterior
 from bo_robust.study.space import Arms, Space
-from bo_robust.study.surrogates import Posteriors, seeded, stream_seed
+from bo_robust.study.surrogates import Posteriors, last_step, seeded, stream_seed
 
 __all__ = ["History", "Method", "Recommendation"]
 
 BLOCK = 4096  # arms evaluated at once
 TAIL = 0.15  # of the rewards, at either end, that do not count for their scale: more than outliers are
 NORMAL_RANGE = 2.0729  # what is left between these ends of a normal distribution, in standard deviations
-GROWTH = 1.3  # of the number of rewards, until the units are looked at again
+GROWTHS = ((math.inf, 1.3),)  # of the number of rewards, until the units are looked at again
 LARGEST = 1e100  # of a reward as models see it, whose square they take
 STARTS = 100  # points told that the search may start about
 CERTIFIED = 1e8  # beyond such a reward nothing is certified: rounding may be larger than all others
@@ -112,7 +112,7 @@ class Method:
         posterior = self._posterior(history)
         pending = self._unit(history.pending) if history.pending else None
         acqf = posterior.acquisition(pending, torch.Generator().manual_seed(seed))
-        x = self._maximise(acqf, seed, self._best(history))[0]
+        x = self._maximise(acqf, seed, history)[0]
         if self.environment is None:
             return x
         choice = acqf.select_environment(self._unit([x])[0])
@@ -128,9 +128,7 @@ class Method:
             mean, lower, upper = posterior.bounds(self._unit(points))
         best = int(lower.argmax())
         top = max(
-            self._maximise(
-                posterior.upper(), stream_seed(self.seed, "recommend", len(history.told)), self._best(history)
-            )[1],
+            self._maximise(posterior.upper(), stream_seed(self.seed, "recommend", len(history.told)), history)[1],
             float(upper.max()),
         )
         center, scale, sign, known = self._units([y for _, y in history.told])
@@ -200,13 +198,13 @@ class Method:
         if center is None:
             center = statistics.median(rewards[:num_initial])
         if scale is None:
-            scale, last = 0.0, _units_of(len(rewards), num_initial)
+            scale, last = 0.0, last_step(len(rewards), num_initial, GROWTHS)
             m = last
             while True:
                 scale = max(scale, _spread(rewards[:m], center))
                 if m <= num_initial:
                     break
-                m = _units_of(m - 1, num_initial)
+                m = last_step(m - 1, num_initial, GROWTHS)
             if not scale > 1e-290:  # most rewards are equal
                 usable = [gap for gap in (abs(y - center) for y in rewards[:last]) if gap > 1e-290]
                 scale = 1.4826 * statistics.median(usable) if usable else 0.0
@@ -218,20 +216,20 @@ class Method:
         worse = 1.0 if self.settings["minimize"] else -1.0
         return self._unit([x for x, _ in sorted(history.told, key=lambda told: worse * told[1])[:STARTS]])
 
-    def _maximise(self, acqf: AcquisitionFunction, seed: int, best: Tensor) -> tuple[Point, float]:
+    def _maximise(self, acqf: AcquisitionFunction, seed: int, history: History) -> tuple[Point, float]:
         """The best point and its value before rounding."""
         device = self.settings["device"]
         if isinstance(self.space, Arms):
             with torch.no_grad():
                 blocks = self.space.unit_points().to(device).unsqueeze(-2).split(BLOCK)
                 values = torch.cat([acqf(block) for block in blocks])
-            arm = int(values.argmax())
-            return dict(self.space.points[arm]), float(values[arm])
+            best = int(values.argmax())
+            return dict(self.space.points[best]), float(values[best])
         bounds = torch.zeros(2, len(self.space.names), dtype=torch.float64, device=device)
         bounds[1] = 1.0
         options: dict[str, Any] = {"seed": seed % 2**31}
         if self.environment is None:  # start about the best points told, too: others may not fall into their hollow
-            acqf.X_baseline = best  # where BoTorch looks for them
+            acqf.X_baseline = self._best(history)  # where BoTorch looks for them
             options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
         with seeded(seed, device):
             x, value = optimize_acqf(
@@ -258,7 +256,7 @@ class Method:
 
         In the bad direction nobody can tell them from an objective that is steep far from its optimum.
         """
-        median, m = statistics.median(rewards), _units_of(len(rewards), self.settings["num_initial"])
+        median, m = statistics.median(rewards), last_step(len(rewards), self.settings["num_initial"], GROWTHS)
         spread = _spread(rewards, median)
         best = median - min(rewards) if self.settings["minimize"] else max(rewards) - median
         found = {"center": abs(center - median), "scale": scale}
@@ -272,14 +270,6 @@ class Method:
                 UserWarning,
                 stacklevel=2,
             )
-
-
-def _units_of(n: int, first: int) -> int:
-    """Of how many of n rewards the units are: the largest of first * 1.3^k (rounded up at each step) up to n."""
-    m = first
-    while (later := math.ceil(GROWTH * m)) <= n:
-        m = later
-    return min(m, n)
 
 
 def _spread(rewards: list[float], center: float) -> float:

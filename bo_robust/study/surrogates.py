@@ -12,7 +12,7 @@ import hashlib
 import math
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ from bo_robust.study.posteriors import Candidates, Conditions, OneGP, Posterior
 from bo_robust.study.settings import schedule
 from bo_robust.study.space import Arms, Space
 
-__all__ = ["Posteriors", "seeded", "stream_seed"]
+__all__ = ["Posteriors", "last_step", "seeded", "stream_seed"]
 
 RULES = b"1"  # how hyperparameters are fitted: another number with every change of it
 NOISE_FLOOR = 1e-6  # of a learned noise_var; BoTorch's 1e-4 blurs what an exact objective says of its optimum
@@ -184,28 +184,26 @@ class Posteriors:
         settings = self.settings
         if all(settings[name] is not None for name in ("lengthscale", "outputscale", "noise_var")):
             return self._kernel(X.shape[-1]), None
-        m = _fitted_to(len(X))
+        m = last_step(len(X), FEW, GROWTHS)
         data = _digest(X[:m], Y[:m])
         if data not in self._fitted:
-            model = self._known(X[:m], Y[:m], self.fits.get(data)) or self._fit(X[:m], Y[:m])
+            model = self._fitted_model(X[:m], Y[:m], self.fits.get(data))
             self.fits[data] = {name: p.tolist() for name, p in _learned(model).items()}
             self._fitted[data] = model.covar_module, model.likelihood
         covar_module, likelihood = copy.deepcopy(self._fitted[data])
         return covar_module, None if settings["noise_var"] is not None else likelihood
 
-    def _known(self, X: Tensor, Y: Tensor, state: Any) -> Any:
-        """A model with these hyperparameters; None where they are none of its own."""
-        model = self._model(X, Y, self._kernel(X.shape[-1]), _likelihood().to(X))
-        learned = _learned(model)
-        if not isinstance(state, dict) or learned.keys() != state.keys():
-            return None
-        for name, parameter in learned.items():
-            parameter.data.copy_(torch.tensor(state[name], dtype=parameter.dtype))
-        return model
+    def _fitted_model(self, X: Tensor, Y: Tensor, known: Any) -> Any:
+        """A model with the hyperparameters ``known``, else fitted to the rewards.
 
-    def _fit(self, X: Tensor, Y: Tensor) -> Any:
-        """A model with hyperparameters fitted to the rewards; as they are under the prior if that says nothing."""
-        model = self._model(X, Y, self._kernel(X.shape[-1]), _likelihood().to(X))
+        As they are under the prior if fitting fails, or the rewards are equal and say nothing.
+        """
+        model = self._prior_model(X, Y)
+        learned = _learned(model)
+        if isinstance(known, dict) and learned.keys() == known.keys():
+            for name, parameter in learned.items():
+                parameter.data.copy_(torch.tensor(known[name], dtype=parameter.dtype))
+            return model
         if not bool((Y[0] != Y).any()):
             return model
         with seeded(stream_seed(self.seed, "fit", len(X)), self.settings["device"]), warnings.catch_warnings():
@@ -214,7 +212,10 @@ class Posteriors:
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
                 return model
             except ModelFittingError:
-                return self._model(X, Y, self._kernel(X.shape[-1]), _likelihood().to(X))
+                return self._prior_model(X, Y)
+
+    def _prior_model(self, X: Tensor, Y: Tensor) -> Any:
+        return self._model(X, Y, self._kernel(X.shape[-1]), _likelihood().to(X))
 
 
 def _likelihood() -> GaussianLikelihood:
@@ -236,10 +237,16 @@ def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
     return {f"{k}.{name}": p for k, module in of.items() for name, p in module.named_parameters()}
 
 
-def _fitted_to(n: int) -> int:
-    """How many of n rewards the last fit had."""
-    m = min(n, FEW)
-    while (later := math.ceil(next(growth for many, growth in GROWTHS if m < many) * m)) <= n:
+def last_step(n: int, first: int, growths: Sequence[tuple[float, float]]) -> int:
+    """How many of n things, n >= 1, there were when they were last looked at: at ``first``, then ever more seldom.
+
+    Args:
+        n: How many there are.
+        first: The first look; before it they are looked at each time.
+        growths: ``(many, growth)``: below ``many``, the next look is at ``growth`` times as many, rounded up.
+    """
+    m = min(n, first)
+    while (later := math.ceil(next(growth for many, growth in growths if m < many) * m)) <= n:
         m = later
     return m
 
