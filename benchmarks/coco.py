@@ -184,6 +184,19 @@ def main() -> None:
                 {"functions": len(options.functions), "instances": options.instances}
                 | {"mean targets": {m: round(statistics.fmean(of.values()), 2) for m, of in means.items()}},
             )
+            for other in THEIRS:
+                pairs = [zip(hits[ours][f, d], hits[other][f, d], strict=True) for f in options.functions]
+                gaps = [mine - theirs for pair in pairs for mine, theirs in pair]
+                reach = 1.96 * statistics.stdev(gaps) / math.sqrt(len(gaps))
+                name = f"d={d}: targets that {ours} hits more than {other}, mean of pairs"
+                report(
+                    name,
+                    statistics.fmean(gaps),
+                    "targets",
+                    None,
+                    None,
+                    {"pairs": len(gaps), "95 % +-": round(reach, 2)},
+                )
 
 
 if __name__ == "__main__":
