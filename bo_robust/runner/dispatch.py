@@ -109,14 +109,15 @@ def play_jobs(
             if waiting:
                 key = waiting.popleft()
                 try:
-                    running[executor.submit(play, json.dumps(jobs[key][1]))] = key
+                    sent = executor.submit(play, json.dumps(jobs[key][1]))
                 except BrokenExecutor as error:
                     raise RunError(
                         f"the executor broke ({' '.join(str(error).split())[:300]}). What was finished is kept, "
                         "`bo-robust resume` plays the rest."
                     ) from error
-            if waiting and time.monotonic() - looked < POLL:
-                continue
+                running[sent] = key
+                if waiting and time.monotonic() - looked < POLL and not sent.done():  # done: played here and now
+                    continue
             done = [future for future in running if future.done()]
             looked = time.monotonic()
             for future in done:
