@@ -25,8 +25,9 @@ from bo_robust.runner.errors import RunError
 from bo_robust.runner.loop import Traces
 
 __all__ = [
-    "damaged",
+    "collect",
     "load_final",
+    "load_part",
     "load_parts",
     "mean_and_error",
     "parquet_bytes",
@@ -36,6 +37,7 @@ __all__ = [
     "write_frame",
 ]
 
+OF_ALL = ("seconds", "level", "notes", "arm_names")  # facts of every part, whatever version wrote it
 # An arm is reported when more than half of its rewards, and at least so many, were set to zero.
 MIN_TRUNCATED = 3
 MEASURES = {"average_regret": "mean", "simple_regret": "last"}
@@ -87,37 +89,57 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
 
 
 def load_parts(folder: Path, config: RunConfig) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """All traces of a finished run, and per panel: ``notes``, ``arm_names``, and by label ``seconds``, ``level`` and
-    ``eliminations`` (:func:`bo_robust.runner.eliminations.elimination_facts`).
+    """All traces of a finished run, and per panel what :func:`collect` makes of the facts of its parts.
 
     Raises:
         RunError: when a part is missing, damaged or of another run.
     """
     frames, facts = [], {}
     for i, panel in enumerate(config.panels):
-        known: dict[str, Any] = {"seconds": {}, "level": {}, "eliminations": {}}
+        known: dict[str, Any] = {}
         for j, algorithm in enumerate(panel.algorithms):
-            path = part_path(folder, i, j)
-            if not path.exists():
+            if not part_path(folder, i, j).exists():
                 raise RunError(
                     f"{folder} has no results of {algorithm.label} in panel {panel.name!r} yet; `bo-robust resume "
                     f"{folder}` finishes the run."
                 )
-            try:
-                frame = pd.read_parquet(path).astype({"panel": str, "algorithm": str})
-                one = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-                known["seconds"][algorithm.label], known["level"][algorithm.label] = one["seconds"], one["level"]
-                known["eliminations"][algorithm.label] = one.get("eliminations")
-                known |= {"notes": one["notes"], "arm_names": one["arm_names"]}
-                whole = len(frame) == panel.trials * panel.horizon
-                if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {algorithm.label}:
-                    raise ValueError("it holds other rows than this run's")
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise damaged(folder, path, error) from None
+            frame, one = load_part(folder, i, j, panel)
+            collect(known, algorithm.label, one)
             frames.append(frame)
         facts[panel.name] = known
     joined = pd.concat(frames, ignore_index=True)
     return joined.astype({"panel": "category", "algorithm": "category"}), facts
+
+
+def load_part(folder: Path, i: int, j: int, panel: PanelConfig) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Traces and facts of algorithm ``j`` of panel ``i``; facts that earlier versions did not store are None.
+
+    Raises:
+        RunError: when the part is damaged or of another run.
+    """
+    path, label = part_path(folder, i, j), panel.algorithms[j].label
+    try:
+        frame = pd.read_parquet(path).astype({"panel": str, "algorithm": str})
+        facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        facts = {name: facts[name] for name in OF_ALL} | {"eliminations": None, "dictionary": None} | facts
+        whole = len(frame) == panel.trials * panel.horizon
+        if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {label}:
+            raise ValueError("it holds other rows than this run's")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, path, error) from None
+    return frame, facts
+
+
+def collect(known: dict[str, Any], label: str, facts: dict[str, Any]) -> None:
+    """Add the facts of a part to those of its panel.
+
+    ``notes`` and ``arm_names`` are the panel's; by label: ``seconds``, ``level``, ``eliminations``
+    (:func:`bo_robust.runner.eliminations.elimination_facts`), ``dictionary``
+    (:func:`bo_robust.runner.dictionaries.dictionary_facts`).
+    """
+    known |= {name: facts[name] for name in ("notes", "arm_names")}
+    for name in ("seconds", "level", "eliminations", "dictionary"):
+        known.setdefault(name, {})[label] = facts[name]
 
 
 def load_final(folder: Path, panel: int, algorithm: int) -> dict[str, Tensor]:
@@ -130,10 +152,10 @@ def load_final(folder: Path, panel: int, algorithm: int) -> dict[str, Tensor]:
     try:
         return load_file(path.with_suffix(".safetensors"))
     except (OSError, SafetensorError) as error:
-        raise damaged(folder, path, error) from None
+        raise _damaged(folder, path, error) from None
 
 
-def damaged(folder: Path, path: Path, error: Exception) -> RunError:
+def _damaged(folder: Path, path: Path, error: Exception) -> RunError:
     """What to raise where a part of a run over arms, at ``path``, cannot be read."""
     reason = " ".join(str(error).split())
     return RunError(

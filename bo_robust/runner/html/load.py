@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bo_robust.runner import results
-from bo_robust.runner.config import AlgorithmConfig, PanelConfig, RunConfig
+from bo_robust.runner.config import RunConfig
 from bo_robust.runner.errors import RunError
 from bo_robust.runner.provenance import read_run
 from bo_robust.runner.robust import results as robust_results
@@ -68,16 +68,14 @@ def _load_arms(folder: Path) -> Stored:
     info, config = read_run(folder)
     panels, facts, frames, missing, places = [], [], [], [], {}
     for i, panel in enumerate(config.panels):
-        known: dict[str, Any] = {"seconds": {}, "level": {}, "eliminations": {}, "dictionary": {}}
+        known: dict[str, Any] = {}
         there, absent = [], []
         for j, algorithm in enumerate(panel.algorithms):
             if not results.part_path(folder, i, j).exists():
                 absent.append(algorithm.label)
                 continue
-            frame, one = _load_arm_part(folder, i, j, panel, algorithm)
-            for key in ("seconds", "level", "eliminations", "dictionary"):
-                known[key][algorithm.label] = one[key]
-            known |= {"notes": one["notes"], "arm_names": one["arm_names"]}
+            frame, one = results.load_part(folder, i, j, panel)
+            results.collect(known, algorithm.label, one)
             places[panel.name, algorithm.label] = (i, j)
             there.append(algorithm)
             frames.append(frame)
@@ -94,27 +92,6 @@ def _load_arms(folder: Path) -> Stored:
         done = RunConfig(config.name, tuple(panels), config.description)
         summary = results.summarise(done, traces, {p.name: f for p, f in zip(panels, facts, strict=True)})
     return Stored(folder, False, info, config, tuple(panels), places, facts, traces, summary, missing)
-
-
-def _load_arm_part(
-    folder: Path, i: int, j: int, panel: PanelConfig, algorithm: AlgorithmConfig
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """One part as :func:`bo_robust.runner.results.load_parts` reads all of them, with its messages."""
-    path = results.part_path(folder, i, j)
-    try:
-        frame = pd.read_parquet(path).astype({"panel": str, "algorithm": str})
-        facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        facts = (
-            {"eliminations": None, "dictionary": None}
-            | {k: facts[k] for k in ("seconds", "level", "notes", "arm_names")}
-            | facts
-        )
-        whole = len(frame) == panel.trials * panel.horizon
-        if not whole or {*frame["panel"]} != {panel.name} or {*frame["algorithm"]} != {algorithm.label}:
-            raise ValueError("it holds other rows than this run's")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise results.damaged(folder, path, error) from None
-    return frame, facts
 
 
 def _load_robust(folder: Path) -> Stored:
