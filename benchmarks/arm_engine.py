@@ -22,10 +22,11 @@ from torch import Tensor
 
 from benchmarks.common import copy_bandwidth, environment, medians, report
 from bo_robust.algorithms import GPUCB, TGPUCB, ArmAlgorithm
+from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.schedules import ConstantWidth, FiniteWidth, TGPTruncation
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.truncation import TGPTruncation
 
 
 def play(algorithm: ArmAlgorithm, kernel: ArmKernel, noise_var: float, f: Tensor, noise: Tensor) -> Tensor:

@@ -29,11 +29,11 @@ from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
+from bo_robust.confidence import FiniteWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread, stream
-from bo_robust.schedules import FiniteWidth
-from bo_robust.states.arms import ArmKernel
 
 NOISE_VAR = 0.01
 

@@ -27,12 +27,12 @@ from benchmarks.common import ROOT, environment, report
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.random_arm import uniform_arms
+from bo_robust.confidence import FiniteWidth
+from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.features.leverage import theory_oversampling
-from bo_robust.problems import Problem, make_problem
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import stream
-from bo_robust.schedules import FiniteWidth
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel
 
 NUM_ARMS, DIM, LENGTHSCALE, HORIZON = 1000, 5, 0.5, 1000
 DELTA, EPSILON = 0.1, 0.5

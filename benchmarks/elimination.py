@@ -2,7 +2,7 @@
 
 One JSON object a line; one BLAS thread; ratios within one process run, the same f and noise for all.
 
-overhead, arithmetic: |U| = 16 hypotheses in one run against 16 separate runs of GP-UCB. Both sides keep the same
+overhead, arithmetic: |U| = 16 candidates in one run against 16 separate runs of GP-UCB. Both sides keep the same
 posteriors: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence, tests), GP-UCB in 16 runs of s rows.
 Each plays the arms of its own rule; as long lengthscales alone pull few arms and the engine's cost grows with their
 number, ``replay`` is GP-UCB choosing, but pulling the arms HE-GP-UCB chose.
@@ -34,12 +34,12 @@ from benchmarks.common import ROOT, environment, medians, report, seconds
 from bo_robust.algorithms.base import ArmAlgorithm
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
+from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.runner import config as config_files
-from bo_robust.runner.run import start
-from bo_robust.schedules import BayesianFiniteWidth
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.hypotheses import candidate_kernel
+from bo_robust.experiments import files as config_files
+from bo_robust.experiments.run import start
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.candidates import candidate_kernel
 
 NOISE_VAR, ROUNDS, DELTA = 0.01, 500, 0.1
 LENGTHSCALES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
@@ -72,7 +72,7 @@ def play(algorithm: ArmAlgorithm, kernel: ArmKernel, f: Tensor, noise: Tensor, s
 
 
 def separate(n: int, trials: int, step: int, target: float, repeats: int, device: torch.device) -> None:
-    """16 hypotheses in one run (``step`` trials at a time) against 16 runs of one, T = 500."""
+    """16 candidates in one run (``step`` trials at a time) against 16 runs of one, T = 500."""
     kernel, f, noise = world(n, trials, device)
     assert kernel.matrix is not None
     width = BayesianFiniteWidth(n, DELTA, scale=5**-0.5)

@@ -25,13 +25,13 @@ from benchmarks.common import environment, report
 from bo_robust.algorithms import VUCB, ArmAlgorithm
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
 from bo_robust.algorithms.v_ucb import recommended_design
+from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.covariance import SquaredExponential
+from bo_robust.experiments.problems.value_at_risk import make
 from bo_robust.functionals import ValueAtRisk
-from bo_robust.problems.robust import make
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.random import stream
-from bo_robust.schedules import BayesianFiniteWidth
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.hypotheses import candidate_kernel
 
 LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 SIDE, CONDITIONS, INITIAL, ROUNDS, TRIALS, DELTA = 16, 20, 5, 150, 20, 0.1
@@ -63,7 +63,7 @@ def play(
         for t, (eta, u) in enumerate(zip(noise, draws, strict=True)):
             at_random = (u * n).long()
             arms = at_random if t < INITIAL or algorithm is None else rule.select(state, u).arms
-            act = rule.learn if t < INITIAL else rule.observe
+            act = rule.observe_initial if t < INITIAL else rule.observe
             act(state, arms, f[arms] + sd * eta, u)
             played.append(arms // CONDITIONS)
             best.append(recommended_design(state.posterior, ValueAtRisk(0.1), CONDITIONS, p))
@@ -87,7 +87,7 @@ def main() -> None:
         f"V-UCB, lengthscale {ell:g}": ArmKernel.from_covariance(k, pairs)
         for ell, k in zip(LENGTHSCALES, kernels, strict=True)
     }
-    he = HEGPUCB(width, math.sqrt(noise_var), DELTA, base)
+    he = HEGPUCB(width, math.sqrt(noise_var), DELTA, base=base)
     runs: dict[str, tuple[ArmAlgorithm | None, ArmKernel]] = {
         "HE over V-UCB, U from 0.2": (he, candidate_kernel(kernels[2:], pairs)),
         "HE over V-UCB, U from 0.05": (he, candidate_kernel(kernels, pairs)),

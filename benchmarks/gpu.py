@@ -29,7 +29,7 @@ from benchmarks import common
 from benchmarks.gpu_algorithms import PARTS
 from benchmarks.gpu_common import Bench, Mismatch, Target
 from benchmarks.ops import Op
-from bo_robust.runner import doctor
+from bo_robust.experiments import doctor
 
 DTYPES = (torch.float64, torch.float32)
 # Parts that would begin later are skipped.

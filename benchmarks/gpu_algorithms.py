@@ -18,18 +18,19 @@ from torch import Tensor
 from benchmarks import arm_engine, bkb, common, elimination, heavy_tails
 from benchmarks.gpu_common import Bench, Mismatch, Target, cut_off, require_close, require_same, seconds
 from bo_robust.algorithms import BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.experiments.captured_rounds import captured_rounds
+from bo_robust.experiments.problems import Problem, make_problem
+from bo_robust.experiments.problems.noise import Gaussian
+from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.ops import naive_ops
-from bo_robust.ops.whole_run import whole_run
-from bo_robust.problems import Problem, make_problem
-from bo_robust.problems.noise import Gaussian
+from bo_robust.ops.fused_rounds import fused_rounds
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.random import stream
-from bo_robust.runner.graphs import captured_block
-from bo_robust.runner.loop import Traces, play_round
-from bo_robust.schedules import BayesianFiniteWidth, ConstantWidth, FiniteWidth, TGPTruncation
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.hypotheses import candidate_kernel
+from bo_robust.truncation import TGPTruncation
 
 __all__ = ["PARTS", "Part"]
 
@@ -75,7 +76,7 @@ class Player:
         graph = None if f.is_cuda else _again
         self.captured = None
         if capture:
-            self.captured = captured_block(algorithm, problem, self.state, len(noise), play_round, graph)
+            self.captured = captured_rounds(algorithm, problem, self.state, len(noise), graph)
             if self.captured is None:
                 raise Mismatch(f"{type(algorithm).__name__} is not captured")
         self.design = torch.empty(0, len(f), dtype=torch.long, device=f.device)
@@ -170,7 +171,7 @@ def _with_matrix(problem: Problem) -> Problem:
 
 
 def _tables(algorithm: TGPUCB, problem: Problem, noise: Tensor) -> tuple[Tensor, ...]:
-    """What :func:`whole_run` takes."""
+    """What :func:`fused_rounds` takes."""
     f, rounds = problem.f, range(1, len(noise) + 1)
     assert isinstance(problem.kernel, Tensor)
     covariance = problem.kernel.expand(len(f), *problem.kernel.shape[-2:])
@@ -186,7 +187,7 @@ def check_tgp(device: torch.device) -> None:
     captured_like_eager(*given)
     player = Player(*given, capture=False)
     player.to(110)
-    require_same("TGP-UCB in one call against eager", whole_run(*_tables(*given)).arms, player.traces.arms)
+    require_same("TGP-UCB in one call against eager", fused_rounds(*_tables(*given)).arms, player.traces.arms)
 
 
 def measure_tgp(bench: Bench, targets: list[Target]) -> None:
@@ -197,8 +198,8 @@ def measure_tgp(bench: Bench, targets: list[Target]) -> None:
         player = Player(*_tgp(trials, horizon, bench.device), capture=True)
         graphs_s = seconds(partial(player.to, horizon))
         tables = _tables(*_tgp(trials, horizon, bench.device))
-        whole_run(*tables[:4], *(x[:8] for x in tables[4:]))
-        took = seconds(lambda given=tables: whole_run(*given))  # type: ignore[misc]
+        fused_rounds(*tables[:4], *(x[:8] for x in tables[4:]))
+        took = seconds(lambda given=tables: fused_rounds(*given))  # type: ignore[misc]
         bench.report(target, took, {"rounds": horizon, "one_graph_per_32_rounds_s": graphs_s})
 
 

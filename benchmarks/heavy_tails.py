@@ -20,13 +20,16 @@ from torch import Tensor
 from benchmarks.common import ROOT, environment, report
 from bo_robust.algorithms import ATAGPUCB
 from bo_robust.algorithms.base import State
+from bo_robust.confidence import FiniteWidth
+from bo_robust.experiments.build import build_algorithm, build_kernel
+from bo_robust.experiments.config import PanelConfig
+from bo_robust.experiments.files import load
+from bo_robust.experiments.play import play
+from bo_robust.experiments.problems import Problem, make_problem
+from bo_robust.experiments.traces import Traces
 from bo_robust.features import FourierFeatures
-from bo_robust.problems import Problem, make_problem
 from bo_robust.random import stream
-from bo_robust.runner.build import build_algorithm, build_kernel
-from bo_robust.runner.config import load
-from bo_robust.runner.loop import Traces, play
-from bo_robust.schedules import ATAFourierTruncation, FiniteWidth
+from bo_robust.truncation import ATAFourierTruncation
 
 TRIALS, ROUNDS, ARMS = 20, 20_000, 100
 NOISE_VAR = 1.0
@@ -165,6 +168,7 @@ def bench(root: str, target: float) -> None:
 def panel_a() -> None:
     """TGP-UCB, ATA-QFF and ATA-Nystrom on Figure 1 (a) at full size."""
     panel = load(ROOT / "configs" / "heavy_tails" / "student_t.yaml").panels[0]
+    assert isinstance(panel, PanelConfig)
     world = problem()
     taken = {}
     for label in ("TGP-UCB", "ATA-QFF", "ATA-Nystrom"):

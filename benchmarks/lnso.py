@@ -1,4 +1,4 @@
-"""LNSO (``bo_robust.models.lnso``): starts batched or one by one, and against the exact quantile of fixed points.
+"""LNSO (``bo_robust.acquisition.lnso``): starts batched or one by one, and against the exact quantile of fixed points.
 
 ``python -m benchmarks.lnso [--device cuda]``; one JSON object a line, one thread, about three minutes on a CPU.
 Bounds are u = mu + w sigma of a GP fitted to 30 noisy observations of a problem with continuous Z, w of the paper; and
@@ -24,11 +24,12 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from benchmarks.common import environment, medians, report
+from bo_robust.acquisition import lnso
+from bo_robust.acquisition.lnso_networks import HIDDEN
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.confidence import FiniteWidth
 from bo_robust.environments import ContinuousEnvironment
-from bo_robust.models import lnso
-from bo_robust.problems.robust import make
-from bo_robust.schedules import FiniteWidth
+from bo_robust.experiments.problems.value_at_risk import make
 
 ALPHA = 0.1
 # Observations and their noise variance, by problem.
@@ -73,7 +74,7 @@ def problem(
 def batched_against_sequential(device: torch.device) -> None:
     """The same networks and steps for 64 starts at once and one after the other."""
     acqf = acquisition("branin", 0, device)
-    bound, alpha = lnso._bound_of(acqf, None)
+    bound, alpha = lnso.upper_bound_of(acqf, None)
     box = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device)
     starts = torch.linspace(0.0, 1.0, STARTS, dtype=torch.float64, device=device).unsqueeze(-1)
     ratios: dict[str, Any] = {}
@@ -92,7 +93,7 @@ def batched_against_sequential(device: torch.device) -> None:
     ratio = ratios["gp"]["ratio"]
     detail = {
         "problem": "branin (1, 1), continuous Z, GP of 30 points",
-        "settings": {**STEPS, "num_x": 50, "num_z": 10, "hidden": [lnso.HIDDEN] * 2},
+        "settings": {**STEPS, "num_x": 50, "num_z": 10, "hidden": [HIDDEN] * 2},
         "with the GP": ratios["gp"],
         "with a u that costs nothing (the networks alone)": ratios["free"],
         "limit": "what 64 starts cost in arithmetic: 32,000 posterior moments and 64 networks a step",

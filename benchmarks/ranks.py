@@ -21,10 +21,10 @@ import torch.distributed as dist
 
 from benchmarks.common import ROOT, environment, report
 from bo_robust.algorithms import StreamedBBKB
+from bo_robust.confidence import FiniteWidth
 from bo_robust.covariance import SquaredExponential
+from bo_robust.posteriors.streams import ArmStream
 from bo_robust.random import stream
-from bo_robust.schedules import FiniteWidth
-from bo_robust.states.streams import ArmStream
 
 DIM = 6
 

@@ -21,8 +21,8 @@ import torch
 from rich.console import Console
 
 from benchmarks.common import ROOT, environment, report
-from bo_robust.runner import run as runs
-from bo_robust.runner.config import load
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.files import load
 
 NAMES = {
     "quickstart": "quickstart.yaml",

@@ -20,9 +20,10 @@ from pathlib import Path
 import torch
 
 from benchmarks.common import ROOT, environment, report
+from bo_robust.experiments.build import build_problem
+from bo_robust.experiments.config import PanelConfig
+from bo_robust.experiments.files import load
 from bo_robust.random import stream
-from bo_robust.runner.build import build_problem
-from bo_robust.runner.config import load
 from bo_robust.tails import recommend
 
 RULES = ("none", "zero", "clip", "residual")
@@ -38,6 +39,7 @@ def main() -> None:
     played = json.loads((ROOT / "benchmarks" / "results" / "curves" / "heavy_tails_rules.json").read_text())
     ratios = collections.defaultdict(list)
     for panel, result in zip(load(ROOT / "configs/heavy_tails/rules.yaml").panels, played["panels"], strict=True):
+        assert isinstance(panel, PanelConfig)
         problem = build_problem(panel, range(TRIALS), data_dir, torch.device("cpu"))
         named: collections.Counter[str] = collections.Counter()
         for i in range(TRIALS):

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from benchmarks.common import environment, report
 from bo_robust.acquisition import EliminationUCB
+from bo_robust.confidence import ConstantWidth
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.random import stream
-from bo_robust.schedules import ConstantWidth
 
 NOISE, DELTA, WIDTH = 0.1, 0.1, 2.0
 Objective = Callable[[Tensor], Tensor]

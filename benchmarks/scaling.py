@@ -28,9 +28,9 @@ from torch import Tensor
 from benchmarks.bkb import NOISE_VAR, world
 from benchmarks.common import ROOT, environment, report
 from bo_robust.algorithms import BBKB, BKB, GPUCB, ArmAlgorithm, MiniGPUCB
+from bo_robust.confidence import FiniteWidth
 from bo_robust.models import BKBModel
 from bo_robust.random import stream
-from bo_robust.schedules import FiniteWidth
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from benchmarks.common import ROOT, environment, report
 from bo_robust.algorithms.bkb import BKB
+from bo_robust.confidence import ConstantWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features.nystrom import NystromFeatures
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import stream
-from bo_robust.schedules import ConstantWidth
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel
 
 TIMES = (6, 63, 215)
 NOISE_VAR = 0.01

@@ -17,6 +17,7 @@ import signal
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,14 @@ def step(study: Study) -> list[tuple[int, float]]:
     return results
 
 
-def killed_writer(path: Path, after: float) -> dict[int, float]:
-    """What a writer killed after so many seconds had been told was on disk, by trial."""
+def killed_writer(path: Path, after: float, least: int = 0) -> dict[int, float]:
+    """What a writer had been told was on disk, by trial, when it was killed.
+
+    Args:
+        path: Of the study.
+        after: Seconds until it is killed, from when the study is open and ``least`` tells were acknowledged.
+        least: Tells.
+    """
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -79,16 +86,25 @@ def killed_writer(path: Path, after: float) -> dict[int, float]:
     os.close(write)
     with os.fdopen(read) as lines:
         first = lines.readline()
+        early = [lines.readline() for _ in range(least)]
         time.sleep(after)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        rows = [line.split() for line in lines.read().splitlines() if line]
+        rows = [line.split() for line in [*early, *lines.read().splitlines()] if line]
     assert first == "open\n", "the writer did not open the study"
     return {int(trial): float(value) for trial, value in rows}
 
 
-def kills(count: int, folder: Path, longest: float = 0.6, seed: int = 0) -> dict[str, int]:
+def kills(count: int, folder: Path, longest: float = 0.6, seed: int = 0, least: Sequence[int] = (0,)) -> dict[str, int]:
     """Kill writers of one study, then play the same without kills; what differs.
+
+    Args:
+        count: Writers to kill.
+        folder: Where the studies are made.
+        longest: Seconds; a writer is killed at a random moment up to then.
+        seed: Of those moments.
+        least: Tells that the writers wait for before that time begins, in turn: a busy machine may acknowledge none
+            in it.
 
     Returns:
         Tells acknowledged and lost, corrupt stores, trials and those whose x is not the uninterrupted run's.
@@ -100,8 +116,8 @@ def kills(count: int, folder: Path, longest: float = 0.6, seed: int = 0) -> dict
     with Study.create(folder / "warm.study", SPACE, **SETTINGS) as warm:  # what a first round loads, forks have then
         while len(warm.results()) < 8:
             step(warm)
-    for _ in range(count):
-        acknowledged |= killed_writer(path, moments.uniform(0.0, longest))
+    for i in range(count):
+        acknowledged |= killed_writer(path, moments.uniform(0.0, longest), least[i % len(least)])
         try:
             with Study.open(path) as study:
                 kept = {trial.id: value for trial, value in study.results()}
@@ -126,10 +142,10 @@ def commits(folder: Path) -> None:
         for batch, count in ((1, 500), (10, 2000), (100, 10_000)):
             trials = study.ask(count)
             results = [(trial.id, 0.5) for trial in trials]
-            blocks = [results[i : i + batch] for i in range(0, count, batch)]
+            batches = [results[i : i + batch] for i in range(0, count, batch)]
             began = time.perf_counter()
-            for block in blocks:
-                study.tell_many(block)
+            for together in batches:
+                study.tell_many(together)
             took = time.perf_counter() - began
             met = count / took >= 2000.0
             report(f"tells_per_second_{batch}_a_commit", count / took, "1/s", ">= 2000", met)

@@ -20,12 +20,12 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from benchmarks.common import environment, medians, report, seconds
+from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.value_at_risk.methods import MCVaR, Method, RhoKG, Round, VUCBProb
+from bo_robust.experiments.value_at_risk.play import initial_points
+from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.ops.weighted_quantile import weighted_quantile
-from bo_robust.problems.robust import make
 from bo_robust.random import stream
-from bo_robust.runner.robust.methods import MCVaR, Method, RhoKG, Round, VUCBProb
-from bo_robust.runner.robust.play import initial_points
-from bo_robust.runner.robust.surrogate import Surrogate
 
 DATA = 100
 # Data sets MC VaR is compared on: what an optimisation costs depends on where its searches happen to end.

@@ -12,7 +12,6 @@ minimum: the ratios are optimistic for the winner, and small differences between
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import math
 import sys
@@ -24,9 +23,10 @@ import torch
 from rich.console import Console
 
 from benchmarks.common import ROOT, environment, report
-from bo_robust.runner import run as runs
-from bo_robust.runner.config import AlgorithmConfig, PanelConfig, RunConfig, load
-from bo_robust.runner.errors import RunError
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.config import Entry, PanelConfig, RunConfig
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.files import load
 
 FIFTH = 5.0**-0.5
 CANDIDATES: dict[str, dict[str, Any]] = {
@@ -47,22 +47,17 @@ def panels() -> list[PanelConfig]:
     for path in sorted((ROOT / "configs").rglob("*.yaml")):
         if path.stem.startswith("smoke"):
             continue
-        for panel in load(path).panels:
-            heavy = path.parent.name != "srinivas"
+        config = load(path)
+        if not isinstance(config, RunConfig):
+            continue
+        for panel in config.panels:
+            name = "tgp-ucb" if path.parent.name != "srinivas" else "gp-ucb"
             algorithms = tuple(
-                AlgorithmConfig("tgp-ucb" if heavy else "gp-ucb", label, width, {"kind": "tgp"} if heavy else None)
+                Entry.model_validate({"name": name, "label": label, "width": width})
                 for label, width in CANDIDATES.items()
             )
-            found.append(
-                dataclasses.replace(
-                    panel,
-                    algorithms=algorithms,
-                    compare=(),
-                    trials=min(panel.trials, 20),
-                    horizon=min(panel.horizon, 3000),
-                    intervals=False,
-                )
-            )
+            changes = {"trials": min(panel.trials, 20), "horizon": min(panel.horizon, 3000), "intervals": False}
+            found.append(panel.with_entries(algorithms, compare=(), **changes))
     return found
 
 
@@ -75,7 +70,7 @@ def main() -> None:
     print(json.dumps({"environment": environment()}), flush=True)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            config = RunConfig("width_rule", tuple(panels()))
+            config = RunConfig(name="width_rule", panels=tuple(panels()))
             console = Console(stderr=True, width=110)
             # start builds every panel for one trial before it plays the first: missing data shows at once.
             summary = runs.start(config, Path(scratch) / "run", data_dir=data_dir, console=console)

@@ -1,7 +1,7 @@
 """bo_robust: Bayesian optimisation when the textbook assumptions fail.
 
-Names load on first use, so that a command-line call or an arm-mode script does not import BoTorch's acquisition
-functions. Importing any acquisition function registers it with BoTorch's input constructors.
+Names load on first use, so that command-line calls and scripts over arms do not import BoTorch's acquisition functions.
+Importing any acquisition function registers it with BoTorch's input constructors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bo_robust import algorithms, problems, schedules
+    from bo_robust import algorithms, confidence, truncation
     from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB
     from bo_robust.models import (
         BKBModel,
@@ -35,8 +35,8 @@ __all__ = [
     "TruncatedGP",
     "ValueAtRiskUCB",
     "algorithms",
-    "problems",
-    "schedules",
+    "confidence",
+    "truncation",
 ]
 
 __version__ = "0.1.0"

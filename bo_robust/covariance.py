@@ -1,8 +1,4 @@
-"""Covariance functions on arm locations: stationary ones of our own and any GPyTorch kernel.
-
-Everything that needs k(x, x') takes a :class:`Covariance`. A GPyTorch kernel becomes one by
-:class:`GPyTorchCovariance`.
-"""
+"""Covariance functions k(x, x') on arm locations: two stationary ones, any GPyTorch kernel, and callbacks."""
 
 from __future__ import annotations
 
@@ -17,21 +13,28 @@ from torch import Tensor
 
 from bo_robust.validation import check_finite, check_positive
 
-__all__ = ["CallbackCovariance", "Covariance", "GPyTorchCovariance", "Matern", "SquaredExponential"]
+__all__ = [
+    "CallbackCovariance",
+    "Covariance",
+    "GPyTorchCovariance",
+    "Matern",
+    "SquaredExponential",
+    "distances_by_differences",
+]
 
 
 class Covariance(Protocol):
-    """k, as a matrix between two point sets and on its diagonal."""
+    """What everything that needs k takes."""
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
-        """k(x, x') of points ``n1 x d`` and ``n2 x d``, ``n1 x n2``."""
+        """k(x, x') of points ``n1 x d`` and ``n2 x d``: ``n1 x n2``."""
 
     def diagonal(self, X: Tensor) -> Tensor:
-        """k(x, x) of points ``n x d``, ``n``."""
+        """k(x, x) of points ``n x d``: ``n``."""
 
 
 def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) -> Tensor:
-    """Euclidean distances in units of the lengthscale(s), ``n1 x n2``, by differences (exact where points meet)."""
+    """Euclidean distances in units of the lengthscale, ``n1 x n2``."""
     if isinstance(lengthscale, tuple):
         if len(lengthscale) != X1.shape[-1]:
             raise ValueError(f"{len(lengthscale)} lengthscales for points of {X1.shape[-1]} dimensions.")
@@ -39,13 +42,14 @@ def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) ->
             torch.stack([x / ell for x, ell in zip(X.unbind(-1), lengthscale, strict=True)], -1) for X in (X1, X2)
         )
         lengthscale = 1.0
-    if X1.is_cuda:  # where cdist takes a block of threads per entry
-        return _by_differences(X1, X2).div_(lengthscale)
+    if X1.is_cuda:  # cdist spends a block of threads on every entry there
+        return distances_by_differences(X1, X2).div_(lengthscale)
+    # cdist's default, a matrix product, loses digits where points are close.
     return torch.cdist(X1, X2, compute_mode="donot_use_mm_for_euclid_dist").div_(lengthscale)
 
 
-def _by_differences(X1: Tensor, X2: Tensor) -> Tensor:
-    """Euclidean distances, one dimension after the other."""
+def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
+    """Euclidean distances, ``n1 x n2``, by differences: zero where points coincide."""
     squares = X1.new_zeros(X1.shape[0], X2.shape[0])
     for a, b in zip(X1.unbind(-1), X2.unbind(-1), strict=True):
         difference = a.unsqueeze(1) - b
@@ -69,11 +73,11 @@ class SquaredExponential:
         _check(self.lengthscale, self.outputscale)
 
     def diagonal(self, X: Tensor) -> Tensor:
-        """k(x, x) of every point, ``n``."""
+        """k(x, x) of every point."""
         return X.new_full((X.shape[0],), self.outputscale)
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
-        """The ``n1 x n2`` matrix of k(x, x')."""
+        """The matrix of k(x, x')."""
         out = _distance(X1, X2, self.lengthscale).square_().mul_(-0.5).exp_()
         return out if self.outputscale == 1.0 else out.mul_(self.outputscale)
 
@@ -82,12 +86,8 @@ class SquaredExponential:
 class Matern:
     """Matérn covariance with smoothness nu in {0.5, 1.5, 2.5}.
 
-    With r = ||x - x'|| / lengthscale and c = sqrt(2 nu) r: exp(-c), (1 + c) exp(-c), (1 + c + c^2/3) exp(-c).
-
-    Args:
-        nu: Smoothness, one of 0.5, 1.5, 2.5.
-        lengthscale: One positive number, or one per input dimension.
-        outputscale: k(x, x), > 0.
+    With c = sqrt(2 nu) ||x - x'|| / lengthscale, k is outputscale times exp(-c), (1 + c) exp(-c) or
+    (1 + c + c^2/3) exp(-c). Other settings are those of :class:`SquaredExponential`.
     """
 
     nu: float
@@ -100,11 +100,11 @@ class Matern:
         _check(self.lengthscale, self.outputscale)
 
     def diagonal(self, X: Tensor) -> Tensor:
-        """k(x, x) of every point, ``n``."""
+        """k(x, x) of every point."""
         return X.new_full((X.shape[0],), self.outputscale)
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
-        """The ``n1 x n2`` matrix of k(x, x')."""
+        """The matrix of k(x, x')."""
         c = _distance(X1, X2, self.lengthscale).mul_(math.sqrt(2.0 * self.nu))
         decay = torch.exp(-c)
         if self.nu == 1.5:
@@ -116,50 +116,45 @@ class Matern:
 
 @dataclass(frozen=True)
 class GPyTorchCovariance:
-    """Any GPyTorch kernel as a covariance: hyperparameters as they stand at each call, no gradient.
-
-    Args:
-        kernel: Kernel without a batch shape.
-    """
+    """Any GPyTorch kernel without a batch shape. Hyperparameters are read at every call; there is no gradient."""
 
     kernel: Kernel
 
     def diagonal(self, X: Tensor) -> Tensor:
-        """k(x, x) of every point, ``n``."""
+        """k(x, x) of every point."""
         with torch.no_grad():
             return self.kernel(X, diag=True)
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
-        """The ``n1 x n2`` matrix of k(x, x')."""
+        """The matrix of k(x, x')."""
         with torch.no_grad():
             return self.kernel(X1, X2).to_dense()
 
 
 @dataclass(frozen=True)
 class CallbackCovariance:
-    """A covariance of things that are known by number only: graphs, strings, rows of a table.
+    """A covariance of n items that are known by number only: graphs, strings, rows of a table.
 
     Args:
-        matrix: Takes numbers ``a`` and ``b`` of things (long) and gives their covariances, ``a x b``; symmetric and
-            positive semi-definite.
-        prior: k(i, i) of every thing, ``n``.
+        matrix: Takes the numbers of ``a`` items and of ``b`` items (long) and returns their covariances, ``a x b``. It
+            must be symmetric and positive semi-definite.
+        prior: k(i, i) of every item, ``n``.
     """
 
     matrix: Callable[[Tensor, Tensor], Tensor]
     prior: Tensor
 
     def diagonal(self, X: Tensor) -> Tensor:
-        """k(x, x) of every thing of ``n x 1`` numbers, ``n``."""
+        """k(i, i) of the items numbered ``X``, ``... x 1``."""
         return self.prior[X[..., 0]]
 
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
-        """The covariances of ``... x n1 x 1`` and ``... x n2 x 1`` numbers, ``... x n1 x n2``.
+        """The matrix for items numbered ``... x n1 x 1`` and ``... x n2 x 1``.
 
-        Raises:
-            ValueError: if the callback returns another shape, dtype or device, or NaN.
+        ``ValueError`` if the callback returns NaN or another shape, dtype or device.
         """
         batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
-        if batch:
+        if batch:  # the callback knows no batches: one call per member
             first, second = (X.expand(*batch, *X.shape[-2:]).flatten(0, -3) for X in (X1, X2))
             return torch.stack([self(a, b) for a, b in zip(first, second, strict=True)]).unflatten(0, batch)
         K, want = self.matrix(X1[:, 0], X2[:, 0]), (X1.shape[0], X2.shape[0])

@@ -1,8 +1,8 @@
-"""Environments: the random conditions Z under which f(x, Z) is seen.
+"""Environments: the random conditions Z under which f(x, Z) is observed.
 
-Each stands for finitely many points z with probabilities, exact for finite Z and fixed quasi-random points for a
-continuous one (256 for d_z <= 2 give a quantile to about 0.01 on functions of standard deviation 1). ``points(X)`` are
-the inputs of a model over (x, z), ``... x w x d``, in one order of columns: x, then z.
+Every environment is a set of w points z with probabilities. This is exact for a finite Z. A continuous Z is replaced by
+fixed quasi-random points: for d_z <= 2, 256 of them give a quantile to about 0.01 on functions of standard deviation 1.
+Models over (x, z) take the columns of x first, then those of z.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from torch.distributions import Distribution
 from torch.nn import Module
 from torch.quasirandom import SobolEngine
 
-from bo_robust.validation import check_count, check_finite, check_positive
+from bo_robust.validation import check_count, check_finite, check_like, check_positive
 
 __all__ = ["ContinuousEnvironment", "Environment", "FiniteEnvironment", "PerturbationEnvironment"]
 
+# How far the sum of given probabilities may be from 1.
 SUM_TOLERANCE = 1e-6
 
 
 class Environment(Module, ABC):
-    """Base of the environments; a module, so that ``.to`` moves its tensors.
+    """Base of the environments. It is a module, so that ``.to`` moves its tensors.
 
     Attributes:
-        probabilities: Of the points, ``w``; None: all equal.
-        density: What the rule "probable" ranks the points by, ``w``: probabilities, or a density; None: all equal.
-        dim: Columns of z; None where they are not known before a call.
-        appended: Columns that z adds to x: d = d_x + appended.
+        probabilities: Probabilities of the points, ``w``. None means all equal.
+        density: Probabilities or density by which the rule "probable" ranks the points, ``w``. None means all equal.
+        dim: Number of columns of z. None if it is not known before a call.
+        appended: Number of columns that z adds to x: d = d_x + appended.
     """
 
     probabilities: Tensor | None
@@ -45,20 +46,20 @@ class Environment(Module, ABC):
 
     @abstractmethod
     def values(self, X: Tensor) -> Tensor:
-        """The values of z at every x: ``... x d_x`` to ``... x w x d_z``."""
+        """Values of z at every x: ``... x d_x`` to ``... x w x d_z``."""
 
     @abstractmethod
     def join(self, X: Tensor, Z: Tensor) -> Tensor:
-        """Inputs of the model for pairs of x and z: ``... x d_x`` and ``... x d_z`` to ``... x d``."""
+        """Model inputs for pairs of x and z: ``... x d_x`` and ``... x d_z`` to ``... x d``."""
 
     def points(self, X: Tensor) -> Tensor:
-        """Inputs of the model for every x and each of its z: ``... x d_x`` to ``... x w x d``, differentiable in X."""
+        """Model inputs for every x with each of its z: ``... x d_x`` to ``... x w x d``, differentiable in X."""
         Z = self.values(X)
         return self.join(X.unsqueeze(-2).expand(*Z.shape[:-1], X.shape[-1]), Z)
 
 
 class _FixedEnvironment(Environment):
-    """z does not depend on x; its columns follow those of x."""
+    """An environment whose z does not depend on x."""
 
     z: Tensor
 
@@ -68,15 +69,12 @@ class _FixedEnvironment(Environment):
         self.dim = self.appended = z.shape[-1]
 
     def values(self, X: Tensor) -> Tensor:
-        """The points, the same for every x."""
-        if (X.dtype, X.device) != (self.z.dtype, self.z.device):
-            raise ValueError(
-                f"X is {X.dtype} on {X.device}, the environment {self.z.dtype} on {self.z.device}; convert one."
-            )
+        """The same points for every x."""
+        check_like("X", X, "the environment", self.z)
         return self.z.expand(*X.shape[:-1], *self.z.shape)
 
     def join(self, X: Tensor, Z: Tensor) -> Tensor:
-        """(x, z)."""
+        """The columns of x, then those of z."""
         return torch.cat([X, Z], -1)
 
 
@@ -84,12 +82,11 @@ class FiniteEnvironment(_FixedEnvironment):
     """Finitely many z with known probabilities.
 
     Args:
-        points: z, ``w x d_z``.
-        probabilities: ``w``, >= 0 and summing to 1 (within 1e-6); None: all equal. Equal ones are kept as None.
+        points: z, ``w x d_z``, w >= 1, floating point and finite.
+        probabilities: ``w``, >= 0, with sum 1 (within 1e-6). None means all equal; equal ones are stored as None.
 
     Raises:
-        ValueError: if there are no points, they are not ``w x d_z``, floating point and finite, or the probabilities
-            are not ``w`` of the same kind, negative, or do not sum to 1.
+        ValueError: if an argument is not as described, or dtypes or devices differ.
     """
 
     def __init__(self, points: Tensor, probabilities: Tensor | None = None) -> None:
@@ -99,25 +96,25 @@ class FiniteEnvironment(_FixedEnvironment):
 
 
 class ContinuousEnvironment(_FixedEnvironment):
-    """A continuous Z on a box, as fixed equally likely points.
+    """A continuous Z on a box, replaced by fixed, equally likely points.
 
-    Quasi-random where a ``distribution`` with independent coordinates is given: a scrambled Sobol sequence (for d_z = 1
-    the midpoints of ``num_points`` cells of equal probability) mapped by the inverse distribution function, truncated
-    to the box. With a ``sampler`` they are its draws, made once.
+    Give either a ``distribution`` or a ``sampler``. A distribution with independent coordinates is truncated to the
+    box, and its inverse distribution function maps a scrambled Sobol sequence to the points. For d_z = 1 it maps the
+    midpoints of ``num_points`` cells of equal probability instead. A sampler draws the points once.
 
     Args:
-        bounds: Lower and upper corner of the support, ``2 x d_z``; fixes dtype and device.
-        distribution: With ``cdf`` and ``icdf``, of scalar or ``d_z`` batch shape, without event shape, such as
-            ``Normal(0.5, 0.125)``. It is truncated to the box here.
-        sampler: Called with n, returns ``n x d_z`` draws from the support.
-        log_prob: Log density of the sampler's law at ``... x d_z`` (up to a constant), by which the rule "probable"
-            ranks; without it all points rank alike.
+        bounds: Lower and upper corner of the support, ``2 x d_z``. Fixes dtype and device.
+        distribution: Has ``cdf`` and ``icdf``, scalar or ``d_z`` batch shape and no event shape, such as
+            ``Normal(0.5, 0.125)``.
+        sampler: Called with n; returns ``n x d_z`` draws from the support.
+        log_prob: Log density of the sampler's draws at ``... x d_z``, up to a constant. The rule "probable" ranks
+            points by it. Without it all points rank alike.
         num_points: w.
-        seed: Of the Sobol scrambling.
+        seed: Seed of the Sobol scrambling.
 
     Raises:
-        ValueError: if the bounds are no box, not one of distribution and sampler is given, the distribution has no
-            probability in the box, or the sampler returns NaN, values outside the bounds or another shape.
+        ValueError: if an argument is not as described, the distribution has no probability in the box, or a draw of the
+            sampler is NaN or outside of it.
 
     Example:
         >>> ContinuousEnvironment(torch.tensor([[0.25], [0.75]]).double(), Normal(0.5, 0.125))
@@ -144,6 +141,7 @@ class ContinuousEnvironment(_FixedEnvironment):
             raise ValueError(
                 "the coordinates of the distribution must be independent (batch shape d_z, no event shape)."
             )
+        # The points need the bounds, which can be registered only after the module is initialised: empty until then.
         super().__init__(bounds.new_zeros(0, bounds.shape[-1]), None, None)
         self._distribution, self._sampler, self._log_prob = distribution, sampler, log_prob
         self.register_buffer("bounds", bounds.detach().clone())
@@ -158,17 +156,12 @@ class ContinuousEnvironment(_FixedEnvironment):
         log_density = self.log_prob(self.z)
         if log_density is not None:
             check_finite("log_prob of the points of the environment", log_density)
-            self.density = (log_density - log_density.max()).exp()
+            self.density = (log_density - log_density.max()).exp()  # relative to the largest, so that none overflows
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Independent draws, ``n x d_z``.
+        """Draw n independent points, ``n x d_z``; ``ValueError`` if those of a sampler do not fit the box.
 
-        Args:
-            n: How many.
-            generator: Of a distribution (on the device of the bounds); a sampler has its own.
-
-        Raises:
-            ValueError: if a sampler returns NaN, values outside the bounds or another shape or kind.
+        A distribution uses the ``generator``, which must be on the device of the bounds. A sampler ignores it.
         """
         like = self.bounds
         if self._sampler is None:
@@ -187,7 +180,7 @@ class ContinuousEnvironment(_FixedEnvironment):
         return z.detach()
 
     def log_prob(self, z: Tensor) -> Tensor | None:
-        """Log density at ``... x d_z``, ``...``, -inf outside the box; None where a sampler came without one."""
+        """Log density at ``... x d_z``, -inf outside the box of a distribution. None if a sampler came without one."""
         if self._distribution is None:
             return None if self._log_prob is None else self._log_prob(z)
         low, high = self._cdf_of_bounds()
@@ -196,6 +189,7 @@ class ContinuousEnvironment(_FixedEnvironment):
         return each.sum(-1).masked_fill(~inside, -torch.inf)
 
     def _cdf_of_bounds(self) -> tuple[Tensor, Tensor]:
+        """Distribution function at the lower and the upper corner, ``d_z`` each."""
         assert self._distribution is not None
         low, high = self._distribution.cdf(self.bounds).to(self.bounds).expand_as(self.bounds)
         if not bool((high > low).all()):
@@ -203,22 +197,23 @@ class ContinuousEnvironment(_FixedEnvironment):
         return low, high
 
     def _from_uniform(self, u: Tensor) -> Tensor:
+        """Points of the truncated distribution from uniforms, ``n x d_z``."""
         assert self._distribution is not None
         low, high = self._cdf_of_bounds()
         z = self._distribution.icdf(low + (high - low) * u).to(u)
+        # Rounding of cdf and icdf may put a point just outside the box.
         return z.maximum(self.bounds[0]).minimum(self.bounds[1])
 
 
 class PerturbationEnvironment(Environment):
-    """x + xi: the environment disturbs the design itself (Z depends on x where xi does).
+    """The environment perturbs the design itself: f is observed at x + xi. Adds no columns.
 
     Args:
-        perturbations: xi, ``w x d_x``, or a function of X (``... x d_x``) returning ``... x w x d_x``.
+        perturbations: xi, ``w x d_x``, or a function from X (``... x d_x``) to xi (``... x w x d_x``).
         probabilities: ``w``, as in :class:`FiniteEnvironment`.
-        bounds: Box of the domain, ``2 x d_x``: points outside are moved to its boundary. None: they are taken as is.
+        bounds: Box of the domain, ``2 x d_x``, or None. Points outside are moved to its boundary.
 
-    Raises:
-        ValueError: as :class:`FiniteEnvironment`; on a call, if a function returns NaN or a shape that does not fit.
+    Errors are those of :class:`FiniteEnvironment`, and ``ValueError`` if a function returns NaN or a wrong shape.
     """
 
     def __init__(
@@ -240,20 +235,14 @@ class PerturbationEnvironment(Environment):
 
     @classmethod
     def ball(cls, radius: float, bounds: Tensor, num_points: int = 64, seed: int = 0) -> PerturbationEnvironment:
-        """The Euclidean ball of a radius around x, within the box, as in StableOpt (Bogunovic et al. 2018).
+        """Make the Euclidean ball around x, within the box, as in StableOpt (Bogunovic et al. 2018).
 
-        Its points: the centre, and Sobol directions, half of them at the full radius (where minima of smooth functions
-        mostly are) and half spread over the inside. In one dimension: an even grid, its middle the centre where
-        ``num_points`` is odd.
-
-        Args:
-            radius: > 0, in units of x.
-            bounds: Box of the domain, ``2 x d_x``; fixes dtype and device.
-            num_points: w >= 2.
-            seed: Of the Sobol scrambling.
+        The points are the centre and Sobol directions. Half of these have the full radius, where minima of smooth
+        functions mostly are; the others are spread over the inside. In one dimension the points are an even grid, which
+        contains the centre if ``num_points`` is odd. The radius is in units of x, and the bounds fix dtype and device.
 
         Raises:
-            ValueError: if the radius is not positive, ``num_points`` < 2, or the bounds are no box.
+            ValueError: if the radius is not positive, ``num_points`` < 2, or the bounds are no box ``2 x d_x``.
         """
         check_positive(radius=radius)
         check_count(2, num_points=num_points)
@@ -263,8 +252,9 @@ class PerturbationEnvironment(Environment):
             xi = torch.linspace(-radius, radius, num_points, dtype=bounds.dtype, device=bounds.device).unsqueeze(-1)
             return cls(xi, bounds=bounds)
         u = SobolEngine(d + 1, scramble=True, seed=seed).draw(num_points, dtype=torch.float64)
+        # Normal vectors have uniform directions; the clamp keeps ndtri finite at 0.
         direction = torch.special.ndtri(u[:, :d].clamp(1e-9, 1.0 - 1e-9))
-        length = u[:, d:].pow(1.0 / d)
+        length = u[:, d:].pow(1.0 / d)  # uniform in volume
         length[1::2] = 1.0
         length[0] = 0.0
         xi = direction / direction.norm(dim=-1, keepdim=True).clamp_min(1e-12) * (radius * length)
@@ -299,6 +289,7 @@ def _kind(x: Tensor) -> tuple[torch.dtype, torch.device]:
 
 
 def _check_points(name: str, z: Tensor) -> Tensor:
+    """A checked copy of the points."""
     if z.ndim != 2 or 0 in z.shape or not z.is_floating_point():
         raise ValueError(f"{name} must be w x d, w and d >= 1, floating point; got {z.dtype} {tuple(z.shape)}.")
     check_finite(name, z)
@@ -306,7 +297,7 @@ def _check_points(name: str, z: Tensor) -> Tensor:
 
 
 def _check_probabilities(p: Tensor | None, z: Tensor | None) -> Tensor | None:
-    """The probabilities normalised, or None where they are all equal."""
+    """The normalised probabilities, or None if they are all equal."""
     if p is None:
         return None
     if p.ndim != 1 or len(p) == 0 or (z is not None and (len(p) != len(z) or _kind(p) != _kind(z))):

@@ -1,19 +1,18 @@
-"""What to make of f(x, Z): value at risk, tail mean, worst case, mean, mean minus variance; and what bounds say of it.
+"""Functionals F of f(x, Z): value at risk, tail mean, worst case, mean, mean minus variance.
 
-Every functional takes values over the environment points, ``... x w``, with their probabilities (``w`` or ``... x w``;
-None: all equal) to one number. From l <= f <= u at every point it gives bounds on itself
-(:meth:`Functional.upper_bound`) and the points worth observing (:meth:`Functional.lacing`):
+A functional maps values at the environment points (``... x w``) and their probabilities to one number. From bounds
+l <= f <= u at every point it derives bounds on F(f) and the points worth observing (:meth:`Functional.lacing`):
 
-- Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), V-UCB: VaR(l) <= VaR(f)
-  <= VaR(u) (Lemma 2). A **lacing value** (Definition 1) is a z of the support with l(z) <= VaR(l) and u(z) >= VaR(u).
-  There always is one (Theorem 1), and where x maximises VaR(u), the regret of x is at most u(z) - l(z) = 2 w
-  sigma(x, z) (Lemma 3).
+- Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), V-UCB:
+  VaR(l) <= VaR(f) <= VaR(u) (Lemma 2). A **lacing value** (Definition 1) is a z of the support with l(z) <= VaR(l) and
+  u(z) >= VaR(u). It always exists (Theorem 1). If x maximises VaR(u), its regret is at most
+  u(z) - l(z) = 2 w sigma(x, z) with the width w (Lemma 3).
 - Nguyen, Dai, Low & Jaillet, "Optimizing Conditional Value-At-Risk of Black-Box Functions" (NeurIPS 2021): CVaR is the
-  mean of the VaR of all lower levels; z is lacing at the level of the largest gap.
-- For any functional that is monotone and moves with constants, F(u) - F(l) <= max_z (u - l): the z of the widest
-  interval serves where lacing values are not defined (mean).
+  mean of VaR over all lower levels. Observe a lacing value of the level with the largest gap.
+- Lacing values are not defined for the mean. But F(u) - F(l) <= max_z (u - l) for every F that is monotone and
+  satisfies F(f + c) = F(f) + c, so the z of the widest interval serves.
 
-In every case but :class:`MeanVariance` u(z) - l(z) >= F(u) - F(l) at the points offered.
+The points offered satisfy u(z) - l(z) >= F(u) - F(l) for every functional but :class:`MeanVariance`.
 """
 
 from __future__ import annotations
@@ -43,54 +42,32 @@ PICK_RULES = ("probable", "uniform", "drawn")
 
 
 class Functional(ABC):
-    """A number made of the values over the environment; subclasses are frozen dataclasses of their settings."""
+    """Base of the functionals. Subclasses are frozen dataclasses of their settings.
+
+    Shapes are the same in all methods: values and (finite) bounds are ``... x w``, a result per x is ``...``.
+    Probabilities are ``w`` or ``... x w``, >= 0 and with sum 1; None means all equal.
+    """
 
     @abstractmethod
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """F(values), differentiable.
-
-        Args:
-            values: ``... x w``.
-            probabilities: ``w`` or ``... x w``, >= 0, summing to 1; None: all equal.
-
-        Returns:
-            ``...``.
-
-        Raises:
-            ValueError: if shapes, dtypes or devices do not fit.
-        """
+        """F(values), differentiable; ``ValueError`` if shapes, dtypes or devices do not fit."""
 
     def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """At most F(f) whenever lower <= f <= upper at every point; F(lower) here, as F is monotone.
-
-        Args:
-            lower: l, ``... x w``.
-            upper: u, ``... x w``.
-            probabilities: As in :meth:`__call__`.
-
-        Returns:
-            ``...``.
-        """
+        """A lower bound on F(f) for every f with lower <= f <= upper. It is F(lower) if F is monotone."""
         return self(lower, probabilities)
 
     def upper_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """At least F(f) whenever lower <= f <= upper at every point; as :meth:`lower_bound`."""
+        """An upper bound on F(f) for every f with lower <= f <= upper. It is F(upper) if F is monotone."""
         return self(upper, probabilities)
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor | None:
-        """Index of the one entry that a monotone F(values) is, ``...``; None for functionals that mix several."""
+        """Index of the entry that equals F(values). None for functionals that mix several entries."""
         return None
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The environment points worth observing at x; here those of the widest interval. Never empty.
+        """Mask of the environment points worth observing, ``... x w`` bool, never empty. Here: the widest intervals.
 
-        Args:
-            lower: l, ``... x w``, finite.
-            upper: u, ``... x w``, finite.
-            probabilities: As in :meth:`__call__`; points of probability zero are not of the support.
-
-        Returns:
-            Mask, ``... x w``, bool.
+        Points of probability zero are not in the support and never in the mask.
         """
         gap = upper - lower
         if probabilities is not None:
@@ -100,16 +77,13 @@ class Functional(ABC):
 
 @dataclass(frozen=True)
 class ValueAtRisk(Functional):
-    """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile (alpha small: averse to risk).
+    """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile. A small alpha is averse to risk.
 
     BoTorch's ``VaR(alpha)`` counts from the other side: its alpha is 1 - ours. Cumulative probabilities within 1e-9
-    (1e-6 in float32) of alpha count as equal (:mod:`bo_robust.ops.weighted_quantile`).
-
-    Args:
-        alpha: Probability of the lower tail, in (0, 1).
+    (1e-6 in float32) of alpha count as equal to it (:mod:`bo_robust.ops.weighted_quantile`).
 
     Raises:
-        ValueError: if alpha is not in (0, 1).
+        ValueError: if alpha, the probability of the lower tail, is not in (0, 1).
     """
 
     alpha: float
@@ -118,32 +92,27 @@ class ValueAtRisk(Functional):
         check_level(self.alpha)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The quantile, an entry of ``values``; its gradient goes to that entry."""
+        """The quantile. It is an entry of ``values``, which gets the whole gradient."""
         return weighted_quantile(values, probabilities, self.alpha)
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Where the quantile is."""
+        """Index of the quantile."""
         return quantile_index(values, probabilities, self.alpha)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """l(z) <= VaR(l) and u(z) >= VaR(u), z of the support (Definition 1).
+        """Lacing values: l(z) <= VaR(l) and u(z) >= VaR(u), z in the support (Definition 1).
 
-        Never empty, rounding included: P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are exact.
+        Never empty, even after rounding: P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are exact.
         """
         return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
 
 
 @dataclass(frozen=True)
 class CVaR(Functional):
-    """Mean of the lower alpha-tail, CVaR_alpha(h) = 1/alpha int_0^alpha VaR_a(h) da, exact for atoms.
+    """Mean of the lower alpha-tail, CVaR_alpha(h) = 1/alpha int_0^alpha VaR_a(h) da.
 
-    The point at the quantile counts with as much of its probability as completes alpha.
-
-    Args:
-        alpha: Probability of the lower tail, in (0, 1).
-
-    Raises:
-        ValueError: if alpha is not in (0, 1).
+    The point at the quantile counts with only as much of its probability as completes alpha, so that this is exact for
+    finitely many points. ``alpha`` is that of :class:`ValueAtRisk`.
     """
 
     alpha: float
@@ -158,10 +127,12 @@ class CVaR(Functional):
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Lacing values of VaR at the level a <= alpha where VaR_a(u) - VaR_a(l) is largest.
 
-        That gap is at least CVaR(u) - CVaR(l), the mean of the gaps. Between cumulative probabilities nothing changes.
+        This gap is at least CVaR(u) - CVaR(l), the mean of the gaps of all levels.
         """
         l_order, l_mass = sorted_masses(lower, probabilities)
         u_order, u_mass = sorted_masses(upper, probabilities)
+        # VaR_a(l) and VaR_a(u) change only at their cumulative masses, so no other levels need a look. Masses are whole
+        # numbers: levels are cut at alpha, rounded up.
         last = (l_mass[..., -1:].double() * self.alpha).ceil_().long().clamp_(min=1)
         levels = torch.cat([l_mass, u_mass], -1).minimum(last).clamp_(min=1)
         low = lower.gather(-1, l_order.gather(-1, torch.searchsorted(l_mass, levels)))
@@ -172,19 +143,19 @@ class CVaR(Functional):
 
 @dataclass(frozen=True)
 class WorstCase(Functional):
-    """min h over the points of positive probability: VaR as alpha -> 0, the aim of StableOpt."""
+    """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """The smallest value; its gradient goes to one point."""
+        """The smallest value. One point gets the whole gradient."""
         return values.gather(-1, self.selected(values, probabilities).unsqueeze(-1)).squeeze(-1)
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Where the smallest value is."""
+        """Index of the smallest value."""
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
         return supported.argmin(-1)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Where l is smallest (u(z) >= min u holds everywhere)."""
+        """The points where l is smallest; u(z) >= min u holds at all of them."""
         return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
 
 
@@ -197,30 +168,29 @@ class Mean(Functional):
         return values.mean(-1) if probabilities is None else (values * probabilities).sum(-1)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Points whose interval is at least as long as that of the mean: u(z) - l(z) >= F(u) - F(l). Never empty."""
+        """Points whose interval is at least as long as that of the mean: u(z) - l(z) >= F(u) - F(l)."""
         gap = upper - lower
         mean = self(gap, probabilities)
         if probabilities is not None:
             gap = gap.masked_fill(probabilities <= 0, -math.inf)
+        # Rounding may put the mean above the largest gap; the minimum keeps the mask from being empty.
         return gap >= torch.minimum(mean, gap.amax(-1)).unsqueeze(-1)
 
 
 @dataclass(frozen=True)
 class MeanVariance(Functional):
-    """E h(Z) - weight * Var h(Z), for the plug-in value F(mu) and for bounds.
+    """E h(Z) - weight * Var h(Z).
 
-    It is not monotone, so F(u) bounds nothing. With m = (l + u) / 2 and r = sqrt(E ((u - l) / 2)^2) the standard
-    deviation, a seminorm, is within r of sd(m), and
+    It is not monotone, so F(u) bounds nothing. Let m = (l + u) / 2 and r = sqrt(E ((u - l) / 2)^2). The standard
+    deviation is a seminorm, so that of f is within r of sd(m), and
 
         E l - weight (sd(m) + r)^2 <= F(f) <= E u - weight max(sd(m) - r, 0)^2.
 
-    Honest, and not the tightest. The gap F(u) - F(l) is then not bounded by one interval: 2 w sigma is no regret bound.
-
-    Args:
-        weight: >= 0, per unit of f.
+    These bounds hold, but are not the tightest. One interval does not bound their gap, so that 2 w sigma is no bound on
+    the regret.
 
     Raises:
-        ValueError: if the weight is negative or not finite.
+        ValueError: if the weight (unit: 1 / unit of f) is negative or not finite.
     """
 
     weight: float
@@ -230,7 +200,7 @@ class MeanVariance(Functional):
             raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {self.weight!r}.")
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Mean minus weighted variance of the values."""
+        """Mean minus weighted variance."""
         mean = Mean()(values, probabilities)
         return mean - self.weight * Mean()((values - mean.unsqueeze(-1)).square(), probabilities)
 
@@ -246,11 +216,7 @@ class MeanVariance(Functional):
 
 
 def as_functional(functional: Functional | float) -> Functional:
-    """The functional itself, or ``ValueAtRisk(alpha)`` of a number.
-
-    Raises:
-        ValueError: if it is neither.
-    """
+    """Return a functional as it is, and ``ValueAtRisk(alpha)`` for a number; ``ValueError`` for anything else."""
     if isinstance(functional, Functional):
         return functional
     if isinstance(functional, float):
@@ -261,22 +227,21 @@ def as_functional(functional: Functional | float) -> Functional:
 
 
 def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: Tensor | None = None) -> Tensor:
-    """One environment point out of those a functional offers.
+    """Choose one of the environment points that a functional offers; returns its index, ``...`` long.
+
+    Rules:
+
+    - "probable": the most probable point offered. Of equally probable ones (to 1e-9 of the density, 1e-6 in float32)
+      the one with the widest interval; the paper leaves ties open.
+    - "uniform": a random point of those offered.
+    - "drawn": a draw from the density, offered or not. This is z observed but not chosen (Remark 1).
 
     Args:
-        mask: Points offered, ``... x w``, bool, not empty.
+        mask: Points offered, ``... x w`` bool, at least one per x.
         gap: u - l, ``... x w``.
-        density: Probability or density of each point up to a constant, ``w`` or ``... x w``; None: all equal.
-        rule: "probable": the most probable of those offered, of equally probable ones (to 1e-9 of the density, 1e-6 in
-            float32) the one of widest interval (the paper leaves ties open). "uniform": one of them at random.
-            "drawn": from the density, whether offered or not, as when z is observed but cannot be chosen (Remark 1).
-        uniform: Draws from [0, 1), ``...``; "probable" needs none.
-
-    Returns:
-        Index of the point, long, ``...``.
-
-    Raises:
-        ValueError: on an unknown rule, or if ``uniform`` is missing.
+        density: Probability or density of each point up to a constant, ``w`` or ``... x w``. None means all equal.
+        rule: One of the rules above.
+        uniform: Draws from [0, 1), ``...``. "probable" needs none; the others raise ``ValueError`` without.
     """
     check_rule(rule)
     if rule == "probable":
@@ -306,10 +271,11 @@ def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None
     mean = Mean()
     middle, half = (lower + upper) / 2.0, (upper - lower) / 2.0
     variance = mean((middle - mean(middle, probabilities).unsqueeze(-1)).square(), probabilities)
-    tiny = torch.finfo(lower.dtype).tiny  # roots have no gradient at zero
+    tiny = torch.finfo(lower.dtype).tiny  # the gradient of a square root is infinite at zero
     return (variance + tiny).sqrt(), (mean(half.square(), probabilities) + tiny).sqrt()
 
 
 def _between(lower: Tensor, upper: Tensor, low: Tensor, high: Tensor, probabilities: Tensor | None) -> Tensor:
+    """Mask of the points z of the support with l(z) <= low and u(z) >= high."""
     mask = (lower <= low.unsqueeze(-1)) & (upper >= high.unsqueeze(-1))
     return mask if probabilities is None else mask & (probabilities > 0)

@@ -1,7 +1,7 @@
 """Independent random streams, one per (seed, purpose, trial, block).
 
-A stream depends on nothing but its key, so trial 7 alone draws what trial 7 of 256 draws, a resumed run
-needs no generator state, and every algorithm of a comparison meets the same noise (common random numbers).
+A stream depends on its key only. So trial 7 alone draws what trial 7 of 256 draws, and a resumed run needs no
+generator state. Every algorithm of a comparison meets the same noise (common random numbers).
 """
 
 from __future__ import annotations
@@ -16,34 +16,22 @@ __all__ = ["spread", "stream"]
 
 
 def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Generator:
-    """The generator of one purpose ("problem", "reward", "algorithm", ...) of one trial.
+    """Return the NumPy generator (Philox) of one purpose of one trial.
 
-    Args:
-        seed: Seed of the experiment, >= 0.
-        purpose: What the numbers are for; different purposes never share numbers.
-        trial: Index of the trial, >= 0.
-        block: Index of a block of rounds, >= 0, so that long tables are drawn piece by piece.
-
-    Returns:
-        A NumPy generator (Philox, counter based).
+    Purposes ("problem", "reward", "algorithm", ...) never share numbers. Long tables are drawn one ``block`` of rounds
+    after the other. All numbers of the key are >= 0.
     """
     key = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), trial, block])
     return np.random.Generator(np.random.Philox(key))
 
 
 def spread(uniform: Tensor, n: int) -> Tensor:
-    """n uniforms out of one, per trial: SplitMix64 (Steele, Lea & Flood 2014) seeded by the bits of the uniform.
+    """Make n uniforms out of one, per trial: ``s`` in [0, 1) to ``s x n`` in [0, 1).
 
-    For rules that need a number per arm where the world hands out one per trial and round. Same numbers on every
-    device; uniforms that differ by 2^-53 give unrelated rows.
-
-    Args:
-        uniform: ``s``, in [0, 1).
-        n: Numbers per trial.
-
-    Returns:
-        ``s x n`` in [0, 1), of the dtype and device of ``uniform``.
+    Some rules need a number per arm, but a round provides only one per trial. Its bits seed SplitMix64 (Steele, Lea &
+    Flood 2014). The numbers are the same on every device. Uniforms that differ by 2^-53 give unrelated rows.
     """
+    # The first constant keeps the seeds of neighbouring uniforms apart; the other three are those of SplitMix64.
     index = torch.arange(1, n + 1, device=uniform.device)
     seed = (uniform.double() * 2.0**53).long().unsqueeze(1) * _int64(0xD1342543DE82EF95)
     z = seed + index * _int64(0x9E3779B97F4A7C15)
@@ -54,9 +42,10 @@ def spread(uniform: Tensor, n: int) -> Tensor:
 
 
 def _int64(bits: int) -> int:
+    """The signed integer of the same 64 bits: torch takes no larger ones."""
     return bits - 2**64 if bits >= 2**63 else bits
 
 
 def _shifted(z: Tensor, by: int) -> Tensor:
-    """Logical shift to the right of 64-bit integers, which torch shifts arithmetically."""
+    """Shift 64-bit integers to the right and fill with zeros; torch's own shift fills with the sign bit."""
     return (z >> by) & ((1 << (64 - by)) - 1)

@@ -1,4 +1,4 @@
-"""Checks of user input, shared by every room: each says what was wrong and what to change."""
+"""Checks of user input, shared by the whole package. Every message says what was wrong and what to change."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "check_accuracy",
     "check_count",
     "check_delta",
     "check_finite",
     "check_kernel_matrix",
+    "check_like",
     "check_positive",
     "check_round",
+    "check_rule",
     "check_tail_index",
 ]
 
@@ -32,34 +35,43 @@ def check_delta(delta: float) -> None:
 
 
 def check_tail_index(alpha: float) -> None:
-    """Raise ``ValueError`` unless alpha of the moment bound E|y|^(1+alpha) <= v is in (0, 1]."""
+    """Raise ``ValueError`` unless alpha, of the moment bound E|y|^(1+alpha) <= v, is in (0, 1]."""
     if not 0.0 < alpha <= 1.0:
         raise ValueError(
             f"alpha must be in (0, 1] (the moment bound is on E|y|^(1+alpha); 1 = finite variance), got {alpha!r}."
         )
 
 
+def check_accuracy(epsilon: float) -> None:
+    """Raise ``ValueError`` unless the accuracy of a dictionary is in (0, 1)."""
+    if not 0.0 < epsilon < 1.0:
+        raise ValueError(f"epsilon (accuracy of the dictionary) must be in (0, 1), got {epsilon!r}.")
+
+
 def check_finite(name: str, x: Tensor) -> None:
-    """Raise ``ValueError`` naming how many entries of ``x`` are NaN or infinite, if any."""
+    """Raise ``ValueError`` if ``x`` has NaN or infinite entries."""
     bad = int((~torch.isfinite(x)).sum())
     if bad:
         raise ValueError(f"{name} has {bad} NaN or infinite entries of {x.numel()}; remove or repair them first.")
 
 
+def check_like(name: str, x: Tensor, owner: str, like: Tensor, advice: str = "convert one of them") -> None:
+    """Raise ``ValueError`` unless ``x`` has the dtype and device of ``like``, which belongs to ``owner``."""
+    if (x.dtype, x.device) != (like.dtype, like.device):
+        raise ValueError(f"{name} is {x.dtype} on {x.device}, {owner} {like.dtype} on {like.device}; {advice}.")
+
+
 def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
     """Raise ``ValueError`` unless ``K`` (``... x n x n``) is finite, symmetric and positive semi-definite.
 
-    Args:
-        K: Kernel matrix, ``n x n`` or ``s x n x n``.
-        tol: Tolerance relative to the largest entry of the diagonal; the smallest eigenvalue may be
-            ``-tol * n * max diagonal``.
+    ``tol`` is relative to the largest diagonal entry. The smallest eigenvalue may be -tol * n times this entry.
     """
     if K.ndim < 2 or K.shape[-1] != K.shape[-2] or K.shape[-1] == 0:
         raise ValueError(f"the kernel matrix must be n x n with n >= 1, got shape {tuple(K.shape)}.")
     if not K.is_floating_point():
         raise ValueError(f"the kernel matrix must be floating point, got {K.dtype}; convert it with .double().")
     check_finite("the kernel matrix", K)
-    if K.dtype == torch.float32:
+    if K.dtype == torch.float32:  # whose rounding alone exceeds the default
         tol = max(tol, 1e-5)
     scale = float(K.diagonal(dim1=-2, dim2=-1).abs().max())
     skew = float((K - K.mT).abs().max())
@@ -67,6 +79,7 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
         raise ValueError(
             f"the kernel matrix is not symmetric (largest |K - K^T| is {skew:.3g}); use (K + K.T) / 2 if rounding."
         )
+    # K + slack I has a Cholesky factor where no eigenvalue is below -slack: cheaper than the eigenvalues.
     slack = tol * K.shape[-1] * max(scale, 1e-300)
     shifted = K.double() + slack * torch.eye(K.shape[-1], dtype=torch.float64, device=K.device)
     if bool((torch.linalg.cholesky_ex(shifted)[1] > 0).any()):
@@ -78,7 +91,7 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
 
 
 def check_round(t: int) -> None:
-    """Raise ``ValueError`` unless the round is counted from 1."""
+    """Raise ``ValueError`` unless ``t``, a round counted from 1, is at least 1."""
     if t < 1:
         raise ValueError(f"t is the round about to be played, counted from 1, got {t!r}.")
 
@@ -90,11 +103,11 @@ def check_count(minimum: int, **values: int) -> None:
             raise ValueError(f"{name} must be a whole number >= {minimum}, got {value!r}.")
 
 
-# What becomes of a reward beyond its truncation level, see bo_robust.schedules.truncate.
+# What happens to a reward beyond its truncation level, see bo_robust.truncation.truncate.
 RULES = ("zero", "clip", "residual")
 
 
 def check_rule(rule: str) -> None:
-    """Raises ValueError unless ``rule`` is one of RULES."""
+    """Raise ``ValueError`` unless ``rule`` is one of RULES."""
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r}.")

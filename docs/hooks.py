@@ -1,7 +1,7 @@
-"""What this site has beside its pages: pictures from benchmarks/results, tutorials, command line, changelog.
+"""What this site has beside its pages: the README, pictures from benchmarks/results, tutorials, commands, changelog.
 
-Nothing of it is committed twice. Pages link to ``../../benchmarks/results/FILE``, as they would be read in the
-repository; at build time the files are added to the site under ``results/`` and the links follow.
+Nothing of it is committed twice. The README is the first page. Pages link to ``../../benchmarks/results/FILE``, as they
+would be read in the repository; at build time the files are added to the site under ``results/`` and the links follow.
 """
 
 from __future__ import annotations
@@ -76,11 +76,33 @@ def _provenance(played: dict[str, Any]) -> list[str]:
     ]
 
 
+HOMES = (  # of the README's links: where they lead in the repository, and where on the site
+    (re.compile(r"docs/pages/(.+)"), r"\1"),
+    (re.compile(r"docs/tutorials/(\w+)\.py"), r"tutorials/\1.md"),
+    (re.compile(r"benchmarks/results/(.+\.(?:png|jsonl?))"), r"results/\1"),
+    (re.compile(r"CHANGELOG\.md"), "changelog.md"),
+    (re.compile(r"((?:https?://|#).+)"), r"\1"),
+)
+
+
+def home(readme: str) -> str:
+    """The README as the first page: links lead to pages of the site, or are plain text where it has no such page."""
+
+    def link(found: re.Match[str]) -> str:
+        text, target = found.groups()
+        for repository, site in HOMES:
+            if inside := repository.fullmatch(target):
+                return f"[{text}]({inside.expand(site)})"
+        return text
+
+    return re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", link, readme)
+
+
 def command_reference() -> str:
     """Every command of ``bo-robust`` with its arguments and options, from the program itself."""
     import typer
 
-    from bo_robust.runner.cli import app
+    from bo_robust.experiments.cli import app
 
     group: Any = typer.main.get_command(app)
     parts = []
@@ -104,6 +126,8 @@ def on_files(files: Any, config: Any) -> Any:
         if path.suffix in (".png", ".json", ".jsonl"):
             uri = posixpath.join("results", path.relative_to(RESULTS).as_posix())
             files.append(File.generated(config, uri, abs_src_path=str(path)))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, "index.md", content=home(readme)))
     for path in sorted(TUTORIALS.glob("*.py")):
         files.append(File.generated(config, f"tutorials/{path.stem}.md", content=tutorial_page(path)))
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 """A BoTorch loop on a continuous problem with rewards of infinite variance: TruncatedFeatureGP against SingleTaskGP."""
 
+import math
 import warnings
 
 import pytest
@@ -12,9 +13,10 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
 from bo_robust import GPUCB, FourierMap, TruncatedFeatureGP
-from bo_robust.problems.noise import SymmetricPareto
+from bo_robust.confidence import FiniteWidth
+from bo_robust.experiments.problems.noise import SymmetricPareto
 from bo_robust.random import stream
-from bo_robust.schedules import ATAFourierTruncation, FiniteWidth
+from bo_robust.truncation import ATAFourierTruncation
 
 START, ROUNDS, SEEDS, NODES, LENGTHSCALE = 8, 30, 24, 12, 0.25
 NOISE = SymmetricPareto(1.5, 0.574)  # median absolute value that of N(0, 0.25)
@@ -67,29 +69,21 @@ def play(model, seed):
     return MAX_F - float(f(X[START:]).mean())
 
 
-def compare(first):
+def regrets(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ours = torch.tensor([play(truncated, seed) for seed in range(first, first + SEEDS)])
-        theirs = torch.tensor([play(Fitted(), seed) for seed in range(first, first + SEEDS)])
-    return ours, theirs
+        return torch.tensor([play(model(), seed) for seed in (*range(SEEDS), *range(100, 100 + SEEDS))])
 
 
-def check(ours, theirs):
-    assert float(ours.median()) < 0.9 * float(theirs.median())
-    assert int((ours < theirs).sum()) >= 17  # of 24; p = 0.03 for a fair coin
-
-
+@pytest.mark.slow
 def test_truncated_feature_gp_beats_single_task_gp():
-    """Median average regret 0.707 against 0.918, 19 of 24 seeds won; on the other seeds 0.753, 0.949, 20 (2026-11-21).
+    """Forty-eight paired loops: median average regret 0.72 against 0.93, 39 won (2026-11-21).
 
+    Rounding decides some trials, so machines differ: another won 35. The test of the mean log ratio allows for it.
     SingleTaskGP here is what a user gets: a fit by MLE, which follows the outliers. With the hyperparameters of
     `truncated` fixed in both, 30 rounds are too few for truncation to show: FeatureGP without it is level
     (benchmarks/continuous.py).
     """
-    check(*compare(0))
-
-
-@pytest.mark.slow
-def test_truncated_feature_gp_beats_single_task_gp_on_other_seeds():
-    check(*compare(100))
+    ratio = (regrets(lambda: truncated) / regrets(Fitted)).log()
+    assert float(ratio.median()) < math.log(0.95)
+    assert float(ratio.mean()) < -2 * float(ratio.std()) / len(ratio) ** 0.5  # one-sided, p = 0.03

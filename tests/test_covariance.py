@@ -6,7 +6,7 @@ import gpytorch
 import pytest
 import torch
 
-from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential, _by_differences
+from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential, distances_by_differences
 
 
 def test_by_hand(device):
@@ -62,9 +62,9 @@ def test_bad_outputscale_and_nu():
         Matern(2.0, 1.0)
 
 
-def test_distances_by_differences(device):
+def test_distancesdistances_by_differences(device):
     """What CUDA takes: those of cdist, and exactly zero where points meet."""
     X = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
-    found = _by_differences(X, X[:4])
+    found = distances_by_differences(X, X[:4])
     torch.testing.assert_close(found, torch.cdist(X, X[:4], compute_mode="donot_use_mm_for_euclid_dist"))
     assert found.diagonal().tolist() == [0.0] * 4

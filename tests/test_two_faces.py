@@ -7,11 +7,12 @@ from gpytorch.kernels import RBFKernel
 
 from bo_robust.acquisition import GPUCB
 from bo_robust.algorithms import ATAGPUCB, TGPUCB
+from bo_robust.confidence import FiniteWidth, TGPWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures
 from bo_robust.models import FourierMap, TruncatedFeatureGP, TruncatedGP
-from bo_robust.schedules import ATAFourierTruncation, FiniteWidth, TGPTruncation, TGPWidth
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.truncation import ATAFourierTruncation, TGPTruncation
 
 LENGTHSCALE, NOISE_VAR, ROUNDS = 0.25, 0.3, 40
 TRUNCATION = TGPTruncation(moment_bound=1.0, alpha=0.8)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.ops import Op, Shape
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.ops import arm_update, dtc_scores, truncated_sum, ucb_argmax, weighted_quantile, whole_run
+from bo_robust.ops import arm_update, dtc_scores, fused_rounds, truncated_sum, ucb_argmax, weighted_quantile
 from bo_robust.ops.arm_update import ArmBuffers
 from bo_robust.ops.dtc_scores import Dictionary
 from bo_robust.ops.dtc_scores.naive import form_of
@@ -231,23 +231,23 @@ def _make_whole(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tenso
     return covariance, mean, f, torch.ones_like(f[:, 0]), noise, widths, levels
 
 
-def _first_rounds(run: whole_run.WholeRun) -> tuple[Tensor, ...]:
+def _first_rounds(run: fused_rounds.FusedRounds) -> tuple[Tensor, ...]:
     """What is compared: later, a bound that ties within rounding may send two runs apart."""
     return run.arms[:32], run.rewards[:32], run.coverage[:32]
 
 
 def _fused_whole(inputs: Any) -> Any:
-    from bo_robust.ops.whole_run import fused
+    from bo_robust.ops.fused_rounds import fused
 
-    return _first_rounds(fused.whole_run(*inputs))
+    return _first_rounds(fused.fused_rounds(*inputs))
 
 
 WHOLE_RUN = Op(
-    name="whole_run",
+    name="fused_rounds",
     shapes=[{"s": 20, "n": 100, "t": 2000}, {"s": 128, "n": 100, "t": 2000}, {"s": 1024, "n": 20, "t": 2000}],
     small={"s": 2, "n": 20, "t": 8},
     make=_make_whole,
-    naive=lambda inputs: _first_rounds(whole_run.naive.whole_run(*inputs)),
+    naive=lambda inputs: _first_rounds(fused_rounds.naive.fused_rounds(*inputs)),
     fused=_fused_whole,
     bytes=lambda shape, dtype: (
         _item(dtype) * shape["s"] * (2.0 * shape["n"] ** 2 + 5 * shape["n"] + 4 * shape["t"])

@@ -4,6 +4,7 @@ from bo_robust.acquisition import input_constructors
 from bo_robust.acquisition.elimination import EliminationUCB
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.lacing_search import search_lacing_value
+from bo_robust.acquisition.lnso import optimize_lnso
 from bo_robust.acquisition.stable_opt import StableOpt
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
 
@@ -13,6 +14,7 @@ __all__ = [
     "StableOpt",
     "ValueAtRiskUCB",
     "input_constructors",
+    "optimize_lnso",
     "recommend",
     "search_lacing_value",
 ]

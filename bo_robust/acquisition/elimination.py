@@ -14,7 +14,8 @@ from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosterio
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.models.candidate_ensemble import CandidateEnsemble, Observation
+from bo_robust.models.candidate_elimination import Observation
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
 
 __all__ = ["EliminationUCB"]
 
@@ -22,19 +23,19 @@ __all__ = ["EliminationUCB"]
 class EliminationUCB(AcquisitionFunction):
     """max over candidates alive of mu^u(x) + w^u sigma^u(x), maximised over x; never their average.
 
-    Build a new one each round, from the model of that round. With q > 1 points the value is the sum of the bounds the
-    points have when chosen one after the other, as that of :class:`~bo_robust.acquisition.GPUCB`; with one candidate
-    the two are the same. It never casts the model to the dtype of X.
+    Build a new one each round, from the model of that round. With q > 1 points, the value is the sum of the bounds that
+    the points have when chosen one after the other. With one candidate it equals :class:`~bo_robust.acquisition.GPUCB`.
+    It never casts the model to the dtype of X.
 
     Args:
-        model: The ensemble, with its widths. If it minimises f, the bound is that of -f.
-        posterior_transform: Given by Ax; only the sign of its weight is looked at, and must agree with the model.
-        X_pending: ``k x d`` points evaluated but without feedback: under every candidate the mean stays and the
-            variance is that after observing them (:meth:`CandidateEnsemble.hallucinate`).
+        model: A ``CandidateEnsemble``, with its widths. If it minimises f, the bound is that of -f.
+        posterior_transform: Given by Ax: one weight. Only its sign is read, and must agree with the model.
+        X_pending: Points evaluated but without feedback, as in :class:`~bo_robust.acquisition.GPUCB`. Under every
+            candidate the mean stays, and the variance is that after observing them
+            (:meth:`CandidateEnsemble.hallucinate`).
 
     Raises:
-        ValueError: if the model is no ``CandidateEnsemble``, the transform is not one weight of the model's sense, or
-            pending points are not ``k x d``, finite and of the model's dtype and device.
+        ValueError: if an argument is not as described.
 
     Example:
         >>> acqf = EliminationUCB(model)
@@ -62,32 +63,19 @@ class EliminationUCB(AcquisitionFunction):
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Hallucinate these points (``k x d``, no gradient) from now on; None for no points.
-
-        Raises:
-            ValueError: if they are not ``k x d``, finite and of the model's dtype and device.
-        """
+        """Hallucinate these points from now on, as :meth:`GPUCB.set_X_pending`, with its errors; None for no points."""
+        # First, as it checks the points: if they are bad, nothing has changed.
         conditioned = self.model if X_pending is None else self.model.hallucinate(X_pending)
         super().set_X_pending(X_pending)
         self._conditioned = conditioned
 
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        """The largest bound at X.
-
-        Args:
-            X: ``lead x q x d``.
-
-        Returns:
-            Values, ``lead``.
-
-        Raises:
-            ValueError: if X is not of the model's dtype, device and d.
-        """
+        """The largest bound at X (``lead x q x d``), ``lead``; ``ValueError`` if X does not fit the model."""
         return self._bounds(X).amax(-2).sum(-1)
 
     def chosen_member(self, x: Tensor) -> tuple[int, str]:
-        """u_t: who has the largest bound at a point (``d`` or ``1 x d``), index in U and name; first of equals."""
+        """u_t, who has the largest bound at a point (``d`` or ``1 x d``): index in U and name; ties go to the first."""
         if x.numel() != x.shape[-1]:
             raise ValueError(f"chosen_member takes one point, got shape {tuple(x.shape)}.")
         with torch.no_grad():
@@ -96,11 +84,11 @@ class EliminationUCB(AcquisitionFunction):
         return index, self.model.names[index]
 
     def observe(self, x: Tensor, y: Tensor | float) -> tuple[CandidateEnsemble, Observation]:
-        """:meth:`CandidateEnsemble.observe`: the ensemble of the next round, and what the reward did to it."""
+        """The ensemble of the next round, and what the reward did to it (:meth:`CandidateEnsemble.observe`)."""
         return self.model.observe(x, y)
 
     def _bounds(self, X: Tensor) -> Tensor:
-        """``lead x (number alive) x q``."""
+        """The bound under each candidate alive, ``lead x (number alive) x q``."""
         model = self._conditioned
         predict = model.moments if X.shape[-2] == 1 else model.sequential_moments
         mean, variance = predict(X, alive_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
@@ -11,42 +12,30 @@ from torch import Tensor
 
 from bo_robust.acquisition.elimination import EliminationUCB
 from bo_robust.acquisition.gp_ucb import GPUCB
-from bo_robust.models.inputs import width_by_name
-from bo_robust.schedules import Width
+from bo_robust.confidence import WIDTHS, Width
+from bo_robust.models.inputs import from_spec
 
 __all__ = ["construct_inputs_elimination_ucb", "construct_inputs_gp_ucb"]
 
 
 def construct_inputs_gp_ucb(
     model: Model,
-    width: Width | str,
-    width_options: dict[str, Any] | None = None,
+    width: Width | Mapping[str, Any],
     delta: float = 0.1,
     t: int | None = None,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments of :class:`GPUCB`.
+    """Keyword arguments of :class:`GPUCB`, with its arguments and two that differ.
 
-    Args:
-        model: The fitted model.
-        width: A width, or the name of one in ``WIDTHS``. Ax can store only a name in JSON (and GPUCB once
-            ``ax.storage.botorch_modular_registry.register_acquisition_function`` knows it).
-        width_options: Arguments of the named width.
-        delta: Failure probability of the named width, unless among its options or unknown to it.
-        t: As in :class:`GPUCB`.
-        posterior_transform: As in :class:`GPUCB`.
-        X_pending: As in :class:`GPUCB`.
-
-    Returns:
-        The keyword arguments.
-
-    Raises:
-        ValueError: if the name is unknown, or options come with a width that is not a name.
+    ``width`` may also be ``{"kind": name in WIDTHS, ...}``; an unknown, missing or bad option raises ``ValueError``. Ax
+    can store only this form in JSON (and GPUCB once
+    ``ax.storage.botorch_modular_registry.register_acquisition_function`` knows it). ``delta`` is the failure
+    probability of such a width, unless its options name one or it has none.
     """
     return {
         "model": model,
-        "width": width_by_name(width, width_options, delta),
+        "width": from_spec(width, WIDTHS, {"delta": delta}, "width"),
         "t": t,
         "posterior_transform": posterior_transform,
         "X_pending": X_pending,
@@ -58,16 +47,7 @@ def construct_inputs_elimination_ucb(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments of :class:`EliminationUCB`, whose widths are those of the model.
-
-    Args:
-        model: The :class:`~bo_robust.models.CandidateEnsemble`.
-        posterior_transform: As in :class:`EliminationUCB`.
-        X_pending: As in :class:`EliminationUCB`.
-
-    Returns:
-        The keyword arguments.
-    """
+    """Keyword arguments of :class:`EliminationUCB`, whose widths are those of the model."""
     return {"model": model, "posterior_transform": posterior_transform, "X_pending": X_pending}
 
 

@@ -1,4 +1,4 @@
-"""Which condition z to observe a design x under: the second half of a V-UCB round (Nguyen et al. 2021, Algorithm 1).
+"""The condition z to observe a design x under: the second half of a V-UCB round (Nguyen et al. 2021, Algorithm 1).
 
 The functional offers points (lacing values, :meth:`bo_robust.functionals.Functional.lacing`), a rule picks one.
 """
@@ -20,12 +20,11 @@ class EnvironmentChoice:
     """The condition to observe each design under; leading axes are those of the designs.
 
     Attributes:
-        index: Of the environment point, long, ``...``.
-        z: Its value, ``... x d_z`` (a perturbation xi where x is perturbed).
+        index: Index of the environment point, ``...``, long.
+        z: Value of the environment point, ``... x d_z``; the perturbation xi if x is perturbed.
         point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
-        regret_bound: u - l = 2 w sigma there, ``...``, in units of f. Where x maximises the acquisition, z was chosen
-            among the points the functional offers (not "drawn") and l <= f <= u, the regret of x is no larger. Not for
-            ``MeanVariance``.
+        regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximises the
+            acquisition, the functional offered z (so not "drawn"), and l <= f <= u. Not for ``MeanVariance``.
     """
 
     index: Tensor
@@ -43,19 +42,11 @@ def choose_environment(
     rule: str = "probable",
     uniform: Tensor | None = None,
 ) -> EnvironmentChoice:
-    """Pick a condition for every design.
+    """Pick a condition for every design (``... x d_x``), with l and u over the conditions (``... x w``).
 
-    Args:
-        x: Designs, ``... x d_x``.
-        environment: The conditions.
-        functional: Offers those worth observing.
-        lower: l over the conditions, ``... x w``.
-        upper: u over the conditions, ``... x w``.
-        rule: "probable", "uniform" or "drawn", see :func:`bo_robust.functionals.pick`.
-        uniform: Draws from [0, 1), ``...``, for the latter two.
-
-    Raises:
-        ValueError: on an unknown rule, or if ``uniform`` is missing.
+    ``functional`` offers the conditions worth observing. ``rule`` is "probable", "uniform" or "drawn", see
+    :func:`bo_robust.functionals.pick`. Only "probable" needs no draws from [0, 1), ``uniform`` (``...``).
+    ``ValueError`` if they are missing or the rule is unknown.
     """
     mask = functional.lacing(lower, upper, environment.probabilities)
     gap = upper - lower

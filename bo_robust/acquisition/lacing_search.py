@@ -5,8 +5,9 @@ Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes"
     relu(-d_u(z)) + relu(-d_l(z)) - 1{d_u(z) >= 0} 1{d_l(z) >= 0} p(z),
     d_u(z) = u(x, z) - VaR_alpha(u(x, Z)),    d_l(z) = VaR_alpha(l(x, Z)) - l(x, z).
 
-The companion of :func:`bo_robust.models.lnso.optimize_lnso`: VaR is that of fresh draws, one of which is lacing for
-them (Theorem 1). Where the fixed points are trusted (d_z <= 2), ``acqf.select_environment`` needs no search.
+This is the companion of :func:`bo_robust.acquisition.optimize_lnso`. VaR is estimated from fresh draws of Z, and at
+least one of the draws is a lacing value (Theorem 1). Where the fixed points can be trusted (d_z <= 2), no search is
+needed: ``acqf.select_environment`` looks at them all.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class LacingValue:
     """The condition found for each design; leading axes are those of the designs.
 
     Attributes:
-        z: Its value, ``... x d_z``.
+        z: Value of the condition, ``... x d_z``.
         point: Input of the model to be observed, (x, z), ``... x d``.
-        is_lacing: d_u >= 0 and d_l >= 0 there, bool, ``...``; false only where the posterior is not finite.
-        log_density: log p(z), ``...``; zero where the environment knows no density.
-        regret_bound: u - l = 2 w sigma there, ``...``: where x maximises VaR(u) and l <= f <= u, the regret of x is no
-            larger (as far as the draws stand for Z).
+        is_lacing: Whether d_u >= 0 and d_l >= 0 there, ``...`` bool; false only if the posterior is not finite.
+        log_density: log p(z), ``...``; zero if the environment knows no density.
+        regret_bound: u - l = 2 w sigma there, ``...``. It bounds the regret of x if x maximises VaR(u) and l <= f <= u,
+            as far as the draws stand for Z.
     """
 
     z: Tensor
@@ -54,25 +55,20 @@ def search_lacing_value(
     num_draws: int = 4096,
     seed: int = 0,
 ) -> LacingValue:
-    """The lacing value of largest density, of equally dense ones that of the widest interval u - l, seen on the way.
+    """Find the lacing value of largest density for every design; equally dense ones go to the widest interval.
 
-    Candidates are the environment's points, the draws, and every z that Adam passes from some of them; so the result is
-    never worse than the best of the environment's points.
+    The search compares the environment's points, the draws, and every z that Adam passes on its way from some of them.
+    So the result is never worse than the best of the environment's points. Arguments not as described raise
+    ``ValueError``.
 
     Args:
         acqf: With a ``ValueAtRisk``, a ``ContinuousEnvironment`` and a model without batch shape.
         x: Designs, ``... x d_x``, as ``optimize_lnso`` returns them.
-        num_starts: The best of points and draws, and as many more draws.
-        steps: Of Adam.
-        rate: Its first step size, a fraction of the box of Z; falls linearly to zero.
+        num_starts: Starts of Adam: the best of points and draws, and other draws.
+        steps: Steps of Adam.
+        rate: First step size of Adam, > 0, a fraction of the box of Z; it falls linearly to zero.
         num_draws: Draws of Z whose quantiles are the VaR of l and u, at least ``num_starts``.
-        seed: Of the draws; a sampler has its own.
-
-    Returns:
-        One condition per design.
-
-    Raises:
-        ValueError: if the acquisition is another, a count is too small, or the rate is not positive.
+        seed: Seed of the draws; a sampler has its own.
     """
     environment = acqf.environment
     if not isinstance(environment, ContinuousEnvironment) or not isinstance(acqf.functional, ValueAtRisk):
@@ -87,16 +83,17 @@ def search_lacing_value(
 
     def bounds_at(z: Tensor) -> tuple[Tensor, Tensor]:
         designs = x.unsqueeze(-2).expand(*z.shape[:-1], x.shape[-1])
-        return acqf._bounds_of(environment.join(designs, z), acqf.pending_points)
+        return acqf.bounds_of(environment.join(designs, z), acqf.pending_points)
 
     low, high = environment.bounds
     with torch.no_grad():
-        x = acqf._designs(x)
+        x = acqf.designs(x)
         draws = environment.sample(num_draws, torch.Generator(low.device).manual_seed(seed))
         z = torch.cat([draws, environment.z]).expand(*x.shape[:-1], -1, -1)
         lower, upper = bounds_at(z)
         var_lower, var_upper = (acqf.functional(b[..., :num_draws]).unsqueeze(-1) for b in (lower, upper))
         best = _best_of(z, upper - var_upper, var_lower - lower, upper - lower, environment)
+        # The best so far, and the first draws.
         starts = torch.cat([best[0].unsqueeze(-2), z[..., : num_starts - 1, :]], -2)
         # exp(log p - reference) is at most about 1: Adam would meet very large or small densities otherwise.
         reference = _log_density(environment, environment.z).max()
@@ -122,7 +119,7 @@ Candidate = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _best_of(z: Tensor, d_u: Tensor, d_l: Tensor, gap: Tensor, environment: ContinuousEnvironment) -> Candidate:
-    """Of every design's candidates (``... x w``) the best: z, whether it is lacing, log density and gap."""
+    """The best z of every design (``... x w``), whether it is lacing, its log density and its gap u - l."""
     lacing = (d_u >= 0.0) & (d_l >= 0.0)
     log_density = _log_density(environment, z)
     index = pick(lacing, gap, log_density, "probable")

@@ -1,4 +1,4 @@
-"""What acquisition functions with a confidence width read of a model: its round, width, dtype and device."""
+"""What acquisition functions with a confidence width read from a model: its round, width, dtype and device."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
+from bo_robust.confidence import BKBWidth, Width
 from bo_robust.models.moments import information_gain
-from bo_robust.schedules import BKBWidth, Width
 
 __all__ = ["num_observations", "reference", "width_of_round"]
 
@@ -17,9 +17,10 @@ __all__ = ["num_observations", "reference", "width_of_round"]
 def width_of_round(
     width: Width, t: int, model: Model, dtype: torch.dtype, generator: torch.Generator | None
 ) -> float | Tensor:
-    """w_t, drawing random numbers and computing the information gain only if the width depends on them."""
+    """w_t; random numbers and the information gain are computed only if the width depends on them."""
     gain: float | Tensor = 0.0
     uniform = torch.full(model.batch_shape, math.nan, dtype=dtype)
+    # A width that reads the draws answers NaN to NaN; so does one that reads the information gain, below.
     if _has_nan(width(t, information_gain=gain, uniform=uniform)):
         uniform = torch.rand(model.batch_shape, generator=generator, dtype=dtype)
     else:
@@ -54,7 +55,7 @@ def reference(model: Model) -> Tensor:
 
 
 def num_observations(model: Model) -> int:
-    """The number of observations of the model, or of each model of a list (those without any aside)."""
+    """The number of observations of the model, or of each model of a list (models without data do not count)."""
     targets = [getattr(m, "train_targets", None) for m in getattr(model, "models", [model])]
     counts = {y.shape[-1] for y in targets if y is not None}
     if len(counts) != 1:

@@ -4,71 +4,67 @@ Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes"
 
     x_t = argmax_x VaR_alpha(u_{t-1}(x, Z)),    z_t a lacing value of x_t,    u, l = mu +- w_t sigma.
 
-The model is a GP over (x, z). Its marginal moments at all pairs of starts and conditions come from one flattened
-posterior call, the quantile is exact, and gradients in x flow through the condition it selects: where a gradient is
-asked for, the pairs are evaluated without, and the selected ones again with it (3 times faster than all with it).
+The model is a GP over (x, z). One flattened posterior call gives its marginal moments at all pairs of starts and
+conditions. The quantile is exact, and gradients in x flow through the condition that it selects.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from bo_robust.acquisition.base import ConfidenceBoundAcquisition
+from bo_robust.acquisition.conditions import check_search_space, finite_environment
 from bo_robust.acquisition.input_constructors import construct_inputs_gp_ucb
 from bo_robust.acquisition.lacing import EnvironmentChoice, choose_environment, value_at
-from bo_robust.acquisition.rounds import num_observations, reference, width_of_round
+from bo_robust.acquisition.rounds import reference
+from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.moments import marginal_moments
-from bo_robust.schedules import ConstantWidth, Width
-from bo_robust.validation import check_finite
 
-__all__ = ["Recommendation", "ValueAtRiskUCB", "construct_inputs_value_at_risk_ucb", "recommend"]
+__all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_risk_ucb", "recommend"]
 
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
 BLOCK = 32
 
 
-class ValueAtRiskUCB(AnalyticAcquisitionFunction):
+class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """Upper bound F(u(x, Z)) of a functional F of f(x, Z), on x alone.
 
     Build a new one each round, as :class:`~bo_robust.acquisition.GPUCB`. After maximising it over x, ask
-    :meth:`select_environment` which condition to observe x under; if conditions cannot be chosen, observe x under what
+    :meth:`select_environment` which condition to observe x under. If conditions cannot be chosen, observe x under what
     comes and fit the model to (x, z, y): nothing else changes (Remark 1).
 
-    X are designs, ``d_x`` columns. Where the columns of z follow those of x in the model, points of all ``d`` columns
-    are taken as well and their z ignored, for frameworks (Ax) whose search space holds z.
+    X are designs, ``d_x`` columns. For frameworks (Ax) whose search space holds z, points of all ``d`` columns are
+    taken as well, and their z is ignored; the columns of z must then follow those of x in the model.
 
-    With q > 1 the value is the sum of the bounds the designs have when chosen one after the other, each observed under
-    its most probable lacing value: what sequential optimisation of a batch does. That costs q posterior calls per
-    member of the t-batch.
+    With q > 1 the value is the sum of the bounds that the designs have when chosen one after the other, each observed
+    under its most probable lacing value, as in sequential optimisation. That costs q posterior calls per member of the
+    t-batch.
 
     Args:
         model: A fitted GP over (x, z) with one output, or with several and a ``posterior_transform``; without
             ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
-        environment: The conditions, of the model's dtype and device (moved along by ``.to``).
+        environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, or alpha alone for ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
-        width: A schedule of :mod:`bo_robust.schedules`, or a number. The paper's experiments play
-            w_t^2 = 2 log(pi^2 t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``.
-        t: Round about to be played; default one more than the number of observations in the model.
-        posterior_transform: To one output, as in BoTorch.
-        X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable
-            lacing values; or points ``k x d`` where their conditions are known.
-        generator: Random numbers of a randomised width.
+        width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments play w_t^2 = 2 log(pi^2
+            t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``.
+        t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
+        X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable lacing
+            values; or points ``k x d`` if their conditions are known.
 
     Raises:
-        ValueError: as :class:`~bo_robust.acquisition.GPUCB`, or if the environment is not one, is of another dtype or
-            device than the model, or has too many columns for it, or the functional is not one.
+        ValueError: as :class:`~bo_robust.acquisition.GPUCB`; also if the environment does not fit the model.
         UnsupportedError: if the model has several outputs and there is no ``posterior_transform``.
 
     Example:
@@ -78,8 +74,8 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
         >>> next_input = acqf.select_environment(x).point  # 1 x d
     """
 
-    width: Tensor
     pending_points: Tensor | None
+    _moved_together = "model, environment, width and pending points"
 
     def __init__(
         self,
@@ -92,44 +88,30 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(model=model, posterior_transform=posterior_transform)
-        if is_ensemble(model):
-            raise ValueError("V-UCB needs the posterior of one GP; an ensemble has no single confidence width.")
+        if not (callable(width) or isinstance(width, int | float)):
+            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {width!r}.")
+        schedule = ConstantWidth(float(width)) if isinstance(width, int | float) else width
+        super().__init__(model, schedule, t, posterior_transform, generator)
         if not isinstance(environment, Environment):
             raise ValueError(f"environment must be one of bo_robust.environments, got {environment!r}.")
-        if isinstance(width, int | float):
-            width = ConstantWidth(float(width))
-        if not callable(width):
-            raise ValueError(f"width must be a number or a schedule of bo_robust.schedules, got {width!r}.")
         self.environment = environment
         self.functional = as_functional(functional)
-        self.t = num_observations(model) + 1 if t is None else t
-        if not isinstance(self.t, int):
-            raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
-        like = reference(model)
-        self._dim = like.shape[-1] if getattr(model, "train_inputs", None) is not None else None
+        self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
         if self._dim is not None:
             _check_columns(environment, self._dim)
         for buffer in environment.buffers():
             self._check("the environment", buffer)
-        value = width_of_round(width, self.t, model, like.dtype, generator)
-        self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
-        self.register_buffer("X_pending", None, persistent=False)
         self.register_buffer("pending_points", None, persistent=False)
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Hallucinate these designs (``k x d_x``) or points (``k x d``) from now on; None for no points.
 
-        Raises:
-            ValueError: if they are neither, not finite, or not of the model's dtype and device.
+        ``ValueError`` if they are neither, not finite, or not of the model's dtype and device.
         """
-        if X_pending is not None:
-            if X_pending.ndim != 2:
-                raise ValueError(f"X_pending must be k x d_x or k x d, got shape {tuple(X_pending.shape)}.")
-            self._check("X_pending", X_pending)
-            check_finite("X_pending", X_pending)
-        AcquisitionFunction.set_X_pending(self, X_pending)
+        if X_pending is not None and X_pending.ndim != 2:
+            raise ValueError(f"X_pending must be k x d_x or k x d, got shape {tuple(X_pending.shape)}.")
+        super().set_X_pending(X_pending)
         self.pending_points = None
         if self.X_pending is None or (self.environment.appended and self.X_pending.shape[-1] == self._dim):
             self.pending_points = self.X_pending
@@ -139,18 +121,12 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
 
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
-        """The bound at X.
+        """The bound at designs X, ``lead x q x d_x``: ``lead``.
 
-        Args:
-            X: Designs, ``lead x q x d_x``; for a batched model ``lead x batch_shape x q x d_x``.
-
-        Returns:
-            Values, ``lead`` (``lead x batch_shape``).
-
-        Raises:
-            ValueError: if X does not fit the environment, or is not of the model's dtype and device.
+        For a batched model X is ``lead x batch_shape x q x d_x``, and the result is ``lead x batch_shape``.
+        ``ValueError`` if X does not fit the environment, or is not of the model's dtype and device.
         """
-        X = self._designs(X)
+        X = self.designs(X)
         if X.shape[-2] == 1:
             return self._value(X.squeeze(-2), self.pending_points)
         if self.model.batch_shape:
@@ -166,28 +142,23 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
 
     def bounds_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """l and u at designs ``... x d_x`` under every condition, ``... x w`` each (``... x batch_shape x w``)."""
-        return self._bounds(self._designs(x), self.pending_points)
+        return self._bounds(self.designs(x), self.pending_points)
 
     def lacing_values(self, x: Tensor) -> Tensor:
-        """The conditions worth observing designs ``... x d_x`` under, mask ``... x w``; never empty (Theorem 1)."""
+        """Which conditions are worth observing at designs ``... x d_x``, ``... x w`` bool; never none (Theorem 1)."""
         with torch.no_grad():
             return self.functional.lacing(*self.bounds_at(x), self.environment.probabilities)
 
     def select_environment(
         self, x: Tensor, rule: str = "probable", generator: torch.Generator | None = None
     ) -> EnvironmentChoice:
-        """The condition to observe each design under.
+        """Choose the condition to observe each design (``... x d_x``) under.
 
-        Args:
-            x: Designs, ``... x d_x``.
-            rule: "probable" (V-UCB Prob), "uniform" (V-UCB Unif), or "drawn": simulates conditions that come on their
-                own. See :func:`bo_robust.functionals.pick`.
-            generator: Of the latter two (on the CPU); default the global one.
-
-        Raises:
-            ValueError: on an unknown rule or designs that do not fit.
+        ``rule`` is "probable" (V-UCB Prob) or "uniform" (V-UCB Unif); "drawn" simulates conditions that cannot be
+        chosen. See :func:`bo_robust.functionals.pick`. ``generator`` (on the CPU) draws for the last two; default the
+        global one. ``ValueError`` on an unknown rule, or designs that do not fit.
         """
-        x = self._designs(x)
+        x = self.designs(x)
         with torch.no_grad():
             lower, upper = self._bounds(x, self.pending_points)
             uniform = None
@@ -196,22 +167,20 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
             return choose_environment(x, self.environment, self.functional, lower, upper, rule, uniform)
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
-        """How far from optimal x can be, valid at any round where l <= f <= u; from observations alone.
+        """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
 
-        Points under evaluation are left out: variances that they lower are no confidence bounds. For a
-        ``ContinuousEnvironment`` it holds as far as its points stand for Z.
+        Only observations count. Points under evaluation are left out: the variances that they lower are no confidence
+        bounds. For a ``ContinuousEnvironment`` it holds as far as its points stand for Z.
 
         Args:
             x: Designs, ``... x d_x``, such as the recommended one.
-            max_upper: max_x F(u), the value ``optimize_acqf`` returned, without points under evaluation. With it the
-                result bounds the regret F(f(x*)) - F(f(x)), as far as the search found the maximum. None: F(u) of x
-                itself, the length of the interval of F(f(x)), which bounds the regret only where x maximises F(u).
-
-        Returns:
-            max_upper - F(l(x)), or F(u(x)) - F(l(x)), ``...``.
+            max_upper: max_x F(u), the value that ``optimize_acqf`` returned without points under evaluation. The result
+                then bounds the regret F(f(x*)) - F(f(x)), as far as the search found the maximum. None stands for F(u)
+                of x itself: the result is the length of the interval of F(f(x)), which bounds the regret only if x
+                maximises F(u).
         """
         with torch.no_grad():
-            lower, upper = self._bounds(self._designs(x), None)
+            lower, upper = self._bounds(self.designs(x), None)
             p = self.environment.probabilities
             if max_upper is None:
                 max_upper = self.functional.upper_bound(lower, upper, p)
@@ -224,25 +193,30 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
         )
         if not wants_gradient or self.model.batch_shape:
             return self.functional.upper_bound(*self._bounds(x, pending), p)
+        # All pairs without gradient, then the selected one with it: 3 times faster than all with it.
         with torch.no_grad():
             selected = self.functional.selected(self._bounds(x, pending)[1], p)
         if selected is None:
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         points = self.environment.join(x, value_at(self.environment.values(x), selected))
-        return self._bounds_of(points.unsqueeze(-2), pending)[1].squeeze(-1)
+        return self.bounds_of(points.unsqueeze(-2), pending)[1].squeeze(-1)
 
     def _bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
-        return self._bounds_of(self.environment.points(x), pending)
+        return self.bounds_of(self.environment.points(x), pending)
 
-    def _bounds_of(self, points: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
+    def bounds_of(self, points: Tensor, pending: Tensor | None, block: int = BLOCK) -> tuple[Tensor, Tensor]:
+        """l and u at inputs of the model, ``... x q x d``: ``... x q`` each (``... x batch_shape x q``).
+
+        ``pending`` are points to hallucinate, ``k x d``; ``block`` is the number of points of one posterior call.
+        """
         self._check("the width", self.width)
-        mean, variance = marginal_moments(self.model, points, BLOCK, self.posterior_transform, pending)
+        mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
         reach = self.width.unsqueeze(-1) * variance.sqrt()
         return mean - reach, mean + reach
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
         """The pending points and x (``d_x``) under its most probable lacing value, ``(k + 1) x d``."""
-        x = self._designs(x)
+        x = self.designs(x)
         with torch.no_grad():
             lower, upper = self._bounds(x, pending)
             if lower.ndim > 1:
@@ -250,32 +224,26 @@ class ValueAtRiskUCB(AnalyticAcquisitionFunction):
         point = choose_environment(x, self.environment, self.functional, lower, upper).point.unsqueeze(0)
         return point if pending is None else torch.cat([pending, point])
 
-    def _designs(self, X: Tensor) -> Tensor:
-        """X without columns of z."""
+    def designs(self, X: Tensor) -> Tensor:
+        """Designs ``... x d_x`` as they are, and points ``... x d`` without their columns of z.
+
+        ``ValueError`` if X has another number of columns, or is not of the model's dtype and device.
+        """
         self._check("X", X)
         if self._dim is None:
             return X
         d_x = self._dim - self.environment.appended
         if X.shape[-1] not in (d_x, self._dim):
-            raise ValueError(f"X has {X.shape[-1]} columns; the model has {self._dim}, of which {d_x} are those of x.")
+            raise ValueError(f"X has {X.shape[-1]} columns; the model has {self._dim}: {d_x} of x, then those of z.")
         return X[..., :d_x]
-
-    def _check(self, name: str, x: Tensor) -> None:
-        like = reference(self.model)
-        if (x.dtype, x.device) != (like.dtype, like.device):
-            raise ValueError(
-                f"{name} is {x.dtype} on {x.device}, the model {like.dtype} on {like.device}; convert points, or "
-                "the bounds or choices they come from, with `.to`, and model, environment, width and pending points "
-                "together with the `.to` of the acquisition function."
-            )
 
 
 @dataclass(frozen=True)
-class Recommendation:
+class RecommendedDesign:
     """The design to use.
 
     Attributes:
-        index: Of the design among those queried, ``batch_shape``.
+        index: Index of the design in ``X_queried``, ``batch_shape``.
         x: The design, ``batch_shape x d_x``.
         value: F(mu(x, Z)), the estimate of F(f(x, Z)), ``batch_shape``.
     """
@@ -291,18 +259,11 @@ def recommend(
     functional: Functional | float,
     X_queried: Tensor,
     posterior_transform: PosteriorTransform | None = None,
-) -> Recommendation:
-    """argmax over the designs queried so far of F(mu(x, Z)), first of equals (Nguyen et al. 2021, Section 4).
+) -> RecommendedDesign:
+    """argmax over the designs queried so far of F(mu(x, Z)), ties to the first (Nguyen et al. 2021, Section 4).
 
-    Args:
-        model: Over (x, z), as in :class:`ValueAtRiskUCB`.
-        environment: The conditions.
-        functional: F, or alpha alone for ``ValueAtRisk(alpha)``.
-        X_queried: Designs without z, ``k x d_x``.
-        posterior_transform: To one output.
-
-    Raises:
-        ValueError: if there is no design, or its columns do not fit the environment and model.
+    Other arguments are those of :class:`ValueAtRiskUCB`. ``X_queried`` holds designs without z, ``k x d_x``.
+    ``ValueError`` if it has no design, or its columns do not fit the environment and model.
     """
     functional = as_functional(functional)
     if X_queried.ndim != 2 or X_queried.shape[0] == 0:
@@ -318,42 +279,34 @@ def recommend(
         mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
         values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
         index = values.argmax(-1)
-    return Recommendation(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))
+    return RecommendedDesign(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))
 
 
 def construct_inputs_value_at_risk_ucb(
     model: Model,
-    environment: Environment,
+    environment: Environment | Mapping[str, Any],
     functional: Functional | float,
-    width: Width | str | float,
-    width_options: dict[str, Any] | None = None,
+    width: Width | Mapping[str, Any] | float,
     delta: float = 0.1,
     t: int | None = None,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
+    training_data: Any = None,
+    bounds: list[tuple[float, float]] | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments of :class:`ValueAtRiskUCB`.
+    """Keyword arguments of :class:`ValueAtRiskUCB`. Other arguments are those of :func:`construct_inputs_gp_ucb`.
 
-    Args:
-        model: The fitted model.
-        environment: As in :class:`ValueAtRiskUCB`.
-        functional: As in :class:`ValueAtRiskUCB`.
-        width: A width, a number, or the name of one in ``WIDTHS``, as for GP-UCB.
-        width_options: Arguments of the named width.
-        delta: Failure probability of the named width.
-        t: As in :class:`ValueAtRiskUCB`.
-        posterior_transform: As in :class:`ValueAtRiskUCB`.
-        X_pending: As in :class:`ValueAtRiskUCB`.
-
-    Returns:
-        The keyword arguments.
-
-    Raises:
-        ValueError: if the name is unknown, or options come with a width that is not a name.
+    ``environment`` may also be plain JSON, ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, and ``width`` a
+    number. Ax gives the names of its columns in ``training_data``, and their ``bounds``. ``ValueError`` if a plain
+    environment has another form, or is not the last columns of this search space.
     """
+    if isinstance(environment, Mapping):
+        plain, environment = environment, finite_environment(environment, reference(model))
+        if training_data is not None and bounds is not None:
+            check_search_space(plain, environment.z, training_data.feature_names, bounds)
     if isinstance(width, int | float):
         width = ConstantWidth(float(width))
-    inputs = construct_inputs_gp_ucb(model, width, width_options, delta, t, posterior_transform, X_pending)
+    inputs = construct_inputs_gp_ucb(model, width, delta, t, posterior_transform, X_pending)
     return {**inputs, "environment": environment, "functional": functional}
 
 

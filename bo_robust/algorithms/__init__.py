@@ -7,11 +7,11 @@ from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB
+from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.algorithms.expected_improvement import ExpectedImprovement
 from bo_robust.algorithms.expected_ucb import ExpectedUCB
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
-from bo_robust.algorithms.hypothesis_space import HypothesisAlgorithm
 from bo_robust.algorithms.irgp_ucb import IRGPUCB
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
 from bo_robust.algorithms.mle_gp_ucb import MLEGPUCB
@@ -38,9 +38,9 @@ __all__ = [
     "TGPUCB",
     "VUCB",
     "ArmAlgorithm",
+    "CandidateAlgorithm",
     "ExpectedImprovement",
     "ExpectedUCB",
-    "HypothesisAlgorithm",
     "Info",
     "MiniGPUCB",
     "MoMGPUCB",

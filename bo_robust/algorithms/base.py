@@ -1,52 +1,52 @@
-"""What every finite-arm algorithm shares: the state, the round, and how it starts.
+"""The base of every finite-arm algorithm: its state, its round and its start.
 
 A round is ``selection = algorithm.select(state, uniform)``, then rewards from the world, then
 ``algorithm.observe(state, selection.arms, rewards, uniform)``. ``select`` is pure; ``observe`` updates the state in
-place.
-All trials advance together and nothing returns to the host.
+place. All trials advance together and nothing returns to the host.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
 
-__all__ = ["ArmAlgorithm", "Info", "Posterior", "Selection", "State"]
+__all__ = ["ArmAlgorithm", "Info", "PosteriorOverArms", "Selection", "State"]
 
 
-class Posterior(Protocol):
-    """What rules and the runner read of any posterior over arms."""
+class PosteriorOverArms(Protocol):
+    """The part of a posterior over arms that rules and the runner read."""
 
     @property
     def mean(self) -> Tensor:
-        """mu_t of every arm, ``s x n``."""
+        """Posterior mean mu_t of every arm, ``s x n``."""
 
     @property
     def variance(self) -> Tensor:
-        """sigma_t^2 of every arm, without noise, ``s x n``."""
+        """Posterior variance sigma_t^2 of f at every arm, without noise, ``s x n``."""
 
     @property
     def counts(self) -> Tensor:
-        """Rewards taken in per arm, ``s x n``."""
+        """How many rewards of each arm were learnt from, ``s x n``."""
 
     @property
     def noise_var(self) -> Tensor:
-        """lambda, ``s``."""
+        """Noise variance lambda, ``s``."""
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised 1/2 log det(I + K_t / lambda), ``s``."""
+        """Realised information gain 1/2 log det(I + K_t / lambda), ``s``."""
 
 
 @dataclass
 class State:
-    """Posterior of all trials after ``round`` rounds: an ``ArmPosterior`` unless the algorithm keeps another."""
+    """The posterior of all trials after ``round`` rounds: an ``ArmPosterior`` unless the algorithm keeps another."""
 
     posterior: Any
     round: int = 0
@@ -54,11 +54,11 @@ class State:
 
 @dataclass(frozen=True)
 class Selection:
-    """What to pull next.
+    """The arms to pull next.
 
     Attributes:
-        arms: ``s``, long.
-        width: Multiplier of sigma in the confidence interval, a number or ``s``; None where there is none.
+        arms: One arm per trial, ``s`` long.
+        width: Multiplier of sigma in the confidence interval, a number or ``s``; None if the rule has no interval.
     """
 
     arms: Tensor
@@ -67,11 +67,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Info:
-    """What became of the rewards of a round.
+    """What happened to the rewards of a round.
 
     Attributes:
-        ok: ``s`` bool, False where the reward was NaN or infinite: a failed pull, nothing learnt.
-        truncated: ``s`` bool, True where a reward was lost to truncation (or clipped); None for methods that never do.
+        ok: Whether the reward was finite, ``s`` bool. NaN or infinity is a failed pull, which teaches nothing.
+        truncated: Whether truncation removed or clipped the reward, ``s`` bool; None for methods that never truncate.
     """
 
     ok: Tensor
@@ -79,7 +79,46 @@ class Info:
 
 
 class ArmAlgorithm(ABC):
-    """Base of the finite-arm algorithms; subclasses are frozen dataclasses of their settings."""
+    """Base of the finite-arm algorithms; subclasses are frozen dataclasses of their settings.
+
+    An experiment reads the class attributes to know how to run an algorithm.
+
+    Attributes:
+        default_width: Spec of the width if a configuration names none. Here it is the randomised width with w^2 divided
+            by 5, which the rule of ``benchmarks/width_rule.py`` chose over all suites.
+        over_candidates: Whether it chooses among the candidate priors of a problem, and cannot be played without them.
+        static_rounds: Whether a CUDA graph can capture a round: only ``width`` and ``truncation`` read the round's
+            number, and no data returns to the host.
+        records: What is recorded besides the traces: "dictionary" (the posterior has ``size`` and
+            ``effective_dimension``) or "eliminations" (the state has ``failures``).
+        truncates_anew: Whether all past rewards are truncated anew each round, so that a lost one may come back.
+        is_baseline: Whether its choice ignores the rewards. No other algorithm should lose to a baseline.
+    """
+
+    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": 5.0**-0.5}
+    over_candidates: ClassVar[bool] = False
+    static_rounds: ClassVar[bool] = False
+    records: ClassVar[frozenset[str]] = frozenset()
+    truncates_anew: ClassVar[bool] = False
+    is_baseline: ClassVar[bool] = False
+
+    @classmethod
+    def default_truncation(cls, features: Any = None) -> Mapping[str, Any] | None:
+        """Spec of the level if a configuration names none, for these features or this way to draw dictionaries.
+
+        None if a configuration has to name one.
+        """
+        return None
+
+    @classmethod
+    def delta_of_width(cls, delta: float, kind: str) -> float:
+        """The failure probability for a width of this ``kind``, from the ``delta`` of the whole algorithm."""
+        return delta
+
+    @property
+    def fused_rounds(self) -> bool:
+        """Whether one call of :func:`bo_robust.ops.fused_rounds.fused_rounds` can play many rounds."""
+        return False
 
     def init(
         self,
@@ -90,35 +129,27 @@ class ArmAlgorithm(ABC):
         prior_mean: Tensor | None = None,
         rounds: int | None = None,
     ) -> State:
-        """State before any reward; arguments and errors as :func:`bo_robust.states.arms.init`."""
+        """Make the state before any reward; arguments and errors are as in :func:`bo_robust.posteriors.arms.init`."""
         return State(arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
 
     @abstractmethod
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """Choose one arm per trial.
-
-        Args:
-            state: State after t - 1 rounds.
-            uniform: ``s``, draws from [0, 1) of this round, one stream per trial; deterministic rules ignore it.
-        """
+        """Choose one arm per trial; ``uniform`` holds this round's draws from [0, 1), ``s``, one stream per trial."""
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Take in the ``rewards`` (``s``) of ``arms`` (``s``), in place.
+        """Learn from the ``rewards`` (``s``) of the ``arms`` pulled (``s`` long), in place.
 
-        Args:
-            state: State after t - 1 rounds.
-            arms: The arms pulled, long.
-            rewards: Of these arms; NaN or infinite ones are failed pulls.
-            uniform: The draws of this round given to :meth:`select`, for rules that learn at random.
+        NaN or infinity is a failed pull. ``uniform`` holds the draws given to :meth:`select`; a rule that learns at
+        random raises ``ValueError`` without it.
         """
         ok = arm_states.observe(state.posterior, arms, rewards)
         state.round += 1
         return Info(ok)
 
-    def seen(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
-        """The rewards as the posterior is about to take them, ``s``: truncated ones where a method truncates."""
+    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards in the form the posterior will take them, ``s``: truncated, if the method truncates."""
         return rewards
 
-    def learn(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Take in a round of an initial design, which this rule did not choose; by default as :meth:`observe`."""
+    def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Learn from a round of an initial design, which this rule did not choose; by default as :meth:`observe`."""
         return self.observe(state, arms, rewards, uniform)

@@ -1,25 +1,27 @@
 """BKB: GP-UCB on a sparse posterior whose dictionary is drawn anew by leverage scores after every pull.
 
-Calandriello, Carratino, Lazaric, Valko, Rosasco (COLT 2019), Algorithm 1: keep every past x_i on its own with
-probability min(1, q sigma~^2_t(x_i)), copies as counts. Difference from :mod:`gp_ucb`: the posterior
-(:mod:`bo_robust.states.dtc`).
+Calandriello, Carratino, Lazaric, Valko, Rosasco (COLT 2019), Algorithm 1. Every past x_i is kept independently with
+probability min(1, q sigma~^2_t(x_i)); repeated pulls are copies, stored as counts. Difference from :mod:`gp_ucb`: the
+posterior (:mod:`bo_robust.posteriors.dtc`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.algorithms.base import Info, Selection, State
+from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
+from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.algorithms.random_arm import uniform_arms
+from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import check_oversampling, draw_dictionary, keep_probability
-from bo_robust.linalg import row_argmax
+from bo_robust.posteriors import dtc
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.random import spread
-from bo_robust.schedules import BKBWidth, Width
-from bo_robust.states import dtc
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.dtc import DTCPosterior
 
 __all__ = ["BKB", "REDRAWS", "new_dictionary", "sparse_width"]
 
@@ -28,22 +30,25 @@ REDRAWS = ("fresh", "persistent")
 
 @dataclass
 class BKBState(State):
-    """State with, for persistent redraws, one uniform per arm (``s x n``)."""
+    """State of BKB; ``uniforms`` holds one draw per arm (``s x n``) for persistent redraws."""
 
     uniforms: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class BKB(ArmAlgorithm):
+class BKB(FeatureSpaceAlgorithm):
     """BKB.
 
     Args:
-        width: Confidence width; :class:`bo_robust.schedules.BKBWidth` is the theorem's.
-        oversampling: q >= 1 on sigma~^2 = variance / lambda; the theorem asks for 6 alpha log(4 T / delta) / epsilon^2.
-        redraw: "fresh", the paper's: independent draws every round. "persistent": every arm keeps the uniform it was
-            first drawn with, so that a dictionary changes only where a probability crosses it; each dictionary has the
-            paper's law, but they are no longer independent of the past, which its proof needs.
+        width: Confidence width; the theorem uses :class:`bo_robust.confidence.BKBWidth`.
+        oversampling: q >= 1 on sigma~^2 = variance / lambda; the theorem uses
+            :func:`bo_robust.features.leverage.theory_oversampling`.
+        redraw: "fresh" (the paper's) draws independently every round. "persistent" keeps one uniform per arm, so that
+            an arm enters or leaves only when its probability crosses it. Each dictionary then has the paper's law, but
+            is no longer independent of the past, as the proof needs.
     """
+
+    records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
 
     width: Width
     oversampling: float
@@ -54,38 +59,18 @@ class BKB(ArmAlgorithm):
         if self.redraw not in REDRAWS:
             raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {self.redraw!r}.")
 
-    def init(
-        self,
-        kernel: ArmKernel,
-        noise_var: float | Tensor,
-        trials: int = 1,
-        *,
-        prior_mean: Tensor | None = None,
-        rounds: int | None = None,
-    ) -> State:
-        """State before any reward; ``rounds`` is not used.
-
-        Raises:
-            ValueError: on a prior mean, a noise variance <= 0 or no trials.
-        """
-        if prior_mean is not None:
-            raise ValueError("BKB has prior mean zero: subtract prior_mean from the rewards instead.")
-        return BKBState(dtc.init(kernel, noise_var, trials))
+    def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
+        return BKBState(dtc.init(kernel, noise_var, len(noise_var)))
 
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The arm of largest upper confidence bound; a uniformly random one in the first round."""
+        """Choose the arm of largest upper confidence bound; a uniformly random one in the first round."""
         posterior, w = state.posterior, sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
-        bound = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w).add_(posterior.mean)
-        return Selection(row_argmax(bound), w)
+        return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Take in the rewards and redraw the dictionaries.
-
-        Raises:
-            ValueError: if ``uniform`` is missing.
-        """
+        """Learn from the rewards and redraw the dictionaries."""
         if uniform is None:
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         assert isinstance(state, BKBState)
@@ -102,18 +87,16 @@ class BKB(ArmAlgorithm):
 
 
 def new_dictionary(posterior: DTCPosterior, variance: Tensor, oversampling: float, uniforms: Tensor) -> Tensor:
-    """Arms drawn for the dictionaries, ``s x n`` bool: past arms with probability min(1, q variance / lambda) a copy.
-
-    A trial without a reward (all pulls failed) takes arm 0: any dictionary serves.
-    """
+    """Draw dictionaries, ``s x n`` bool; each copy of a past arm stays with probability min(1, q variance / lambda)."""
     p = keep_probability(variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts)
     keep = draw_dictionary(p, uniforms)
+    # A trial without a reward (all its pulls failed) needs a dictionary too; any one serves.
     keep[:, 0] |= ~keep.any(1)
     return keep
 
 
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:
-    """The width of the coming round; :class:`BKBWidth` is handed sum sigma~^2 where others get the information gain."""
+    """The width of the coming round; :class:`BKBWidth` is given sum sigma~^2, others the information gain."""
     posterior = state.posterior
     known = posterior.effective_dimension if isinstance(width, BKBWidth) else posterior.information_gain
     return width(state.round + 1, known, uniform)

@@ -1,18 +1,47 @@
-"""What algorithms in feature space share: the state's kernel, and features of arms from settings."""
+"""The base of algorithms in feature space: a prior of mean zero, and the features of the arms."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from bo_robust.algorithms.base import State
+from bo_robust.algorithms.base import ArmAlgorithm, State
 from bo_robust.features.base import Features
-from bo_robust.states.arms import ArmKernel, noise_of_trials
-from bo_robust.states.dictionary import NystromDictionary, empty_table
-from bo_robust.states.whitening import FeatureTable
+from bo_robust.posteriors.arms import ArmKernel, noise_of_trials
+from bo_robust.posteriors.dictionary import NystromDictionary, empty_table
+from bo_robust.posteriors.whitening import FeatureTable
 
-__all__ = ["FeatureState", "feature_table", "prior_noise"]
+__all__ = ["FeatureSpaceAlgorithm", "FeatureState", "feature_table"]
+
+
+class FeatureSpaceAlgorithm(ArmAlgorithm):
+    """Base of the algorithms whose posterior is a regression on features of the arms."""
+
+    def init(
+        self,
+        kernel: ArmKernel,
+        noise_var: float | Tensor,
+        trials: int = 1,
+        *,
+        prior_mean: Tensor | None = None,
+        rounds: int | None = None,
+    ) -> State:
+        """Make the state before any reward. ``rounds`` is ignored: room grows as needed.
+
+        ``ValueError`` on a prior mean (features have none), a noise variance <= 0, no trials, or features that do not
+        fit the arms.
+        """
+        if prior_mean is not None:
+            raise ValueError(
+                f"{type(self).__name__} has prior mean zero: subtract prior_mean from the rewards instead."
+            )
+        return self._start(kernel, noise_of_trials(kernel, noise_var, trials))
+
+    @abstractmethod
+    def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
+        """Make the state before any reward, with one trial per noise variance (``s``)."""
 
 
 @dataclass
@@ -23,10 +52,9 @@ class FeatureState(State):
 
 
 def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, root: str) -> FeatureTable:
-    """Features of the arms, empty where dictionaries are still to be drawn; compressed for the symmetric root.
+    """The features of the arms, compressed for the symmetric root; empty if dictionaries are still to be drawn.
 
-    Raises:
-        ValueError: if a feature map meets arms of unknown location, or outside its box.
+    A feature map that meets arms without locations, or outside its box, raises ``ValueError``.
     """
     if isinstance(features, NystromDictionary):
         return empty_table(kernel)
@@ -37,14 +65,3 @@ def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, roo
         )
     Phi = features(kernel.arms)
     return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)
-
-
-def prior_noise(kernel: ArmKernel, noise_var: float | Tensor, trials: int, prior_mean: Tensor | None) -> Tensor:
-    """lambda, ``s``.
-
-    Raises:
-        ValueError: on a noise variance <= 0, no trials, or a prior mean, which feature-space methods do not have.
-    """
-    if prior_mean is not None:
-        raise ValueError("feature-space methods have prior mean zero: subtract prior_mean from the rewards instead.")
-    return noise_of_trials(kernel, noise_var, trials)

@@ -5,15 +5,14 @@ Candidates Multiple Times" (ICML 2022, arXiv:2201.12909). The arm x of largest m
 
     max(1, floor((C^2 - 1) lambda / sigma^2(x)))
 
-times, and only then learnt from: c rewards of one arm are one reward, their mean, of noise lambda / c. Since c pulls
-divide no variance by more than 1 + c sigma^2(x) / lambda, no standard deviation falls below 1/C of itself from one
-choice to the next, unless one pull does it. Difference from :mod:`gp_ucb`: ``observe``, and that ``select`` keeps the
-arm meanwhile.
+times in a row, a repetition. Only then does the posterior learn: c rewards of one arm become one reward, their mean,
+with noise lambda / c. c pulls divide no variance by more than 1 + c sigma^2(x) / lambda. So between two choices no
+standard deviation falls below 1/C of its value, unless a single pull does that. Differences from :mod:`gp_ucb`:
+``observe``, and ``select`` keeps the arm during a repetition.
 
-A row of the posterior is computed per repetition, not per round; a round in which no trial begins or ends one costs
-O(s), whatever n. Trials begin and end theirs independently. While some end, the others do not change; on a CPU they
-cost the writing of one row of zeros each, on CUDA the update is one masked step of all trials. Where trials choose, two
-values are read back to the host: which they are, and when the next repetition ends.
+A repetition costs one row of the posterior. A round in which no trial begins or ends one costs O(s), whatever n. If
+some trials end theirs, the others do not change: on a CPU each costs a row of zeros, on CUDA the update is one masked
+step. If trials choose, the host reads back which do and when the next repetition ends.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
-from bo_robust.linalg import row_argmax
-from bo_robust.schedules import Width
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel, ArmPosterior
+from bo_robust.algorithms.gp_ucb import largest_bound
+from bo_robust.confidence import Width
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 
 __all__ = ["MiniGPUCB", "RepeatingPosterior"]
 
@@ -38,18 +37,17 @@ MOST_PULLS = 2.0**53
 
 @dataclass
 class RepeatingPosterior:
-    """The exact posterior of all repetitions that have ended, and the ones under way.
+    """The exact posterior of all repetitions that have ended, and the repetitions under way.
 
-    Mean, variance, counts and information gain are of the end of each trial's last repetition: rewards that came since
-    are not in them (also not when a run ends).
+    Mean, variance, counts and information gain miss the rewards of repetitions under way, also when a run ends.
 
     Attributes:
         exact: The posterior.
-        arms: ``s``, long, the arm being repeated.
-        left: ``s``, long, pulls of it to come; where there are none the next round chooses an arm.
-        good: ``s``, finite rewards of the repetition.
-        average: ``s``, their mean.
-        quiet: ``left.min()``, known to the host: so many rounds to come in which no trial chooses an arm.
+        arms: The arm being repeated, ``s`` long.
+        left: Pulls of that arm to come, ``s`` long. If none are left, the next round chooses an arm.
+        good: Number of finite rewards of the repetition, ``s``.
+        average: Mean of the finite rewards of the repetition, ``s``.
+        quiet: Rounds to come in which no trial chooses an arm: ``left.min()``, known to the host.
     """
 
     exact: ArmPosterior
@@ -71,7 +69,7 @@ class RepeatingPosterior:
 
     @property
     def counts(self) -> Tensor:
-        """Rewards taken in per arm, ``s x n``."""
+        """Rewards learnt from per arm, ``s x n``."""
         return self.exact.counts
 
     @property
@@ -81,7 +79,7 @@ class RepeatingPosterior:
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised 1/2 log det(I + K / lambda) of the rewards taken in, ``s``."""
+        """Realised 1/2 log det(I + K / lambda) of the rewards learnt from, ``s``."""
         return self.exact.information_gain
 
 
@@ -90,14 +88,10 @@ class MiniGPUCB(ArmAlgorithm):
     """mini-GP-UCB.
 
     Args:
-        width: Confidence width. An arm is chosen with the width of that round and the information gain then realised;
-            in the rounds that repeat it ``Selection.width`` is that of the round at hand, over the same posterior.
-        batch_constant: C >= 1: 1 is GP-UCB, 1.1 to sqrt(2) are usual. After t rounds a repetition lasts up to
-            (C^2 - 1) (t + lambda / k) pulls, about 0.21 t at 1.1: so much of the end of a run may be missing from its
-            final posterior.
-
-    Raises:
-        ValueError: if C is not a finite number >= 1.
+        width: Confidence width of the present round; also while an arm is repeated, over an unchanged posterior.
+        batch_constant: C, finite and >= 1 (else ``ValueError``). C = 1 is GP-UCB, 1.1 to sqrt(2) are usual. After t
+            rounds a repetition lasts up to (C^2 - 1) (t + lambda / k) pulls, about 0.21 t at 1.1. The final posterior
+            of a run may lack as many rewards.
     """
 
     width: Width
@@ -119,36 +113,26 @@ class MiniGPUCB(ArmAlgorithm):
         prior_mean: Tensor | None = None,
         rounds: int | None = None,
     ) -> State:
-        """State before any reward; arguments and errors as :func:`bo_robust.states.arms.init`."""
+        """Make the state before any reward; arguments and errors are as in :func:`bo_robust.posteriors.arms.init`."""
         exact = arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
         none = torch.zeros_like(exact.noise_var)
         return State(RepeatingPosterior(exact, none.long(), none.long(), none, none.clone()))
 
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The arm being repeated; where there is none, the arm of largest upper confidence bound, first of equals."""
+        """Keep the arm being repeated, or choose the arm of largest upper confidence bound; ties go to the first."""
         posterior = state.posterior
         w = self.width(state.round + 1, posterior.information_gain, uniform)
         if posterior.quiet:
             return Selection(posterior.arms, w)
         due = (posterior.left == 0).nonzero().squeeze(1)
-        w_due = w[due].unsqueeze(1) if isinstance(w, Tensor) else w
-        bound = posterior.variance[due].sqrt_().mul_(w_due).add_(posterior.mean[due])
-        return Selection(posterior.arms.index_copy(0, due, row_argmax(bound)), w)
+        chosen = largest_bound(posterior.mean[due], posterior.variance[due], w[due] if isinstance(w, Tensor) else w)
+        return Selection(posterior.arms.index_copy(0, due, chosen), w)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Gather the rewards; where this was the last pull of a repetition, take their mean into the posterior.
+        """Gather the rewards; at the last pull of a repetition the posterior learns their mean.
 
-        Non-finite rewards are pulls of the repetition that teach nothing.
-
-        Args:
-            state: State after t - 1 rounds.
-            arms: The arms pulled, long: those :meth:`select` returned.
-            rewards: Of these arms; NaN or infinite ones are failed pulls.
-            uniform: Not used.
-
-        Raises:
-            ValueError: if shapes, dtypes or devices do not fit; on a CPU, if an arm is out of range or not the one
-                being repeated.
+        Failed pulls count as pulls but teach nothing. ``ValueError`` if shapes, dtypes or devices do not fit; on a CPU
+        also if an arm is out of range or not the one being repeated.
         """
         posterior = state.posterior
         arm_states.check_pulls(posterior.noise_var, arms, rewards)
@@ -168,16 +152,18 @@ class MiniGPUCB(ArmAlgorithm):
             posterior.average = torch.where(new, 0.0, posterior.average)
         ok = rewards.isfinite()
         posterior.good = posterior.good + ok
+        # A running mean; a failed pull adds nothing.
         surprise = torch.where(ok, rewards.detach() - posterior.average, 0.0)
         posterior.average = torch.addcdiv(posterior.average, surprise, posterior.good.clamp(min=1.0))
         if not posterior.quiet:
+            # Trials whose repetition goes on take in no reward.
             counts = posterior.good * (posterior.left == 0)
             arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
         state.round += 1
         return Info(ok)
 
     def _pulls(self, posterior: RepeatingPosterior, rounds: int) -> Tensor:
-        """How often each arm of ``posterior.arms`` is to be pulled, ``s`` long, after so many rounds."""
+        """How often each arm of ``posterior.arms`` is to be pulled, ``s`` long; ``rounds`` were played before."""
         exact, index = posterior.exact, posterior.arms.unsqueeze(1)
         noise_var = exact.noise_var
         variance = exact.variance.gather(1, index).squeeze(1)

@@ -1,12 +1,13 @@
 """Most probable improvement (Mockus 1989): argmax Phi((mu - incumbent - margin) / sigma).
 
-A baseline of Srinivas et al. 2010, who leave incumbent and margin open. Ours: the best posterior mean of the
-arms pulled so far and a margin in units of the reward. Difference from :mod:`gp_ucb`: the rule.
+A baseline of Srinivas et al. 2010, who leave incumbent and margin open. Ours are the best posterior mean of the arms
+pulled so far, and a margin in units of the reward. Difference from :mod:`gp_ucb`: the rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,8 +25,10 @@ class ProbabilityOfImprovement(ArmAlgorithm):
     """Probability of improvement.
 
     Args:
-        margin: Improvement asked for, > 0, in units of the reward. Without one the best mean always wins.
+        margin: Improvement asked for, > 0, in units of the reward. Without a margin the best mean always wins.
     """
+
+    static_rounds: ClassVar[bool] = True
 
     margin: float = 0.1
 
@@ -33,7 +36,8 @@ class ProbabilityOfImprovement(ArmAlgorithm):
         check_positive(margin=self.margin)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The arm most probably better than the incumbent by the margin."""
+        """Choose the arm most probably better than the incumbent by the margin."""
         posterior = state.posterior
+        # Not zero, as an arm that is known exactly would divide by it.
         sigma = posterior.variance.clamp(min=torch.finfo(posterior.mean.dtype).tiny).sqrt_()
         return Selection(row_argmax((posterior.mean - (incumbent(posterior) + self.margin)).div_(sigma)))

@@ -1,12 +1,13 @@
 """Pure exploitation: argmax mu_{t-1}(x), a baseline of Srinivas et al. 2010.
 
-A trial's arms are uniformly random until its first reward (before it all means are equal). Difference from
-:mod:`gp_ucb`: the rule.
+Before its first reward all means of a trial are equal, so its arms are uniformly random. Difference from :mod:`gp_ucb`:
+the rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,8 +23,10 @@ __all__ = ["PureMean"]
 class PureMean(ArmAlgorithm):
     """Largest posterior mean; no settings."""
 
+    static_rounds: ClassVar[bool] = True
+
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The arm of largest posterior mean."""
+        """Choose the arm of largest posterior mean."""
         posterior = state.posterior
         seen = posterior.counts.amax(1) > 0
         start = uniform_arms(uniform, posterior.mean.shape[1])

@@ -1,12 +1,13 @@
 """Greedy experimental design: argmax sigma_{t-1}(x) (Srinivas et al. 2010, eq. 4).
 
 A baseline of theirs, and the rule behind the greedy bound on the maximum information gain
-(:func:`bo_robust.schedules.information_gain.greedy`). Difference from :mod:`gp_ucb`: the rule.
+(:func:`bo_robust.confidence.information_gain.greedy`). Difference from :mod:`gp_ucb`: the rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,6 +21,8 @@ __all__ = ["PureVariance"]
 class PureVariance(ArmAlgorithm):
     """Largest posterior variance; no settings."""
 
+    static_rounds: ClassVar[bool] = True
+
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The arm of largest posterior variance."""
+        """Choose the arm of largest posterior variance."""
         return Selection(row_argmax(state.posterior.variance))

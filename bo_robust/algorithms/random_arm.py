@@ -1,8 +1,9 @@
-"""Uniformly random arms: what no method should lose to. Difference from :mod:`gp_ucb`: the rule."""
+"""Uniformly random arms, to which no method should lose. Difference from :mod:`gp_ucb`: the rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -15,11 +16,15 @@ __all__ = ["RandomArm", "uniform_arms"]
 class RandomArm(ArmAlgorithm):
     """Uniformly random arms; no settings."""
 
+    static_rounds: ClassVar[bool] = True
+    is_baseline: ClassVar[bool] = True
+
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """One uniformly random arm per trial."""
+        """Choose one uniformly random arm per trial."""
         return Selection(uniform_arms(uniform, state.posterior.mean.shape[1]))
 
 
 def uniform_arms(uniform: Tensor, num_arms: int) -> Tensor:
-    """Arms ``s`` from draws of [0, 1)."""
+    """Arms, ``s`` long, from draws of [0, 1)."""
+    # uniform * num_arms can round up to num_arms.
     return (uniform * num_arms).long().clamp_(max=num_arms - 1)

@@ -1,26 +1,62 @@
-"""Several processes that choose together: every rank hands in its best arm, and all learn of the best of all."""
+"""Several processes that choose together: every rank offers its best arm, and all learn which is the best of all.
+
+An offer is a row of float64 numbers: the upper confidence bound, the threshold, the arm's number in the stream, and its
+location. No arm that the rank did not look at has a larger bound than the threshold.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 import torch.distributed
 from torch import Tensor
 
-__all__ = ["from_first", "gathered"]
+__all__ = ["best_of_ranks", "from_first", "gathered", "no_offer"]
+
+
+def no_offer(dim: int, like: Tensor) -> Tensor:
+    """The row of a rank that has no arm to offer, ``3 + dim`` numbers on the device of ``like``."""
+    row = like.new_zeros(3 + dim, dtype=torch.float64)
+    row[:2] = -torch.inf
+    return row
+
+
+def best_of_ranks(
+    offer: Callable[[], Tensor], dim: int, like: Tensor, group: torch.distributed.ProcessGroup | None
+) -> Tensor:
+    """The offer of largest bound of all ranks (ties go to the first arm), with the largest threshold of any rank.
+
+    If ``offer``, which computes that of this rank, fails on one rank, all ranks fail. ``dim`` is d, ``like`` is a
+    tensor on the device to communicate from, and ``group`` is None for a single process.
+
+    Raises:
+        ValueError: if no rank has an arm.
+        RuntimeError: if another rank failed or cannot be reached.
+    """
+    try:
+        row = offer()
+    except Exception:
+        if group is not None:  # the others wait for this rank
+            gathered(None, 3 + dim, like, group)
+        raise
+    rows = gathered(row, 3 + dim, like, group)
+    best = rows[rows[:, 0] == rows[:, 0].max()]
+    best = best[best[:, 2].argmin()].clone()
+    best[1] = rows[:, 1].max()
+    # An infinite threshold is no lack of arms: some rank has no shortlist and has to pass over its arms first.
+    if best[0] == -torch.inf and best[1] < torch.inf:
+        raise ValueError("there are no arms to choose from.")
+    return best
 
 
 def gathered(row: Tensor | None, width: int, like: Tensor, group: torch.distributed.ProcessGroup | None) -> Tensor:
-    """A row of ``width`` numbers of every rank, ``ranks x width``; of this process alone without a group.
+    """The rows of all ranks, ``ranks x width`` float64; without a group the one row of this process.
 
-    Args:
-        row: Of this rank, float64; None if it failed.
-        width: Its length.
-        like: A tensor on the device to communicate from.
-        group: Of ``torch.distributed``; None for a single process.
-
-    Raises:
-        RuntimeError: on every rank, if any failed or cannot be reached.
+    A rank that failed hands in None, and every other rank then raises ``RuntimeError``. So does a rank that cannot
+    reach the others.
     """
+    # The first number of what is sent says whether this rank failed; the row follows.
     mine = torch.full((width + 1,), torch.nan, dtype=torch.float64, device=like.device)
     mine[0] = float(row is None)
     if row is not None:
@@ -37,18 +73,15 @@ def gathered(row: Tensor | None, width: int, like: Tensor, group: torch.distribu
 
 
 def from_first(values: Tensor, group: torch.distributed.ProcessGroup | None) -> Tensor:
-    """``values`` of the first rank, on every rank.
-
-    Raises:
-        RuntimeError: if the first rank cannot be reached.
-    """
+    """The ``values`` of the first rank, on every rank; ``RuntimeError`` if the first rank cannot be reached."""
     if group is not None:
+        # broadcast writes to its argument.
         values = values.clone()
         _together(lambda: torch.distributed.broadcast(values, group_src=0, group=group), group)
     return values
 
 
-def _together(work, group: torch.distributed.ProcessGroup) -> None:  # type: ignore[no-untyped-def]
+def _together(work: Callable[[], object], group: torch.distributed.ProcessGroup) -> None:
     try:
         work()
     except RuntimeError as error:

@@ -1,17 +1,16 @@
 """BBKB over arms that are read in blocks: more than memory holds, other arms every round, or shared among ranks.
 
-The choices of :mod:`.bbkb` (Calandriello et al. 2020), with nothing stored per arm but for those pulled. A pass over
-all arms, O(n m^2), finds the best one and the candidates of the batch (:mod:`.candidates`); within it only these are
-looked at, unless another arm might be better, which takes another pass. With a process group every rank passes over its
-own arms and the best of all is agreed upon; what is known is the same on every rank.
+It chooses as :mod:`.bbkb` does (Calandriello et al. 2020), but stores nothing per arm except for arms pulled. A pass
+over all arms, O(n m^2), finds the best one and the shortlist of the batch (:mod:`.shortlist`). Within the batch only
+the shortlist is looked at, unless another arm might be better; then another pass follows. With a process group, every
+rank passes over its own arms and they agree on the best of all. All ranks know the same.
 
-:class:`.bbkb.BBKB` changes what it stores per arm by what changed, and is the faster one where n numbers fit in memory.
+:class:`.bbkb.BBKB` updates what it stores per arm by what changed. It is faster if n numbers fit in memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,35 +18,35 @@ import torch.distributed
 from torch import Tensor
 
 from bo_robust.algorithms.bkb import new_dictionary
-from bo_robust.algorithms.candidates import CANDIDATES, Candidates, check_batch_constant, choose
-from bo_robust.algorithms.ranks import from_first, gathered
+from bo_robust.algorithms.ranks import best_of_ranks, from_first, gathered, no_offer
+from bo_robust.algorithms.shortlist import SHORTLIST_SIZE, Shortlist, best_of, check_batch_constant
+from bo_robust.confidence import BKBWidth, Width
 from bo_robust.covariance import Covariance
 from bo_robust.features.leverage import check_oversampling
 from bo_robust.linalg import row_argmax
 from bo_robust.ops.dtc_scores import dtc_scores
+from bo_robust.posteriors import dtc
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.dtc import DTCPosterior
+from bo_robust.posteriors.streams import ArmStream
 from bo_robust.random import spread
-from bo_robust.schedules import BKBWidth, Width
-from bo_robust.states import dtc
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.dtc import DTCPosterior
-from bo_robust.states.streams import ArmStream
 from bo_robust.validation import check_count, check_finite
 
 __all__ = ["Pick", "StreamState", "StreamedBBKB"]
 
-# Room for pulled arms at first.
+# Rows for pulled arms at first; they grow as needed.
 FIRST_ARMS = 64
 
 
 @dataclass(frozen=True)
 class Pick:
-    """What to pull next.
+    """The arm to pull next.
 
     Attributes:
-        arm: Its number in the stream.
-        location: ``d``, of the dtype of the posterior.
+        arm: Number of the arm in the stream.
+        location: Location of the arm, ``d``, in the dtype of the posterior.
         width: Multiplier of sigma in the confidence bound.
-        bound: Its upper confidence bound; infinity in the first round.
+        bound: Upper confidence bound of the arm; infinity in the first round.
     """
 
     arm: int
@@ -58,16 +57,14 @@ class Pick:
 
 @dataclass
 class StreamState:
-    """What is known after ``round`` rounds. Observing its locations, rewards and uniforms again gives it again.
+    """What is known after ``round`` rounds. Observing the same locations, rewards and uniforms again restores it.
 
     Attributes:
-        posterior: Over the arms pulled so far, one trial; rows beyond ``used`` are empty.
-        used: How many these are.
-        round: Rounds played.
-        spent: Variances, at the start of the batch, of the arms it pulled.
-        arms: The stream the candidates are of; None where there are none.
-        candidates: Of the present batch, ``arms`` their rows in ``table``.
-        table: Number in the stream and location of each candidate, ``K x (1 + d)`` float64.
+        posterior: Posterior of one trial over the ``used`` arms pulled so far; rows beyond these are empty.
+        spent: Sum of the variances, at the start of the batch, of the arms it pulled.
+        arms: The stream that the shortlist was chosen from; None before the first choice.
+        shortlist: Shortlist of this batch; ``shortlist.arms`` are rows of ``table``.
+        table: Number in the stream and location of each arm listed, ``K x (1 + d)`` float64.
     """
 
     posterior: DTCPosterior
@@ -75,19 +72,16 @@ class StreamState:
     round: int = 0
     spent: float = 0.0
     arms: ArmStream | None = None
-    candidates: Candidates | None = None
+    shortlist: Shortlist | None = None
     table: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class StreamedBBKB:
-    """BBKB over an :class:`~bo_robust.states.streams.ArmStream`.
+    """BBKB over an :class:`~bo_robust.posteriors.streams.ArmStream`. Other arguments are those of :class:`.bbkb.BBKB`.
 
     Args:
-        width: Confidence width, as in :class:`.bbkb.BBKB`.
-        oversampling: q >= 1, as in :class:`.bkb.BKB`.
-        batch_constant: c >= 0, as in :class:`.bbkb.BBKB`.
-        candidates: Arms kept from a pass, >= 1.
+        shortlist: Arms kept from a pass, >= 1.
 
     Example:
         >>> algorithm = StreamedBBKB(FiniteWidth(num_arms=10**8, delta=0.1), oversampling=5.0, batch_constant=1.0)
@@ -101,11 +95,11 @@ class StreamedBBKB:
     width: Width
     oversampling: float
     batch_constant: float
-    candidates: int = CANDIDATES
+    shortlist: int = SHORTLIST_SIZE
 
     def __post_init__(self) -> None:
         check_oversampling(self.oversampling)
-        check_count(1, candidates=self.candidates)
+        check_count(1, shortlist=self.shortlist)
         check_batch_constant(self.batch_constant)
 
     def init(
@@ -117,17 +111,10 @@ class StreamedBBKB:
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> StreamState:
-        """State before any reward.
+        """Make the state before any reward, for the ``covariance`` of locations in ``dim`` dimensions.
 
-        Args:
-            covariance: k on locations ``n x d``.
-            noise_var: lambda > 0.
-            dim: d >= 1.
-            dtype: Of the posterior, float64 or float32, whatever that of the arms.
-            device: Of everything, the arms included.
-
-        Raises:
-            ValueError: if ``noise_var`` or ``dim`` is not as described.
+        ``dtype`` (float64 or float32) and ``device`` are those of the posterior. Arms may have the other dtype, but
+        must be on the device. ``ValueError`` unless ``noise_var`` > 0 and ``dim`` >= 1.
         """
         check_count(1, dim=dim)
         places = torch.zeros(FIRST_ARMS, dim, dtype=dtype, device=device)
@@ -136,17 +123,14 @@ class StreamedBBKB:
     def select(
         self, state: StreamState, arms: ArmStream, uniform: float, group: torch.distributed.ProcessGroup | None = None
     ) -> Pick:
-        """The arm of largest upper confidence bound, first of equals; a uniformly random one in the first round.
+        """Choose the arm of largest upper confidence bound, ties to the first; at first, a uniformly random one.
 
-        Args:
-            state: State after t - 1 rounds.
-            arms: Those to choose from, other ones than the round before if need be. With a group: this rank's
-                :meth:`~bo_robust.states.streams.ArmStream.shard` of them.
-            uniform: Draw from [0, 1); with a group that of the first rank counts.
-            group: Ranks that choose together.
+        ``arms`` may differ from those of the round before. If the ranks of a ``group`` choose together, ``arms`` is
+        this rank's :meth:`~bo_robust.posteriors.streams.ArmStream.shard`. Of the ranks' ``uniform`` draws from [0, 1)
+        the first counts.
 
         Raises:
-            ValueError: if there are no arms, or they are not as the stream promises or of another dimension.
+            ValueError: if there are no arms, or they have another dimension or are not as the stream promises.
             RuntimeError: if another rank failed or cannot be reached.
         """
         posterior, like = state.posterior, state.posterior.noise_var
@@ -154,13 +138,15 @@ class StreamedBBKB:
         known = posterior.effective_dimension if isinstance(self.width, BKBWidth) else posterior.information_gain
         width = torch.as_tensor(self.width(state.round + 1, known, like.new_full((1,), uniform))).to(like).expand(1)
         if state.round == 0:
-            best = _agreed(lambda: self._first(posterior, arms, uniform, group), posterior, group)
+            best = best_of_ranks(lambda: self._first(posterior, arms, uniform, group), _dim(posterior), like, group)
             return Pick(int(best[2]), best[3:].to(like), float(width), math.inf)
+        # Another stream may hold other arms, so the shortlist is void.
         if arms is not state.arms:
-            state.arms, state.candidates = arms, None
-        best = _agreed(lambda: self._best_candidate(state, width), posterior, group)
+            state.arms, state.shortlist = arms, None
+        best = best_of_ranks(lambda: self._best_listed(state, width), _dim(posterior), like, group)
+        # An arm that some rank did not look at may be better.
         if not bool(best[0] > best[1]):
-            best = _agreed(lambda: self._pass(state, arms, width), posterior, group)
+            best = best_of_ranks(lambda: self._pass(state, arms, width), _dim(posterior), like, group)
         return Pick(int(best[2]), best[3:].to(like), float(width), float(best[0]))
 
     def observe(
@@ -171,17 +157,10 @@ class StreamedBBKB:
         uniform: float,
         group: torch.distributed.ProcessGroup | None = None,
     ) -> bool:
-        """Note the reward, shrink variances, and where a batch ends draw a dictionary and learn, in place.
+        """Note the reward and shrink variances; at the end of a batch, draw a dictionary and learn. In place.
 
-        Args:
-            state: State after t - 1 rounds.
-            location: Of the arm pulled, ``d``; equal locations are one arm.
-            reward: Of it; a NaN or infinite one is a failed pull.
-            uniform: Draw from [0, 1) of this round. With a group all three are those of the first rank.
-            group: As in :meth:`select`.
-
-        Returns:
-            False where the pull failed.
+        Equal locations (``d``) are one arm. A reward of NaN or infinity is a failed pull, and the result is False. In a
+        group, the first rank's location, reward and ``uniform`` count.
 
         Raises:
             ValueError: if the location is not ``d`` finite numbers.
@@ -202,29 +181,30 @@ class StreamedBBKB:
         else:
             uniforms = spread(said[1:2], posterior.counts.shape[1])
             dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
-            state.spent, state.candidates = 0.0, None
+            state.spent, state.shortlist = 0.0, None
         return bool(ok)
 
     def _first(
         self, posterior: DTCPosterior, arms: ArmStream, uniform: float, group: torch.distributed.ProcessGroup | None
     ) -> Tensor:
-        """Row of a uniformly random arm of all ranks, if this rank has it."""
+        """Offer a uniformly random arm of all ranks, if this rank has it."""
         like = posterior.noise_var
         mine = torch.tensor([arms.start, arms.stop], dtype=torch.float64, device=like.device)
         ranges = gathered(mine, 2, like, group)
         first, last = int(ranges[:, 0].min()), int(ranges[:, 1].max())
         number = min(first + int(uniform * (last - first)), last - 1)
-        row = _nothing(posterior)
+        row = no_offer(_dim(posterior), posterior.noise_var)
         if arms.start <= number < arms.stop:
             _, block = next(ArmStream(arms.read, number, number + 1).blocks(like))
             _check_dim(posterior, block)
+            # Any finite bound wins: the other ranks have no offer.
             row = torch.cat([row.new_tensor([0.0, -torch.inf, number]), block[0].double()])
         return row
 
-    def _best_candidate(self, state: StreamState, width: Tensor) -> Tensor:
-        """Bound, threshold, number and location of the best of the candidates; without any a threshold of infinity."""
-        row = _nothing(state.posterior)
-        if state.candidates is None or state.table is None:
+    def _best_listed(self, state: StreamState, width: Tensor) -> Tensor:
+        """Offer the best arm listed (:mod:`.ranks`); without a shortlist the threshold is infinite."""
+        row = no_offer(_dim(state.posterior), state.posterior.noise_var)
+        if state.shortlist is None or state.table is None:
             row[1] = torch.inf
             return row
         table = state.table
@@ -234,15 +214,15 @@ class StreamedBBKB:
         def variance_of(rows: Tensor) -> Tensor:
             return dtc.scores_at(state.posterior, table[rows[0], 1:].to(width), ahead=True).variance
 
-        row, bound, _ = choose(state.candidates, width, variance_of)
-        return torch.cat([bound.double(), state.candidates.threshold(width).double(), table[row[0]]])
+        row, bound, _ = best_of(state.shortlist, width, variance_of)
+        return torch.cat([bound.double(), state.shortlist.threshold(width).double(), table[row[0]]])
 
     def _pass(self, state: StreamState, arms: ArmStream, width: Tensor) -> Tensor:
-        """The same of the best of all arms, with no threshold; on the way the next candidates are chosen."""
-        posterior, most = state.posterior, self.candidates
+        """Offer the best of all arms, with no threshold, and choose the next shortlist on the way."""
+        posterior, size = state.posterior, self.shortlist
         covariance, dictionary = posterior.kernel.covariance, dtc.dictionary_of(posterior)
         assert covariance is not None
-        best, kept, largest = _nothing(posterior), None, width.new_zeros(())
+        best, kept, largest = no_offer(_dim(posterior), posterior.noise_var), None, width.new_zeros(())
         for start, block in arms.blocks(posterior.noise_var):
             _check_dim(posterior, block)
             scores = dtc_scores(block, dictionary, covariance, posterior.noise_var)
@@ -252,19 +232,22 @@ class StreamedBBKB:
             top = row_argmax(bound)
             if bool(bound[0, top] > best[0]):
                 best = torch.cat([bound[0, top].double(), best[1:2], (start + top).double(), block[top[0]].double()])
-            rows = bound[0].topk(min(most + 1, len(block)), sorted=False).indices
+            # One arm more than the shortlist holds: its bound is the largest outside.
+            rows = bound[0].topk(min(size + 1, len(block)), sorted=False).indices
             columns = [x[0, rows].double().unsqueeze(1) for x in (bound, scores.mean, scores.variance)]
             new = torch.cat([*columns, (start + rows).double().unsqueeze(1), block[rows].double()], 1)
             kept = new if kept is None else torch.cat([kept, new])
-            kept = kept[kept[:, 0].topk(min(most + 1, len(kept))).indices]
+            kept = kept[kept[:, 0].topk(min(size + 1, len(kept))).indices]
         if kept is None:  # a rank without arms
             kept = width.new_zeros(0, 4 + _dim(posterior), dtype=torch.float64)
-        outside = kept[most, :1].to(width) if len(kept) > most else torch.full_like(width, -torch.inf)
-        kept = kept[:most]
+        outside = kept[size, :1].to(width) if len(kept) > size else torch.full_like(width, -torch.inf)
+        kept = kept[:size]
+        # In the order of the stream, so that ties go to the first arm.
         kept = kept[kept[:, 3].argsort()]
         mean, variance = kept[:, 1].to(width).unsqueeze(0), kept[:, 2].to(width).unsqueeze(0)
         rows = torch.arange(len(kept), device=kept.device).unsqueeze(0)
-        state.candidates = Candidates(rows, mean, variance, outside, largest.expand(1), width)
+        # The largest standard deviation of all arms is at least that of those outside.
+        state.shortlist = Shortlist(rows, mean, variance, outside, largest.expand(1), width)
         state.table = kept[:, 3:]
         return best
 
@@ -278,44 +261,13 @@ def _dim(posterior: DTCPosterior) -> int:
     return posterior.kernel.arms.shape[1]
 
 
-def _nothing(posterior: DTCPosterior) -> Tensor:
-    """The row of a rank that has no arm to offer."""
-    row = posterior.noise_var.new_zeros(3 + _dim(posterior), dtype=torch.float64)
-    row[:2] = -torch.inf
-    return row
-
-
 def _check_dim(posterior: DTCPosterior, block: Tensor) -> None:
     if block.shape[1] != _dim(posterior):
         raise ValueError(f"arms must be n x {_dim(posterior)}, got shape {tuple(block.shape)}.")
 
 
-def _agreed(
-    find: Callable[[], Tensor], posterior: DTCPosterior, group: torch.distributed.ProcessGroup | None
-) -> Tensor:
-    """The best row that any rank finds, first of equals, with the largest threshold; all fail where one does.
-
-    Raises:
-        ValueError: if no rank has an arm.
-    """
-    like, width = posterior.noise_var, 3 + _dim(posterior)
-    try:
-        row = find()
-    except Exception:
-        if group is not None:  # the others wait for this rank
-            gathered(None, width, like, group)
-        raise
-    rows = gathered(row, width, like, group)
-    best = rows[rows[:, 0] == rows[:, 0].max()]
-    best = best[best[:, 2].argmin()].clone()
-    best[1] = rows[:, 1].max()
-    if best[0] == -torch.inf and best[1] < torch.inf:
-        raise ValueError("there are no arms to choose from.")
-    return best
-
-
 def _row_of(state: StreamState, location: Tensor) -> int:
-    """The row of an arm in the posterior, which gets a new one if need be."""
+    """The row of an arm in the posterior; a new arm gets a new row."""
     posterior = state.posterior
     kernel = posterior.kernel
     assert kernel.arms is not None
@@ -323,6 +275,7 @@ def _row_of(state: StreamState, location: Tensor) -> int:
     same = (kernel.arms[: state.used] == location).all(1).nonzero()
     if len(same):
         return int(same[0])
+    # Twice the room each time, so that growing costs little per arm.
     if state.used == len(kernel.arms):
         kernel = _kernel(kernel.covariance, torch.cat([kernel.arms, torch.zeros_like(kernel.arms)]))
         dtc.grow(posterior, kernel)

@@ -1,21 +1,23 @@
 """TGP-UCB: GP-UCB on rewards set to zero beyond a truncation level b_t, for heavy-tailed payoffs.
 
-Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 1: y_hat_t = y_t 1{|y_t| <= b_t} with
-b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))); each reward is judged once, with the level of its own round (t counts failed
-pulls too). Rewards should be centred: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
+Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 1: y_hat_t = y_t 1{|y_t| <= b_t} with b_t = v^(1/(1+alpha))
+t^(1/(2(1+alpha))). Each reward is judged once, with the level of its own round; t counts failed pulls too. Rewards
+should be centred: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.gp_ucb import select_ucb
-from bo_robust.schedules import Truncation, Width
-from bo_robust.schedules.truncation import truncate
+from bo_robust.confidence import Width
+from bo_robust.truncation import Truncation, truncate
 from bo_robust.validation import check_rule
 
 __all__ = ["TGPUCB"]
@@ -26,14 +28,13 @@ class TGPUCB(ArmAlgorithm):
     """TGP-UCB.
 
     Args:
-        width: Confidence width; :class:`bo_robust.schedules.TGPWidth` is the theorem's.
-        truncation: Level b_t; :class:`bo_robust.schedules.TGPTruncation` is the theorem's.
+        width: Confidence width; the theorem uses :class:`bo_robust.confidence.TGPWidth`.
+        truncation: Level b_t; the theorem uses :class:`bo_robust.truncation.TGPTruncation`.
         rule: What becomes of rewards beyond the level: "zero" (the paper's), "clip" or "residual"
-            (:func:`bo_robust.schedules.truncate`).
-
-    Raises:
-        ValueError: on an unknown rule.
+            (:func:`bo_robust.truncation.truncate`). Another rule raises ``ValueError``.
     """
+
+    static_rounds: ClassVar[bool] = True
 
     width: Width
     truncation: Truncation
@@ -42,18 +43,28 @@ class TGPUCB(ArmAlgorithm):
     def __post_init__(self) -> None:
         check_rule(self.rule)
 
+    @classmethod
+    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
+        """The level of the theorem."""
+        return {"kind": "tgp"}
+
+    @property
+    def fused_rounds(self) -> bool:
+        """Whether rewards beyond the level become zero."""
+        return self.rule == "zero"
+
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The arm of largest upper confidence bound."""
+        """Choose the arm of largest upper confidence bound."""
         return select_ucb(state, self.width, uniform)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Take in the truncated rewards; infinite ones are failed pulls, not truncated ones."""
-        kept = self.seen(state, arms, rewards)
+        """Learn from the truncated rewards; infinite rewards are failed pulls, not truncated ones."""
+        kept = self.transform_rewards(state, arms, rewards)
         info = super().observe(state, arms, kept)
         return Info(info.ok, (kept != rewards) & info.ok)
 
-    def seen(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
-        """The rewards truncated at b_t, ``s``; those that are not finite as they are."""
+    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
         centre = state.posterior.mean.gather(1, arms.unsqueeze(1)).squeeze(1) if self.rule == "residual" else None
         kept = truncate(rewards, self.truncation(state.round + 1), self.rule, centre)
         return torch.where(rewards.isfinite(), kept, rewards)

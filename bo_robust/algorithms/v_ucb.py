@@ -1,8 +1,8 @@
 """V-UCB on finitely many pairs (x, z): x_t = argmax_x F(u(x, Z)), z_t a lacing value of x_t.
 
-Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), Algorithm 1; F is the
-value at risk, or another functional of the bounds. Difference from :mod:`gp_ucb`: an arm is a pair, x-major (arm
-= x * w + z, for w conditions z), and the rule. All trials choose in one step, nothing returns to the host.
+Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), Algorithm 1. F is the
+value at risk, or another functional of the bounds. Differences from :mod:`gp_ucb`: the rule, and that an arm is a pair,
+numbered x * w + z for w conditions z.
 """
 
 from __future__ import annotations
@@ -14,32 +14,50 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, Posterior, Selection, State
+from bo_robust.algorithms.base import ArmAlgorithm, PosteriorOverArms, Selection, State
+from bo_robust.confidence import Width
 from bo_robust.functionals import Functional, as_functional, check_rule, pick
 from bo_robust.linalg import row_argmax
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread
-from bo_robust.schedules import Width
-from bo_robust.states.arms import ArmKernel
 from bo_robust.validation import check_count
 
-__all__ = ["VUCB", "instantaneous_regret_bound", "recommended_design"]
+__all__ = ["VUCB", "PairAlgorithm", "check_pairs", "instantaneous_regret_bound", "recommended_design"]
+
+
+class PairAlgorithm(ArmAlgorithm):
+    """Base of the algorithms whose arms are pairs (x, z), numbered x * w + z for ``num_environments`` conditions w."""
+
+    num_environments: int
+
+    def init(
+        self,
+        kernel: ArmKernel,
+        noise_var: float | Tensor,
+        trials: int = 1,
+        *,
+        prior_mean: Tensor | None = None,
+        rounds: int | None = None,
+    ) -> State:
+        """Make the state before any reward. ``ValueError`` also if the number of arms is not a multiple of w."""
+        check_pairs(kernel.num_arms, self.num_environments)
+        return super().init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
 
 
 @dataclass(frozen=True)
-class VUCB(ArmAlgorithm):
+class VUCB(PairAlgorithm):
     """V-UCB.
 
     Args:
         width: Confidence width w_t.
         functional: F, or alpha alone for ``ValueAtRisk(alpha)``, the lower tail.
-        num_environments: w, conditions per design; arms are numbered x * w + z.
-        probabilities: Of the conditions, ``w`` numbers; None: all equal.
-        rule: Which lacing value: "probable" (V-UCB Prob), "uniform" (V-UCB Unif), or "drawn" where conditions cannot be
-            chosen and come with their probabilities (Remark 1).
+        num_environments: w >= 1, conditions per design.
+        probabilities: Probabilities of the conditions, ``w`` numbers >= 0 that sum to 1; None if all are equal.
+        rule: Which lacing value is chosen: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif). "drawn" is for conditions
+            that cannot be chosen and come with their probabilities (Remark 1).
 
     Raises:
-        ValueError: if there are no conditions, the probabilities are not ``w`` numbers >= 0 that sum to 1, or the
-            functional or rule are unknown.
+        ValueError: if an argument is not as described.
     """
 
     width: Width
@@ -56,25 +74,12 @@ class VUCB(ArmAlgorithm):
             object.__setattr__(self, "probabilities", tuple(float(p) for p in self.probabilities))
             check_probabilities(self.probabilities, self.num_environments)
 
-    def init(
-        self,
-        kernel: ArmKernel,
-        noise_var: float | Tensor,
-        trials: int = 1,
-        *,
-        prior_mean: Tensor | None = None,
-        rounds: int | None = None,
-    ) -> State:
-        """State before any reward; as :meth:`ArmAlgorithm.init`, and the arms must be a multiple of w."""
-        check_pairs(kernel, self.num_environments)
-        return super().init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
-
     def select(self, state: State, uniform: Tensor) -> Selection:
-        """The design of largest bound, first of equals, and its lacing value.
+        """Choose the design of largest bound, ties to the first, and its lacing value.
 
-        ``uniform`` is handed to a randomised width; a random choice of z takes a number derived from it.
+        A randomised width gets ``uniform``; a random choice of z gets a number derived from it.
         """
-        posterior: Posterior = state.posterior
+        posterior: PosteriorOverArms = state.posterior
         w = self.width(state.round + 1, posterior.information_gain, uniform)
         reach = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w)
         design = row_argmax(self.values(posterior.mean, reach))
@@ -89,7 +94,7 @@ class VUCB(ArmAlgorithm):
         return as_functional(self.functional).upper_bound(lower, upper, self._probabilities(mean))
 
     def pairs(self, design: Tensor) -> Tensor:
-        """Arms of the pairs of one design per trial (``s``), ``s x w``."""
+        """The arms of all pairs of one design per trial (``s``), ``s x w``."""
         z = torch.arange(self.num_environments, device=design.device)
         return design.unsqueeze(1) * self.num_environments + z
 
@@ -100,7 +105,7 @@ class VUCB(ArmAlgorithm):
         return pick(mask, upper - lower, p, self.rule, None if self.rule == "probable" else spread(uniform, 1)[:, 0])
 
     def recommend(self, state: State) -> Tensor:
-        """The queried design of largest F(mu(x, Z)), ``s``; the first before any query."""
+        """The queried design of largest F(mu(x, Z)), ``s``; the first design before any query."""
         return recommended_design(
             state.posterior, as_functional(self.functional), self.num_environments, self.probabilities
         )
@@ -110,9 +115,9 @@ class VUCB(ArmAlgorithm):
 
 
 def recommended_design(
-    posterior: Posterior, functional: Functional, num_environments: int, probabilities: tuple[float, ...] | None
+    posterior: PosteriorOverArms, functional: Functional, num_environments: int, probabilities: tuple[float, ...] | None
 ) -> Tensor:
-    """argmax of F(mu(x, Z)) over the designs with a reward, ``s``, first of equals; 0 before any."""
+    """argmax of F(mu(x, Z)) over the designs with a reward, ``s``; ties go to the first. Design 0 before any reward."""
     pairs = (posterior.mean.shape[0], -1, num_environments)
     p = _tensor(probabilities, posterior.mean.dtype, posterior.mean.device)
     values = functional(posterior.mean.view(pairs), p)
@@ -120,18 +125,12 @@ def recommended_design(
     return row_argmax(values.masked_fill(~queried, -math.inf))
 
 
-def instantaneous_regret_bound(posterior: Posterior, selection: Selection) -> Tensor:
+def instantaneous_regret_bound(posterior: PosteriorOverArms, selection: Selection) -> Tensor:
     """2 w_t sigma_{t-1}(x_t, z_t) >= F(f(x*)) - F(f(x_t)), ``s``, in units of f (Nguyen et al. 2021, Lemma 3).
 
-    Holds where l <= f <= u in this round, for z_t by the rules "probable" and "uniform" and every functional but
-    ``MeanVariance``. From the posterior the selection was made with (before ``observe``).
-
-    Args:
-        posterior: After t - 1 rounds.
-        selection: Of round t.
-
-    Raises:
-        ValueError: if the selection has no width.
+    It holds if l <= f <= u in this round, for z_t by the rules "probable" and "uniform", and for every functional but
+    ``MeanVariance``. ``posterior`` must be that of the selection, before ``observe``. A selection without a width
+    raises ``ValueError``.
     """
     if selection.width is None:
         raise ValueError("the selection has no width; it was not made by V-UCB or StableOpt.")
@@ -139,11 +138,11 @@ def instantaneous_regret_bound(posterior: Posterior, selection: Selection) -> Te
     return 2.0 * selection.width * sigma
 
 
-def check_pairs(kernel: ArmKernel, num_environments: int) -> None:
+def check_pairs(num_arms: int, num_environments: int) -> None:
     """Raise ``ValueError`` unless the arms are whole designs of w pairs each."""
-    if kernel.num_arms % num_environments:
+    if num_arms % num_environments:
         raise ValueError(
-            f"{kernel.num_arms} arms are not pairs of designs with {num_environments} conditions each; arms must be "
+            f"{num_arms} arms are not pairs of designs with {num_environments} conditions each; arms must be "
             "numbered x * w + z."
         )
 
@@ -160,7 +159,7 @@ def check_probabilities(probabilities: tuple[float, ...], num_environments: int)
 
 @lru_cache(maxsize=64)
 def _tensor(probabilities: tuple[float, ...] | None, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-    """The probabilities on the device, moved there once; None where they are all equal."""
+    """The probabilities on the device, moved there once; None if all are equal."""
     if probabilities is None or len(set(probabilities)) == 1:
         return None
     return torch.tensor(probabilities, dtype=dtype, device=device)

@@ -17,18 +17,18 @@ __all__ = ["AdditiveFourierFeatures"]
 class AdditiveFourierFeatures:
     """Features of k(x, x') = sum_g k_g(x_g, x'_g), where x_g are the coordinates of group g (Mutny & Krause 2018).
 
-    phi(x) concatenates the features of the blocks, so their number adds up instead of multiplying. k(x, x) is the
-    sum of the blocks' output scales: give each of G blocks 1 / G for k(x, x) = 1.
+    phi(x) concatenates the features of the blocks, so their number adds up instead of multiplying. k(x, x) is the sum
+    of the blocks' output scales: give each of G blocks 1 / G for k(x, x) = 1.
 
     Args:
-        blocks: The features of every group, :class:`~bo_robust.features.FourierFeatures` or
-            :class:`~bo_robust.features.MaternFourierFeatures`.
-        groups: The columns of X that each block takes, in the order of its dimensions. Groups may share columns
-            and need not cover all.
+        blocks: :class:`~bo_robust.features.FourierFeatures` or :class:`~bo_robust.features.MaternFourierFeatures` of
+            every group.
+        groups: The columns of X that each block takes, in the order of its dimensions. Groups may share columns and
+            need not cover all.
 
     Raises:
-        ValueError: if there is no block, not one group per block, or a group is empty, repeats a column, has a
-            negative one, or has not as many as its block has dimensions.
+        ValueError: if there is no block, not one group per block, or a group is not of as many distinct columns >= 0 as
+            its block has dimensions.
     """
 
     blocks: tuple[BoxFeatures, ...]
@@ -52,14 +52,12 @@ class AdditiveFourierFeatures:
 
     @property
     def num_features(self) -> int:
-        """p, the length of phi(x)."""
+        """Length p of phi(x)."""
         return sum(block.num_features for block in self.blocks)
 
     def __call__(self, X: Tensor) -> Tensor:
-        """phi of points ``... x n x d``, ``... x n x p``, of their dtype and on their device.
-
-        Raises:
-            ValueError: if X lacks a column of a group or a block refuses its columns.
+        """phi, ``... x n x p``, of points ``... x n x d``; ``ValueError`` if a block refuses its columns or X lacks
+        one.
         """
         last = max(map(max, self.groups))
         if X.ndim < 2 or X.shape[-1] <= last:
@@ -68,10 +66,8 @@ class AdditiveFourierFeatures:
         return torch.cat([block(X[..., list(group)]) for block, group in parts], dim=-1)
 
     def error_bound(self) -> float:
-        """Sum of the blocks' :meth:`~bo_robust.features.FourierFeatures.error_bound`.
-
-        Raises:
-            ValueError: if a block has none.
+        """Sum of the blocks' ``error_bound()``; ``ValueError`` if a block has none
+        (only squared exponentials have one).
         """
         total = 0.0
         for block in self.blocks:
@@ -81,12 +77,5 @@ class AdditiveFourierFeatures:
         return total
 
     def sup_error(self, grid: int = 201) -> float:
-        """Sum of the blocks' measured errors, which is at least the error of the sum.
-
-        Args:
-            grid: Differences per dimension, as in the blocks.
-
-        Raises:
-            ValueError: if ``grid`` is below 2.
-        """
+        """Sum of the errors that the blocks measure with ``grid``, which is at least the error of the sum."""
         return sum(block.sup_error(grid) for block in self.blocks)

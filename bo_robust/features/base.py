@@ -14,7 +14,7 @@ class Features(Protocol):
 
     @property
     def num_features(self) -> int:
-        """p, the length of phi(x)."""
+        """Length p of phi(x)."""
 
     def __call__(self, X: Tensor) -> Tensor:
-        """phi of points ``... x n x d``, ``... x n x p``, of the dtype and on the device of X."""
+        """phi, ``... x n x p``, of points ``... x n x d``, of the dtype and on the device of X."""

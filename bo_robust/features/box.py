@@ -1,4 +1,4 @@
-"""Fourier features on a grid of frequencies, for points of a box: what the covariances have in common."""
+"""Fourier features on a grid of frequencies, for points of a box: the parts that all covariances share."""
 
 from __future__ import annotations
 
@@ -25,19 +25,16 @@ def fourier_features(
     lengthscale: float | tuple[float, ...] | Tensor,
     outputscale: float | Tensor = 1.0,
 ) -> Tensor:
-    """phi(x): sqrt(weight * outputscale) times cos, then sin, of omega . (x / lengthscale).
+    """phi(x), ``... x n x 2f``: sqrt(weight * outputscale) times cosines, then sines, of omega . (x / lengthscale).
 
     Differentiable in X, the lengthscale and the outputscale. A zero frequency has a column of zeros as its sine.
 
     Args:
         X: ``... x n x d`` points.
-        frequencies: ``f x d``, of the dtype and on the device of X.
-        weights: ``f``, >= 0, likewise.
+        frequencies: omega, ``f x d``, of the dtype and on the device of X.
+        weights: ``f``, >= 0, of the dtype and on the device of X.
         lengthscale: A number, one per dimension, or a tensor: ``d`` or ``... x 1 x d``.
         outputscale: k(x, x): a number, or a tensor without dimensions or ``... x 1 x 1``.
-
-    Returns:
-        ``... x n x 2f``, first the f cosines, then the f sines.
     """
     if isinstance(lengthscale, tuple):
         lengthscale = X.new_tensor(lengthscale)
@@ -89,12 +86,12 @@ class BoxFeatures(ABC):
 
     @property
     def num_frequencies(self) -> int:
-        """nodes ** dim, the m of the paper's truncation level and width, whether halved or not."""
+        """nodes ** dim, halved or not: the m of the paper's truncation level and width."""
         return self.nodes**self.dim
 
     @property
     def num_features(self) -> int:
-        """p, the length of phi(x): a cosine and a sine for every frequency kept."""
+        """Length p of phi(x): a cosine and a sine for every frequency kept."""
         return 2 * ((self.num_frequencies + 1) // 2 if self.half else self.num_frequencies)
 
     @property
@@ -104,11 +101,11 @@ class BoxFeatures(ABC):
         return tuple(ell / (upper - lower) for ell, (lower, upper) in zip(scales, self.bounds, strict=True))
 
     def __call__(self, X: Tensor) -> Tensor:
-        """phi of points ``... x n x d`` in the box, ``... x n x p``, of their dtype and on their device.
+        """phi, ``... x n x p``, of points ``... x n x d`` in the box, of their dtype and on their device.
 
         Raises:
-            ValueError: if X is not floating point, has another d, or a point is NaN or outside the box by
-                more than rounding (1e-6 of the side).
+            ValueError: if X is not floating point, has another d, or a point is NaN or outside the box by more than
+                rounding (1e-6 of the side).
         """
         if not X.is_floating_point() or X.ndim < 2 or X.shape[-1] != self.dim:
             raise ValueError(
@@ -128,7 +125,7 @@ class BoxFeatures(ABC):
 
 
 def check_grid(nodes: int, dim: int) -> None:
-    """Raise ``ValueError`` unless nodes and dim are >= 1 and nodes ** dim at most ``MAX_FREQUENCIES``."""
+    """Raise ``ValueError`` unless nodes and dim are >= 1 and nodes ** dim is at most ``MAX_FREQUENCIES``."""
     check_count(1, nodes=nodes, dim=dim)
     if nodes**dim > MAX_FREQUENCIES:
         raise ValueError(
@@ -138,9 +135,9 @@ def check_grid(nodes: int, dim: int) -> None:
 
 
 def keep_half(frequencies: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """One of each pair +-omega with twice the weight, from ``f x d`` and ``f`` of a grid symmetric about zero.
+    """One frequency of each pair +-omega, with twice the weight, from a grid ``f x d`` symmetric about zero.
 
-    The grid is in lexicographic order, so that its reverse is its negative and an odd f has zero in the middle.
+    The grid must be in lexicographic order: then its reverse is its negative, and an odd f has zero in the middle.
     """
     first = weights.numel() // 2
     doubled = 2.0 * weights[first:]

@@ -1,12 +1,11 @@
 """Quadrature Fourier features of the squared exponential covariance.
 
-k(x - x') is the mean of cos(omega . (x - x')) over its spectral density, a Gaussian. Gauss-Hermite quadrature
-replaces that mean by a weighted sum over a fixed grid of frequencies, and cos(a - b) = cos a cos b + sin a sin b
-splits it into features. The approximate covariance depends on x - x' only, is positive semi-definite, and equals k
-where x = x'.
+k(x - x') is the mean of cos(omega . (x - x')) over its spectral density, a Gaussian. Gauss-Hermite quadrature replaces
+that mean by a weighted sum over a fixed grid of frequencies, and cos(a - b) = cos a cos b + sin a sin b splits it into
+features. The approximate covariance depends on x - x' only, is positive semi-definite, and equals k where x = x'.
 
-Source: Mutny & Krause 2018; Ray Chowdhury & Gopalan 2019, eq. (1). The nodes and weights are NumPy's (SciPy's above
-300 nodes), not the paper's formula in H_(m-1), which overflows.
+Source: Mutny & Krause 2018; Ray Chowdhury & Gopalan 2019, eq. (1). The nodes and weights are NumPy's
+(SciPy's above 300 nodes), not the paper's formula in H_(m-1), which overflows.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ def hermite_frequencies(
     dtype: torch.dtype = torch.float64,
     device: torch.device | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The cartesian Gauss-Hermite grid: frequencies and weights of exp(-||x - x'||^2 / 2), lengthscale 1.
+    """The Cartesian Gauss-Hermite grid: frequencies and weights of exp(-||x - x'||^2 / 2), lengthscale 1.
 
     Args:
         nodes: m, the nodes per dimension, >= 1.
         dim: d, the input dimension, >= 1.
-        half: Keep one of each pair +-omega with twice the weight, and the zero frequency (``nodes`` odd) with
-            its own: the same covariance from half the frequencies. The pairs are those of the whole grid;
-            halving every dimension by itself would lose (+, -) and be wrong for d >= 2.
+        half: Keep one of each pair +-omega with twice the weight, and the zero frequency (``nodes`` odd) with its own:
+            the same covariance from half the frequencies. The pairs are those of the whole grid; halving every
+            dimension by itself would lose (+, -) and be wrong for d >= 2.
         dtype: Floating point type of the result; computed in float64.
         device: Device of the result.
 
     Returns:
-        Frequencies sqrt(2) z, ``f x d``, in lexicographic order, and weights ``f``, >= 0 with sum 1;
-        f = nodes ** dim, or half of it rounded up.
+        Frequencies sqrt(2) z, ``f x d``, in lexicographic order, and weights ``f``, >= 0 with sum 1. f is nodes ** dim,
+        or half of it rounded up.
 
     Raises:
         ValueError: if ``nodes`` or ``dim`` is below 1 or nodes ** dim exceeds ``MAX_FREQUENCIES``.
@@ -67,11 +66,11 @@ def hermite_frequencies(
 class FourierFeatures(BoxFeatures):
     """Quadrature Fourier features of :class:`~bo_robust.covariance.SquaredExponential` on a box.
 
-    On [0, 1]^d with ``half=False`` exactly eq. (1) of Ray Chowdhury & Gopalan 2019. The error falls exponentially
-    once nodes > (side / lengthscale)^2, which is enough and for short lengthscales plenty (:func:`fewest_nodes`
-    finds the number needed). The norm of every phi(x) is sqrt(outputscale) to rounding.
+    On [0, 1]^d with ``half=False`` these are exactly eq. (1) of Ray Chowdhury & Gopalan 2019. The error falls
+    exponentially once nodes > (side / lengthscale)^2. That is enough, and plenty for short lengthscales;
+    :func:`fewest_nodes` finds the number needed. The norm of every phi(x) is sqrt(outputscale) to rounding.
 
-    ``half`` changes no inner product phi(x) . phi(x'), hence no posterior of ridge regression on the features; but
+    ``half`` changes no inner product phi(x) . phi(x'), hence no posterior of ridge regression on the features. But
     ATA-GP-UCB truncates along directions of feature space, and those change. The paper uses the full grid.
 
     Args:
@@ -82,17 +81,15 @@ class FourierFeatures(BoxFeatures):
         half: Keep one of each pair +-omega: nodes ** dim features for 2 nodes ** dim (one more if nodes is odd).
 
     Raises:
-        ValueError: if an argument is out of range, the number of lengthscales is not that of bounds, or
-            nodes ** dim exceeds ``MAX_FREQUENCIES``.
+        ValueError: if an argument is out of range, the number of lengthscales is not that of bounds, or nodes ** dim
+            exceeds ``MAX_FREQUENCIES``.
     """
 
     @property
     def covariance(self) -> SquaredExponential:
-        """The covariance k that is approximated."""
         return SquaredExponential(self.lengthscale, self.outputscale)
 
     def frequencies(self, *, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Frequencies ``f x d``, in radians per unit of x, and weights ``f`` with sum 1."""
         frequencies, weights = hermite_frequencies(self.nodes, self.dim, half=self.half)
         return (frequencies / torch.tensor(self.lengthscale, dtype=torch.float64)).to(device, dtype), weights.to(
             device, dtype
@@ -101,17 +98,16 @@ class FourierFeatures(BoxFeatures):
     def error_bound(self) -> float:
         """The published bound on |k(x, x') - phi(x) . phi(x')| in the box (Mutny & Krause 2018).
 
-        outputscale * 2^(d-1) sum_j (1/sqrt 2) m^(-m) (e / (4 l_j^2))^m with m = nodes and l_j = lengthscale /
-        side: on [0, 1]^d with one lengthscale d 2^(d-1) (1/sqrt 2) m^(-m) (e / (4 l^2))^m. Derivation: x_j / side_j
-        maps dimension j to the unit box with lengthscale l_j, where the remainder of Gauss-Hermite quadrature is at
-        most m! / (2m)! l_j^(-2m), by Stirling the summand above; and as |k_j| and |khat_j| are at most 1, errors of
-        factors add up to at least that of the product (the paper's 2^(d-1) is to spare).
+        The bound is outputscale * 2^(d-1) sum_j (1/sqrt 2) m^(-m) (e / (4 l_j^2))^m with m = nodes and
+        l_j = lengthscale / side. It is above 1 (or infinite) where there are too few nodes.
 
-        Stirling's formula there drops a factor of at most e^(1/(24 m)): for d = 1 and a lengthscale of several
-        sides the true error can exceed this number by it (4 % at m = 1, 0.5 % at m = 8).
+        Derivation: x_j / side_j maps dimension j to the unit box with lengthscale l_j. There the remainder of
+        Gauss-Hermite quadrature is at most m! / (2m)! l_j^(-2m), by Stirling the summand above. As |k_j| and |khat_j|
+        are at most 1, the errors of the factors add up to at least that of the product (the paper's 2^(d-1) is to
+        spare).
 
-        Returns:
-            The bound; above 1 (or infinite) where there are too few nodes.
+        Stirling's formula drops a factor of at most e^(1/(24 m)). For d = 1 and a lengthscale of several sides the true
+        error can exceed the bound by that factor (4 % at m = 1, 0.5 % at m = 8).
         """
         m = self.nodes
         logs = [m * (1.0 - math.log(4.0 * m) - 2.0 * math.log(ell)) for ell in self.relative_lengthscales]
@@ -119,36 +115,23 @@ class FourierFeatures(BoxFeatures):
         return self.outputscale * float(total.exp())
 
     def sup_error(self, grid: int = 201) -> float:
-        """Largest |k(x, x') - phi(x) . phi(x')| over a grid of differences x - x', by measurement.
+        """Largest |k(x, x') - phi(x) . phi(x')| over all grid ** dim differences x - x', by measurement.
 
-        Both covariances are products over dimensions, so that every dimension needs its own grid only.
-
-        Args:
-            grid: Differences per dimension, from 0 to the side of the box, >= 2.
-
-        Returns:
-            The largest error over all grid ** dim differences; rounding limits it to about 1e-15.
-
-        Raises:
-            ValueError: if ``grid`` is below 2.
+        ``grid`` >= 2 is the number of differences per dimension, from 0 to the side of the box. The result is good to
+        about 1e-15. The cost grows with ``grid``, not with grid ** dim: both covariances are products over dimensions.
         """
         check_count(2, grid=grid)
         return self.outputscale * _sup_error(self.relative_lengthscales, self.nodes, grid)
 
 
 def fewest_nodes(lengthscale: float | tuple[float, ...], bounds: tuple[tuple[float, float], ...], error: float) -> int:
-    """The smallest ``nodes`` of :class:`FourierFeatures` with a measured error of at most ``error``.
+    """The smallest ``nodes`` of :class:`FourierFeatures` with a measured error of at most ``error``, by bisection.
 
-    A rule of thumb without this search: nodes > (side / lengthscale)^2. Measured, an error of 1e-2 takes 6, 16, 42
+    ``lengthscale`` and ``bounds`` are those of :class:`FourierFeatures`; ``error`` is relative to k(x, x) and in
+    [1e-12, 1).
+
+    A rule of thumb without this search is nodes > (side / lengthscale)^2. Measured, an error of 1e-2 takes 6, 16, 42
     and 132 nodes at side / lengthscale = 2, 5, 10 and 20, and 1e-6 takes 10, 24, 56 and 157.
-
-    Args:
-        lengthscale: As in :class:`FourierFeatures`.
-        bounds: As in :class:`FourierFeatures`.
-        error: Largest |k - phi . phi'| allowed, relative to k(x, x); in [1e-12, 1).
-
-    Returns:
-        The number of nodes per dimension, by bisection: the error falls with the nodes once it is below 0.9.
 
     Raises:
         ValueError: if an argument is out of range or it would take more than ``MAX_FREQUENCIES`` frequencies.
@@ -160,6 +143,7 @@ def fewest_nodes(lengthscale: float | tuple[float, ...], bounds: tuple[tuple[flo
     while _sup_error(features.relative_lengthscales, enough) > error:
         too_few, enough = enough, 2 * enough
         check_grid(too_few + 1, features.dim)
+    # Bisection is allowed: the error falls with the nodes once it is below 0.9.
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
         if _sup_error(features.relative_lengthscales, middle) > error:
@@ -172,7 +156,8 @@ def fewest_nodes(lengthscale: float | tuple[float, ...], bounds: tuple[tuple[flo
 
 @lru_cache(maxsize=32)
 def _hermite(nodes: int) -> tuple[Tensor, Tensor]:
-    """Frequencies ``nodes``, ascending, and weights with sum 1 of exp(-x^2/2); NumPy's weights overflow above 370."""
+    """Ascending frequencies and weights with sum 1 of exp(-x^2/2), ``nodes`` each."""
+    # NumPy's weights overflow above 370 nodes.
     z, w = hermgauss(nodes) if nodes <= 300 else roots_hermite(nodes)
     return torch.from_numpy(math.sqrt(2.0) * z), torch.from_numpy(w / w.sum())
 
@@ -180,9 +165,9 @@ def _hermite(nodes: int) -> tuple[Tensor, Tensor]:
 def _sup_error(relative_lengthscales: tuple[float, ...], nodes: int, grid: int = 201) -> float:
     """sup |prod_j k_j - prod_j khat_j| over the grid of differences of all dimensions, for outputscale 1.
 
-    As a function of one dimension's pair (k_j, khat_j), or of the products over some dimensions, the difference is
-    linear with the rest held fixed, so that its largest magnitude is at a corner of the convex hull of the pairs.
-    Pairs are kept as (k, khat - k): the small differences keep their digits.
+    The difference is linear in one dimension's pair (k_j, khat_j), or in the products over some dimensions, while the
+    rest is fixed. So its largest magnitude is at a corner of the convex hull of the pairs. Pairs are kept as
+    (k, khat - k): the small differences keep their digits.
     """
     frequencies, weights = _hermite(nodes)
     side = torch.linspace(0.0, 1.0, grid, dtype=torch.float64).unsqueeze(1)

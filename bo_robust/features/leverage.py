@@ -1,9 +1,9 @@
 """Sampling of dictionaries by ridge leverage scores: each observed point is kept with p = min(1, q sigma^2).
 
 Points of large posterior variance are the ones the others do not explain. Ray Chowdhury & Gopalan 2019
-(section 5.1 b and Theorem 4) and Calandriello et al. 2019 (BKB) redraw the dictionary with the variances of
-the model before. A point observed c times is c copies, drawn independently in the papers; as a dictionary of
-copies is one of the distinct points, only the counts are needed.
+(section 5.1 b and Theorem 4) and Calandriello et al. 2019 (BKB) redraw the dictionary with the variances of the model
+before. In the papers a point observed c times is c copies, drawn independently. A dictionary of copies equals one of
+the distinct points, so only the counts are needed.
 """
 
 from __future__ import annotations
@@ -14,29 +14,21 @@ import torch
 from torch import Tensor
 
 from bo_robust.linalg import row_argmax
-from bo_robust.validation import check_count, check_delta, check_positive
+from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive
 
 __all__ = ["check_oversampling", "draw_dictionary", "keep_probability", "padded", "theory_oversampling"]
 
 
 def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
-    """q = 6 rho log(4 T / delta) / epsilon^2 with rho = (1 + epsilon) / (1 - epsilon).
+    """q = 6 rho log(4 T / delta) / epsilon^2 with rho = (1 + epsilon) / (1 - epsilon), T = ``horizon``.
 
-    Ray Chowdhury & Gopalan 2019, Theorem 4, and BKB's q. With the papers' epsilon = 0.1 it is in the thousands
-    and keeps nearly every point; experiments set it by hand.
-
-    Args:
-        horizon: T >= 1.
-        delta: Failure probability in (0, 1).
-        epsilon: Accuracy in (0, 1): sigma^2 / rho <= approximate sigma^2 <= rho sigma^2.
-
-    Raises:
-        ValueError: if an argument is outside its range.
+    Source: Ray Chowdhury & Gopalan 2019, Theorem 4; BKB's q is the same. ``epsilon`` is the accuracy:
+    sigma^2 / rho <= approximate sigma^2 <= rho sigma^2. With the papers' epsilon = 0.1, q is in the thousands and keeps
+    nearly every point; experiments set it by hand. Raises ``ValueError`` if an argument is outside its range.
     """
     check_count(1, horizon=horizon)
     check_delta(delta)
-    if not 0.0 < epsilon < 1.0:
-        raise ValueError(f"epsilon (the accuracy of the dictionary) must be in (0, 1), got {epsilon!r}.")
+    check_accuracy(epsilon)
     return 6.0 * (1.0 + epsilon) / (1.0 - epsilon) * math.log(4.0 * horizon / delta) / epsilon**2
 
 
@@ -50,14 +42,14 @@ def check_oversampling(q: float) -> None:
 
 
 def keep_probability(variance: Tensor, oversampling: float, counts: Tensor | None = None) -> Tensor:
-    """Probability that a point enters the dictionary: p = min(1, q sigma^2), of c copies 1 - (1 - p)^c.
+    """Probability that a point enters the dictionary: p = min(1, q sigma^2), and 1 - (1 - p)^c for c copies.
 
     Args:
-        variance: Posterior variance of the points, any shape, >= 0, in the scale of the caller's paper:
-            sigma^2 as it is for ATA-GP-UCB, sigma^2 / noise_var for BKB (the two agree at noise_var = 1).
+        variance: Posterior variance of the points, any shape, >= 0, in the scale of the caller's paper: sigma^2 for
+            ATA-GP-UCB, sigma^2 / noise_var for BKB (the two agree at noise_var = 1).
         oversampling: The papers' q > 0, see :func:`theory_oversampling`.
-        counts: How often each point was observed, broadcastable to ``variance``, whole numbers >= 0 of any
-            dtype. Default: once each.
+        counts: How often each point was observed, whole numbers >= 0 that broadcast to ``variance``; once each by
+            default.
 
     Returns:
         Probabilities in the shape and dtype of ``variance``; exactly 0 where the count is 0. NaN stays NaN.
@@ -75,20 +67,11 @@ def keep_probability(variance: Tensor, oversampling: float, counts: Tensor | Non
 
 
 def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
-    """Which arms enter each trial's dictionary, every arm on its own with its probability.
+    """Draw which arms enter each trial's dictionary, independently with their ``probability``; all ``s x n``.
 
-    A trial that would keep nothing keeps its arm of largest probability. This departs from the papers only
-    where their embedding would not be defined. Trials whose probabilities are all 0 (or NaN) stay empty.
-
-    Args:
-        probability: ``s x n``.
-        uniform: Draws from [0, 1), ``s x n``, of one stream per trial.
-
-    Returns:
-        Bool, ``s x n``.
-
-    Raises:
-        ValueError: if the arguments are not matrices of one shape.
+    ``uniform`` has draws from [0, 1), of one stream per trial. A trial that would keep nothing keeps its arm of largest
+    probability. This departs from the papers only where their embedding would not be defined. Trials whose
+    probabilities are all 0 (or NaN) stay empty. Raises ``ValueError`` if the arguments are not matrices of one shape.
     """
     if probability.ndim != 2 or probability.shape != uniform.shape:
         raise ValueError(
@@ -103,17 +86,11 @@ def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
 
 
 def padded(keep: Tensor) -> tuple[Tensor, Tensor]:
-    """The arms of each dictionary as indices, padded to the largest dictionary. The host waits once.
-
-    Args:
-        keep: Which arms are in, ``s x n`` bool.
+    """The arms of each dictionary (``keep``, ``s x n`` bool) as indices, padded to one length. The host waits once.
 
     Returns:
-        Indices in ascending order, ``s x M`` long with 0 as padding, and which of them are no padding,
-        ``s x M`` bool. M is the size of the largest dictionary, at least 1.
-
-    Raises:
-        ValueError: if ``keep`` is not a bool matrix.
+        Indices in ascending order, ``s x M`` long with 0 as padding, and which of them are no padding, ``s x M`` bool.
+        M is the size of the largest dictionary, at least 1.
     """
     if keep.ndim != 2 or keep.dtype != torch.bool:
         raise ValueError(f"keep must be s x n bool, got {keep.dtype} of shape {tuple(keep.shape)}.")

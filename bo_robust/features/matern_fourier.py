@@ -21,16 +21,19 @@ _GRID_POINTS = 1_000_000
 
 @dataclass(frozen=True)
 class MaternFourierFeatures(BoxFeatures):
-    """Fourier features of :class:`~bo_robust.covariance.Matern` on a box: equispaced frequencies.
+    """Fourier features of :class:`~bo_robust.covariance.Matern` on a box, with equispaced frequencies.
 
     A HEURISTIC: ATA-GP-UCB's regret bound with Fourier features is for the squared exponential covariance; none is
-    known for this one. The spectral density is a multivariate Student-t with 2 nu degrees of freedom, no product
-    over dimensions, so the rule is not a product of Gauss rules: frequencies lie on an equispaced grid of
-    ``nodes`` per dimension about zero, weighted by the spectral density and scaled to sum 1 (a truncated Fourier
-    series, as in Barnett, Greengard & Rachh 2023, arXiv 2305.11065). So phi(x) . phi(x) = outputscale to rounding
-    and the approximation is positive semi-definite. Spacing 2 pi / P makes it periodic: the period P balances
-    what the next period adds at the far end of the box, k(P - side), with the spectral mass beyond the grid,
-    Pr(|t_(2 nu)| > pi nodes lengthscale / P), per dimension. The error falls like nodes^(-2 nu) up to logarithms.
+    known for this one.
+
+    The spectral density is a multivariate Student-t with 2 nu degrees of freedom. It is no product over dimensions, so
+    the rule is not a product of Gauss rules. Frequencies lie on an equispaced grid about zero, weighted by the spectral
+    density and scaled to sum 1 (a truncated Fourier series, as in Barnett, Greengard & Rachh 2023, arXiv 2305.11065).
+    So phi(x) . phi(x) = outputscale to rounding, and the approximation is positive semi-definite.
+
+    Spacing 2 pi / P makes it periodic. Per dimension, the period P balances what the next period adds at the far end of
+    the box, k(P - side), with the spectral mass beyond the grid, Pr(|t_(2 nu)| > pi nodes lengthscale / P). The error
+    falls like nodes^(-2 nu) up to logarithms.
 
     Measured sup error on [0, 1]^d, nodes per dimension in the head line:
 
@@ -40,32 +43,23 @@ class MaternFourierFeatures(BoxFeatures):
     | nu = 1.5 | 1.6e-2 | 3.3e-3 | 5.9e-4 | 1.0e-4 | 2.1e-2 | 4.3e-3 | 8.0e-4 | 2.4e-2 | 5.1e-3 |
     | nu = 2.5 | 4.8e-3 | 3.9e-4 | 2.6e-5 | 1.4e-6 | 6.5e-3 | 5.6e-4 | 3.7e-5 | 7.6e-3 | 6.9e-4 |
 
-    (A Gauss-Laguerre mixture of Gauss-Hermite rules, the alternative that also works for every d, errs by 2.1e-1,
-    5.9e-2 and 2.8e-2 at 64 frequencies in d = 1.)
+    A Gauss-Laguerre mixture of Gauss-Hermite rules, the alternative that also works for every d, errs by 2.1e-1, 5.9e-2
+    and 2.8e-2 at 64 frequencies in d = 1.
+
+    Arguments not listed here, and errors, are those of :class:`~bo_robust.features.fourier.FourierFeatures`.
 
     Args:
-        lengthscale: One number > 0, or one per dimension, in the units of X.
         nodes: Frequencies per dimension, >= 1; nodes ** dim in all.
-        bounds: (lower, upper) of every dimension of the box that holds all points.
-        outputscale: k(x, x), > 0.
-        half: Keep one of each pair +-omega: nodes ** dim features for 2 nodes ** dim (one more if nodes is odd),
-            with the same effect as in :class:`~bo_robust.features.fourier.FourierFeatures`.
         nu: Smoothness, one of 0.5, 1.5, 2.5.
-
-    Raises:
-        ValueError: if an argument is out of range, the number of lengthscales is not that of bounds, or
-            nodes ** dim exceeds ``MAX_FREQUENCIES``.
     """
 
     nu: float = field(kw_only=True)
 
     @property
     def covariance(self) -> Matern:
-        """The covariance k that is approximated."""
         return Matern(self.nu, self.lengthscale, self.outputscale)
 
     def frequencies(self, *, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Frequencies ``f x d``, in radians per unit of x, and weights ``f`` with sum 1."""
         axes, weights = self._grid()
         frequencies, weights = torch.cartesian_prod(*axes).reshape(-1, self.dim), weights.flatten()
         if self.half:
@@ -73,19 +67,13 @@ class MaternFourierFeatures(BoxFeatures):
         return frequencies.to(device, dtype), weights.to(device, dtype)
 
     def sup_error(self, grid: int = 201) -> float:
-        """Largest |k(x, x') - phi(x) . phi(x')| over a grid of differences x - x', by measurement.
+        """Largest |k(x, x') - phi(x) . phi(x')| over all grid ** dim differences x - x', by measurement.
 
-        Args:
-            grid: Differences per dimension, from 0 to the side of the box, >= 2; fewer where grid ** dim would
-                exceed a million (100 at d = 3, 31 at d = 4).
-
-        Returns:
-            The largest error.
-
-        Raises:
-            ValueError: if ``grid`` is below 2.
+        ``grid`` >= 2 is the number of differences per dimension, from 0 to the side of the box. It is lowered where
+        grid ** dim would exceed a million (to 100 at d = 3, 31 at d = 4).
         """
         check_count(2, grid=grid)
+        # Rounded, because a million to the power 1/3 is 99.99999999999997.
         grid = min(grid, int(round(_GRID_POINTS ** (1.0 / self.dim), 9)))
         sides = [torch.linspace(0.0, upper - lower, grid, dtype=torch.float64) for lower, upper in self.bounds]
         axes, approximate = self._grid()
@@ -108,11 +96,12 @@ class MaternFourierFeatures(BoxFeatures):
 
 
 def _period(nu: float, lengthscale: float, nodes: int) -> float:
-    """The period that balances the two errors, for a side of 1."""
+    """The period that balances the two errors, for a side of 1 (see :class:`MaternFourierFeatures`)."""
     origin = torch.zeros(1, 1, dtype=torch.float64)
 
     def imbalance(period: float) -> float:
         alias = float(Matern(nu, lengthscale)(origin, origin + (period - 1.0)))
         return alias - 2.0 * float(stdtr(2.0 * nu, -math.pi * nodes * lengthscale / period))
 
+    # At period 1 the next period adds k(0) = 1, more than any mass beyond the grid; 50 lengthscales on it adds nothing.
     return float(brentq(imbalance, 1.0, 1.0 + 50.0 * lengthscale))

@@ -1,10 +1,11 @@
 """Nyström features of a dictionary D of points, for many independent dictionaries at once.
 
-phi(x) = R k_D(x) with R^T R = K_D^+, so that phi(x)^T phi(x') = k_D(x)^T K_D^+ k_D(x') is the projection of k
-on the span of the dictionary and never exceeds k in the PSD sense. Ray Chowdhury & Gopalan 2019 (section
-5.1 b) and Calandriello et al. 2019 (BKB) take the symmetric root R = (K_D^(1/2))^+. Every root gives the same
-posterior mean and variance of the linear regression in phi, so the cheapest is the default: R = L^-1 with
-K_D = L L^T (Cholesky) over as many points of D as are linearly independent. Only ATA's truncation, which
+phi(x) = R k_D(x) with R^T R = K_D^+, so that phi(x)^T phi(x') = k_D(x)^T K_D^+ k_D(x') is the projection of k on the
+span of the dictionary and never exceeds k in the PSD sense. Ray Chowdhury & Gopalan 2019 (section 5.1 b) and
+Calandriello et al. 2019 (BKB) take the symmetric root R = (K_D^(1/2))^+.
+
+Every root gives the same posterior mean and variance of the linear regression in phi, so the cheapest is the default:
+R = L^-1 with K_D = L L^T (Cholesky) over as many points of D as are linearly independent. Only ATA's truncation, which
 acts feature by feature, tells roots apart; :func:`symmetric_axes` turns the Cholesky features into the paper's.
 """
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from bo_robust.covariance import Covariance
 from bo_robust.validation import check_finite
 
-__all__ = ["DictionaryRoot", "NystromFeatures", "dictionary_root", "symmetric_axes"]
+__all__ = ["DictionaryRoot", "NystromFeatures", "dictionary_root", "pivoted_cholesky", "symmetric_axes"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class DictionaryRoot:
     """Inverse Cholesky factors of the independent points of each dictionary; see :func:`dictionary_root`.
 
     Args:
-        order: Positions in the dictionary of the points kept, ``... x r`` long; beyond a member's rank a
-            position it has, which counts for nothing.
-        inverse: L^-1 with L L^T = K_D[order, order], lower triangular, ``... x r x r``; rows and columns
-            beyond a member's rank are zero.
+        order: Positions in the dictionary of the points kept, ``... x r`` long; beyond a member's rank a valid position
+            without effect.
+        inverse: L^-1 with L L^T = K_D[order, order], lower triangular, ``... x r x r``; rows and columns beyond a
+            member's rank are zero.
         rank: Number of points kept, ``...`` long.
     """
 
@@ -39,14 +40,10 @@ class DictionaryRoot:
     rank: Tensor
 
     def features(self, K_XD: Tensor) -> Tensor:
-        """phi(x) = L^-1 k_D(x) of the points X.
+        """phi(x) = L^-1 k_D(x), ``... x n x r``, from k_D(x), ``... x n x M``.
 
-        Args:
-            K_XD: k(x, x') of the points with all points of the dictionary, ``... x n x M``; columns of padding
-                are not read. The batch axes broadcast against those of the dictionaries.
-
-        Returns:
-            ``... x n x r``; features beyond a member's rank are zero.
+        Batch axes broadcast against those of the dictionaries. Columns of padding are not read. Features beyond a
+        member's rank are zero.
         """
         (n, M), r = K_XD.shape[-2:], self.order.shape[-1]
         batch_shape = torch.broadcast_shapes(K_XD.shape[:-2], self.order.shape[:-1])
@@ -57,20 +54,20 @@ class DictionaryRoot:
 def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None = None) -> DictionaryRoot:
     """The root of K_D^+ by Cholesky, of every dictionary of a batch.
 
-    The matrix is scaled to unit diagonal first, so that every point is judged by its own variance. A
-    dictionary in which every point keeps more than ``tol`` of its variance given all others (the diagonal of
-    the inverse shows it) is factorised as it stands. In the others (duplicates, more points than the
-    numerical rank) points are picked by largest remaining variance until none has more than ``tol`` left: a
-    diagonally pivoted Cholesky, vectorised over the batch. On dictionaries of the first kind both keep all
-    points and give the same phi phi^T to rounding.
+    The matrix is first scaled to unit diagonal, so that every point is judged by its own variance. A dictionary is
+    factorised as it stands if every point keeps more than ``tol`` of its variance given all others
+    (the diagonal of the inverse shows it). Others have duplicates, or more points than the numerical rank. There points
+    are picked by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted Cholesky,
+    vectorised over the batch. On dictionaries of the first kind both ways keep all points and give the same phi phi^T
+    to rounding.
 
-    Accuracy: for points i, j of the dictionary |phi_i^T phi_j - K_ij| <= tol sqrt(K_ii K_jj) plus rounding.
-    Elsewhere phi phi^T is the projection on the points kept, so points dropped only make the variance larger.
-    A pivot near ``tol`` has a relative rounding error of eps / tol, 6e-6 at the default: where two points nearly
-    coincide, phi phi^T may exceed k by about that much at points outside the dictionary. A smaller ``tol`` makes this
-    worse, a larger one the error on the dictionary.
-    Measured in float64, squared exponential with lengthscale 0.2, 100 even points of [0, 1] (in brackets the
-    worst of 20 draws of 100 random points), K and phi phi^T on 401 points of [-0.3, 1.3]:
+    Accuracy: for points i, j of the dictionary |phi_i^T phi_j - K_ij| <= tol sqrt(K_ii K_jj) plus rounding. Elsewhere
+    phi phi^T is the projection on the points kept, so points dropped only make the variance larger. A pivot near
+    ``tol`` has a relative rounding error of eps / tol, 6e-6 at the default: where two points nearly coincide, phi phi^T
+    may exceed k by about that much at points outside the dictionary. A smaller ``tol`` makes this worse, a larger one
+    the error on the dictionary.
+    Measured in float64, squared exponential with lengthscale 0.2, 100 even points of [0, 1] (in brackets the worst of
+    20 draws of 100 random points), K and phi phi^T on 401 points of [-0.3, 1.3]:
 
     ============ ============ ========================== ====================================
     tol          points kept  max |phi phi^T - K| on D   smallest eigenvalue of K - phi phi^T
@@ -86,10 +83,10 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 
     Args:
         K_D: k(x, x') of the points of the dictionaries, ``... x M x M``. Points of zero variance are dropped.
-        mask: Which points each dictionary has, ``... x M`` bool; entries of ``K_D`` elsewhere are not read and
-            may be anything. Default: all.
-        tol: Share of its own variance below which a point counts as a combination of the others, in [eps, 1);
-            default eps^(2/3), 3.7e-11 in float64 and 2.4e-5 in float32.
+        mask: Which points each dictionary has, ``... x M`` bool; entries of ``K_D`` elsewhere are not read. Default:
+            all.
+        tol: Share of its own variance below which a point counts as a combination of the others, in [eps, 1); default
+            eps^(2/3), 3.7e-11 in float64 and 2.4e-5 in float32.
 
     Returns:
         The root, with r the largest rank of the batch (at least 1).
@@ -127,7 +124,7 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
-        picks, L, rank[members] = _pivoted_cholesky(C[members], absent[members], tol)
+        picks, L, rank[members] = pivoted_cholesky(C[members], absent[members], tol)
         steps = picks.shape[-1]
         inverse[members, :steps, :steps] = torch.linalg.solve_triangular(L, eye[:steps, :steps], upper=False)
         order[members, :steps] = order[members].gather(-1, picks)
@@ -147,23 +144,19 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     """Q with (K_D^(1/2))^+ k_D(x) = Q f(x), where f are the Cholesky features of :func:`dictionary_root`.
 
-    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T =
-    U S^2 U^T and k_D(x) = F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x) = U W^T f(x):
-    Q = U W^T = F_D (F_D^T F_D)^(-1/2), the polar factor of F_D. Its columns are orthonormal, so phi^T phi' and
-    with it every posterior quantity stays what it was; only the directions in which ATA truncates turn. With
-    A = sum_t f(x_t) f(x_t)^T the paper's ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T, symmetric roots.
+    Let F_D hold f of the points of the dictionary and F_D = U S W^T be its thin SVD. Then K_D = F_D F_D^T = U S^2 U^T
+    and k_D(x) = F_D f(x), hence (K_D^(1/2))^+ k_D(x) = U S^-1 U^T U S W^T f(x) = U W^T f(x): Q = U W^T = F_D
+    (F_D^T F_D)^(-1/2), the polar factor of F_D. Its columns are orthonormal, so phi^T phi' and every posterior quantity
+    stay what they were; only the directions in which ATA truncates turn. With A = sum_t f(x_t) f(x_t)^T the paper's
+    ``V^(-1/2) Phi^T`` is Q (A + noise_var I)^(-1/2) F^T, symmetric roots.
 
     W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised by their own length and
     orthonormalised by Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition
     number (checked for point variances up to four decades apart; at six, axes of tiny variance are off by 1e-3).
 
-    Args:
-        F_D: Cholesky features of all M points of the dictionaries, ``... x M x r``; features beyond a member's
-            rank are zero, as :meth:`DictionaryRoot.features` returns them.
-        mask: Which points each dictionary has, ``... x M`` bool; rows elsewhere are not read. Default: all.
-
-    Returns:
-        Q, ``... x M x r``; rows of padding and columns of padded features are zero.
+    ``F_D`` (``... x M x r``) comes from :meth:`DictionaryRoot.features`. ``mask`` says which points each dictionary has
+    (``... x M`` bool, all by default); other rows of ``F_D`` are not read. Q is ``... x M x r``; its rows for padding
+    and its columns for padded features are zero.
     """
     if mask is not None:
         F_D = torch.where(mask.unsqueeze(-1), F_D, 0.0)
@@ -203,8 +196,8 @@ class NystromFeatures:
         Args:
             covariance: k.
             points: The dictionary, ``M x d``; may hold duplicates.
-            root: "cholesky", with as many features as points are independent, or "symmetric", the papers'
-                (K_D^(1/2))^+ k_D(x) with M features in the order of ``points``.
+            root: "cholesky", with as many features as points are independent; or "symmetric", the papers' (K_D^(1/2))^+
+                k_D(x) with M features in the order of ``points``.
 
         Raises:
             ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
@@ -223,25 +216,19 @@ class NystromFeatures:
 
     @property
     def num_features(self) -> int:
-        """p, the number of features."""
+        """Number p of features."""
         return self.weights.shape[0]
 
     def __call__(self, X: Tensor) -> Tensor:
-        """phi of points ``n x d``, ``n x p``."""
+        """phi, ``n x p``, of points ``n x d``."""
         return self.covariance(X, self.points) @ self.weights.mT
 
     def residual(self, X: Tensor, phi: Tensor) -> Tensor:
-        """k(x, x) - ||phi(x)||^2 >= 0, the prior variance the features miss (negative rounding set to 0).
+        """k(x, x) - ||phi(x)||^2, ``n``, from points ``n x d`` and their features ``n x p``; negative rounding becomes
+        0.
 
-        The DTC variance adds it to the variance in feature space; without it (SoR) the variance vanishes far
-        from the dictionary.
-
-        Args:
-            X: Points, ``n x d``.
-            phi: Their features, ``n x p``.
-
-        Returns:
-            ``n``.
+        This is the prior variance that the features miss. The DTC variance adds it to the variance in feature space;
+        without it (SoR) the variance vanishes far from the dictionary.
         """
         return (self.covariance.diagonal(X) - phi.square().sum(-1)).clamp_min(0.0)
 
@@ -250,7 +237,7 @@ _POLISH_STEPS = 2  # |Q^T Q - I| = e becomes 3/4 e^2; e was at most 1e-6 before 
 
 
 def _checked(K_D: Tensor, mask: Tensor | None, tol: float | None) -> tuple[Tensor, Tensor, float]:
-    """``b x M x M`` matrices, ``b x M`` masks and the tolerance, static mistakes refused."""
+    """The arguments of :func:`dictionary_root`, checked, with one batch axis (``b x M x M`` and ``b x M``)."""
     if K_D.ndim < 2 or K_D.shape[-1] != K_D.shape[-2]:
         raise ValueError(f"K_D must be ... x M x M, got shape {tuple(K_D.shape)}.")
     if not K_D.is_floating_point():
@@ -272,17 +259,15 @@ def _checked(K_D: Tensor, mask: Tensor | None, tol: float | None) -> tuple[Tenso
     return K_D.reshape(-1, M, M), mask.reshape(-1, M), tol
 
 
-def _pivoted_cholesky(C: Tensor, absent: Tensor, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+def pivoted_cholesky(C: Tensor, absent: Tensor, tol: float) -> tuple[Tensor, Tensor, Tensor]:
     """Cholesky of the points picked one by one, each the one of largest variance given those before.
 
-    Args:
-        C: Correlation matrices, ``b x M x M``, with at least one point in some member.
-        absent: Which rows are padding, ``b x M``.
-        tol: Variance at which a member stops.
+    ``C`` has correlation matrices (``b x M x M``, at least one point in some member) and ``absent`` marks padding
+    (``b x M``). A member stops at variance ``tol``.
 
     Returns:
-        Positions picked, ``b x r``; L with L L^T = C[picks, picks], ``b x r x r`` (the identity beyond a
-        member's rank); ranks ``b``.
+        Positions picked, ``b x r``; L with L L^T = C[picks, picks], ``b x r x r``
+        (the identity beyond a member's rank); ranks, ``b``.
     """
     left = C.diagonal(dim1=-2, dim2=-1).masked_fill(absent, 0.0)  # variance given the points picked
     columns = torch.zeros_like(C)

@@ -1,1 +1,1 @@
-"""Our methods inside other people's loops, one module per package: ``ax`` and ``optuna``, each its own extra."""
+"""Our methods inside other people's loops, one module and one extra per package: ``ax``, ``optuna`` and ``ray``."""

@@ -1,6 +1,6 @@
-"""Our methods in Optuna: ``optuna.create_study(sampler=RobustSampler("tgp-ucb"))``.
+"""Our methods in Optuna: ``optuna.create_study(sampler=RobustSampler())``.
 
-A proposal is a function of the seed, the trial's number and what the storage holds, nothing else: a study that is
+A proposal is a function of the seed, the trial's number and what the storage holds, nothing else. So a study that is
 opened again goes on as it would have, and workers may be several processes with one seed.
 """
 
@@ -24,62 +24,64 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
+from bo_robust.methods import DEFAULT, METHODS
 from bo_robust.random import stream
-from bo_robust.study.methods import History, Method
-from bo_robust.study.settings import METHODS, complete
+from bo_robust.study.policy import History, Policy
+from bo_robust.study.settings import StudySettings, complete
 from bo_robust.study.space import Arms, Box, Float
-from bo_robust.study.surrogates import seeded
+from bo_robust.study.steps import seeded
 from bo_robust.validation import check_count
 
 __all__ = ["RobustSampler", "candidates_func"]
 
-MAX_ARMS = 4096  # combinations of discrete parameters that are all looked at
+MAX_ARMS = 4096  # so many combinations of discrete parameters are all looked at
 
 
 class RobustSampler(BaseSampler):
     """One of our methods as a sampler.
 
-    Parameters reach the model in the unit box: logarithms where the distribution is logarithmic, whole numbers and
-    steps with an equal share each, categorical ones as one column per choice. Of at most 4096 combinations of discrete
-    parameters every one is looked at, and may come again; more, or beside continuous parameters, they are searched from
+    Parameters reach the model in the unit box: as logarithms where the distribution is logarithmic; whole numbers and
+    steps with an equal share each; categorical ones as one column per choice. If discrete parameters alone have at most
+    4096 combinations, every one is looked at, and may come again. Otherwise discrete parameters are searched from
     several starts, one parameter at a time (those of more than 20 values as continuous ones). Parameters that are not
-    in every completed trial with the same distribution (conditional ones) are drawn uniformly and not modelled; so is
-    every parameter of the first trial, of which nothing is known.
+    in every completed trial with the same distribution (conditional ones) are drawn uniformly and not modelled. So are
+    all parameters of the first trial, of which nothing is known.
 
-    Rewards are the values of completed trials in the order of their completion, turned round where the study minimises,
-    about a center and in units of a scale that follow from the rewards at some rounds, or that are given. Trials that
-    were pruned, failed or returned an infinite value count as the worst reward so far (of those not truncated). Those
-    that run have taught nothing: under the model their means stay as they are, and their variances are as if they were
-    observed, so that they are not proposed again. (A worker that died leaves a running trial behind;
-    ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.)
+    Rewards are the values of completed trials in the order of their completion, with the sign turned where the study
+    minimises. Their center and scale are given, or follow from the rewards at some rounds. Trials that were pruned,
+    failed or returned an infinite value count as the worst reward so far (of those not truncated). Running trials have
+    taught nothing: their means stay as they are, and their variances are as if they were observed, so that they are not
+    proposed again. (A worker that died leaves a running trial behind; ``RDBStorage(heartbeat_interval=...)`` turns it
+    into a failed one.)
 
     Args:
-        method: "tgp-ucb" (heavy tails), "he-gp-ucb" (unknown kernel), "gp-ucb", "ata-gp-ucb" or "bkb".
-        seed: Of all random numbers, >= 0; None: drawn.
-        settings: Of the method, as for :class:`bo_robust.study.Study`: ``bo_robust.study.settings.METHODS`` has their
-            names and defaults. ``minimize`` is the study's direction.
+        method: A name in :data:`bo_robust.methods.METHODS`, such as that of TGP-UCB for heavy tails or HE-GP-UCB for an
+            unknown kernel; not one that chooses conditions as well (V-UCB).
+        seed: Seed of all random numbers, >= 0; None: drawn.
+        settings: As for :class:`bo_robust.study.Study`: see :mod:`bo_robust.methods` and
+            :mod:`bo_robust.study.settings`. ``minimize`` is the direction of the Optuna study.
 
     Raises:
-        ValueError: on an unknown method or setting, or one that is out of range; in a study with several objectives.
+        ValueError: if a method or setting is unknown or out of range; in a study with several objectives.
 
     Example:
-        >>> sampler = RobustSampler("tgp-ucb", seed=0, moment_bound=16.0, alpha=1.0)
+        >>> sampler = RobustSampler(seed=0, moment_bound=16.0, alpha=1.0)
         >>> study = optuna.create_study(sampler=sampler, storage="sqlite:///study.db")
         >>> study.optimize(objective, n_trials=50)
     """
 
-    def __init__(self, method: str = "tgp-ucb", *, seed: int | None = None, **settings: Any) -> None:
+    def __init__(self, method: str = DEFAULT, *, seed: int | None = None, **settings: Any) -> None:
         _check(method, settings)
         check_count(0, seed=0 if seed is None else seed)
         self._method, self._settings = method, settings
         self._seed = secrets.randbits(32) if seed is None else seed
-        self._last: tuple[Any, _Space, _Method] | None = None
+        self._last: tuple[Any, _Space, _DiscretePolicy] | None = None
 
     def reseed_rng(self) -> None:
-        """Nothing to do: random numbers depend on the number of the trial."""
+        """Do nothing: random numbers depend on the number of the trial."""
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Parameters of all completed trials that have more than one value."""
+        """Return the parameters of all completed trials that have more than one value."""
         if len(study.directions) > 1:
             raise ValueError("RobustSampler optimises one objective; make a study with one direction.")
         known = intersection_search_space(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
@@ -88,50 +90,44 @@ class RobustSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Their values for this trial; none before the first is completed."""
+        """Return their values for this trial; none before the first trial is completed."""
         if not search_space:
             return {}
-        space, method = self._prepare(study, search_space)
-        point = method.propose(_history(study, trial, space), trial.number)
+        space, policy = self._prepare(study, search_space)
+        point = policy.propose(_history(study, trial, space), trial.number)
         return space.untransform(point)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """A uniform draw."""
+        """Draw uniformly."""
         seed = int(stream(self._seed, f"optuna.{param_name}", trial.number).integers(2**32))
         return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
 
-    def _prepare(self, study: Study, search_space: dict[str, BaseDistribution]) -> tuple[_Space, _Method]:
-        """The method on this search space, which remembers the hyperparameters it learned."""
+    def _prepare(self, study: Study, search_space: dict[str, BaseDistribution]) -> tuple[_Space, _DiscretePolicy]:
+        """The policy on this search space, kept because it remembers the hyperparameters it learned."""
         key = (study.study_name, study.direction, tuple(search_space.items()))
         if self._last is None or self._last[0] != key:
             space = _Space(search_space)
             given = self._settings | {"minimize": study.direction == StudyDirection.MINIMIZE}
             settings = complete(self._method, given, space.unit)
-            self._last = key, space, _Method(space, self._method, settings, self._seed)
+            self._last = key, space, _DiscretePolicy(space, settings, self._seed)
         return self._last[1:]
 
 
 def candidates_func(
-    method: str = "tgp-ucb", seed: int = 0, **settings: Any
+    method: str = DEFAULT, seed: int = 0, **settings: Any
 ) -> Callable[[Tensor, Tensor, Tensor | None, Tensor, Tensor | None], Tensor]:
     """One of our methods for ``optuna_integration.BoTorchSampler(candidates_func=...)``.
 
     :class:`RobustSampler` does more: exact search over discrete parameters, the order of completion, failed trials.
-    Pass ``consider_running_trials=True`` to the sampler to have running ones hallucinated.
-
-    Args:
-        method: As for :class:`RobustSampler`.
-        seed: Of random numbers; they depend on it and the number of rewards and running trials.
-        settings: As for :class:`RobustSampler`.
+    Arguments and errors are its own; constraints or several objectives raise ``ValueError`` when the function is
+    called. Pass ``consider_running_trials=True`` to the sampler to have running trials hallucinated. Random numbers
+    depend on the seed and the number of rewards and running trials.
 
     Returns:
         A function of points ``n x d``, rewards to be maximised ``n x 1``, constraints (None), the box ``2 x d`` and
         running points ``k x d`` or None, returning the next point ``1 x d``.
-
-    Raises:
-        ValueError: as for :class:`RobustSampler`; from the function, on constraints or several objectives.
     """
     _check(method, settings)
     check_count(0, seed=seed)
@@ -151,7 +147,7 @@ def candidates_func(
         told, running = points(train_x), points(pending_x)
         history = History(list(zip(told, train_obj[:, 0].tolist(), strict=True)), [], running)
         chosen = complete(method, settings, space)
-        u = Method(space, method, chosen, seed).propose(history, len(told) + len(running))
+        u = Policy(space, chosen, seed).propose(history, len(told) + len(running))
         return low + side * low.new_tensor([space.to_unit(u)])
 
     return propose
@@ -180,7 +176,7 @@ class _Space:
         return all(trial.distributions.get(name) == d for name, d in self.distributions.items())
 
     def coordinates(self) -> list[tuple[bool, list[float] | None]]:
-        """Of every parameter: whether it is categorical, and its values (numbers of choices, or in the unit box)."""
+        """For every parameter, whether it is categorical, and its values (numbers of choices, else in the unit box)."""
         rows: list[tuple[bool, list[float] | None]] = []
         for (name, d), values in zip(self.distributions.items(), self.values, strict=True):
             if isinstance(d, CategoricalDistribution):
@@ -193,15 +189,15 @@ class _Space:
         return rows
 
 
-class _Method(Method):
-    """A method that looks at values of discrete parameters only.
+class _DiscretePolicy(Policy):
+    """A policy that only looks at values that discrete parameters have.
 
-    In the box they lie in, the points farthest from all values are those of the largest variance for ever, and
-    rounding brings every one of them back to a value that was played.
+    Between these values the variance stays largest for ever at the points farthest from all of them, and rounding
+    brings every such point back to a value that was played.
     """
 
-    def __init__(self, space: _Space, name: str, settings: dict[str, Any], seed: int) -> None:
-        super().__init__(space.unit, name, settings, seed)
+    def __init__(self, space: _Space, settings: StudySettings, seed: int) -> None:
+        super().__init__(space.unit, settings, seed)
         self._coordinates = space.coordinates()
 
     def _maximise(self, acqf: AcquisitionFunction, seed: int, history: History) -> tuple[dict[str, float], float]:
@@ -210,25 +206,31 @@ class _Method(Method):
         if isinstance(self.space, Arms) or not (discrete or choices):
             return super()._maximise(acqf, seed, history)
         ends = [(0.0, 1.0) if v is None else (v[0], v[-1]) for _, v in self._coordinates]
-        bounds = torch.tensor(ends, dtype=torch.float64, device=self.settings["device"]).T
+        bounds = torch.tensor(ends, dtype=torch.float64, device=self.settings.common.device).T
         encoded = _Encoded(acqf, self._coordinates)
-        counts = {"num_restarts": self.settings["restarts"], "raw_samples": self.settings["raw_samples"]}
-        with seeded(seed, self.settings["device"]):
-            x, value = optimize_acqf_mixed_alternating(encoded, bounds, discrete, choices, **counts)
+        with seeded(seed, self.settings.common.device):
+            x, value = optimize_acqf_mixed_alternating(
+                encoded,
+                bounds,
+                discrete,
+                choices,
+                num_restarts=self.settings.common.restarts,
+                raw_samples=self.settings.common.raw_samples,
+            )
         point = encoded.columns(x)[0].tolist()
         return dict(zip(self.space.names, point, strict=True)), float(cast(Tensor, value))
 
 
 class _Encoded(AcquisitionFunction):
-    """An acquisition on one column per parameter, a choice by its number."""
+    """An acquisition on one column per parameter, where a choice is its number."""
 
     def __init__(self, acqf: AcquisitionFunction, coordinates: list[tuple[bool, list[float] | None]]) -> None:
         super().__init__(model=acqf.model)
-        self.set_X_pending(None)  # it knows them itself
+        self.set_X_pending(None)  # the wrapped acquisition knows them
         self.acqf, self._coordinates = acqf, coordinates
 
     def columns(self, X: Tensor) -> Tensor:
-        """The columns the model knows, one per choice of a categorical parameter."""
+        """The columns that the model knows, one per choice of a categorical parameter."""
         parts = []
         for x, (categorical, values) in zip(X.unbind(-1), self._coordinates, strict=True):
             if categorical and values is not None:
@@ -246,7 +248,7 @@ def _unit_box(d: int) -> Box:
 
 
 def _values(distribution: Any) -> Sequence[Any] | None:
-    """All values of a discrete parameter."""
+    """All values of a discrete parameter; None for a continuous one, or more than MAX_ARMS values."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices
     if distribution.step is None:
@@ -255,27 +257,30 @@ def _values(distribution: Any) -> Sequence[Any] | None:
     if count > MAX_ARMS:
         return None
     values = [distribution.low + i * distribution.step for i in range(count)]
+    # low + i * step may exceed high by rounding.
     return [min(v, distribution.high) for v in values] if isinstance(distribution, FloatDistribution) else values
 
 
 def _history(study: Study, trial: FrozenTrial, space: _Space) -> History:
     others = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number and space.holds(t)]
-    known = [t for t in others if t.state == TrialState.COMPLETE and math.isfinite(t.value)]
-    known.sort(key=lambda t: (t.datetime_complete, t.number))
-    done = {t.number for t in known}
+    known = [(t, t.value) for t in others if t.state == TrialState.COMPLETE and t.value is not None]
+    known = [(t, value) for t, value in known if math.isfinite(value)]
+    known.sort(key=lambda pair: (pair[0].datetime_complete, pair[0].number))
+    done = {t.number for t, _ in known}
     open_ = [t for t in others if t.number not in done and t.state != TrialState.WAITING]
     running = [space.transform(t.params) for t in open_ if t.state == TrialState.RUNNING]
     failed = [space.transform(t.params) for t in open_ if t.state != TrialState.RUNNING]
-    told = [(space.transform(t.params), float(t.value)) for t in known]
+    told = [(space.transform(t.params), float(value)) for t, value in known]
     return History(told, failed, running)
 
 
 def _check(method: str, settings: dict[str, Any]) -> None:
     """Raise ``ValueError`` on what is wrong in every search space."""
-    if method == "v-ucb" or method not in METHODS:
-        known = ", ".join(name for name in METHODS if name != "v-ucb")
-        why = "v-ucb needs conditions, which Optuna does not know of" if method == "v-ucb" else f"no method {method!r}"
-        raise ValueError(f"{why}; choose one of {known}.")
+    conditional = [name for name, made in METHODS.items() if "environment" in made.defaults()]
+    if method in conditional:
+        known = ", ".join(name for name in METHODS if name not in conditional)
+        raise ValueError(f"{method} needs conditions, which Optuna does not know of; choose one of {known}.")
     if "minimize" in settings:
         raise ValueError("minimize is the direction of the Optuna study; leave it out.")
+    # Lengthscales are left out because the number of columns is not known yet.
     complete(method, {k: v for k, v in settings.items() if k != "lengthscale"}, _unit_box(2))

@@ -1,7 +1,7 @@
 """Objectives on Ray: ``study.optimize(objective, rounds, executor=RayExecutor(gpus=0.5), workers=8)``.
 
-One machine or a cluster. Only objectives travel: the study, its file and its one writer stay where ``optimize`` runs,
-so a worker or a node that dies takes no told result with it.
+Ray runs on one machine or on a cluster. Only objectives travel. The study, its file and its one writer stay where
+``optimize`` runs, so a worker or a node that dies takes no told result with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ray
 from ray import exceptions
 from ray._private import ray_constants
 
-from bo_robust.study.executors import WorkerLost, _environment
+from bo_robust.executors import WorkerLost, environment_variables
 from bo_robust.validation import check_count, check_positive
 
 __all__ = ["RayExecutor", "RayFuture"]
@@ -36,7 +36,7 @@ class RayFuture:
         self._ref = ref
 
     def result(self) -> Any:
-        """The result; waits for it.
+        """Wait for the result and return it.
 
         Raises:
             WorkerLost: if the worker or its node died in every attempt, or the task was cancelled.
@@ -45,7 +45,8 @@ class RayFuture:
         try:
             return ray.get(self._ref)
         except LOST as error:
-            raised = isinstance(error, exceptions.RayTaskError)  # by the objective: its own use of Ray went wrong
+            # Raised by the objective: its own use of Ray went wrong.
+            raised = isinstance(error, exceptions.RayTaskError)
             if raised and not isinstance(error, exceptions.TaskCancelledError):
                 raise
             raise WorkerLost(str(error)) from error
@@ -55,27 +56,28 @@ class RayFuture:
         return bool(ray.wait([self._ref], timeout=0)[0])
 
     def cancel(self) -> None:
-        """Do not start it; if it runs, it is interrupted as by Ctrl-C, so that its CPUs and GPUs come free."""
+        """Do not start it; if it runs, interrupt it as by Ctrl-C, so that its CPUs and GPUs come free."""
         ray.cancel(self._ref)
 
 
 class RayExecutor:
     """Runs objectives as Ray tasks; ``bo_robust.study.Executor`` is the protocol.
 
-    If Ray is initialised already, it is used as it is and left running. Else Ray is started on this machine: without
-    dashboard, bound to 127.0.0.1, with usage statistics off; or, with ``address``, this process joins a cluster. What
-    was started or joined ends with :meth:`shutdown` or at the end of a ``with`` block. (Ray keeps its logs in /tmp/ray
-    and the token its processes show each other in ~/.ray.)
+    If Ray is initialised already, it is used as it is and left running. Otherwise Ray is started on this machine
+    without dashboard, bound to 127.0.0.1, with usage statistics off; or, with ``address``, this process joins a
+    cluster. What was started or joined ends with :meth:`shutdown` or at the end of a ``with`` block. (Ray keeps its
+    logs in /tmp/ray and the token its processes show each other in ~/.ray.)
 
-    Functions of modules are imported by the workers, which need the module; others, such as those of a script or a
+    Workers import functions of modules, so they need the module. Other functions, such as those of a script or a
     notebook, travel whole. Workers do not need bo_robust. BLAS and OpenMP have as many threads in a task as it has
-    CPUs, unless OMP_NUM_THREADS says otherwise; without a share of a GPU a task is for the CPU.
+    CPUs, unless OMP_NUM_THREADS says otherwise. Without a share of a GPU a task is for the CPU.
 
     Args:
-        cpus: Of one task, > 0; a fraction counts for how many tasks run at once and is not enforced.
-        gpus: Of one task, >= 0: whole, or a fraction below 1 (tasks that share a GPU share its memory).
-        retries: How often Ray runs a task again whose worker died, >= 0, before the study sees a death. Objectives
-            that raise are not run again.
+        cpus: CPUs of one task, > 0, whole from 1 on; a fraction counts for how many tasks run at once and is not
+            enforced.
+        gpus: GPUs of one task, >= 0: whole, or a fraction below 1 (tasks that share a GPU share its memory).
+        retries: How often Ray runs a task again whose worker died, >= 0, before the study sees a death. Objectives that
+            raise are not run again.
         address: "auto", "host:port" or "ray://host:port" of a cluster; None: this machine.
 
     Raises:
@@ -98,7 +100,7 @@ class RayExecutor:
             _start()
             there = ray.cluster_resources()
             lacking = [n for n, wanted in (("CPU", cpus), ("GPU", gpus)) if there.get(n, 0.0) < wanted]
-            if lacking:
+            if lacking:  # Ray would wait for them without end
                 ray.shutdown()
                 has = {name: there.get(name, 0.0) for name in ("CPU", "GPU")}
                 raise ValueError(
@@ -111,12 +113,8 @@ class RayExecutor:
         self._sent: tuple[Any, Any] | None = None  # the function and where Ray keeps it
 
     def submit(self, fn: Callable[[Any], Any], x: Any, /) -> RayFuture:
-        """Start ``fn(x)`` where there is room.
-
-        Raises:
-            ValueError: if the function cannot be sent to a worker.
-        """
-        if self._sent is None or self._sent[0] is not fn:
+        """Start ``fn(x)`` where there is room; raise ``ValueError`` if the function cannot be sent to a worker."""
+        if self._sent is None or self._sent[0] is not fn:  # a function is sent once, not with every point
             try:
                 self._sent = (fn, ray.put(fn))
             except TypeError as error:
@@ -124,7 +122,7 @@ class RayExecutor:
         return RayFuture(self._call.remote(self._sent[1], x))
 
     def shutdown(self) -> None:
-        """End Ray if it was started, or leave the cluster if it was joined, by this executor; tasks that run end."""
+        """End the Ray that this executor started, or leave the cluster it joined; running tasks end."""
         if self._own and ray.is_initialized():
             ray.shutdown()
         self._own = False
@@ -137,15 +135,16 @@ class RayExecutor:
 
 
 def _start() -> None:
-    """Start Ray on this machine, for nobody else.
+    """Start Ray on this machine, open to no other.
 
-    Ray replaces a ``_node_ip_address`` of 127.0.0.1 by the machine's own and then listens on all interfaces, except
-    where its clusters are switched off (a constant, off on macOS and Windows): there it takes 127.0.0.1.
+    Ray replaces a ``_node_ip_address`` of 127.0.0.1 by the machine's own address and then listens on all interfaces. It
+    keeps 127.0.0.1 only where a constant of Ray switches clusters off, as on macOS and Windows. So that constant is set
+    here.
     """
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
-        with _environment({"RAY_USAGE_STATS_ENABLED": "0"}):
+        with environment_variables({"RAY_USAGE_STATS_ENABLED": "0"}):
             ray.init(address="local", include_dashboard=False)
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before

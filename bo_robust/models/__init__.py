@@ -1,7 +1,7 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
-from bo_robust.models.candidate_ensemble import Candidate, CandidateEnsemble, candidate
-from bo_robust.models.candidate_grid import candidate_grid
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
+from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap

@@ -1,6 +1,8 @@
-"""The test of HE-GP-UCB over the rows of a data set: who is tested, who is eliminated, and how to say so.
+"""HE-GP-UCB's elimination test over the rows of a data set, with a message in words for every row.
 
-Row by row :func:`bo_robust.states.elimination.judge`, on the host and in double precision. ``h`` candidates.
+Row by row :func:`bo_robust.posteriors.elimination.judge` runs with one trial, on the host and in double precision.
+
+Axes: ``h`` candidates, ``k`` new rows.
 """
 
 from __future__ import annotations
@@ -8,34 +10,32 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bo_robust.schedules import BKBWidth, RandomisedWidth, Width
-from bo_robust.states import elimination
-from bo_robust.states.elimination import Failures, Tally
+from bo_robust.confidence import BKBWidth, RandomisedWidth
+from bo_robust.confidence.candidate_widths import Widths, check_number, each, widths_at
+from bo_robust.models.candidate_gps import CandidateGPs
+from bo_robust.posteriors import elimination
+from bo_robust.posteriors.elimination import Failures
 from bo_robust.validation import check_count, check_delta, check_positive
 
-__all__ = ["CandidateTest", "Observation", "Widths"]
-
-Widths = Width | tuple[Width, ...]
-"""One width for all candidates, which is handed the information gain of each, or one per candidate."""
+__all__ = ["CandidateHistory", "Observation"]
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What an observation did to the candidates; as a string, all of it in words.
+    """What one observation did to the candidates; ``str`` says it in words.
 
     Attributes:
-        round: Its round t, counted from 1.
-        tested: u_t, index in U; None in an initial design.
+        round: The observation's round t, counted from 1.
+        tested: Index in U of the tested candidate u_t; None in an initial design.
         left: |sum of the errors of u_t|, in units of the reward; 0 if nobody was tested.
-        right: Its limit.
-        eliminated: Indices in U of who was eliminated.
-        names: Their names.
-        message: What ``str`` gives.
+        right: The limit of ``left``.
+        eliminated: Indices in U of the candidates eliminated in this round; ``names`` are their names.
     """
 
     round: int
@@ -51,79 +51,73 @@ class Observation:
 
 
 @dataclass(frozen=True, eq=False)
-class CandidateTest:
-    """Settings and state of the test; the state is ``1 x h`` each, double precision, on the host.
+class CandidateHistory:
+    """The candidates with their data, and the settings and state of the test. Immutable: methods return a new one.
+
+    Tensors are ``1 x h`` unless said otherwise, double precision, on the host. Settings are those of
+    :class:`~bo_robust.models.CandidateEnsemble`.
 
     Attributes:
-        names: Of the candidates.
-        width: w^u_t, :data:`Widths`.
-        noise_scale: R > 0.
-        delta: Failure probability in (0, 1).
-        num_initial: Rounds in which nobody is tested.
-        maximize: Whether bounds are mu + w sigma, or -mu + w sigma.
         alive: Bool.
-        tally: Sums of the test.
-        failures: Its record.
+        sums: The sums of the test, ``3 x 1 x h``.
+        failures: The first test that each candidate failed.
         evidence: Log marginal likelihood, in nats.
         gains: Information gain, in nats.
-        struck: Indices of who was eliminated by hand, in this order.
-        rounding: Relative differences that count as none, the square root of the data's precision.
+        struck: Indices of the candidates eliminated by hand, in that order.
     """
 
-    names: tuple[str, ...]
+    gps: CandidateGPs
     width: Widths
     noise_scale: float
     delta: float
     num_initial: int
     maximize: bool
     alive: Tensor
-    tally: Tally
+    sums: Tensor
     failures: Failures
     evidence: Tensor
     gains: Tensor
     struck: tuple[int, ...] = ()
-    rounding: float = 0.0
 
     @classmethod
     def start(
-        cls, names: tuple[str, ...], width: Widths, noise_scale: float, delta: float, num_initial: int, maximize: bool
-    ) -> CandidateTest:
-        """Before any reward.
-
-        Raises:
-            ValueError: if a setting is outside its range, there is no candidate, or widths are not as many as
-                candidates or depend on more than the round and the information gain.
-        """
+        cls, gps: CandidateGPs, width: Widths, noise_scale: float, delta: float, num_initial: int, maximize: bool
+    ) -> CandidateHistory:
+        """The history before any reward, settings checked; ``gps`` has no rows."""
         check_positive(noise_scale=noise_scale)
         check_delta(delta)
         check_count(0, num_initial=num_initial)
-        if not names:
-            raise ValueError("U is empty: give at least one candidate.")
-        if isinstance(width, tuple) and len(width) != len(names):
-            raise ValueError(f"{len(width)} widths for {len(names)} candidates; give one width, or one per candidate.")
-        for w in width if isinstance(width, tuple) else (width,):
+        check_number(width, len(gps.candidates))
+        for w in each(width):
             if not callable(w) or isinstance(w, RandomisedWidth | BKBWidth):
                 raise ValueError(
-                    "width must be a schedule of bo_robust.schedules that depends on the round and the information "
+                    "width must be a schedule of bo_robust.confidence that depends on the round and the information "
                     f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {w!r}."
                 )
-        zeros = torch.zeros(1, len(names), dtype=torch.float64)
-        alive, (tally, failures) = torch.ones_like(zeros, dtype=torch.bool), elimination.start(zeros)
-        settings = (names, width, noise_scale, delta, num_initial, maximize)
-        return cls(*settings, alive, tally, failures, zeros, zeros.clone())
+        zeros = torch.zeros(1, len(gps.candidates), dtype=torch.float64)
+        alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), elimination.start(zeros)
+        settings = (gps, width, noise_scale, delta, num_initial, maximize)
+        return cls(*settings, alive, sums, failures, zeros, zeros.clone())
 
     def widths(self, t: int, gains: Tensor | None = None) -> Tensor:
-        """w^u_t, ``h``, at information gains ``h`` (default those so far)."""
-        gains = self.gains[0] if gains is None else gains
-        if not isinstance(self.width, tuple):
-            return torch.as_tensor(self.width(t, gains), dtype=gains.dtype).expand(gains.shape)
-        values = [torch.as_tensor(w(t, gain), dtype=gains.dtype) for w, gain in zip(self.width, gains, strict=True)]
-        return torch.stack(values)
+        """w^u_t, ``1 x h``, at these information gains (default: the gains so far)."""
+        gains = self.gains if gains is None else gains
+        return torch.as_tensor(widths_at(self.width, t, lambda _: gains), dtype=gains.dtype).expand(gains.shape)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the candidates."""
+        return tuple(str(c.name) for c in self.gps.candidates)
 
     @property
     def members(self) -> list[int]:
-        """Indices of those alive."""
+        """Indices of the candidates alive."""
         return self.alive[0].nonzero().flatten().tolist()
+
+    @property
+    def leader(self) -> int:
+        """Index of the candidate alive with the largest evidence; the first of equals."""
+        return int(self.evidence.masked_fill(~self.alive, -math.inf).argmax())
 
     @property
     def violated(self) -> bool:
@@ -132,52 +126,56 @@ class CandidateTest:
 
     @property
     def timeline(self) -> list[dict[str, Any]]:
-        """Failed tests by round."""
+        """The failed tests in the order of their rounds."""
         rows = elimination.timeline(self.alive, self.failures)
         return [{"name": self.names[row["hypothesis"]]} | {k: row[k] for k in row if k != "trial"} for row in rows]
 
-    def after(
-        self, start: int, y: Tensor, diagonal: Tensor, z: Tensor, noise: Tensor
-    ) -> tuple[CandidateTest, list[Observation]]:
-        """With rows entered and tested one by one.
+    def record(self, t: int) -> dict[str, Any]:
+        """The state of the test before round ``t``, as plain JSON."""
+        return {
+            "t": t,
+            "names": list(self.names),
+            "alive": self.alive[0].tolist(),
+            "leader": self.leader,
+            "evidence": self.evidence[0].tolist(),
+            "eliminations": self.timeline,
+            "struck_by_hand": list(self.struck),
+            "assumptions_violated": self.violated,
+        }
 
-        Args:
-            start: Rows before these.
-            y: Rewards, ``k``.
-            diagonal: L_ii of these rows, ``h x k``.
-            z: L^-1 (y - m) of these rows, ``h x k``.
-            noise: lambda, ``h x 1``.
+    @cached_property
+    def alive_gps(self) -> CandidateGPs:
+        """The GPs of the candidates alive."""
+        return self.gps if bool(self.alive.all()) else self.gps.subset(self.members)
 
-        Warns:
-            UserWarning: if the last survivor fails for the first time.
+    def after(self, points: Tensor, y: Tensor) -> tuple[CandidateHistory, list[Observation]]:
+        """The history after ``k x d`` points and their ``k`` rewards, tested one by one, and what each of them did.
+
+        Raises ``ValueError`` if a kernel is not positive semi-definite on the points, or too large for its width. Warns
+        if the last survivor fails for the first time.
         """
-        rounding = math.sqrt(torch.finfo(y.dtype).eps)
-        y, diagonal, z, noise = (x.detach().double().cpu() for x in (y, diagonal, z, noise))
-        means, sds = y - diagonal * z, (diagonal.square() - noise).clamp_min(0.0).sqrt()
-        gained = 0.5 * (diagonal.square() / noise).log()
-        gains = torch.cat([self.gains.mT, gained], 1).cumsum(1)
-        test, said = replace(self, rounding=rounding), []
-        for i, reward in enumerate(y.tolist()):
-            test, observation = test._tested(start + i + 1, reward, means[:, i], sds[:, i], gains[:, i])
+        self.gps.check_scale(self.width, points)
+        start, gps = len(self.gps.points), self.gps.extended(points, y)
+        predictions, rounding = gps.factor.predictions(y), math.sqrt(torch.finfo(y.dtype).eps)
+        gains = torch.cat([self.gains.mT, predictions.gain], 1).cumsum(1)
+        history, said = replace(self, gps=gps), []
+        for i, reward in enumerate(y.double().tolist()):
+            mean, sd, gain = (x[:, i].unsqueeze(0) for x in (predictions.mean, predictions.sd, gains))
+            history, observation = history._tested(start + i + 1, reward, mean, sd, gain, rounding)
             said.append(observation)
-        if test.violated and not self.violated:
-            last = test.members[0]
+        if history.violated and not self.violated:
+            last = history.members[0]
             warnings.warn(
-                f"every candidate failed its test; the last survivor, {last} ({self.names[last]}), is kept. The "
-                "assumptions do not hold: no candidate fits, the noise is larger than noise_scale, or the norm bound "
-                "too small. `eliminations` says who failed when and by how much.",
+                f"every candidate failed its test; the last survivor, {last} ({self.names[last]}), is kept: "
+                f"{elimination.UNFIT}. `eliminations` says who failed when and by how much.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=5,  # past _append, the wrapper of no_grad and __init__: the line that built the model
             )
-        seen = (diagonal.square() * (2.0 * math.pi)).log() + z.square()
-        return replace(test, gains=gains[:, -1:].mT, evidence=self.evidence - 0.5 * seen.sum(1)), said
+        evidence = self.evidence + predictions.log_density.sum(1)
+        return replace(history, gains=gains[:, -1:].mT, evidence=evidence), said
 
-    def without(self, index: int) -> CandidateTest:
-        """With a candidate struck by hand.
-
-        Raises:
-            ValueError: if it is not alive, or the last one.
-        """
+    def without(self, index: int) -> CandidateHistory:
+        """The history with a candidate eliminated by hand; it must be alive, and not the last one."""
         if index not in self.members:
             raise ValueError(f"candidate {index} is not alive; those alive are {self.members}.")
         if len(self.members) == 1:
@@ -186,34 +184,24 @@ class CandidateTest:
         alive[0, index] = False
         return replace(self, alive=alive, struck=(*self.struck, index))
 
-    def _tested(self, t: int, y: float, mean: Tensor, sd: Tensor, gains: Tensor) -> tuple[CandidateTest, Observation]:
-        """Round t: test the candidate alive of largest bound, given what all (``h``) predicted."""
+    def _tested(
+        self, t: int, y: float, mean: Tensor, sd: Tensor, gains: Tensor, rounding: float
+    ) -> tuple[CandidateHistory, Observation]:
+        """Round t: test the candidate alive with the largest bound, from what each candidate predicted (``1 x h``)."""
         if t <= self.num_initial:
             message = f"round {t}: initial design, no candidate is tested"
             return self, Observation(t, None, 0.0, 0.0, (), (), message)
-        reach = self.widths(t, gains) * sd
-        bound = (mean if self.maximize else -mean) + reach
-        bound = bound.masked_fill(~self.alive[0], -math.inf)
-        # First of equals, which from a factor are equal up to rounding only.
-        top = bound.max()
-        chosen = (bound >= top - self.rounding * (1.0 + top.abs())).to(torch.uint8).argmax().unsqueeze(0)
-        verdict = elimination.judge(
-            self.alive,
-            self.tally,
-            self.failures,
-            chosen,
-            y - mean[chosen],
-            reach[chosen],
-            elimination.noise_allowance(t, self.noise_scale, len(mean), self.delta),
-            t,
-            torch.ones(1, dtype=torch.bool),
-        )
+        h, reach = len(self.names), self.widths(t, gains) * sd
+        # The acquisition function computes its bounds in another way, so bounds equal there differ by rounding here.
+        chosen = elimination.largest_alive((mean if self.maximize else -mean) + reach, self.alive, rounding)
+        xi, ok = elimination.noise_allowance(t, self.noise_scale, h, self.delta), torch.ones(1, dtype=torch.bool)
+        verdict = elimination.judge(self.alive, self.sums, self.failures, chosen, y - mean, reach, xi, t, ok)
         u, left, right, failed = int(chosen), float(verdict.left), float(verdict.right), bool(verdict.failed)
         gone = (self.alive & ~verdict.alive)[0].nonzero().flatten().tolist()
         outcome = "eliminated" if gone else "kept, as the last one" if failed else "kept"
         message = (
             f"round {t}: candidate {u} ({self.names[u]}) tested, |sum of errors| {left:.4g} {'>' if failed else '<='} "
-            f"{right:.4g}: {outcome}; {int(verdict.alive.sum())} of {len(mean)} alive"
+            f"{right:.4g}: {outcome}; {int(verdict.alive.sum())} of {h} alive"
         )
         observation = Observation(t, u, left, right, tuple(gone), tuple(self.names[i] for i in gone), message)
-        return replace(self, alive=verdict.alive, tally=verdict.tally, failures=verdict.failures), observation
+        return replace(self, alive=verdict.alive, sums=verdict.sums, failures=verdict.failures), observation

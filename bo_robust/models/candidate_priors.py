@@ -1,9 +1,19 @@
-"""Candidate priors: what one is, how plain settings make one, and whether two are the same."""
+"""Candidate priors: what one is, how to make one from plain settings, and how to choose a set U of them.
+
+Ziomek, Adachi & Osborne (ICML 2024) take U as given and leave its choice to future work; :func:`candidate_grid` is
+ours. Two things to know:
+
+- Elimination removes candidates whose errors are larger than they predicted. A short lengthscale or a large output
+  scale predicts large errors, so such candidates stay. The regret is therefore that of the most flexible member of U:
+  let a range begin at the fastest variation of f that is still plausible.
+- Nothing outside U is found. Where the truth lies between two neighbours of a grid, the more flexible one serves.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +22,22 @@ from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, PeriodicKerne
 from gpytorch.means import Mean
 from gpytorch.module import Module
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_count, check_positive
 
-__all__ = ["Candidate", "candidate", "placed", "same"]
+__all__ = ["Candidate", "candidate", "candidate_grid", "placed", "same"]
+
+KERNELS: dict[str, Callable[..., Kernel]] = {"rbf": RBFKernel, "matern": MaternKernel, "periodic": PeriodicKernel}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "rbf": {"kernel": "rbf"},
+    "matern12": {"kernel": "matern", "nu": 0.5},
+    "matern32": {"kernel": "matern", "nu": 1.5},
+    "matern52": {"kernel": "matern", "nu": 2.5},
+}
+"""Families of kernels by name, as arguments of :func:`candidate`."""
+SOBOL_SIZE = 16  # candidates per family where several hyperparameters have a range
+Range = float | tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,13 +45,13 @@ class Candidate:
     """A prior that may be the true one: a kernel of any class, a mean and a noise variance, all fixed.
 
     Args:
-        covar_module: Kernel without batch shape, of the (transformed) inputs.
+        covar_module: Kernel without batch shape, of the inputs after the input transform.
         noise_var: lambda > 0.
-        mean_module: Prior mean; zero when None.
-        name: For records and messages; "candidate 3" by its index when None.
+        mean_module: Prior mean; None for zero.
+        name: For records and messages; None for its index, as in "candidate 3".
 
     Raises:
-        ValueError: if the kernel has a batch shape or is none, or ``noise_var`` is not positive.
+        ValueError: if the kernel has a batch shape or is no GPyTorch kernel, or ``noise_var`` is not positive.
     """
 
     covar_module: Kernel
@@ -62,11 +84,11 @@ def candidate(
         lengthscale: One number > 0, or one per input.
         noise_var: lambda > 0.
         nu: Smoothness of "matern": 0.5, 1.5 or 2.5.
-        period: Of "periodic", > 0.
+        period: Period of "periodic", > 0.
         outputscale: k(x, x), > 0.
         groups: Columns of X, for an additive kernel: the mean of one such kernel per group, so that k(x, x) stays
             ``outputscale``. ``lengthscale`` is then one number.
-        name: By default what the settings say.
+        name: By default made of the settings.
 
     Raises:
         ValueError: if the kernel is unknown, a number is not positive, or a period is missing or has no use.
@@ -75,9 +97,8 @@ def candidate(
     for scale in scales:
         check_positive(lengthscale=scale)
     check_positive(outputscale=outputscale)
-    makers: dict[str, Callable[..., Kernel]] = {"rbf": RBFKernel, "matern": MaternKernel, "periodic": PeriodicKernel}
-    if kernel not in makers:
-        raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(makers)}, or make a Candidate of any.")
+    if kernel not in KERNELS:
+        raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(KERNELS)}, or make a Candidate of any.")
     if (period is not None) != (kernel == "periodic"):
         raise ValueError(f"a period is for the kernel 'periodic', which needs one; got {kernel!r} and {period!r}.")
     if groups is not None and len(scales) != 1:
@@ -87,7 +108,7 @@ def candidate(
         options: dict[str, Any] = {"nu": nu} if kernel == "matern" else {}
         if len(scales) > 1:
             options["ard_num_dims"] = len(scales)
-        made = makers[kernel](active_dims=None if columns is None else tuple(columns), **options)
+        made = KERNELS[kernel](active_dims=None if columns is None else tuple(columns), **options)
         made = made.double()  # before the values go in: float32 would round them
         made.lengthscale = torch.tensor(scales, dtype=torch.float64)
         if period is not None:
@@ -107,8 +128,81 @@ def candidate(
     return Candidate(total, noise_var, name=name)
 
 
+def candidate_grid(
+    lengthscale: Range,
+    noise_var: Range,
+    outputscale: Range = 1.0,
+    kernels: Sequence[str | Mapping[str, Any]] = ("rbf",),
+    num: int | None = None,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Settings of candidates, with the same set of hyperparameters for each family of kernels.
+
+    One range is stepped through evenly in the logarithm, from end to end. Several are filled by a scrambled Sobol
+    sequence in the logarithms. Without a range there is one candidate per family.
+
+    Args:
+        lengthscale: A number > 0, or (low, high).
+        noise_var: lambda > 0, or (low, high).
+        outputscale: k(x, x) > 0, or (low, high).
+        kernels: Families: "rbf", "matern12", "matern32", "matern52", or the settings of :func:`candidate` that define
+            one, such as ``{"kernel": "periodic", "period": 7.0}`` or ``{"kernel": "rbf", "groups": [[0], [1, 2]]}``.
+        num: Candidates per family. By default, one range has steps of at most a factor of two, and several ranges have
+            16 candidates.
+        seed: Seed of the Sobol sequence.
+
+    Returns:
+        Arguments of :func:`candidate`, plain enough for JSON. :class:`~bo_robust.models.CandidateEnsemble` takes them
+        too.
+
+    Raises:
+        ValueError: if a number is not positive, a range is upside down, or a family is missing or unknown.
+
+    Example:
+        >>> U = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, kernels=["rbf", "matern52"])  # 2 x 4 candidates
+    """
+    given = {"lengthscale": lengthscale, "noise_var": noise_var, "outputscale": outputscale}
+    ranges = {name: value for name, value in given.items() if isinstance(value, tuple)}
+    for name, value in given.items():
+        low, high = value if isinstance(value, tuple) else (value, value)
+        check_positive(**{name: low})
+        check_positive(**{name: high})
+        if isinstance(value, tuple) and not low < high:
+            raise ValueError(f"the range of {name} must be (low, high) with low < high, got {value}.")
+    check_count(1, num=1 if num is None else num)
+    if not kernels or isinstance(kernels, str):
+        raise ValueError(f"kernels must list at least one family, such as ['rbf'], got {kernels!r}.")
+    hyperparameters = [
+        given | {name: low * (high / low) ** at for (name, (low, high)), at in zip(ranges.items(), point, strict=True)}
+        for point in _unit_points(list(ranges.values()), num, seed)
+    ]
+    return [_family(family) | values for family in kernels for values in hyperparameters]
+
+
+def _unit_points(ranges: list[tuple[float, float]], num: int | None, seed: int) -> list[list[float]]:
+    """The candidates of a family as points in the unit box of their ranges."""
+    if not ranges:
+        return [[]]
+    if len(ranges) == 1:
+        low, high = ranges[0]
+        # 1e-9: a rounding error of the logarithm must not add a candidate.
+        count = math.ceil(math.log2(high / low) - 1e-9) + 1 if num is None else num
+        return [[i / (count - 1)] for i in range(count)] if count > 1 else [[0.5]]
+    return SobolEngine(len(ranges), scramble=True, seed=seed).draw(SOBOL_SIZE if num is None else num).tolist()
+
+
+def _family(family: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(family, Mapping):
+        if "kernel" not in family:
+            raise ValueError(f"a family given by its settings needs a 'kernel', got {dict(family)}.")
+        return dict(family)
+    if family not in FAMILIES:
+        raise ValueError(f"unknown family {family!r}; choose {', '.join(FAMILIES)}, or give its settings.")
+    return FAMILIES[family]
+
+
 def placed(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate:
-    """A copy with ``fn`` done to its tensors, fixed; with this name if it has none."""
+    """A copy of the candidate with ``fn`` applied to its tensors, all fixed; ``name`` names it if it has no name."""
     covar, mean = copy.deepcopy((c.covar_module, c.mean_module))
     for module in (covar, mean):
         if module is not None:
@@ -118,7 +212,7 @@ def placed(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate
 
 
 def same(a: Candidate, b: Candidate) -> bool:
-    """Whether two have modules of the same classes with the same hyperparameters, and the same noise."""
+    """Whether two candidates have modules of the same classes and hyperparameters, and the same noise."""
     modules = _same(a.covar_module, b.covar_module) and _same(a.mean_module, b.mean_module)
     return modules and a.noise_var == b.noise_var
 

@@ -1,16 +1,16 @@
 """BKB's posterior as a BoTorch model: DTC regression whose inducing points are drawn by ridge leverage scores.
 
 Calandriello, Carratino, Lazaric, Valko, Rosasco 2019, section 3. Each observed point enters the dictionary on its own
-with probability min(1, q sigma~^2(x)), sigma~^2 = variance / noise_var under an earlier dictionary, so that points the
-others do not explain are in and about q d_eff points are enough, d_eff = tr K (K + noise_var I)^-1. Mean and variance
-are those of :class:`~bo_robust.models.FeatureGP` on the Nyström features of the dictionary.
+with probability min(1, q sigma~^2(x)). The leverage score sigma~^2 is variance / noise_var under an earlier dictionary,
+so points that the others do not explain enter. About q d_eff points are enough, d_eff = tr K (K + noise_var I)^-1. Mean
+and variance are those of :class:`~bo_robust.models.FeatureGP` on the Nyström features of the dictionary.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -22,11 +22,13 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from bo_robust.features.leverage import check_oversampling
-from bo_robust.models.feature_gp import CPU_BLOCK, CUDA_BLOCK, FeatureGP
-from bo_robust.models.feature_maps import Dictionary, FeatureModule, NystromMap
+from bo_robust.models.feature_gp import FeatureGP
+from bo_robust.models.feature_maps import FeatureModule, NystromMap, NystromWeights
+from bo_robust.models.feature_posterior import block_size
 from bo_robust.models.feature_regression import WeightPosterior, gaussian_weights, log_evidence
+from bo_robust.models.repeated_points import RepeatedPoints, group_copies
 from bo_robust.random import stream
-from bo_robust.validation import check_count
+from bo_robust.validation import check_count, check_like
 
 __all__ = ["BKBModel"]
 
@@ -38,47 +40,42 @@ MISSED = 1.0  # when the dictionary misses more than this many noise variances o
 class BKBModel(FeatureGP):
     """A sparse GP for many observations: DTC on a dictionary of observed points drawn by ridge leverage scores.
 
-    The variance does not starve far from the dictionary, and with n <= ``min_size`` distinct points the dictionary is
-    all of them and the model the exact GP. Copies of a point are counted, not repeated. The prior mean is zero, as in
-    :class:`FeatureGP`, which this is in everything not said here.
+    The variance does not starve far from the dictionary. With n <= ``min_size`` distinct points the dictionary holds
+    all of them, and the model is the exact GP. Copies of a point are counted, not repeated. What is not said here is as
+    in :class:`FeatureGP`, the zero prior mean included.
 
-    The draw: from ``min_size`` points chosen uniformly, two rounds in which every distinct point enters with
-    probability 1 - (1 - p)^c, p = min(1, q sigma~^2) and c its copies, sigma~^2 under the dictionary of the round
-    before and all data. Dictionaries below ``min_size`` or above ``max_size`` are drawn with the q that gives this
-    size, the latter with a warning. It depends on the points, the hyperparameters and ``seed`` alone, and takes
-    O(n m^2) for a dictionary of m. It is made at construction, and anew for the posterior after the hyperparameters
-    or the data were changed; while ``fit_gpytorch_mll`` maximises the DTC evidence the dictionary stays.
-    After a fit that changed much, ``model.redraw()`` and a second fit sees the function through a dictionary made for
-    the hyperparameters of the first.
+    The draw starts from ``min_size`` points chosen uniformly and takes two rounds. In each, a distinct point with c
+    copies enters with probability 1 - (1 - p)^c, p = min(1, q sigma~^2), where sigma~^2 uses all data and the
+    dictionary of the round before. A dictionary below ``min_size`` or above ``max_size`` is drawn with the q that gives
+    this size, the latter with a warning. The draw depends on the points, the hyperparameters and ``seed`` alone, and
+    takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
+    hyperparameters or the data changed. While ``fit_gpytorch_mll`` maximises the DTC evidence, the dictionary stays.
+    After a fit that changed much, call ``model.redraw()`` and fit again: the second fit sees a dictionary made for the
+    hyperparameters of the first.
 
     :meth:`condition_on_observations` keeps the dictionary, at O(n' m^2 + m^3), until n has doubled since the draw, or
-    the sum of k(x, x) - ||phi(x)||^2 over the points added exceeds ``noise_var``: so far K <= Phi Phi^T + noise_var I
-    on them, and ignoring the difference is no worse than doubling the noise variance there. (And it always redraws
-    while n <= ``min_size``.) Fantasies never redraw.
+    the sum of k(x, x) - ||phi(x)||^2 over the added points exceeds ``noise_var``. Up to there K <= Phi Phi^T +
+    noise_var I on them, so ignoring the difference is no worse than doubling the noise variance there. It always
+    redraws while n <= ``min_size``. Fantasies never redraw.
 
-    Pending points of :class:`~bo_robust.acquisition.GPUCB` lower the variance as BBKB's batches do (Calandriello et
-    al. 2020): it is the one after conditioning on them, whatever the rewards (:meth:`with_pending`), and the mean
-    stays. Joint posteriors, for q > 1 and Monte Carlo acquisition functions, hold what the dictionary misses, as in
-    ``FeatureGP``.
+    Pending points of :class:`~bo_robust.acquisition.GPUCB` lower the variance as in BBKB's batches (Calandriello et al.
+    2020): the variance is the one after conditioning on them, whatever the rewards, and the mean stays
+    (:meth:`with_pending`). Joint posteriors (q > 1, Monte Carlo acquisition functions) include what the dictionary
+    misses.
 
-    ``BKBWidth`` takes :attr:`effective_dimension` in place of an information gain, also in ``GPUCB``.
+    ``BKBWidth`` takes :attr:`effective_dimension` in place of an information gain, also in ``GPUCB``. Arguments not
+    listed are those of :class:`FeatureGP`; with an outcome transform, leverage scores are in units of the transformed
+    rewards.
 
     Args:
-        train_X: ``n x d`` points, n >= 1.
-        train_Y: ``n x 1`` rewards, finite.
         oversampling: q >= 1. The theorems ask for :func:`bo_robust.features.leverage.theory_oversampling`, which keeps
-            nearly every point. On 2,000 points under Matérn-5/2 kernels, d_eff 66 and 104, 95 % of the posterior
-            standard deviations were within 6 % of the exact ones at the default (the worst 29 % off), within 1 % (7 %)
-            at 8 and within 33 % (a factor of 2.8) at 2.
+            nearly every point. On 2,000 points under Matérn-5/2 kernels (d_eff 66 and 104), 95 % of the posterior
+            standard deviations were within 6 % of the exact ones at the default (worst: 29 % off), within 1 % at 8
+            (worst: 7 %) and within 33 % at 2 (worst: a factor of 2.8).
         max_size: Most points in the dictionary, >= 1.
-        min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts). A fit
-            starts from hyperparameters that may need far fewer points than those it is to find.
-        seed: Of the draw, >= 0. Draws with other numbers of observations are independent.
-        noise_var: As in :class:`FeatureGP`.
-        likelihood: As in :class:`FeatureGP`.
-        covar_module: As in :class:`FeatureGP`: any kernel without batch shape.
-        outcome_transform: As in :class:`FeatureGP`. Leverage scores are in units of the transformed rewards.
-        input_transform: As in :class:`FeatureGP`.
+        min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts). A fit may
+            start from hyperparameters that need far fewer points than those it is to find.
+        seed: Seed of the draw, >= 0. Draws for different numbers of observations are independent.
         previous: The model of the round before. The draw at construction is then one round with its variances, as in
             the loop of Algorithm 1.
 
@@ -92,10 +89,10 @@ class BKBModel(FeatureGP):
         >>> acqf = GPUCB(model, FiniteWidth(num_arms=20_000, delta=0.1))
     """
 
-    _stale = True  # the dictionary is of other hyperparameters or data
+    _stale = True  # the dictionary was drawn for other hyperparameters or data
     _missed = 0.0  # sum of (k - ||phi||^2) / noise_var over the points added since the draw
     _num_drawn = 0  # observations at the last draw
-    _copies: tuple[Tensor, Tensor, _Copies] | None = None
+    _copies: tuple[Tensor, Tensor, RepeatedPoints] | None = None
     _pending: tuple[Tensor, BKBModel] | None = None
 
     def __init__(
@@ -133,7 +130,7 @@ class BKBModel(FeatureGP):
         scores = None
         if previous is not None:
             previous.eval()
-            previous._check("train_X", train_X)
+            check_like("train_X", train_X, "the previous model", previous.train_targets)
             scores = previous._leverage_scores(previous.transform_inputs(train_X[self._grouped().first]))
         self.eval()
         with torch.no_grad():
@@ -145,19 +142,9 @@ class BKBModel(FeatureGP):
     def construct_inputs(  # type: ignore[override]
         cls, training_data: SupervisedDataset, noise_var: float | None = None, **options: Any
     ) -> dict[str, Any]:
-        """Keyword arguments of the constructor from a data set.
+        """As in :class:`FeatureGP`, without ``features``.
 
-        Args:
-            training_data: As in :class:`FeatureGP`.
-            noise_var: As in :class:`FeatureGP`.
-            options: ``oversampling``, ``max_size``, ``min_size`` and ``seed``, all of which Ax can store in JSON, and
-                what Ax adds for the search space, as in :class:`FeatureGP`.
-
-        Returns:
-            The keyword arguments.
-
-        Raises:
-            ValueError: if noise variances differ.
+        ``options`` may hold ``oversampling``, ``max_size``, ``min_size`` and ``seed``, which Ax can store in JSON.
         """
         names = ("oversampling", "max_size", "min_size", "seed")
         chosen = {name: options.pop(name) for name in names if name in options}
@@ -167,7 +154,7 @@ class BKBModel(FeatureGP):
 
     @property
     def dictionary(self) -> Tensor:
-        """The inducing points, ``m x d`` after the input transform."""
+        """The inducing points after the input transform, ``m x d``."""
         self._posterior_weights()
         return cast(Tensor, self.features.inducing_points)
 
@@ -178,20 +165,16 @@ class BKBModel(FeatureGP):
 
     @property
     def effective_dimension(self) -> Tensor:
-        """sum_s sigma~^2(x_s) over the observations, the paper's estimate of d_eff, ``batch_shape``."""
+        """sum_s sigma~^2(x_s) over the observations, ``batch_shape``: the paper's estimate of d_eff."""
         with torch.no_grad():
             weights = self._posterior_weights()[1]
             points = self.train_inputs[0].movedim(-2, 0).unsqueeze(-2)
             return self._marginal(points)[1].sum(0).squeeze(-1) / weights.noise_var
 
     def redraw(self, seed: int | None = None) -> BKBModel:
-        """Draw the dictionary anew, in place, for the data and hyperparameters of now.
+        """Draw the dictionary anew, in place, for the present data and hyperparameters; returns the model itself.
 
-        Args:
-            seed: The seed from now on, >= 0; default one more than before.
-
-        Returns:
-            The model itself.
+        ``seed`` >= 0 is used from now on; by default it is one more than before.
 
         Raises:
             ValueError: if the seed is negative or the model is a batch (of fantasies).
@@ -206,13 +189,9 @@ class BKBModel(FeatureGP):
         return self
 
     def with_pending(self, X_pending: Tensor) -> BKBModel:
-        """The model after observing points without known reward, for its variance; its mean means nothing.
+        """The model after observing ``k x d`` points of unknown reward. Use its variance only: its mean means nothing.
 
-        Args:
-            X_pending: ``k x d``, without gradient.
-
-        Returns:
-            A new model, the same one as long as the points are the same.
+        The points have no gradient. The same points give the same model object.
         """
         if self._pending is None or not torch.equal(self._pending[0], X_pending):
             zeros = X_pending.new_zeros(*X_pending.shape[:-1], 1)
@@ -221,29 +200,21 @@ class BKBModel(FeatureGP):
         return self._pending[1]
 
     def log_evidence(self) -> Tensor:
-        """log N(y; 0, Phi Phi^T + lambda I) under the present dictionary, ``batch_shape``; O(n m^2), n distinct points.
-
-        Copies of a point count through their mean and their scatter about it, which has a law of its own.
-        """
+        """log N(y; 0, Phi Phi^T + lambda I) under the present dictionary, ``batch_shape``; O(m^2) a distinct point."""
         if self.batch_shape:
             return super().log_evidence()
         X = self.train_inputs[0] if self._has_transformed_inputs else self.transform_inputs(self.train_inputs[0])
         copies, noise_var = self._grouped(), self.likelihood.noise.squeeze(-1)
         Phi = self.features.for_evidence(X[copies.first], self.covar_module) * copies.root.unsqueeze(-1)
         num_repeats = X.shape[-2] - copies.first.shape[0]
+        # The data below are the means of copies. The scatter about a mean is independent of it, N(0, noise_var).
         rest = copies.scatter / noise_var + num_repeats * (2.0 * math.pi * noise_var).log()
         return log_evidence(Phi, copies.targets, noise_var) - 0.5 * rest
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> BKBModel:
-        """:meth:`condition_on_observations` without transforms and output dimension; ``ModelListGP`` uses it.
-
-        Args:
-            inputs: ``batch_shape x n' x d`` transformed points.
-            targets: ``batch_shape' x n'`` rewards.
-            kwargs: None known.
-        """
+        """As :meth:`condition_on_observations`, on transformed data; see :meth:`FeatureGP.get_fantasy_model`."""
         self._posterior_weights()
-        self._copies = self._pending = None  # not to be copied
+        self._copies = self._pending = None  # the model below is a deep copy and must not copy these
         model = cast(BKBModel, super().get_fantasy_model(inputs, targets, **kwargs))
         if model.batch_shape or fantasize.on():
             return model
@@ -258,13 +229,13 @@ class BKBModel(FeatureGP):
         return model
 
     def train(self, mode: bool = True) -> BKBModel:
-        """As in PyTorch; training mode drops the cached posterior, and the next one has a dictionary of its own."""
+        """As in PyTorch; training mode drops the cached posterior, and the next posterior draws a new dictionary."""
         stale = self._stale
         super().train(mode)
         self._stale = stale or mode  # evaluation mode alone changes neither data nor hyperparameters
         return self
 
-    def _posterior_weights(self) -> tuple[Dictionary | None, WeightPosterior]:
+    def _posterior_weights(self) -> tuple[NystromWeights | None, WeightPosterior]:
         self.eval()
         if self._cache is None and not self.batch_shape:
             with torch.no_grad():
@@ -274,7 +245,7 @@ class BKBModel(FeatureGP):
         return super()._posterior_weights()
 
     def _solve(self) -> None:
-        """The posterior under the present dictionary, into the cache."""
+        """Cache the posterior under the present dictionary."""
         copies, X = self._grouped(), self.train_inputs[0]
         dictionary = self.features.prepare(self.covar_module, self._symmetric)
         noise_var = self.likelihood.noise.squeeze(-1).clone()
@@ -282,15 +253,15 @@ class BKBModel(FeatureGP):
         r = dictionary.weights.shape[0]
         precision = torch.diag_embed(noise_var.double().expand(r))
         information = torch.zeros_like(precision[0])
-        block = CPU_BLOCK if X.device.type == "cpu" else CUDA_BLOCK
-        for first, root, targets in zip(*(x.split(block) for x in copies[:3]), strict=True):
+        # In blocks, and summed in float64: noise_var would be lost beside float32 sums over many points.
+        for first, root, targets in zip(*(x.split(block_size(X)) for x in copies[:3]), strict=True):
             Phi = (self.features(X[first], self.covar_module, dictionary) * root.unsqueeze(-1)).double()
             precision += Phi.mT @ Phi
             information += Phi.mT @ targets.double()
         self._cache = dictionary, gaussian_weights(precision, information, noise_var)
 
     def _draw(self, scores: Tensor | None = None) -> None:
-        """Draw the dictionary (evaluation mode, no gradient), in one round by these ``scores`` if given."""
+        """Draw the dictionary, in one round by these ``scores`` if given. Needs evaluation mode and no gradient."""
         copies = self._grouped()
         points = self.train_inputs[0][copies.first]
         num, asked = points.shape[0], 0
@@ -317,8 +288,9 @@ class BKBModel(FeatureGP):
         self._num_drawn = self.train_targets.shape[-1]
 
     def _choose(self, scores: Tensor, root: Tensor, number: int) -> tuple[Tensor, int]:
-        """Distinct points that enter, of leverage ``scores``, and how many entered before the sizes were kept."""
-        # A point enters when u < 1 - (1 - q sigma~^2)^c, so as soon as q exceeds this:
+        """The distinct points that enter by these ``scores``, and how many would without limits on the size."""
+        # A point enters when u < 1 - (1 - q sigma~^2)^c with c = root^2, so as soon as q exceeds `entry`. log1p and
+        # expm1 keep the digits of small u.
         uniform = self._uniform(scores.shape[0], number, scores)
         entry = -torch.expm1(torch.log1p(-uniform) / root.double().square()) / scores.double()
         asked = int((entry < self.oversampling).sum())
@@ -335,13 +307,14 @@ class BKBModel(FeatureGP):
             noise_var = self._posterior_weights()[1].noise_var
             return self._marginal(X.unsqueeze(-2))[1].squeeze(-1) / noise_var
 
-    def _grouped(self) -> _Copies:
+    def _grouped(self) -> RepeatedPoints:
         X, y = self.train_inputs[0], self.train_targets
         if self._copies is None or self._copies[0] is not X or self._copies[1] is not y:
-            self._copies = X, y, _group(X.detach(), y.detach())
+            self._copies = X, y, group_copies(X.detach(), y.detach())
         return self._copies[2]
 
     def _set_transformed_inputs(self) -> None:
+        # BoTorch sets the training data here, but swapping X for the transformed X is no change of data.
         stale = self._stale
         super()._set_transformed_inputs()
         self._stale = stale
@@ -351,36 +324,8 @@ class BKBModel(FeatureGP):
         self._stale, self._pending = True, None
 
 
-class _Copies(NamedTuple):
-    """The distinct points of the data, as regression data of their own.
-
-    Args:
-        first: Where each distinct point is seen first, ascending.
-        root: sqrt(c) of its c observations: the weight of its features.
-        targets: sqrt(c) times the mean of its rewards.
-        scatter: Sum of squares of all rewards about the mean of their point.
-    """
-
-    first: Tensor
-    root: Tensor
-    targets: Tensor
-    scatter: Tensor
-
-
-def _group(X: Tensor, y: Tensor) -> _Copies:
-    _, label, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
-    n, num = X.shape[0], counts.shape[0]
-    rows = torch.arange(n, device=X.device)
-    first, order = rows.new_full((num,), n).scatter_reduce(0, label, rows, "amin").sort()
-    counts = counts.to(y)
-    mean = y.new_zeros(num).index_add(0, label, y) / counts
-    scatter = (y - mean[label]).square().sum()
-    root = counts.sqrt()
-    return _Copies(first, root[order], (root * mean)[order], scatter)
-
-
 class _Undrawn(NystromMap):
-    """A dictionary of one point, until the model is there to draw it."""
+    """A dictionary of one point, until the model is there to draw its own."""
 
     def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
         return NystromMap(X[:1]).build(covar_module, X, half)

@@ -1,9 +1,8 @@
 """Marginal posterior moments of one exact GP, by one matrix product per block of points.
 
 mu(x) = m(x) + k(x, X) alpha and sigma^2(x) = k(x, x) - |R k(X, x)|^2 with R = L^-1, L L^T = K + noise. GPyTorch's
-prediction strategy evaluates the kernel of the points with each other as well, and solves with the factor; here
-neither happens. alpha and R are kept as long as the model keeps its prediction strategy, which it forgets when its data
-or hyperparameters are set.
+prediction strategy also evaluates the kernel between the points and solves with the factor; here neither happens. alpha
+and R are kept with the model's prediction strategy, which the model drops when its data or hyperparameters are set.
 """
 
 from __future__ import annotations
@@ -21,26 +20,22 @@ from torch import Tensor
 
 __all__ = ["exact_moments"]
 
-# Entries of k(x, X) held at once; a block of them stays in the cache.
+# Entries of k(x, X) held at once: such a block stays in the processor's cache.
 BLOCK_ENTRIES = 1 << 17
 
-# What makes a model the GP that its parts say.
+# A subclass that overrides one of these may not be the GP of its kernel, mean and data.
 DEFINING = ("posterior", "forward", "transform_inputs", "__call__")
 
+# alpha and R by prediction strategy; weak keys, so that they go when the model drops its strategy.
 _SOLVED: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
 
 def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Posterior mean and variance of f at each point, where the model is one this is known to be right for.
+    """Mean and variance of f at points ``lead x q x d``, ``lead x q`` each; None where this is not known to hold.
 
-    Args:
-        model: Any. Models with methods of their own, of batches, of several outputs, with outcome transforms other than
-            ``Standardize``, or whose kernels have a prediction strategy of their own are left to their ``posterior``.
-        X: Points, ``lead x q x d``.
-
-    Returns:
-        Mean and variance, ``lead x q`` each (the variance may be rounded below zero), differentiable in X as
-        ``posterior`` is; None where the model is another.
+    None is returned for models with methods of their own, with a batch shape or several outputs, with outcome
+    transforms other than ``Standardize``, and for kernels with a prediction strategy of their own. Results are
+    differentiable in X as ``posterior`` is; the variance may be rounded below zero.
     """
     gp: Any = model
     plain = isinstance(gp, SingleTaskGP) and all(getattr(type(gp), m) is getattr(SingleTaskGP, m) for m in DEFINING)
@@ -54,7 +49,7 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     if points.shape[:-1] != X.shape[:-1]:
         return None
     if gp.prediction_strategy is None:
-        with torch.no_grad(), gpt_posterior_settings():
+        with torch.no_grad(), gpt_posterior_settings():  # one prediction makes the strategy
             gp(points.reshape(-1, points.shape[-1])[:1])
     strategy = gp.prediction_strategy
     if type(strategy) is not DefaultPredictionStrategy:

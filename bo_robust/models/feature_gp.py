@@ -1,14 +1,14 @@
 """Bayesian linear regression in features of x, as a BoTorch model whose cost does not grow with n^2.
 
-With p features Phi (``n x p``), noise variance lambda and V = Phi^T Phi + lambda I: mean phi^T V^-1 Phi^T y and
-variance lambda phi^T V^-1 phi for quadrature Fourier features (Mutny & Krause 2018), plus k(x, x) - phi^T phi for
-Nyström features (deterministic training conditional, DTC). O(n p^2) to build and O(p^2) a point, whatever n.
+With p features Phi (``n x p``), noise variance lambda and V = Phi^T Phi + lambda I, the mean is phi^T V^-1 Phi^T y. The
+variance is lambda phi^T V^-1 phi for quadrature Fourier features (Mutny & Krause 2018), plus k(x, x) - phi^T phi for
+Nyström features (deterministic training conditional, DTC). It takes O(n p^2) to build, and O(p^2) a point whatever n.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import torch
@@ -19,24 +19,20 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import validate_input_scaling
 from botorch.models.utils.assorted import fantasize
-from botorch.models.utils.gpytorch_modules import (
-    get_covar_module_with_dim_scaled_prior,
-    get_gaussian_likelihood_with_lognormal_prior,
-)
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.posterior import Posterior
 from botorch.utils.datasets import SupervisedDataset
-from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
-from gpytorch.settings import min_variance
-from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOperator, MatmulLinearOperator
+from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOperator
 from torch import Tensor
 
-from bo_robust.models.feature_maps import Dictionary, FourierMap, NystromMap, feature_map_by_name
+from bo_robust.models.feature_maps import FEATURE_MAPS, FourierMap, NystromMap, NystromWeights
+from bo_robust.models.feature_posterior import block_size, joint_posterior, marginal_posterior
 from bo_robust.models.feature_regression import (
     WeightPosterior,
     gaussian_weights,
@@ -44,51 +40,48 @@ from bo_robust.models.feature_regression import (
     log_evidence,
     precision_matrix,
 )
-from bo_robust.models.inputs import check_noise_var
-from bo_robust.validation import check_finite
+from bo_robust.models.inputs import from_spec
+from bo_robust.models.training_data import check_added, check_data, one_noise_likelihood
+from bo_robust.validation import check_finite, check_like
 
 __all__ = ["FeatureGP"]
 
-CPU_BLOCK = 1024  # points whose features stay in the cache: twice as fast as all at once (p = 512)
-CUDA_BLOCK = 65_536
-
 
 class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
-    """GP regression through finitely many features: thousands of observations, arms by the ten thousand.
+    """GP regression through finitely many features: for thousands of observations and tens of thousands of arms.
 
-    With Fourier features and nodes enough it is the exact GP to rounding; with Nyström features it is the DTC
-    approximation, whose variance does not starve away from the dictionary and which is the exact GP when every
-    observed point is in the dictionary. The prior mean is zero: centre the rewards, or pass
-    ``outcome_transform=Standardize(m=1)`` (``noise_var`` and widths are then in standardised units).
+    With enough Fourier nodes it is the exact GP up to rounding. With Nyström features it is the DTC approximation,
+    whose variance does not starve away from the dictionary; it is the exact GP when every observed point is in the
+    dictionary. The prior mean is zero: centre the rewards, or pass ``outcome_transform=Standardize(m=1)``
+    (``noise_var`` and widths are then in standardised units).
 
-    ``fit_gpytorch_mll`` maximises the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); the
-    inducing points are not fitted. Posteriors are cached: after setting a hyperparameter by hand call ``train()``,
-    as with any GPyTorch model.
+    ``fit_gpytorch_mll`` maximises the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); inducing
+    points are not fitted. Posteriors are cached: after setting a hyperparameter by hand call ``train()``, as with any
+    GPyTorch model.
 
-    :meth:`condition_on_observations` costs O(n' p^2 + p^3), whatever n; ``fantasize`` takes points ``b x q x d`` and
-    any number of fantasies and is differentiable in the points (qKnowledgeGradient). The fantasy model holds one
-    p x p factor per t-batch, shared by its fantasies. Batched training data are refused. The joint posterior of a
-    batch holds what Nyström features miss of k, so that pending points hallucinated from it (``X_pending``) resolve
-    that too; observing them teaches about the features only.
+    :meth:`condition_on_observations` costs O(n' p^2 + p^3), whatever n. ``fantasize`` takes points ``b x q x d`` and
+    any number of fantasies, and is differentiable in the points (qKnowledgeGradient). A fantasy model holds one p x p
+    factor per t-batch, shared by its fantasies. The joint posterior of a batch includes what Nyström features miss of
+    k, so pending points hallucinated from it (``X_pending``) resolve that too. Observations teach about the features
+    only.
 
-    ``state_dict`` has the hyperparameters, noise variance included even if fixed; data, inducing points and the box
-    are not in it and come from the construction, so that hyperparameters load into a model of other data.
+    ``state_dict`` holds the hyperparameters, with the noise variance even if fixed. Data, inducing points and the box
+    come from the construction, so hyperparameters load into a model of other data.
+
+    Transforms are those of ``SingleTaskGP``, but None by default.
 
     Args:
-        train_X: ``n x d`` points, n >= 1.
+        train_X: ``n x d`` points, n >= 1; no batch shape.
         train_Y: ``n x 1`` rewards, finite.
         features: :class:`~bo_robust.models.FourierMap` or :class:`~bo_robust.models.NystromMap`.
-        noise_var: lambda, a fixed noise variance, at least 1e-6 in float64 and 1e-4 in float32. With neither this
-            nor ``likelihood`` it is learned, under BoTorch's default prior.
-        likelihood: A ``GaussianLikelihood``, in place of the one chosen by ``noise_var``.
+        noise_var: lambda, a fixed noise variance, at least 1e-6 in float64 and 1e-4 in float32. With neither this nor
+            ``likelihood`` it is learned, under BoTorch's default prior.
+        likelihood: A ``GaussianLikelihood``, in place of ``noise_var``.
         covar_module: Kernel without batch shape; default BoTorch's ``RBFKernel`` without output scale.
-        outcome_transform: As in ``SingleTaskGP``, but None by default.
-        input_transform: As in ``SingleTaskGP``.
 
     Raises:
-        ValueError: if data are not finite or not ``n x d`` and ``n x 1``, the noise is given twice or
-            ``noise_var`` too small, the likelihood or the kernel does not fit, or points are outside the box of
-            Fourier features.
+        ValueError: if data are not finite or not ``n x d`` and ``n x 1``, the noise is given twice or ``noise_var`` is
+            too small, the likelihood or the kernel does not fit, or points are outside the box of Fourier features.
 
     Example:
         >>> model = FeatureGP(X, Y, FourierMap(nodes=32))
@@ -101,7 +94,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     _num_outputs = 1
     _half_grid = True  # the same kernel from half the Fourier features
     _symmetric = False  # any root of K_D does
-    _cache: tuple[Dictionary | None, WeightPosterior] | None = None
+    _cache: tuple[NystromWeights | None, WeightPosterior] | None = None
 
     def __init__(
         self,
@@ -115,26 +108,10 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         input_transform: InputTransform | None = None,
     ) -> None:
         name = type(self).__name__
-        if train_X.ndim != 2 or train_Y.shape != (train_X.shape[0], 1) or train_X.shape[0] == 0:
-            raise ValueError(
-                f"{name} needs train_X n x d and train_Y n x 1 with n >= 1, got {tuple(train_X.shape)} and "
-                f"{tuple(train_Y.shape)}; model several outputs with a ModelListGP."
-            )
-        for label, x in (("train_X", train_X), ("train_Y", train_Y)):
-            if not x.is_floating_point():
-                raise ValueError(f"{label} must be floating point, got {x.dtype}; convert it with .double().")
-            check_finite(label, x)
+        check_data(name, train_X, train_Y, batched=False)
         if not isinstance(features, FourierMap | NystromMap):
             raise ValueError(f"features must be FourierMap(nodes) or NystromMap(inducing_points), got {features!r}.")
-        if noise_var is not None:
-            if likelihood is not None:
-                raise ValueError("give one of noise_var and likelihood.")
-            check_noise_var(noise_var, train_Y.dtype)
-        elif likelihood is not None and not _is_homoskedastic(likelihood):
-            raise ValueError(
-                f"{name} has one noise variance for all observations: pass noise_var or a GaussianLikelihood "
-                f"without batch shape, got {type(likelihood).__name__}."
-            )
+        likelihood = one_noise_likelihood(name, noise_var, likelihood, train_Y.dtype)
         self._validate_tensor_args(X=train_X, Y=train_Y)
         with torch.no_grad():
             transformed_X = self.transform_inputs(train_X, input_transform)
@@ -149,10 +126,6 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         if covar_module.batch_shape:
             raise ValueError(f"covar_module must have no batch shape, got {tuple(covar_module.batch_shape)}.")
         self.covar_module = covar_module
-        if likelihood is None:
-            likelihood = get_gaussian_likelihood_with_lognormal_prior()
-            if noise_var is not None:
-                likelihood = GaussianLikelihood(noise_constraint=Positive(transform=None, initial_value=noise_var))
         self.likelihood = likelihood
         self.features = features.build(covar_module, transformed_X, half=self._half_grid)
         if outcome_transform is not None:
@@ -169,31 +142,22 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     def construct_inputs(  # type: ignore[override]
         cls,
         training_data: SupervisedDataset,
-        features: FourierMap | NystromMap | str,
-        features_options: dict[str, Any] | None = None,
+        features: FourierMap | NystromMap | Mapping[str, Any],
         noise_var: float | None = None,
         **search_space_options: Any,
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set.
 
-        Args:
-            training_data: Points and rewards. Their noise variances, if any, must be equal, unless ``noise_var``
-                replaces them.
-            features: As in the constructor, or a name: "fourier" or "nystrom". Ax can store only a name in JSON.
-            features_options: Arguments of the named map (lists will do for tensors).
-            noise_var: As in the constructor.
-            search_space_options: What Ax adds for search spaces with categorical, fidelity or task features.
-                Not used: such features are ordinary columns of X, for ``covar_module`` to treat.
-
-        Returns:
-            The keyword arguments.
+        ``features`` may also be ``{"kind": "fourier" or "nystrom", ...}`` (with lists for tensors), the only form that
+        Ax can store in JSON. What Ax adds for categorical, fidelity or task features is ignored: they are ordinary
+        columns of X.
 
         Raises:
-            ValueError: if the name is unknown, options come with a map that is not a name, or noise variances
-                differ.
+            ValueError: if the kind or an option of the features is unknown, missing or out of range, or the noise
+                variances of the data differ and ``noise_var`` does not replace them.
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
-        inputs["features"] = feature_map_by_name(features, features_options)
+        inputs["features"] = from_spec(features, FEATURE_MAPS, {}, "features")
         yvar = inputs.pop("train_Yvar", None)
         if noise_var is None and yvar is not None:
             if not torch.equal(yvar, yvar[:1].expand_as(yvar)):
@@ -222,26 +186,17 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
-        """The posterior of f.
+        """The posterior of f at X, ``... x q x d``; its batch shape is ``...`` broadcast with the model's.
 
         Points of different t-batches cost nothing beyond their own features: evaluate arms as ``b x 1 x d``.
-        Covariances are linear operators, formed only for q > 1.
-
-        Args:
-            X: ``... x q x d``.
-            output_indices: There is one output; ignored.
-            observation_noise: Add the noise variance, or this tensor ``... x q x 1`` (in the units of the
-                transformed outcomes).
-            posterior_transform: As in BoTorch.
-
-        Returns:
-            The posterior, of batch shape ``...`` broadcast with that of the model.
+        Covariances are linear operators, formed only for q > 1. ``observation_noise`` adds the noise variance, or is a
+        tensor ``... x q x 1`` to add (in units of the transformed outcomes).
 
         Raises:
-            ValueError: if X is not of the model's dtype and device or d, or outside the box of Fourier features.
+            ValueError: if X has not the model's dtype, device and d, or is outside the box of Fourier features.
         """
         self.eval()
-        self._check("X", X)
+        check_like("X", X, "the model", self.train_targets)
         X = self.transform_inputs(X)
         self.features.check(X)
         distribution = self(X)
@@ -265,15 +220,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             mean, variance = self._marginal(X)
             return MultivariateNormal(mean, DiagLinearOperator(variance.expand(mean.shape)))
         dictionary, weights = self._posterior_weights()
-        Phi = self.features(X, self.covar_module, dictionary)
-        mean, spread = weights.predict(Phi)
-        batch_shape = mean.shape[:-1]
-        spread = spread.expand(*batch_shape, *spread.shape[-2:])
-        if not self.features.has_residual:
-            return MultivariateNormal(mean, MatmulLinearOperator(spread, spread.mT))
-        Phi, X = Phi.expand(*batch_shape, *Phi.shape[-2:]), X.expand(*batch_shape, *X.shape[-2:])
-        low_rank = MatmulLinearOperator(torch.cat([spread, Phi], -1), torch.cat([spread, -Phi], -1).mT)
-        return MultivariateNormal(mean, self.covar_module(X) + low_rank)
+        return joint_posterior(X, self.features, self.covar_module, dictionary, weights)
 
     def log_evidence(self) -> Tensor:
         """log N(y; 0, Phi Phi^T + lambda I) of the approximate model, ``batch_shape``; O(n p^2).
@@ -285,48 +232,38 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return log_evidence(Phi, self._fit_targets(), self.likelihood.noise.squeeze(-1))
 
     def compute_custom_loss(self, mll: MarginalLogLikelihood, **kwargs: Any) -> Tensor:
-        """The loss ``fit_gpytorch_mll`` minimises: -(log evidence + log priors) / n."""
+        """The loss that ``fit_gpytorch_mll`` minimises: -(log evidence + log priors) / n."""
         value = self.log_evidence()
         for _, module, prior, closure, _ in cast(Any, self).named_priors():
             value = value + prior.log_prob(closure(module)).sum()
         return -value / self.train_targets.shape[-1]
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> FeatureGP:
-        """The model with observations added.
+        """A new model with points ``batch_shape x n' x d`` and rewards ``batch_shape' x n' x 1`` added.
 
-        Args:
-            X: ``batch_shape x n' x d`` points.
-            Y: ``batch_shape' x n' x 1`` rewards; further leading dimensions are outcomes of the same points.
-            noise: Must be None: all observations have the model's noise variance.
-            kwargs: None known.
-
-        Returns:
-            A new model; this one is unchanged.
+        Leading dimensions of the rewards beyond those of the points are outcomes of the same points.
 
         Raises:
-            ValueError: if data are not finite, not of the model's dtype and device or have more than one
-                output, or ``noise`` is given.
+            ValueError: if data are not finite, have not the model's dtype and device, or have more than one output, or
+                if ``noise`` is given: all observations have the model's noise variance.
         """
-        if Y.shape[-2:] != (X.shape[-2], 1):
-            raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
+        check_added(X, Y)
         self.eval()  # train_inputs are transformed now
         if noise is not None:
             kwargs["noise"] = noise
         return cast(FeatureGP, super().condition_on_observations(X, Y, **kwargs))
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> FeatureGP:
-        """:meth:`condition_on_observations` without transforms and output dimension; ``ModelListGP`` uses it.
+        """As :meth:`condition_on_observations`, on transformed data; ``ModelListGP`` calls it.
 
-        Args:
-            inputs: ``batch_shape x n' x d`` transformed points.
-            targets: ``batch_shape' x n'`` rewards.
-            kwargs: None known.
+        Points are ``batch_shape x n' x d`` and rewards ``batch_shape' x n'``, without output dimension.
         """
         if kwargs:
             raise ValueError(f"all observations have the model's noise variance; {', '.join(kwargs)} cannot be given.")
         if fantasize.off():
-            self._check("X", inputs, finite=True)
-            self._check("Y", targets, finite=True)
+            for name, x in (("X", inputs), ("Y", targets)):
+                check_finite(name, x)
+                check_like(name, x, "the model", self.train_targets)
         cache = self._updated_cache(inputs, targets)
         X, y = self.train_inputs[0], self.train_targets
         # The copy shares the data and takes none of their history (a fantasy's points have one).
@@ -346,16 +283,10 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         targets: Tensor | None = None,
         strict: bool = True,
     ) -> None:
-        """Replace the data, hyperparameters unchanged.
+        """Replace the data (``n x d`` points, ``n`` transformed rewards) and keep the hyperparameters.
 
-        Args:
-            inputs: ``n x d`` points, as in ``ExactGP`` (transformed in evaluation mode).
-            targets: ``n`` rewards, transformed.
-            strict: Whether shapes, dtypes and devices must stay as they are.
-
-        Raises:
-            ValueError: if the targets are not finite, or ``strict`` and they or the points differ in shape, dtype or
-                device.
+        In evaluation mode points are transformed ones, as in ``ExactGP``. Raises ``ValueError`` if targets are not
+        finite, or if ``strict`` and data differ in shape, dtype or device from the old.
         """
         X = self.train_inputs[0] if inputs is None else inputs if isinstance(inputs, Tensor) else next(iter(inputs))
         y = self.train_targets if targets is None else targets
@@ -382,23 +313,13 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return super().train(mode)
 
     def _marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance at transformed points ``... x 1 x d``, a block at a time unless the model is batched."""
-        block = CPU_BLOCK if X.device.type == "cpu" else CUDA_BLOCK
-        if not self.batch_shape and X.shape[:-1].numel() > block:
-            parts = [self._marginal(x) for x in X.reshape(-1, *X.shape[-2:]).split(block)]
-            mean, variance = (torch.cat(x).reshape(X.shape[:-1]) for x in zip(*parts, strict=True))
-            return mean, variance
+        """Mean and variance at transformed points ``... x 1 x d``."""
         dictionary, weights = self._posterior_weights()
-        Phi = self.features(X, self.covar_module, dictionary)
-        mean, spread = weights.predict(Phi)
-        variance = spread.square().sum(-1)
-        if self.features.has_residual:
-            prior = self.covar_module(X.reshape(-1, X.shape[-1]), diag=True).reshape(X.shape[:-1])
-            variance = variance + prior - Phi.square().sum(-1)
-        return mean, variance.clamp_min(min_variance.value(X.dtype))
+        block = None if self.batch_shape else block_size(X)
+        return marginal_posterior(X, self.features, self.covar_module, dictionary, weights, block)
 
-    def _posterior_weights(self) -> tuple[Dictionary | None, WeightPosterior]:
-        """The dictionary and the weights at the current hyperparameters, from the cache if it is there."""
+    def _posterior_weights(self) -> tuple[NystromWeights | None, WeightPosterior]:
+        """The dictionary and the weights at the current hyperparameters, cached."""
         self.eval()
         if self._cache is None:
             with torch.no_grad():
@@ -412,10 +333,11 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         information = torch.einsum("...np,...n->...p", Phi.double(), y.double())
         return gaussian_weights(precision_matrix(Phi, noise_var), information, noise_var)
 
-    def _updated_cache(self, inputs: Tensor, targets: Tensor) -> tuple[Dictionary | None, WeightPosterior] | None:
+    def _updated_cache(self, inputs: Tensor, targets: Tensor) -> tuple[NystromWeights | None, WeightPosterior] | None:
         """The cache after further observations, or None to compute it from all data."""
         dictionary, weights = self._posterior_weights()
-        needed = inputs.requires_grad or targets.requires_grad  # no history of hyperparameters alone
+        # Parameters require gradients: without this, every conditioned model would have a history that nobody needs.
+        needed = inputs.requires_grad or targets.requires_grad
         with torch.set_grad_enabled(torch.is_grad_enabled() and needed):
             return dictionary, weights.observe(self.features(inputs, self.covar_module, dictionary), targets)
 
@@ -434,16 +356,3 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             if self._original_train_inputs is not None:
                 self._original_train_inputs = fn(self._original_train_inputs)
         return self
-
-    def _check(self, name: str, x: Tensor, finite: bool = False) -> None:
-        if finite:
-            check_finite(name, x)
-        like = self.train_targets
-        if (x.dtype, x.device) != (like.dtype, like.device):
-            raise ValueError(
-                f"{name} is {x.dtype} on {x.device}, the model {like.dtype} on {like.device}; convert one of them."
-            )
-
-
-def _is_homoskedastic(likelihood: Any) -> bool:
-    return isinstance(likelihood, GaussianLikelihood) and likelihood.noise.numel() == 1

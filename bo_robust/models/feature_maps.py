@@ -1,7 +1,7 @@
-"""Which features a :class:`~bo_robust.models.FeatureGP` regresses on: quadrature Fourier or Nyström.
+"""The features that a :class:`~bo_robust.models.FeatureGP` regresses on: quadrature Fourier or Nyström.
 
-A map is a choice, made once (:class:`FourierMap`, :class:`NystromMap`); :meth:`build` turns it into the module that
-evaluates phi(x) at the hyperparameters the model's kernel has at that moment.
+A map is the user's choice, made once (:class:`FourierMap`, :class:`NystromMap`). Its :meth:`build` makes the module
+that evaluates phi(x) at the present hyperparameters of the model's kernel.
 """
 
 from __future__ import annotations
@@ -21,20 +21,15 @@ from bo_robust.covariance import GPyTorchCovariance
 from bo_robust.features.box import keep_half
 from bo_robust.features.fourier import FourierFeatures, fourier_features, hermite_frequencies
 from bo_robust.features.nystrom import NystromFeatures
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_count, check_finite
 
-__all__ = ["FEATURE_MAPS", "Dictionary", "FeatureModule", "FourierMap", "NystromMap", "feature_map_by_name"]
+__all__ = ["FEATURE_MAPS", "FeatureModule", "FourierMap", "NystromMap", "NystromWeights"]
 
-WARN_ERROR = 0.05  # of k(x, x): beyond this the features do not stand for the kernel any more
+WARN_ERROR = 0.05  # share of k(x, x) beyond which the features do not stand for the kernel any more
 
 
-class Dictionary(NamedTuple):
-    """Nyström features at fixed hyperparameters: phi(x) = weights k(points, x).
-
-    Args:
-        points: ``r x d``.
-        weights: ``p x r``.
-    """
+class NystromWeights(NamedTuple):
+    """Nyström features at fixed hyperparameters: phi(x) = weights k(points, x), ``p x r`` and ``r x d``."""
 
     points: Tensor
     weights: Tensor
@@ -47,17 +42,15 @@ class FeatureModule(torch.nn.Module, ABC):
     """Whether k(x, x) exceeds phi(x)^T phi(x), so that the DTC variance adds the difference."""
 
     @abstractmethod
-    def prepare(self, covar_module: Kernel, symmetric: bool) -> Dictionary | None:
-        """What can be computed once for the current hyperparameters, without gradient.
+    def prepare(self, covar_module: Kernel, symmetric: bool) -> NystromWeights | None:
+        """Compute, without gradient, what can be computed once for the current hyperparameters.
 
-        Args:
-            covar_module: The kernel.
-            symmetric: Nyström: the papers' symmetric root of K_D instead of the Cholesky root.
+        ``symmetric`` asks Nyström features for the papers' symmetric root of K_D instead of the Cholesky root.
         """
 
     @abstractmethod
     def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
-        """Features of the same phi(x)^T phi(x'), as few as do, with gradients for the hyperparameters."""
+        """Features of the same phi(x)^T phi(x'), as few as possible, with gradients for the hyperparameters."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -69,37 +62,39 @@ class FeatureModule(torch.nn.Module, ABC):
             raise ValueError(f"X must be ... x n x {self.dim} like the training points, got shape {tuple(X.shape)}.")
 
     @abstractmethod
-    def forward(self, X: Tensor, covar_module: Kernel, prepared: Dictionary | None) -> Tensor:
-        """phi of points ``... x n x d``, ``... x n x p``, differentiable in X and the hyperparameters.
-
-        Raises:
-            ValueError: if points have another d or are where the features do not hold.
-        """
+    def forward(self, X: Tensor, covar_module: Kernel, prepared: NystromWeights | None) -> Tensor:
+        """phi at points ``... x n x d``, ``... x n x p``, differentiable in X and the hyperparameters. Checks X."""
 
 
 @dataclass(frozen=True, eq=False)
 class FourierMap:
     """Quadrature Fourier features (Mutny & Krause 2018) of an ``RBFKernel``, with or without ``ScaleKernel``.
 
-    2 nodes^d features (half as many where the grid may be halved), so for few input dimensions. Rule of thumb:
-    nodes > (side of the box / lengthscale)^2; fitting may shorten the lengthscale, so leave room
+    There are 2 nodes^d features (half as many where the grid may be halved), so use few input dimensions. Rule of
+    thumb: nodes > (side of the box / lengthscale)^2. Fitting may shorten the lengthscale, so leave room
     (:func:`bo_robust.features.fewest_nodes`). A posterior warns when the features miss the kernel.
 
     Args:
         nodes: Quadrature nodes per dimension, >= 1.
-        bounds: ``2 x d`` box that holds all points, after the input transform; default the unit cube. A ``Normalize``
-            must then know the bounds of the search space: those it learns hold the training points only.
+        bounds: ``2 x d`` box that holds all points after the input transform; default the unit cube. With
+            ``Normalize``, give it the bounds of the search space: bounds that it learns hold the training points only.
     """
 
     nodes: int
     bounds: Tensor | Sequence[Sequence[float]] | None = None
 
+    def __post_init__(self) -> None:
+        check_count(1, nodes=self.nodes)
+
+    def count(self, X: Tensor) -> int:
+        """Number of frequencies for points like X (``n x d``)."""
+        return self.nodes ** X.shape[-1]
+
     def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
         """The module for a kernel and points like X (``n x d``).
 
-        Raises:
-            ValueError: if the kernel is another one or has not one lengthscale or d, ``bounds`` are not ``2 x d`` with
-                lower < upper, or there are too many frequencies.
+        Raises ``ValueError`` if the kernel is another one or has neither one nor d lengthscales, ``bounds`` are not
+        ``2 x d`` with lower < upper, or there are too many frequencies.
         """
         base, _ = _rbf(covar_module)
         d = X.shape[-1]
@@ -122,23 +117,42 @@ class NystromMap:
     """Nyström features of any kernel: its projection on the span of a dictionary of points (DTC).
 
     Args:
-        inducing_points: The dictionary, ``M x d``, in the space after the input transform, such as a subset of the
-            points observed. Fixed: not fitted. Duplicates do no harm.
+        inducing_points: The dictionary, ``M x d``, after the input transform, such as a subset of the observed points.
+            It is not fitted. Duplicates do no harm.
+        size: Instead of the points: take this many of the distinct points of a model's data (all, if there are fewer),
+            evenly spaced in lexicographic order.
+
+    Raises:
+        ValueError: if none or both are given, or ``size`` is no whole number >= 1.
     """
 
-    inducing_points: Tensor | Sequence[Sequence[float]]
+    inducing_points: Tensor | Sequence[Sequence[float]] | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.inducing_points is None) == (self.size is None):
+            raise ValueError("NystromMap needs one of inducing_points and size.")
+        if self.size is not None:
+            check_count(1, size=self.size)
+
+    def count(self, X: Tensor) -> int:
+        """Number of inducing points for points like X (``n x d``)."""
+        return len(self._points(X))
 
     def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
-        """The module for a kernel and points like X (``n x d``); ``half`` is for Fourier features.
-
-        Raises:
-            ValueError: if the inducing points are not finite or not ``M x d`` with M >= 1.
-        """
-        points = torch.as_tensor(self.inducing_points, dtype=X.dtype, device=X.device)
+        """The module for a kernel and points like X (``n x d``), inducing points checked; ``half`` has no effect."""
+        points = self._points(X)
         if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != X.shape[-1]:
             raise ValueError(f"inducing_points must be M x {X.shape[-1]} with M >= 1, got {tuple(points.shape)}.")
         check_finite("inducing_points", points)
         return _Nystrom(points.detach().clone())
+
+    def _points(self, X: Tensor) -> Tensor:
+        if self.size is None:
+            return torch.as_tensor(self.inducing_points, dtype=X.dtype, device=X.device)
+        distinct = torch.unique(X.detach(), dim=0)
+        kept = torch.linspace(0, len(distinct) - 1, min(self.size, len(distinct))).round().long()
+        return distinct[kept.to(X.device)]
 
 
 class _Fourier(FeatureModule):
@@ -169,11 +183,12 @@ class _Fourier(FeatureModule):
 
     def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
         frequencies, weights = self.frequencies, self.weights
+        # Frequencies w and -w give the same cosine and sine up to sign, so half of them give the same kernel.
         return self._evaluate(
             X, covar_module, *((frequencies, weights) if self.halved else keep_half(frequencies, weights))
         )
 
-    def forward(self, X: Tensor, covar_module: Kernel, prepared: Dictionary | None) -> Tensor:
+    def forward(self, X: Tensor, covar_module: Kernel, prepared: NystromWeights | None) -> Tensor:
         return self._evaluate(X, covar_module, self.frequencies, self.weights)
 
     def _evaluate(self, X: Tensor, covar_module: Kernel, frequencies: Tensor, weights: Tensor) -> Tensor:
@@ -184,7 +199,7 @@ class _Fourier(FeatureModule):
     def check(self, X: Tensor) -> None:
         super().check(X)
         lower, upper = self.bounds
-        slack = 1e-6 * (upper - lower)  # rounding of a Normalize transform
+        slack = 1e-6 * (upper - lower)  # Normalize may round points out of the box
         inside = (X.detach() >= lower - slack) & (X.detach() <= upper + slack)
         if not bool(inside.all()):
             raise ValueError(
@@ -202,21 +217,21 @@ class _Nystrom(FeatureModule):
         super().__init__(inducing_points.shape[-1])
         self.register_buffer("inducing_points", inducing_points, persistent=False)
 
-    def prepare(self, covar_module: Kernel, symmetric: bool) -> Dictionary:
+    def prepare(self, covar_module: Kernel, symmetric: bool) -> NystromWeights:
         features = NystromFeatures.from_points(
             GPyTorchCovariance(covar_module), self.inducing_points, root="symmetric" if symmetric else "cholesky"
         )
-        return Dictionary(features.points, features.weights)
+        return NystromWeights(features.points, features.weights)
 
     def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
-        # Which points `prepare` drops jumps with the hyperparameters; a jitter of sqrt(eps) of the diagonal is smooth
-        # and changes phi^T phi' by no more than itself.
+        # The set of points that `prepare` drops jumps with the hyperparameters. A jitter of sqrt(eps) of the diagonal
+        # is smooth and changes phi^T phi' by no more than itself.
         K: Tensor = cast(Any, covar_module(self.inducing_points)).to_dense()
         L = psd_safe_cholesky(K + torch.diag_embed(torch.finfo(K.dtype).eps ** 0.5 * K.diagonal()))
         K_ZX: Tensor = cast(Any, covar_module(self.inducing_points, X)).to_dense()
         return torch.linalg.solve_triangular(L, K_ZX, upper=False).mT
 
-    def forward(self, X: Tensor, covar_module: Kernel, prepared: Dictionary | None) -> Tensor:
+    def forward(self, X: Tensor, covar_module: Kernel, prepared: NystromWeights | None) -> Tensor:
         assert prepared is not None
         self.check(X)
         # Points flattened: a kernel on ... x 1 x d would copy the dictionary once per t-batch.
@@ -225,7 +240,7 @@ class _Nystrom(FeatureModule):
 
 
 def _rbf(covar_module: Kernel) -> tuple[RBFKernel, float | Tensor]:
-    """The RBF kernel and the output scale; a subclass may be another kernel (``RBFKernelGrad`` is)."""
+    """The RBF kernel and the output scale. Refuses subclasses, which may be other kernels, as ``RBFKernelGrad`` is."""
     scaled = isinstance(covar_module, ScaleKernel)
     base: Any = covar_module.base_kernel if scaled else covar_module
     if type(base) is not RBFKernel or base.active_dims is not None or covar_module.active_dims is not None:
@@ -237,20 +252,3 @@ def _rbf(covar_module: Kernel) -> tuple[RBFKernel, float | Tensor]:
 
 
 FEATURE_MAPS: dict[str, Callable[..., FourierMap | NystromMap]] = {"fourier": FourierMap, "nystrom": NystromMap}
-
-
-def feature_map_by_name(
-    features: FourierMap | NystromMap | str, options: dict[str, Any] | None
-) -> FourierMap | NystromMap:
-    """The map named in ``FEATURE_MAPS``, built with its options; a map is returned as given.
-
-    Raises:
-        ValueError: if the name is unknown, or options come with a map that is not a name.
-    """
-    if isinstance(features, str):
-        if features not in FEATURE_MAPS:
-            raise ValueError(f"unknown features {features!r}; choose one of {', '.join(sorted(FEATURE_MAPS))}.")
-        return FEATURE_MAPS[features](**(options or {}))
-    if options:
-        raise ValueError("features_options are for features given by name; put them into the map itself.")
-    return features

@@ -1,12 +1,11 @@
 """Posterior moments of any BoTorch model at many points, without the ``b x 1 x d`` penalty.
 
-GPyTorch expands the training set once per t-batch, so evaluating ``b`` arms as ``b x 1 x d`` costs ``b``
-copies of every kernel and solve. Points whose covariance with each other nobody asks for are therefore
-flattened and evaluated as ``(b / c) x c x d``, blocks of at most ``c`` points. A single exact GP takes one matrix
-product instead (:mod:`bo_robust.models.exact_moments`).
+GPyTorch expands the training set once per t-batch, so ``b`` arms as ``b x 1 x d`` cost ``b`` copies of every kernel and
+solve. Here points whose joint covariance nobody needs are flattened and evaluated as ``(b / c) x c x d``, blocks of at
+most ``c`` points. A single exact GP takes one matrix product instead (:mod:`bo_robust.models.exact_moments`).
 
-Throughout ``lead`` are the t-batch dimensions beyond the model's own ``batch_shape``; everything returned
-has shape ``lead x batch_shape x q`` and can be differentiated with respect to X.
+``lead`` are the t-batch dimensions beyond the model's own ``batch_shape``. Results have shape
+``lead x batch_shape x q`` and are differentiable with respect to X.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
+from bo_robust.confidence.information_gain import exact as exact_gain
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import exact_moments
 from bo_robust.models.feature_gp import FeatureGP
-from bo_robust.schedules.information_gain import exact as exact_gain
 
 __all__ = ["information_gain", "marginal_moments", "sequential_moments"]
 
@@ -41,33 +40,30 @@ def marginal_moments(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Posterior mean and variance of f at each point of X on its own.
+    """Posterior mean and variance (>= 1e-12) of f at each point of X on its own, ``lead x batch_shape x q`` each.
 
     Args:
-        model: A model with one output, or with several and a ``posterior_transform`` to one. Pending points
-            and :func:`sequential_moments` need a ``ModelListGP`` where it is a list of models.
-        X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where
-            dimensions of ``batch_shape`` may be 1 or missing.
+        model: A model with one output, or with several and a ``posterior_transform`` to one. A list of models must be a
+            ``ModelListGP`` for pending points.
+        X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where dimensions
+            of ``batch_shape`` may be 1 or missing.
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
         posterior_transform: Applied to the posterior of each block.
-        X_pending: ``k x d`` points whose outcomes are on their way. The variance is the one after observing
-            them; the mean is unchanged, as if each outcome were its posterior mean (GP-BUCB, Desautels
-            et al. 2014, hallucination). For a ``BKBModel`` that is BBKB's downdate
+        X_pending: ``k x d`` points whose outcomes are on their way. The variance is the one after observing them. The
+            mean is unchanged, as if each outcome were its posterior mean (GP-BUCB, Desautels et al. 2014,
+            hallucination). For a ``BKBModel`` this is BBKB's downdate
             (:meth:`~bo_robust.models.BKBModel.with_pending`).
 
-    Returns:
-        Mean and variance (>= 1e-12), each ``lead x batch_shape x q``.
-
     Raises:
-        ValueError: if the posterior has more than one output per point, or pending points are given and
-            the posterior is not Gaussian or one per model of a ``ModelList``.
+        ValueError: if the posterior has more than one output per point, or there are pending points and the posterior
+            is neither Gaussian nor one per model of a ``ModelListGP``.
     """
     if X_pending is not None and isinstance(model, BKBModel):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
     if X_pending is None and posterior_transform is None and (exact := exact_moments(model, X)) is not None:
         return exact[0], exact[1].clamp_min(MIN_VARIANCE)
-    # A ModelList has a posterior per model, which transforms to one output take for one point at a time, and a
+    # Blocks of one: on a ModelList's posteriors, transforms to one output work for one point at a time only, and a
     # FeatureGP makes its own blocks.
     if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):
         block = 1
@@ -94,23 +90,15 @@ def sequential_moments(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Like :func:`marginal_moments`, the variance of point j taken after observing points 1 .. j-1 too.
+    """As :func:`marginal_moments`, with the variance of point j taken after observing points 1 .. j - 1 of X too.
 
-    These are the moments a batch of q points meets when its points are chosen one after the other without
-    feedback. Points are evaluated jointly per t-batch, so keep ``lead`` small.
-
-    Args:
-        model: As in :func:`marginal_moments`.
-        X: ``q x d`` or ``lead x q x d``, in the order of choice.
-        posterior_transform: Applied to the joint posterior.
-        X_pending: ``k x d`` points observed before the first of X.
-
-    Returns:
-        Mean and variance (>= 1e-12), each ``lead x batch_shape x q``.
+    These moments belong to a batch of q points chosen one after the other, in this order, without feedback.
+    ``X_pending`` is observed before the first of X. Points are evaluated jointly per t-batch, so keep ``lead`` small. X
+    is ``q x d`` or ``lead x q x d``; a list of models must be a ``ModelListGP``.
 
     Raises:
-        ValueError: if the posterior has more than one output per point, is not Gaussian or one per model of a
-            ``ModelList``.
+        ValueError: if the posterior has more than one output per point, or is neither Gaussian nor one per model of a
+            ``ModelListGP``.
     """
     _check_joint(model)
     k = 0
@@ -119,27 +107,20 @@ def sequential_moments(
         X = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
     mean, covariance = _joint_moments(_posterior(model, X, posterior_transform))
     noise = _observation_noise(model, X, posterior_transform)
-    # Row j of the factor of C + noise holds on its diagonal the spread of y_j given y_1 .. y_{j-1}.
+    # Entry j of the factor's diagonal is the standard deviation of y_j given y_1 .. y_{j-1}.
     L = psd_safe_cholesky(covariance + torch.diag_embed(noise))
     variance = L.diagonal(dim1=-2, dim2=-1).square() - noise
     return mean[..., k:], variance[..., k:].clamp_min(MIN_VARIANCE)
 
 
 def information_gain(model: Model) -> Tensor:
-    """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, N the noise variances.
+    """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, in nats, ``batch_shape``.
 
-    With N = noise_var I it is the realised gamma_t = 1/2 logdet(I + K/noise_var) of the widths. It is
-    computed at the current hyperparameters, without gradient. For a ``FeatureGP`` K is Phi Phi^T.
-
-    Args:
-        model: An exact GP with one output, or a ``FeatureGP``.
-
-    Returns:
-        The gain in nats, of shape ``batch_shape``.
+    N holds the noise variances. With N = noise_var I it is the realised gamma_t = 1/2 logdet(I + K / noise_var) of the
+    widths. It is computed at the current hyperparameters, without gradient. For a ``FeatureGP`` K is Phi Phi^T.
 
     Raises:
-        ValueError: if the model is neither an exact GP with one output and a Gaussian likelihood nor a
-            ``FeatureGP``.
+        ValueError: if the model is neither a ``FeatureGP`` nor an exact GP with one output and a Gaussian likelihood.
     """
     if isinstance(model, FeatureGP):
         return model.information_gain
@@ -192,14 +173,14 @@ def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
 
 
 def _observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:
-    """Variance that observing adds to f at X, ``... x q``, in the units the posterior is given in."""
+    """The variance that observing adds to f at X, ``... x q``, in the units of the posterior."""
     noisy: Any = model.posterior(X, observation_noise=True, posterior_transform=transform)
     clean = _posterior(model, X, transform)
     return (noisy.variance - clean.variance).squeeze(-1).clamp_min(0.0)
 
 
 def _to_blocks(X: Tensor, batch_shape: torch.Size, block: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """``lead x batch_shape x q x d`` as ``(blocks) x batch_shape x c x d`` and the way back for ``... x c``.
+    """``lead x batch_shape x q x d`` as ``(blocks) x batch_shape x c x d``, and the way back for values ``... x c``.
 
     One block has no leading dimension. The last block is filled up with copies of the last point.
     """

@@ -1,18 +1,16 @@
 """TGP-UCB's model: an exact GP on rewards truncated once each, with their own level b_t.
 
-Ray Chowdhury & Gopalan 2019, Algorithm 1: y_t becomes y_t 1{|y_t| <= b_t} (zero, not clipped) and enters an
-ordinary GP posterior with noise variance lambda. This cannot be an ``OutcomeTransform``: a transform never
-learns the round t of an observation, and would truncate fantasies too.
+Ray Chowdhury & Gopalan 2019, Algorithm 1: y_t becomes y_t 1{|y_t| <= b_t} (zero, not clipped) and enters an ordinary GP
+posterior with noise variance lambda. This cannot be an ``OutcomeTransform``: a transform never learns the round t of an
+observation, and would truncate fantasies too.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import torch
-from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
@@ -24,10 +22,17 @@ from gpytorch.means import Mean, ZeroMean
 from gpytorch.module import Module
 from torch import Tensor
 
-from bo_robust.models.inputs import check_data, check_noise_var, levels_of_rounds, truncation_by_name
+from bo_robust.models.inputs import from_spec, levels_of_rounds
 from bo_robust.models.moments import information_gain
-from bo_robust.schedules import Truncation, truncate
-from bo_robust.validation import check_finite, check_rule
+from bo_robust.models.training_data import (
+    check_added,
+    check_data,
+    check_no_outcome_transform,
+    check_noise_var,
+    rewards_as_they_are,
+)
+from bo_robust.truncation import TRUNCATIONS, Truncation, truncate
+from bo_robust.validation import check_finite, check_like, check_rule
 
 __all__ = ["TruncatedGP"]
 
@@ -35,50 +40,45 @@ __all__ = ["TruncatedGP"]
 class TruncatedGP(SingleTaskGP):
     """Exact GP on rewards truncated at b_t (TGP-UCB); ``SingleTaskGP`` in everything else.
 
-    Row i (from 0) of the data is round t = i + 1 and is truncated at b_{i+1}; observations added by
-    :meth:`condition_on_observations` continue with t = n + 1. Fantasies are draws of the model, not rewards,
-    and are never truncated. With an infinite level this is ``SingleTaskGP`` with the same modules.
+    Row i (from 0) of the data is round t = i + 1, with level b_{i+1}. Observations added by
+    :meth:`condition_on_observations` continue with t = n + 1. Fantasies are draws of the model, not rewards, and are
+    never truncated. With an infinite level this is ``SingleTaskGP`` with the same modules.
 
-    Two defaults differ from ``SingleTaskGP``. The prior mean is zero, as the guarantee assumes and because a
-    truncated reward is zero. Outcome transforms are refused: the levels, B, v and the noise variance are in
-    the units of the rewards, which ``Standardize`` would rescale by a heavy-tailed standard deviation.
-    Rescale the rewards yourself (by a robust centre and spread of a first sample), and v with them. The
-    default kernel has k(x, x) = 1, the normalisation of the widths.
+    Two defaults differ from ``SingleTaskGP``. The prior mean is zero, as the guarantee assumes and because a truncated
+    reward is zero. Outcome transforms are refused: levels, B, v and the noise variance are in units of the rewards,
+    which ``Standardize`` would rescale by a heavy-tailed standard deviation. Rescale the rewards yourself (by a robust
+    centre and spread of a first sample), and v with them. The default kernel, an ``RBFKernel`` without output scale,
+    has k(x, x) = 1, the normalisation of the widths.
 
-    Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) the model believes
-    in zero, so centre the rewards and let v bound their raw moment, f included.
+    Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) the model believes in zero.
+    So centre the rewards and let v bound their raw moment, f included.
 
-    The rewards as observed and their levels are kept in the buffers ``rewards`` and ``levels``
-    (``batch_shape x n x 1``), which follow ``.to``, ``deepcopy`` and ``pickle``. Like ``train_targets`` they
-    are data and not part of ``state_dict``, so that hyperparameters load into a model of other data; the
-    schedule, the levels and fixed noise variances are not in it either and come from the construction.
-    ``pickle`` and ``torch.save(model)`` keep everything.
+    The buffers ``rewards`` and ``levels`` (``batch_shape x n x 1``) keep the observed rewards and their levels, and
+    follow ``.to``, ``deepcopy`` and ``pickle``. Data, levels, the schedule and fixed noise variances are not part of
+    ``state_dict``, so hyperparameters load into a model of other data. ``pickle`` and ``torch.save(model)`` keep
+    everything.
 
-    Folds of a cross-validation are data sets of their own, whose rows count as rounds 1, 2, ...; to keep the
-    original rounds fold the levels like the rewards and pass them as a tensor.
+    Folds of a cross-validation are data sets of their own, whose rows count as rounds 1, 2, ...; to keep the original
+    rounds, fold the levels like the rewards and pass them as a tensor.
+
+    Arguments not listed are those of ``SingleTaskGP``.
 
     Args:
         train_X: ``batch_shape x n x d`` points, n >= 1, in the order they were observed.
         train_Y: ``batch_shape x n x 1`` rewards, finite, not truncated.
-        truncation: The level b_t: a schedule called with a tensor of rounds t >= 1 (one number may serve them
-            all), or the levels themselves, ``n x 1`` or ``batch_shape x n x 1``, > 0 (then no observation can be
-            added).
-        train_Yvar: ``batch_shape x n x 1`` noise variances, if known one by one.
-        likelihood: A Gaussian likelihood in place of those chosen by the noise arguments.
-        covar_module: Kernel; default an ``RBFKernel`` without output scale.
-        mean_module: Prior mean; default zero.
+        truncation: The level b_t. Either a schedule, called with a tensor of rounds t >= 1 (it may return one number
+            for all), or the levels > 0 themselves, ``n x 1`` or ``batch_shape x n x 1``. With given levels no
+            observation can be added.
         outcome_transform: Must be None; an argument because Ax passes it.
-        input_transform: As in ``SingleTaskGP``.
-        noise_var: lambda, one fixed noise variance for all observations, at least 1e-6 in float64 and 1e-4 in
-            float32 (``gpytorch.settings.min_fixed_noise``). With neither ``noise_var`` nor
-            ``train_Yvar`` a homoskedastic noise variance is learned by ``fit_gpytorch_mll``, from the
-            truncated rewards.
-        rule: What becomes of a reward beyond its level: "zero" (the paper's) or "clip" (the level with its sign). The
-            third, "residual", needs the mean before every reward: arm mode has it, this model does not.
+        noise_var: lambda, one fixed noise variance for all observations, at least 1e-6 in float64 and 1e-4 in float32
+            (``gpytorch.settings.min_fixed_noise``). With neither this nor ``train_Yvar``, ``fit_gpytorch_mll`` learns a
+            homoskedastic noise variance, from the truncated rewards.
+        rule: What becomes of a reward beyond its level: "zero" (the paper's) or "clip" (the level with the reward's
+            sign). The third rule, "residual", needs the mean before every reward: arm mode has it, this model does not.
 
     Raises:
-        ValueError: if data are not finite or have more than one output, levels do not fit or are not > 0,
-            the noise is given twice or ``noise_var`` too small, an outcome transform is given, or the rule is neither.
+        ValueError: if data are not finite or have more than one output, levels do not fit or are not > 0, the noise is
+            given twice or ``noise_var`` is too small, there is an outcome transform, or the rule is another.
     """
 
     rewards: Tensor
@@ -100,24 +100,18 @@ class TruncatedGP(SingleTaskGP):
         noise_var: float | None = None,
         rule: str = "zero",
     ) -> None:
-        check_data(train_X, train_Y)
+        check_data("TruncatedGP", train_X, train_Y, batched=True)
         check_rule(rule)
         if rule == "residual":
             raise ValueError("TruncatedGP has the rules 'zero' and 'clip'; 'residual' is for arm mode (TGPUCB).")
-        if outcome_transform is not None:
-            raise ValueError(
-                f"TruncatedGP takes no outcome_transform (got {type(outcome_transform).__name__}): levels "
-                "and widths are in the units of train_Y. Rescale train_Y and the moment bound instead."
-            )
+        check_no_outcome_transform("TruncatedGP", outcome_transform)
         if noise_var is not None:
             if train_Yvar is not None or likelihood is not None:
                 raise ValueError("give one of noise_var (one for all), train_Yvar (one by one), likelihood.")
             check_noise_var(noise_var, train_Y.dtype)
             train_Yvar = torch.full_like(train_Y, noise_var)
         levels = levels_of_rounds(truncation, train_Y, first_round=1)
-        with warnings.catch_warnings():  # not to be standardised: see the docstring
-            message = r"Data \(outcome observations\) is not standardized"
-            warnings.filterwarnings("ignore", message, InputDataWarning)
+        with rewards_as_they_are():
             super().__init__(
                 train_X=train_X,
                 train_Y=truncate(train_Y, levels, rule),
@@ -125,7 +119,7 @@ class TruncatedGP(SingleTaskGP):
                 likelihood=likelihood,
                 covar_module=covar_module,
                 mean_module=ZeroMean(batch_shape=train_X.shape[:-2]) if mean_module is None else mean_module,
-                outcome_transform=None,
+                outcome_transform=None,  # not left out: the default is Standardize
                 input_transform=input_transform,
             )
         self.truncation = None if isinstance(truncation, Tensor) else truncation
@@ -136,32 +130,23 @@ class TruncatedGP(SingleTaskGP):
     def construct_inputs(  # type: ignore[override]
         cls,
         training_data: SupervisedDataset,
-        truncation: Truncation | Tensor | str,
-        truncation_options: dict[str, Any] | None = None,
+        truncation: Truncation | Tensor | Mapping[str, Any],
         noise_var: float | None = None,
         rule: str = "zero",
         **search_space_options: Any,
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set whose rows are in the order of the rounds.
 
-        Args:
-            training_data: Points and rewards, and noise variances unless ``noise_var`` replaces them.
-            truncation: As in the constructor, or the name of a schedule in ``TRUNCATIONS``. Ax can store only a
-                name in JSON (and a model once ``ax.storage.botorch_modular_registry.register_model`` knows it).
-            truncation_options: Arguments of the named schedule.
-            noise_var: As in the constructor; wins over the noise variances of the data.
-            rule: As in the constructor.
-            search_space_options: What Ax adds for search spaces with categorical, fidelity or task features.
-                Not used: such features are ordinary columns of X, for ``covar_module`` to treat.
-
-        Returns:
-            The keyword arguments.
+        ``truncation`` may also be ``{"kind": name in TRUNCATIONS, ...}``, the only form that Ax can store in JSON (and
+        a model once ``ax.storage.botorch_modular_registry.register_model`` knows it). ``noise_var`` wins over the noise
+        variances of the data. What Ax adds for categorical, fidelity or task features is ignored: they are ordinary
+        columns of X.
 
         Raises:
-            ValueError: if the name is unknown, or options come with a truncation that is not a name.
+            ValueError: if the kind or an option of the truncation is unknown, missing or out of range.
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
-        inputs["truncation"] = truncation_by_name(truncation, truncation_options)
+        inputs["truncation"] = from_spec(truncation, TRUNCATIONS, {}, "truncation")
         inputs["rule"] = rule
         if noise_var is not None:
             inputs["noise_var"] = noise_var
@@ -170,55 +155,46 @@ class TruncatedGP(SingleTaskGP):
 
     @property
     def truncated(self) -> Tensor:
-        """Which rewards were beyond their level, ``batch_shape x n x 1``, bool."""
+        """Whether each reward was beyond its level, ``batch_shape x n x 1``, bool."""
         return self.rewards.abs() > self.levels
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised 1/2 logdet(I + K/noise_var) of the points observed, in nats, ``batch_shape``."""
+        """Realised 1/2 logdet(I + K / noise_var) of the observed points, in nats, ``batch_shape``."""
         return information_gain(self)
 
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> TruncatedGP:
-        """The model with the observations of rounds n + 1, n + 2, ... added.
+        """A new model with the observations of rounds n + 1, n + 2, ... added.
 
-        Args:
-            X: ``batch_shape x n' x d`` points.
-            Y: ``batch_shape' x n' x 1`` rewards, not truncated; inside :meth:`fantasize` they stay so.
-            noise: Noise variances, ``batch_shape x n' x 1``. Needed only where those of the model are fixed
-                and differ from each other.
-            kwargs: Passed to ``get_fantasy_model``.
-
-        Returns:
-            A new model; this one is unchanged.
+        Points are ``batch_shape x n' x d`` and rewards ``batch_shape' x n' x 1``, not truncated; inside
+        :meth:`fantasize` they stay so. Noise variances ``batch_shape x n' x 1`` are needed only where those of the
+        model are fixed and differ.
 
         Raises:
-            ValueError: if data are not finite, not of the model's dtype and device or have more than one
-                output, the levels were given as a tensor, or ``noise`` is needed.
+            ValueError: if data are not finite, have not the model's dtype and device, or have more than one output, if
+                the levels were given as a tensor, or if ``noise`` is needed.
         """
-        if Y.shape[-2:] != (X.shape[-2], 1):
-            raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
-        if self.prediction_strategy is None:  # the update needs the caches that a prediction leaves
+        check_added(X, Y)
+        if self.prediction_strategy is None:  # the update needs the caches that a prediction at any point makes
             self.posterior(X.reshape(-1, X.shape[-1])[:1])
         if noise is not None:
             kwargs["noise"] = noise
         return cast(TruncatedGP, super().condition_on_observations(X, Y, **kwargs))
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedGP:
-        """:meth:`condition_on_observations` without transforms and output dimension; ``ModelListGP`` uses it.
+        """As :meth:`condition_on_observations`, on transformed data without output dimension; ``ModelListGP`` calls it.
 
-        Args:
-            inputs: ``batch_shape x n' x d`` transformed points.
-            targets: ``batch_shape' x n'`` rewards, not truncated; inside :meth:`fantasize` they stay so.
-            kwargs: ``noise``, ``batch_shape x n'``, and what the kernel takes.
+        ``kwargs`` are ``noise``, ``batch_shape x n'``, and what the kernel takes.
         """
         rewards = targets.unsqueeze(-1)
         if fantasize.on():
-            levels = torch.full_like(rewards, torch.inf)
+            levels = torch.full_like(rewards, torch.inf)  # never truncated
         else:
-            self._check_new("X", inputs)
-            self._check_new("Y", rewards)
+            for name, x in (("X", inputs), ("Y", rewards)):
+                check_finite(name, x)
+                check_like(name, x, "the model", self.rewards)
             levels = levels_of_rounds(self._schedule(), rewards, first_round=self.rewards.shape[-2] + 1)
         if "noise" not in kwargs and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             noise = self._common_noise_var()  # in the batch shape of the points, which outcomes may exceed
@@ -237,16 +213,14 @@ class TruncatedGP(SingleTaskGP):
         targets: Tensor | None = None,
         strict: bool = True,
     ) -> None:
-        """Replace the data, hyperparameters unchanged; a noise variance shared by all is the new data's too.
+        """Replace the data and keep the hyperparameters, a noise variance shared by all observations included.
 
-        Args:
-            inputs: As in ``ExactGP``.
-            targets: ``batch_shape x n`` rewards of rounds 1 .. n, not truncated.
-            strict: Whether shapes, dtypes and devices must stay as they are.
+        Targets are the ``batch_shape x n`` rewards of rounds 1 .. n, not truncated. Other arguments are those of
+        ``ExactGP``.
 
         Raises:
-            ValueError: if ``targets`` are not finite, or their number changes and the levels were given as a
-                tensor or the fixed noise variances differ from each other.
+            ValueError: if ``targets`` are not finite, or if their number changes and the levels were given as a tensor
+                or the fixed noise variances differ from each other.
         """
         if targets is None:
             super().set_train_data(inputs=inputs, strict=strict)
@@ -281,16 +255,8 @@ class TruncatedGP(SingleTaskGP):
             raise ValueError("the levels were given as a tensor and end with the data; pass a schedule instead.")
         return self.truncation
 
-    def _check_new(self, name: str, x: Tensor) -> None:
-        check_finite(name, x)
-        if (x.dtype, x.device) != (self.rewards.dtype, self.rewards.device):
-            raise ValueError(
-                f"{name} is {x.dtype} on {x.device}, the model {self.rewards.dtype} on "
-                f"{self.rewards.device}; convert one of them."
-            )
-
     def _common_noise_var(self) -> Tensor:
-        """The noise variance all observations share, ``batch_shape x 1``."""
+        """The noise variance that all observations share, ``batch_shape x 1``."""
         noise = self.likelihood.noise_covar.noise
         if not torch.equal(noise, noise[..., :1].expand_as(noise)):
             raise ValueError(
@@ -301,5 +267,5 @@ class TruncatedGP(SingleTaskGP):
 
 
 def _append(old: Tensor, new: Tensor, batch_shape: torch.Size) -> Tensor:
-    """``... x n x 1`` and ``... x n' x 1`` as ``batch_shape x (n + n') x 1``."""
+    """Concatenate ``... x n x 1`` and ``... x n' x 1`` to ``batch_shape x (n + n') x 1``."""
     return torch.cat([x.expand(*batch_shape, *x.shape[-2:]) for x in (old, new)], dim=-2)

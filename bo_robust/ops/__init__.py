@@ -1,11 +1,10 @@
-"""The inner loops. Every op has a ``naive`` path in plain torch, any device, and most a ``fused`` one in Triton.
+"""The inner loops. Every op has a ``naive`` path in plain torch for any device, and most a ``fused`` one in Triton.
 
-A tensor on CUDA takes the fused path where Triton is there; :func:`naive_ops` makes it take the plain one:
+A CUDA tensor takes the fused path if Triton is available. The ``fused`` modules are imported only then, and by tests
+under ``TRITON_INTERPRET=1``. The environment variable ``BO_ROBUST_OPS=naive`` forces the plain path, and so does
 
 >>> with naive_ops():
 ...     run(...)
-
-On a command line the environment variable ``BO_ROBUST_OPS=naive`` does the same.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _naive: ContextVar[bool] = ContextVar("bo_robust_naive_ops", default=False)
 
 @contextmanager
 def naive_ops() -> Iterator[None]:
-    """Within it every op of this thread is plain torch, on CUDA too: to compare, or to rule the fused ops out."""
+    """Run every op of this thread in plain torch, on CUDA too: to compare, or to rule out the fused ops."""
     token = _naive.set(True)
     try:
         yield
@@ -37,18 +36,18 @@ def naive_ops() -> Iterator[None]:
 
 
 def use_fused(x: Tensor) -> bool:
-    """Whether an op on ``x`` takes its Triton path: ``x`` is on CUDA, Triton is there, and not :func:`naive_ops`."""
+    """Whether an op on ``x`` takes its Triton path: ``x`` is on CUDA, and Triton is available and not ruled out."""
     return x.is_cuda and not _naive.get() and not ops_forced_naive() and triton_is_available()
 
 
 def ops_forced_naive() -> bool:
-    """Whether the environment asks for plain torch, ``BO_ROBUST_OPS=naive``; for command lines."""
+    """Whether the environment variable ``BO_ROBUST_OPS=naive`` asks for plain torch."""
     return os.environ.get("BO_ROBUST_OPS") == "naive"
 
 
 @cache
 def triton_is_available() -> bool:
-    """Whether Triton is installed and not older than :data:`MIN_TRITON`; warns once when it is older."""
+    """Whether Triton is installed and at least :data:`MIN_TRITON`. Warns once if it is older."""
     try:
         import triton
     except ImportError:

@@ -1,6 +1,6 @@
-"""Ask/tell studies in a file: for loops without Ax that lose nothing when a machine dies.
+"""Ask/tell studies, each kept in one file: for loops without Ax that lose nothing when a machine dies.
 
-Names load on first use, so that a worker process imports no PyTorch unless its objective does.
+Names load on first use: a worker process imports PyTorch only if its objective does.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bo_robust.study.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
-    from bo_robust.study.methods import Recommendation
+    from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
+    from bo_robust.study.lock import StudyLocked
+    from bo_robust.study.policy import Recommendation
     from bo_robust.study.records import FAILED, Status, Trial
-    from bo_robust.study.recovery import salvage
+    from bo_robust.study.recovery import StudyDamaged, salvage
     from bo_robust.study.space import Arms, Box, Float, Integer
-    from bo_robust.study.store import StudyDamaged, StudyLocked
     from bo_robust.study.study import Study
 
 __all__ = [
@@ -38,20 +38,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "executors": ("Executor", "Future", "InProcess", "LocalProcesses", "WorkerLost"),
-    "methods": ("Recommendation",),
-    "records": ("FAILED", "Status", "Trial"),
-    "recovery": ("salvage",),
-    "space": ("Arms", "Box", "Float", "Integer"),
-    "store": ("StudyDamaged", "StudyLocked"),
-    "study": ("Study",),
+    "bo_robust.executors": ("Executor", "Future", "InProcess", "LocalProcesses", "WorkerLost"),
+    "bo_robust.study.lock": ("StudyLocked",),
+    "bo_robust.study.policy": ("Recommendation",),
+    "bo_robust.study.records": ("FAILED", "Status", "Trial"),
+    "bo_robust.study.recovery": ("StudyDamaged", "salvage"),
+    "bo_robust.study.space": ("Arms", "Box", "Float", "Integer"),
+    "bo_robust.study.study": ("Study",),
 }
 
 
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"bo_robust.study.{home}"), name)
+            return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'bo_robust.study' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""``python -m bo_robust.study FILE``: every readable tell as a line of JSON, of a damaged file too."""
+"""``python -m bo_robust.study FILE`` prints every readable tell as a line of JSON, even of a damaged file."""
 
 import json
 import sys

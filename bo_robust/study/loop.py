@@ -1,4 +1,4 @@
-"""The loop of ``Study.optimize``: keep workers busy, tell results as they come."""
+"""The loop of ``Study.optimize``: it keeps workers busy and tells results as they come."""
 
 from __future__ import annotations
 
@@ -6,33 +6,51 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from bo_robust.study.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
-from bo_robust.study.methods import Recommendation
-from bo_robust.study.records import FAILED, Trial, checked_value
+from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
+from bo_robust.study.policy import Recommendation
+from bo_robust.study.records import FAILED, Status, Trial, checked_value
 from bo_robust.study.settings import whole_number
 
-if TYPE_CHECKING:
-    from bo_robust.study.study import Study
-
-__all__ = ["optimize"]
+__all__ = ["AskTell", "optimize"]
 
 POLL = 0.01  # seconds between looks at futures
-DEATHS = 3  # workers a trial may lose while it runs alone before it counts as failed
+DEATHS = 3  # a trial counts as failed when so many workers died while it ran alone
+
+
+class AskTell(Protocol):
+    """The part of :class:`~bo_robust.study.Study` that the loop uses."""
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+    def ask(self, n: int = 1) -> list[Trial]: ...
+
+    def tell(self, trial: int, value: Any) -> None: ...
+
+    def tell_many(self, results: Sequence[tuple[int, Any]]) -> None: ...
+
+    def renew(self, trials: Sequence[int]) -> None: ...
+
+    def release(self, trials: Sequence[int] | None = None) -> None: ...
+
+    def status(self) -> Status: ...
+
+    def recommend(self) -> Recommendation: ...
 
 
 def optimize(
-    study: Study, objective: Callable[[dict[str, float]], float], rounds: int, executor: Executor | None, workers: int
+    study: AskTell, objective: Callable[[dict[str, float]], float], rounds: int, executor: Executor | None, workers: int
 ) -> Recommendation:
     """See :meth:`bo_robust.study.Study.optimize`."""
     rounds, workers = whole_number(1, rounds=rounds), whole_number(1, workers=workers)
-    own: Any = None
+    own: InProcess | LocalProcesses | None = None
     if executor is None:
-        own = executor = InProcess() if workers == 1 else LocalProcesses(workers)
+        executor = own = InProcess() if workers == 1 else LocalProcesses(workers)
     loop = _Loop(study, objective, executor)
     study.release()
     try:
@@ -57,29 +75,34 @@ def optimize(
 class _Loop:
     """The trials that are out, and what their workers make of them.
 
-    A worker that dies may take others with it (a process pool breaks as a whole), so every trial that was lost is a
-    suspect: suspects run again one at a time, and only deaths of a trial that ran alone count against it.
+    A worker that dies may take others with it, because a process pool breaks as a whole. So every lost trial is a
+    suspect. Suspects run again one at a time, and only the deaths of a trial that ran alone count against it.
     """
 
-    def __init__(self, study: Study, objective: Callable[[dict[str, float]], float], executor: Executor) -> None:
+    def __init__(self, study: AskTell, objective: Callable[[dict[str, float]], float], executor: Executor) -> None:
         self.study, self.objective, self.executor = study, objective, executor
-        self.trials: dict[int, Trial] = {}  # asked and neither told nor released
+        self.lease_seconds = study.settings["lease_seconds"]
+        self.trials: dict[int, Trial] = {}  # asked, neither told nor released
         self.running: dict[int, Future] = {}
-        self.deaths: Counter[int] = Counter()
-        self.alone = False  # what runs is one suspect
-        self.results = 0
-        self.renewed = 0.0
+        self.deaths: Counter[int] = Counter()  # by trial: deaths of workers while it ran alone
+        self.alone = False  # whether one trial runs alone
+        self.answers = 0  # how often a worker returned or raised something
+        self.renewed = 0.0  # when the leases were renewed last
 
     def submit(self, rounds: int, workers: int) -> None:
-        """Start what there is room for."""
+        """Start as many trials as there is room for."""
         suspects = [trial for trial in self.trials.values() if trial.id not in self.running]
         if suspects:
             if self.running:
                 return
             self.alone = True
-            self._start(min(suspects, key=lambda trial: self.deaths[trial.id]))  # results of others come soon
+            # The one with fewest deaths first: results of innocent trials come soon.
+            self._start(min(suspects, key=lambda trial: self.deaths[trial.id]))
             return
-        room = min(workers, rounds - len(self.study._results())) - len(self.trials)
+        if len(self.trials) >= workers:
+            return
+        status = self.study.status()
+        room = min(workers, rounds - status.told - status.failed) - len(self.trials)
         if room > 0:
             self._renew()
             asked = self.study.ask(room)
@@ -89,9 +112,10 @@ class _Loop:
                 self._start(trial)
 
     def collect(self) -> bool:
-        """Tell what is finished; whether anything was."""
+        """Tell the finished trials; return whether there were any."""
         finished = [i for i, future in self.running.items() if future.done()]
-        if not finished and time.monotonic() - self.renewed > self.study._store.settings["lease_seconds"] / 8:
+        # `Study.renew` writes only when half of a lease is over; an eighth is often enough not to miss that.
+        if not finished and time.monotonic() - self.renewed > self.lease_seconds / 8:
             self._renew()
         outcomes: dict[int, Any] = {}
         for i in finished:
@@ -103,7 +127,7 @@ class _Loop:
         return bool(finished)
 
     def give_up(self) -> None:
-        """After an error or an interrupt: tell what is finished, drop and release the rest."""
+        """After an error or an interrupt, tell the finished trials, cancel and release the others."""
         outcomes: dict[int, Any] = {}
         for i, future in self.running.items():
             with suppress(BaseException):  # the interrupt that brought us here may be in the future, too
@@ -113,17 +137,16 @@ class _Loop:
             with suppress(BaseException):
                 future.cancel()
         self._tell(outcomes)
-        self.study.release(sorted(set(self.trials) & set(self.study._store.leases())))
+        for i in sorted(self.trials):
+            with suppress(ValueError):  # another thread told it
+                self.study.release([i])
 
     def _start(self, trial: Trial) -> None:
         self.running[trial.id] = self.executor.submit(self.objective, trial.x)
 
     def _renew(self) -> None:
-        """Keep the leases of trials that are out from running out."""
-        store, now = self.study._store, time.time()
-        seconds, leases = store.settings["lease_seconds"], store.leases() if self.trials else {}
-        if any(not 0.5 * seconds <= leases[i] - now <= seconds for i in self.trials if i in leases):
-            store.lease(list(self.trials), now + seconds)
+        """Renew the leases of the trials that are out."""
+        self.study.renew(list(self.trials))
         self.renewed = time.monotonic()
 
     def _tell(self, outcomes: dict[int, Any]) -> None:
@@ -141,22 +164,22 @@ class _Loop:
             del self.trials[i]
 
     def _outcome(self, i: int) -> Any:
-        """The value or FAILED; raises ``_Lost`` if the trial is to be evaluated again."""
+        """The value or FAILED; raises ``_Lost`` if the trial must be evaluated again."""
         trial = self.trials[i]
         try:
             value = self.running[i].result()
-            self.results += 1
+            self.answers += 1
             checked_value(i, value)
             return value
         except (WorkerLost, BrokenExecutor, CancelledError) as error:
             if self._raised(error, self.running[i]):
-                self.results += 1
+                self.answers += 1
                 return self._failed(trial, "".join(traceback.format_exception(error)).strip())
             self.deaths[i] += self.alone
             if self.deaths[i] < DEATHS:
                 raise _Lost from None
             said = f"its worker died {DEATHS} times while nothing else ran ({error!r})"
-            if not self.results and not isinstance(error, WorkerLost):  # the pool broke, for whatever reason
+            if not self.answers and not isinstance(error, WorkerLost):  # the pool broke, for whatever reason
                 raise RuntimeError(
                     f"no worker gave a result, and trial {i} at {trial.x}: {said}. Processes need an objective defined "
                     'in a module and a script with `if __name__ == "__main__":` (not standard input). If it is this '
@@ -164,7 +187,7 @@ class _Loop:
                 ) from error
             return self._failed(trial, said)
         except Exception as error:
-            self.results += 1
+            self.answers += 1
             return self._failed(trial, "".join(traceback.format_exception(error)).strip())
 
     def _failed(self, trial: Trial, said: str) -> Any:
@@ -172,11 +195,13 @@ class _Loop:
         return FAILED
 
     def _raised(self, error: Exception, future: Any) -> bool:
-        """Whether it was the objective that raised this: its own pool broke, say."""
+        """Whether the objective itself raised this error, for example because its own pool broke."""
         if isinstance(error, WorkerLost):
             return False
+        # concurrent.futures gives this cause to what the function itself raised in another process.
         if isinstance(self.executor, InProcess) or type(error.__cause__).__name__ == "_RemoteTraceback":
             return True
+        # A CancelledError from a future that was not cancelled came out of the objective.
         return isinstance(error, CancelledError) and hasattr(future, "cancelled") and not future.cancelled()
 
 

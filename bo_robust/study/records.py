@@ -1,4 +1,4 @@
-"""What goes in and out of a study: trials, values, FAILED."""
+"""What goes into a study and comes out of it: trials, values, FAILED."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
+from bo_robust.specs import quoted
+
 __all__ = ["FAILED", "Status", "Trial", "checked_id", "checked_value"]
 
-LARGEST = 1e300  # of |value|: beyond it, squares and sums overflow long before a model sees them
+LARGEST = 1e300  # limit of |value|: beyond it, squares and sums overflow long before a model sees them
 
 
 class _Outcome(enum.Enum):
@@ -21,8 +23,7 @@ class _Outcome(enum.Enum):
 
 
 FAILED = _Outcome.FAILED
-"""Told in place of a value: the objective gave none. Models see there the worst reward told so far (of those not
-truncated)."""
+"""Told where the objective gave no value. Models see the worst reward told so far there (of those not truncated)."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Trial:
 
     Attributes:
         id: Its number in the study, from 0.
-        x: ``{"name": number}``; for v-ucb with the condition to evaluate under.
-        round: t: one more than the values that were told when it was chosen; 0 if it was added by hand.
+        x: ``{"name": number}``; for v-ucb it includes the condition to evaluate under.
+        round: One more than the number of values told when it was chosen; 0 if it was added by hand.
     """
 
     id: int
@@ -42,17 +43,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a study stands.
+    """Where a study stands, in numbers of trials.
 
-    Attributes:
-        method: Its name.
-        asked: Trials there are.
-        told: Of these, with a value.
-        failed: Of these, told FAILED.
-        open: Of these, told nothing yet.
-        expired: Of the open ones, those whose lease is over: the next ``ask`` hands them out again.
-        recovered: Whether the last writer did not close the study (a crash), and this one went on from the last commit
-            there is: asked, told and failed are what was kept.
+    ``asked`` counts all of them, ``told`` those with a value, ``failed`` those told FAILED, ``open`` those told nothing
+    yet. ``expired`` counts open trials whose lease is over, which the next ``ask`` hands out again. ``recovered`` says
+    whether the last writer crashed, and this one went on from its last commit.
     """
 
     method: str
@@ -65,27 +60,29 @@ class Status:
 
 
 def checked_id(trial: Any) -> int:
-    """The id; raises ``ValueError`` if it cannot be one."""
+    """Return the id of a trial as a plain number; raise ``ValueError`` if it cannot be one."""
     try:
         number = -1 if isinstance(trial, bool) else operator.index(trial)
     except TypeError:
         number = -1
     if not 0 <= number < 2**63:
-        raise ValueError(f"trials are told by their id, a whole number >= 0; {trial!r} was never asked.")
+        raise ValueError(f"trials are told by their id, a whole number >= 0; {quoted(trial)} was never asked.")
     return number
 
 
 def checked_value(trial: int, value: Any) -> float | None:
-    """What is stored of a value: a number, or None for FAILED; raises ``ValueError`` if it is neither."""
+    """Return a value as stored: a number, or None for FAILED; raise ``ValueError`` for anything else."""
     if value is FAILED:
         return None
     try:
         number = math.nan if isinstance(value, bool | str | bytes) else float(value)
+        # RuntimeError: PyTorch's, for a complex tensor for example.
     except (TypeError, ValueError, OverflowError, RuntimeError):
         number = math.nan
+    # Not `>`: NaN must be refused too.
     if not abs(number) <= LARGEST:
         raise ValueError(
-            f"trial {trial}: a value is a finite number of at most {LARGEST:g} in size, got {value!r}; if the "
+            f"trial {trial}: a value is a finite number of at most {LARGEST:g} in size, got {quoted(value)}; if the "
             "objective gave none, tell FAILED."
         )
-    return number + 0.0  # SQLite keeps no -0.0
+    return number + 0.0  # 0.0 for -0.0, as SQLite keeps it

@@ -1,150 +1,125 @@
-"""Reading what is left of a damaged study: its pages, those in its log (``PATH-wal``) and the rows on them."""
+"""What is left of a damaged study: the rows of its file and of its log (``PATH-wal``) that fit their checksums.
+
+SQLite itself reads copies of the files. It stops at the first damaged place of the log. So the pages behind that place
+are also put into a copy of the file, even if their frames are damaged. Nothing false comes of it: rows carry their own
+checksums, and a row of a study never changes once it is there.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import struct
-import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bo_robust.study.schema import APPLICATION, SCHEMA, checksum
 
-__all__ = ["LOG_HEADER", "Log", "read_log", "salvage"]
+__all__ = ["LOG_HEADER", "StudyDamaged", "damaged", "salvage"]
 
-LOG_HEADER = 32  # bytes
-_FRAME_HEADER = 24
-_PAGE = 4096
-_MAGIC = b"SQLite format 3\0"
+LOG_HEADER = 32  # bytes (https://www.sqlite.org/fileformat2.html#the_write_ahead_log)
+FRAME_HEADER = 24
+PAGE = 4096
+MAGIC = b"SQLite format 3\0"
 
 
-@dataclass(frozen=True)
-class Log:
-    """What the log of a study holds.
+class StudyDamaged(RuntimeError):
+    """The file is torn, truncated or no study, or was moved while open; the message says what is readable and how."""
 
-    Attributes:
-        sound: Whether its header is whole; SQLite takes a log whose header is not for an empty one.
-        lost: Commits at or behind the first damaged frame, which SQLite ignores. One may be a commit that a crash
-            interrupted; of two, the first was acknowledged, for the second begins after the fsync of the first. A
-            page that comes again begins another commit, also where the frame that ended the one before is damaged.
-        page_size: Bytes.
-        pages: By number, the newest readable image of every page in the log: of all commits if acknowledged ones are
-            damaged, else of those that SQLite reads.
+
+def damaged(path: Path, said: str, otherwise: str = "") -> StudyDamaged:
+    """Make the error for a study in which ``said`` is wrong; ``otherwise`` is a sentence on what else can be done.
+
+    It says how much is readable, and how to export that.
     """
-
-    sound: bool
-    lost: int
-    page_size: int
-    pages: dict[int, bytes]
-
-
-def read_log(path: str | Path) -> Log:
-    """Read a ``-wal`` file, checksums included (https://www.sqlite.org/fileformat2.html#the_write_ahead_log).
-
-    A frame's checksum continues that of the frame before it, so each is checked against the one stored there: damage
-    costs a frame or two, not all that follows. Frames of other salts are left over from before a checkpoint.
-
-    Args:
-        path: Of the log.
-    """
-    data = Path(path).read_bytes()
-    if len(data) < LOG_HEADER:  # torn at birth, before any commit
-        return Log(True, 0, _PAGE, {})
-    magic, _, size, _, *salts, first, second = struct.unpack_from(">8I", data)
-    order = {0x377F0682: "<", 0x377F0683: ">"}.get(magic, "<" if sys.byteorder == "little" else ">")
-    sound = _checksum(data[:24], order, (0, 0)) == (first, second) and 0 < size <= 65536
-    size = size if sound else _PAGE
-    known = tuple(salts) if sound else None
-    before = (first, second)
-    kept: dict[int, bytes] = {}
-    pages: dict[int, bytes] = {}
-    waiting: dict[int, bytes] = {}
-    broken, lost = False, 0
-    since: set[int] = set()  # pages of the commit that the damage is in, or of a later one
-    for start in range(LOG_HEADER, len(data) - _FRAME_HEADER - size + 1, _FRAME_HEADER + size):
-        page, commit, salt_1, salt_2, *stored = struct.unpack_from(">6I", data, start)
-        body = data[start + _FRAME_HEADER : start + _FRAME_HEADER + size]
-        current = known in (None, (salt_1, salt_2))
-        good = current and page > 0
-        good = good and _checksum(body, order, _checksum(data[start : start + 8], order, before)) == tuple(stored)
-        before = (stored[0], stored[1])
-        if good and known is None:
-            known = (salt_1, salt_2)
-        if not good and not broken:
-            kept, broken, since = dict(pages), True, {page}
-        elif broken and current:
-            lost += page in since
-            since = {page} | (set() if page in since else since)
-        if broken and current and commit > 0:
-            lost, since = lost + 1, set()
-        if good:
-            waiting[page] = body
-            if commit:
-                pages |= waiting
-                waiting = {}
-    return Log(sound, lost, size, kept if broken and sound and lost < 2 else pages)
+    return StudyDamaged(
+        f"{path} is damaged ({said}). {len(salvage(path))} tells are readable: `python -m bo_robust.study {path} > "
+        "tells.jsonl` or bo_robust.study.salvage(path) exports them; give them to a new study with its "
+        f"`add(x, value)`.{otherwise and ' ' + otherwise}"
+    )
 
 
 def salvage(path: str | Path) -> list[dict[str, Any]]:
-    """What can be read of a damaged study, ``{"id", "x", "value"}`` a tell (value None: failed; x None: unreadable).
+    """Read what is left of a damaged study: one ``{"id", "x", "value"}`` per tell.
 
-    Reads a copy, from both ends of every table up to the damage; the files themselves are not touched. Tells that do
-    not fit their checksums are left out, points that do not are unreadable. If the file is missing or empty, what its
-    log ``PATH-wal`` holds of it; if its first page is damaged, all the same.
-
-    Args:
-        path: The file.
-
-    Raises:
-        FileNotFoundError: if there is neither the file nor its log.
+    The value is None for a failure, x is None for an unreadable point. The files are not touched. A tell that does not
+    fit its checksum is left out; a point that does not is unreadable. A missing file or a garbled first page costs no
+    row on another page or in the log. Raises ``FileNotFoundError`` if there is neither the file nor its log.
     """
-    data = _with_log(Path(path))
-    points, found = _tables(data)
-    if not found and (not data.startswith(_MAGIC) or data[68:72] == struct.pack(">I", APPLICATION)):
-        with closing(sqlite3.connect(":memory:")) as db:  # the tables of every study begin on the same pages
-            db.executescript(f"PRAGMA page_size = {_PAGE}; {SCHEMA}")
-            points, found = _tables(_counted(db.serialize()[:_PAGE] + data[_PAGE:], _PAGE))
-    texts = dict(points)
+    path, log_path = Path(path), Path(f"{path}-wal")
+    if not path.is_file() and not log_path.is_file():
+        raise FileNotFoundError(f"there is neither {path} nor {log_path}.")
+    main = path.read_bytes() if path.is_file() else b""
+    log = log_path.read_bytes() if log_path.is_file() else b""
+    points: dict[int, Any] = {}
+    values: dict[int, tuple[Any, Any]] = {}  # trial and value by seq
+    for reading in _readings(main, log):
+        trials, tells = _tables(*reading)
+        # Rows that an earlier reading found win.
+        points = {row[0]: row[1] for row in trials if _fits(row[4:], row[:3])} | points
+        values = {row[0]: row[1:3] for row in tells if _fits(row[3:], row[1:3])} | values
     return [
-        {"id": trial, "x": _parsed(texts.get(trial)), "value": value}
-        for _, trial, value, *_ in found
+        {"id": trial, "x": _point(points.get(trial)), "value": value}
+        for _, (trial, value) in sorted(values.items())
         if isinstance(trial, int) and isinstance(value, float | None)
     ]
 
 
-def _with_log(path: Path) -> bytes:
-    """The file with the pages of its log put in."""
-    log_path = Path(f"{path}-wal")
-    if not path.is_file() and not log_path.is_file():
-        raise FileNotFoundError(f"there is neither {path} nor {log_path}.")
-    data = bytearray(path.read_bytes() if path.is_file() else b"")
-    log = read_log(log_path) if log_path.is_file() else Log(True, 0, _PAGE, {})
-    for page, body in log.pages.items():
-        end = page * log.page_size
-        data.extend(bytes(max(0, end - len(data))))
-        data[end - log.page_size : end] = body
-    return _counted(bytes(data), log.page_size) if log.pages else bytes(data)
+def _readings(main: bytes, log: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield file and log as they are, then with the log put into the file, then also with a new first page."""
+    yield main, log
+    main = _with_pages(main, log)
+    yield main, b""
+    # Bytes 68 to 71 of the header are the application id: another program's file gets no new first page.
+    if not main.startswith(MAGIC) or main[68:72] == struct.pack(">I", APPLICATION):
+        with closing(sqlite3.connect(":memory:")) as db:  # the tables of every study begin on the same pages
+            db.executescript(f"PRAGMA page_size = {PAGE}; {SCHEMA}")
+            yield _with_length(db.serialize()[:PAGE] + main[PAGE:]), b""
 
 
-def _counted(data: bytes, page_size: int) -> bytes:
-    """The file with the number of its pages in its header."""
-    return data[:28] + struct.pack(">I", len(data) // page_size) + data[32:]
+def _with_pages(main: bytes, log: bytes) -> bytes:
+    """The file with every page of its log put in, except pages from before the log's last restart."""
+    salts = (log[16:24], log[LOG_HEADER + 8 : LOG_HEADER + 16])  # in the header, and again in every frame
+    data = bytearray(main)
+    for start in range(LOG_HEADER, len(log) - FRAME_HEADER - PAGE + 1, FRAME_HEADER + PAGE):
+        end = struct.unpack_from(">I", log, start)[0] * PAGE
+        if log[start + 8 : start + 16] in salts and PAGE <= end <= len(main) + len(log):
+            data.extend(bytes(max(0, end - len(data))))
+            data[end - PAGE : end] = log[start + FRAME_HEADER : start + FRAME_HEADER + PAGE]
+    return _with_length(bytes(data))
 
 
-def _tables(data: bytes) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Trials and tells in the bytes of a file."""
+def _with_length(data: bytes) -> bytes:
+    """The file with its number of pages written into its header."""
+    return data[:28] + struct.pack(">I", len(data) // PAGE) + data[32:] if len(data) >= PAGE else data
+
+
+def _tables(main: bytes, log: bytes) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Rows of trials and tells that SQLite reads in a copy of these files."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
-        copy.write_bytes(data)
+        copy.write_bytes(main)
+        Path(f"{copy}-wal").write_bytes(log)
         with closing(sqlite3.connect(copy)) as db:
             db.text_factory = lambda raw: raw.decode(errors="replace")
-            points = _rows(db, "SELECT * FROM trials ORDER BY id")
-            points = [row[:2] for row in points if _fits(row[4:], row[:3])]
-            return points, [row for row in _rows(db, "SELECT * FROM tells ORDER BY seq") if _fits(row[3:], row[1:3])]
+            return _rows(db, "SELECT * FROM trials ORDER BY id"), _rows(db, "SELECT * FROM tells ORDER BY seq")
+
+
+def _rows(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+    """The rows before the damage and those behind it, read from either end."""
+    rows: list[tuple[Any, ...]] = []
+    for direction in ("", " DESC"):
+        try:
+            db.execute("PRAGMA writable_schema = ON")  # otherwise a truncated file is refused as a whole
+            for row in db.execute(query + direction):
+                rows.append(row)  # one by one: what came before an error counts
+            break
+        except sqlite3.DatabaseError:
+            continue
+    return rows
 
 
 def _fits(known: tuple[Any, ...], row: tuple[Any, ...]) -> bool:
@@ -152,30 +127,7 @@ def _fits(known: tuple[Any, ...], row: tuple[Any, ...]) -> bool:
     return known in ((), (None,)) or known == (checksum(*row),)
 
 
-def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int]:
-    first, second = start
-    words = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for even, odd in zip(words[::2], words[1::2], strict=True):
-        first = (first + even + second) & 0xFFFFFFFF
-        second = (second + odd + first) & 0xFFFFFFFF
-    return first, second
-
-
-def _rows(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
-    """The rows before the damage and those after it, by their first column."""
-    found: dict[int, tuple[Any, ...]] = {}
-    for direction in ("", " DESC"):
-        try:
-            db.execute("PRAGMA writable_schema = ON")  # otherwise a truncated file is refused as a whole
-            for row in db.execute(query + direction):
-                found[row[0]] = row
-            break
-        except sqlite3.DatabaseError:
-            continue
-    return [found[key] for key in sorted(found)]
-
-
-def _parsed(text: Any) -> Any:
+def _point(text: Any) -> Any:
     try:
         x = json.loads(text)
     except (ValueError, TypeError):

@@ -1,8 +1,9 @@
 """The tables of a study's file: their versions, their checksums, and whether they are whole.
 
-Two tables that only grow: ``trials`` (what was asked; only a lease ever changes) and ``tells`` (what came back, in the
-order of the commits; a value of NULL is a failure). ``settings`` has one row. ``fits`` keeps hyperparameters, which can
-be computed again. Rows carry a CRC-32 of what they say: a flipped bit within a value is no damage to SQLite.
+Two tables only grow. ``trials`` holds what was asked; only its leases ever change. ``tells`` holds what came back, in
+the order of the commits; a value of NULL is a failure. ``settings`` has one row. ``fits`` keeps hyperparameters, which
+can be computed again. Each row carries a CRC-32 of its content, because SQLite does not see a flipped bit within a
+value.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sqlite3
 import zlib
 from typing import Any
 
-__all__ = ["APPLICATION", "SCHEMA", "VERSION", "add_checksum", "checksum", "fault", "migrate"]
+__all__ = ["APPLICATION", "SCHEMA", "VERSION", "add_checksum", "checksum", "counts", "fault", "migrate"]
 
 VERSION = 3
 APPLICATION = 0x626F7362  # "bosb", in the header of the file
@@ -48,29 +49,38 @@ _SUMMED = {"settings": "json", "trials": "id, x, asked_after", "tells": "trial, 
 
 
 def checksum(*row: Any) -> int:
-    """Of what a row says, as SQLite gives it to Python."""
+    """CRC-32 of a row's columns, as SQLite gives them to Python."""
     return zlib.crc32(repr(row).encode())
 
 
 def add_checksum(db: sqlite3.Connection) -> None:
-    """Make :func:`checksum` known to a connection's SQL, as ``checksum_of``."""
+    """Make :func:`checksum` known to a connection's SQL as ``checksum_of``."""
     db.create_function("checksum_of", -1, checksum, deterministic=True)
 
 
 def migrate(db: sqlite3.Connection, version: int) -> None:
-    """From a version to the next, inside a transaction."""
+    """Bring the tables from ``version`` to the next one, inside a transaction."""
+    # Not executescript: it would commit the transaction first.
     for statement in MIGRATIONS[version].split(";"):
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {version + 1}")
 
 
+def counts(db: sqlite3.Connection) -> tuple[int, int]:
+    """Numbers of trials and of tells in a study without gaps."""
+    query = "SELECT (SELECT ifnull(max(id) + 1, 0) FROM trials), (SELECT ifnull(max(seq), 0) FROM tells)"
+    trials, tells = db.execute(query).fetchone()
+    return trials, tells
+
+
 def fault(db: sqlite3.Connection, version: int) -> str | None:
-    """What is wrong with the tables of a file of this version, if anything; raises ``sqlite3.DatabaseError`` too."""
+    """Return what is wrong with the tables of a file of this version, or None; SQLite's own errors pass through."""
     if version < 1:
         return f"its schema version is {version}"
-    said = "; ".join(row[0] for row in db.execute("PRAGMA quick_check(3)"))
+    said = "; ".join(row[0] for row in db.execute("PRAGMA integrity_check(3)"))
     if said != "ok":
         return said
+    # Without gaps: ids count from 0, seqs from 1.
     for query in ("SELECT count(*), max(id) + 1, min(id) FROM trials", "SELECT count(*), max(seq), 0 FROM tells"):
         rows, last, first = db.execute(query).fetchone()
         if rows != (last or 0) or first:

@@ -1,7 +1,7 @@
 """What a study searches: a box of named parameters, or a finite set of arms.
 
-A model sees the unit cube: a parameter's range (its logarithm's, where ``log``) mapped to [0, 1]. People, objectives
-and the file see values in their own units, as ``{"name": number}``.
+A model sees the unit cube: each parameter's range (of its logarithm, where ``log``) is mapped to [0, 1]. People,
+objectives and the file see values in their own units, as ``{"name": number}``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,9 @@ __all__ = ["Arms", "Box", "Float", "Integer", "Space", "as_space", "space_from_j
 
 @dataclass(frozen=True)
 class Float:
-    """A real parameter in [low, high].
+    """A real parameter in [low, high]; ``log`` searches its logarithm and needs low > 0.
 
-    Args:
-        low: Lower bound, finite.
-        high: Upper bound, finite, > low.
-        log: Search its logarithm; needs low > 0.
-
-    Raises:
-        ValueError: if the bounds are no such range.
+    Raises ``ValueError`` if the bounds are no such range.
     """
 
     low: float
@@ -55,15 +49,9 @@ class Float:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number in {low, ..., high}: each has an equal share of [0, 1] (of the logarithm's range, where ``log``).
+    """A whole number from low to high, each with an equal share of [0, 1] (of the logarithm's range, where ``log``).
 
-    Args:
-        low: Smallest value.
-        high: Largest value, > low.
-        log: Search its logarithm; needs low >= 1.
-
-    Raises:
-        ValueError: if the bounds are not whole or no such range.
+    Raises ``ValueError`` if the bounds are not whole, or no such range (``log`` needs low >= 1).
     """
 
     low: int
@@ -83,6 +71,7 @@ class Integer:
 
     def from_unit(self, u: float) -> int:
         """The value whose share u in [0, 1] is in."""
+        # At u = 0 or 1 the rounding may leave the range.
         return min(max(round(_from_unit(u, self.low - 0.5, self.high + 0.5, self.log)), int(self.low)), int(self.high))
 
     def holds(self, value: float) -> bool:
@@ -92,13 +81,10 @@ class Integer:
 
 @dataclass(frozen=True)
 class Box:
-    """Every combination of named parameters.
+    """Every combination of named parameters; raises ``ValueError`` if there are none.
 
     Args:
-        parameters: Name to :class:`Float`, :class:`Integer`, or ``(low, high)``, short for ``Float(low, high)``.
-
-    Raises:
-        ValueError: if there are none, or one is neither.
+        parameters: Maps names to :class:`Float`, :class:`Integer` or ``(low, high)``, short for ``Float(low, high)``.
     """
 
     parameters: Mapping[str, Any]
@@ -123,7 +109,7 @@ class Box:
         return tuple(self.parameters)
 
     def check(self, x: Mapping[str, Any]) -> dict[str, float]:
-        """The point as stored; raises ``ValueError`` naming the parameter that is missing, unknown or out of range."""
+        """Return the point as stored; raise ``ValueError`` naming a missing, unknown or out-of-range parameter."""
         _check_names(x, self.names)
         for name, p in self.parameters.items():
             if not _is_number(x[name]) or not p.holds(x[name]):
@@ -135,7 +121,7 @@ class Box:
         return [p.to_unit(x[name]) for name, p in self.parameters.items()]
 
     def from_unit(self, u: Sequence[float]) -> dict[str, float]:
-        """The point at coordinates in the unit cube, ``d``; whole numbers rounded."""
+        """The point at coordinates in the unit cube, ``d``; whole numbers are rounded."""
         return {name: p.from_unit(v) for (name, p), v in zip(self.parameters.items(), u, strict=True)}
 
     def to_json(self) -> dict[str, Any]:
@@ -148,12 +134,8 @@ class Box:
 class Arms:
     """Finitely many points; each may be asked any number of times.
 
-    Args:
-        points: At least two different ones, each ``{"name": number}`` with the same names. Models see every column
-            scaled from its smallest to its largest value.
-
-    Raises:
-        ValueError: if they are not.
+    There must be at least two different ones, each ``{"name": number}`` with the same names, else ``ValueError`` is
+    raised. Models see every column scaled from its smallest to its largest value.
     """
 
     points: Sequence[Mapping[str, float]]
@@ -177,6 +159,7 @@ class Arms:
             raise ValueError(f"{len(rows) - len(set(rows))} arms are there twice; leave the copies out.")
         object.__setattr__(self, "points", plain)
         columns = list(zip(*rows, strict=True))
+        # The range of a constant column counts as 1: all its coordinates are 0.
         object.__setattr__(self, "_ranges", [(min(c), (max(c) - min(c)) or 1.0) for c in columns])
         object.__setattr__(self, "_rows", set(rows))
 
@@ -186,7 +169,7 @@ class Arms:
         return tuple(self.points[0])
 
     def check(self, x: Mapping[str, Any]) -> dict[str, float]:
-        """The arm as stored; raises ``ValueError`` if it is none."""
+        """Return the arm as stored; raise ``ValueError`` if it is none."""
         _check_names(x, self.names)
         plain = {name: _plain(x[name]) if _is_number(x[name]) else x[name] for name in self.names}
         if not all(map(_is_number, plain.values())) or tuple(plain.values()) not in self._rows:
@@ -210,7 +193,7 @@ Space = Box | Arms
 
 
 def as_space(space: Space | Mapping[str, Any]) -> Space:
-    """A space, or the box of a mapping from names to parameters."""
+    """Return a space as it is, or the box of a mapping from names to parameters."""
     if isinstance(space, Box | Arms):
         return space
     if isinstance(space, Mapping):
@@ -219,7 +202,7 @@ def as_space(space: Space | Mapping[str, Any]) -> Space:
 
 
 def space_from_json(data: Mapping[str, Any]) -> Space:
-    """What ``to_json`` wrote."""
+    """Make the space that ``to_json`` wrote."""
     if data["kind"] == "arms":
         return Arms(data["points"])
     kinds = {"float": Float, "integer": Integer}

@@ -1,4 +1,4 @@
-"""Choosing alpha, v, B and noise_var for heavy-tailed rewards from data of the past.
+"""Alpha, v, B and noise_var for heavy-tailed rewards, chosen from data of the past.
 
 ``python -m bo_robust.tails FILE.csv --column NAME`` prints the recommendation for a column of a table.
 """
@@ -7,12 +7,12 @@ from bo_robust.tails.index import TailIndex, default_k, hill, is_power_law, mome
 from bo_robust.tails.moments import MomentBound, moment_bound
 from bo_robust.tails.norm_bound import guess_and_double, norm_lower_bound
 from bo_robust.tails.plots import tail_plot
-from bo_robust.tails.recommend import Recommendation, choose_rule, recommend
+from bo_robust.tails.recommend import TruncationAdvice, choose_rule, recommend
 
 __all__ = [
     "MomentBound",
-    "Recommendation",
     "TailIndex",
+    "TruncationAdvice",
     "choose_rule",
     "default_k",
     "guess_and_double",

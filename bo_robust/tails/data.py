@@ -12,10 +12,9 @@ __all__ = ["as_labels", "as_rewards", "check_level", "within_arms"]
 
 
 def as_rewards(y: Any) -> np.ndarray:
-    """Rewards of any shape, as a flat float64 array: numpy, torch, pandas and lists alike.
+    """Return rewards of any shape (numpy, torch, pandas or lists) as a flat float64 array.
 
-    Raises:
-        ValueError: if they are no numbers, or some are NaN or infinite.
+    Raises ``ValueError`` if they are no numbers, or some are NaN or infinite.
     """
     try:
         values = np.asarray(_host(y), dtype=np.float64).ravel()
@@ -28,10 +27,9 @@ def as_rewards(y: Any) -> np.ndarray:
 
 
 def as_labels(arms: Any, count: int) -> np.ndarray:
-    """Arm labels (numbers or text) as ``count`` integers 0, 1, ...; None puts everything in one arm.
+    """Return arm labels (numbers or text) as ``count`` integers 0, 1, ...; None puts everything in one arm.
 
-    Raises:
-        ValueError: if there is not one label for each reward, or some are missing.
+    Raises ``ValueError`` if there is not one label for each reward, or some are missing.
     """
     if arms is None:
         return np.zeros(count, dtype=np.int64)
@@ -45,7 +43,7 @@ def as_labels(arms: Any, count: int) -> np.ndarray:
 
 
 def within_arms(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """``y`` minus the median of its arm; ``labels`` from :func:`as_labels`."""
+    """Return ``y`` minus the median of each reward's arm; ``labels`` are those of :func:`as_labels`."""
     medians = pd.Series(y).groupby(labels).median().to_numpy()
     return y - medians[labels]
 

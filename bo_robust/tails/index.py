@@ -1,7 +1,7 @@
 """The tail index of rewards: P(|y| > x) falls like x^(-index), so that E|y|^p is finite for p < index only.
 
-Two estimators from the k + 1 largest |y|: Hill's, sharp where the tail is a power law, and the moment
-estimator, which also tells tails that are none. Neither is invariant to shifts: centre the rewards first.
+Two estimators use the k + 1 largest |y|. Hill's is sharp where the tail is a power law. The moment estimator also
+recognises tails that are none. Neither is invariant to shifts: centre the rewards first.
 """
 
 from __future__ import annotations
@@ -27,14 +27,10 @@ MAX_DISTANCE = 0.3
 
 @dataclass(frozen=True)
 class TailIndex:
-    """An estimate of the tail index.
+    """An estimate of the tail index from the ``k`` largest |y|, with the ends of its confidence interval.
 
-    Attributes:
-        index: The estimate, > 0; infinite where there is no power tail. The variance is infinite at an index
-            of 2 or less, the mean does not exist at 1 or less.
-        lower: Lower end of the confidence interval.
-        upper: Upper end, possibly infinite.
-        k: Number of largest |y| used, beside the threshold.
+    The index is infinite where there is no power tail. The variance is infinite at an index of 2 or less; the mean does
+    not exist at 1 or less.
     """
 
     index: float
@@ -44,15 +40,12 @@ class TailIndex:
 
 
 def default_k(n: int) -> int:
-    """How many of ``n`` rewards count as the tail: sqrt(n), at least 20.
+    """Return how many of ``n`` rewards count as the tail: sqrt(n), at least 20; raise ``ValueError`` if n < 100.
 
-    A fixed share (5 or 10 %) takes in the body of the distribution, and the k of smallest Kolmogorov distance
-    (Clauset, Shalizi & Newman 2009) took in too much of it in our trials: at 5,000 draws of t(3) the 95 %
-    interval of Hill's estimate held the true 3 in 95 % of 200 samples with sqrt(n), 51 % with 5 %, 0 % with
-    10 %, 30 % with the Kolmogorov distance; for symmetric Pareto II of index 1.5 in 93, 72, 9 and 45 %.
-
-    Raises:
-        ValueError: if n < 100: no rule can tell a tail from so few.
+    A fixed share (5 or 10 %) takes in the body of the distribution. So did, in our trials, the k of smallest Kolmogorov
+    distance (Clauset, Shalizi & Newman 2009). We counted in how many of 200 samples of 5,000 draws the 95 % interval of
+    Hill's estimate held the true index. For t(3): 95 % with sqrt(n), 51 % with 5 %, 0 % with 10 %, 30 % with the
+    Kolmogorov distance. For symmetric Pareto II of index 1.5: 93, 72, 9 and 45 %.
     """
     if n < MIN_SIZE:
         raise ValueError(f"{n} rewards are too few to tell their tail; take at least {MIN_SIZE}, or give k.")
@@ -62,21 +55,18 @@ def default_k(n: int) -> int:
 def hill(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex:
     """Hill's estimate of the tail index of |y|: 1 over the mean of log(x_i / x_(k+1)), i <= k (Hill 1975).
 
-    The interval is exact where |y| beyond x_(k+1) is Pareto and independent: 2 k index / estimate is then
-    chi-squared with 2 k degrees of freedom. Elsewhere the estimate is biased, mostly downwards (t(3): 2.8 at
-    5,000 draws; Gaussian: 8), more so for larger k.
+    The interval is exact where |y| beyond x_(k+1) is Pareto and independent: 2 k index / estimate is then chi-squared
+    with 2 k degrees of freedom. Elsewhere the estimate is biased, mostly downwards (t(3): 2.8 at 5,000 draws; Gaussian:
+    8), more so for larger k.
 
     Args:
         y: Centred rewards, any shape: numpy, torch or pandas.
         k: How many of the largest, 1 <= k < number of rewards; None is :func:`default_k`.
         level: Confidence of the interval in (0, 1).
 
-    Returns:
-        Index and interval.
-
     Raises:
-        ValueError: if rewards are not finite or too few, k or level is out of range, the threshold x_(k+1) is
-            zero, or the k + 1 largest are all equal.
+        ValueError: if rewards are not finite or too few, k or level is out of range, the threshold x_(k+1) is zero, or
+            the k + 1 largest are all equal.
     """
     excess = _log_excess(y, k)
     check_level(level)
@@ -89,26 +79,19 @@ def hill(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex:
 def moment_index(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex:
     """The moment estimate gamma of Dekkers, Einmahl & de Haan (1989); index = 1 / gamma, infinite for gamma <= 0.
 
-    gamma = M1 + 1 - 1/2 / (1 - M1^2 / M2) with M1, M2 the mean and mean square of log(x_i / x_(k+1)), i <= k.
-    Valid for every tail: gamma > 0 is a power law, 0 exponential or Gaussian, < 0 bounded. The interval is
-    asymptotic, with k var(gamma) = 1 + gamma^2 for gamma >= 0, else
-    (1-g)^2 (1-2g) (1-g+6g^2) / ((1-3g) (1-4g)); it is far wider than Hill's.
+    gamma = M1 + 1 - 1/2 / (1 - M1^2 / M2) with M1, M2 the mean and mean square of log(x_i / x_(k+1)), i <= k. It is
+    valid for every tail: gamma > 0 is a power law, 0 exponential or Gaussian, < 0 bounded. The interval is asymptotic
+    and far wider than Hill's. It uses k var(gamma) = 1 + gamma^2 for gamma >= 0, else (1-g)^2 (1-2g) (1-g+6g^2) /
+    ((1-3g) (1-4g)) with g = gamma. Its infinite ends stand for gamma <= 0.
 
-    Args:
-        y: Centred rewards, any shape: numpy, torch or pandas.
-        k: How many of the largest, 2 <= k < number of rewards; None is :func:`default_k`.
-        level: Confidence of the interval in (0, 1).
-
-    Returns:
-        Index and interval; infinite ends stand for gamma <= 0.
-
-    Raises:
-        ValueError: as :func:`hill`, and if the k largest are all equal.
+    Arguments and errors are those of :func:`hill`, except that k >= 2; k largest that are all equal are an error as
+    well.
     """
     excess = _log_excess(y, k)
     check_level(level)
     k = len(excess)
     m1, m2 = float(excess.mean()), float((excess**2).mean())
+    # Equal up to rounding: then M1^2 = M2, and gamma would divide by zero.
     if excess.max() - excess.min() <= 1e-12 * excess.max():
         raise ValueError(f"the k = {k} largest |y| are all equal: take a larger k (2 at least), or they are no tail.")
     g = m1 + 1.0 - 0.5 / (1.0 - m1**2 / m2)
@@ -124,16 +107,9 @@ def moment_index(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex
 def is_power_law(y: Any, k: int | None = None) -> bool:
     """Whether the k largest |y| may be a power tail, rather than a clump of spikes beyond a gap.
 
-    The Kolmogorov distance between log(x_i / x_(k+1)), i <= k, and the exponential distribution of the same
-    mean must not exceed 0.3. Light tails pass as well; a clump makes both index estimates meaningless. Few or
-    small spikes go unseen.
-
-    Args:
-        y: Centred rewards, any shape: numpy, torch or pandas.
-        k: As in :func:`hill`; below 20 the distance says little.
-
-    Raises:
-        ValueError: as :func:`hill`.
+    The Kolmogorov distance between log(x_i / x_(k+1)), i <= k, and the exponential distribution of the same mean must
+    not exceed 0.3. Light tails pass as well; a clump makes both index estimates meaningless. Few or small spikes go
+    unseen. Arguments and errors are those of :func:`hill`; with k below 20 the distance says little.
     """
     excess = _log_excess(y, k)[::-1]
     k = len(excess)
@@ -151,6 +127,7 @@ def _log_excess(y: Any, k: int | None) -> np.ndarray:
     check_count(1, k=k)
     if k >= n:
         raise ValueError(f"k must be below the number of rewards, {n}, got {k}.")
+    # Only the k + 1 largest are sorted.
     x = np.sort(np.partition(x, n - k - 1)[n - k - 1 :])[::-1]
     if x[k] == 0.0:
         raise ValueError(f"only {int((x > 0.0).sum())} of the {k + 1} largest |y| are above zero; take a smaller k.")

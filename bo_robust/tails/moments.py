@@ -19,11 +19,11 @@ MIN_ARM = 40
 
 @dataclass(frozen=True)
 class MomentBound:
-    """An estimate of E|y|^(1+alpha).
+    """An estimate of E|y|^(1+alpha), in units of y^(1+alpha).
 
     Attributes:
-        estimate: Median of the block means, in units of y^(1+alpha).
-        upper: Upper confidence limit of their median.
+        estimate: Median of the block means.
+        upper: Upper confidence limit of the median of a block mean.
         blocks: Number of blocks, at the arm where the limit is largest.
     """
 
@@ -35,16 +35,16 @@ class MomentBound:
 def moment_bound(
     y: Any, alpha: float, arms: Any = None, *, blocks: int | None = None, level: float = 0.95, seed: int = 0
 ) -> MomentBound:
-    """Median of means of |y|^(1+alpha) over random blocks, with an upper limit; per arm, the largest counts.
+    """Median of means of |y|^(1+alpha) over random blocks, with an upper limit; of the arms, the largest limit counts.
 
-    Of m independent block means the j-th smallest is below the median of their distribution with probability
-    at most 1 - level, where P(Bin(m, 1/2) >= j) <= 1 - level: that is ``upper``. It bounds the MEDIAN of a
-    block mean. The mean E|y|^(1+alpha) lies above it, for blocks are skewed to the right, and no limit from
-    data holds for every distribution; so multiply by a safety factor: 2 x upper held the true moment in 100 %
-    of 200 samples of 1,000 for Gaussian and t(3) (alpha 1), 96 % for symmetric Pareto II of index 1.5 at
-    alpha 0.25, but 5 % there at alpha 0.4: keep alpha well below index - 1. In return, faults rarer than about
-    1 reward in 100 do not count, which is what a truncation level wants. With many arms the limit of each is
-    its own; there is no correction for taking the largest.
+    Of m independent block means the j-th smallest is below the median of their distribution with probability at most
+    1 - level, where P(Bin(m, 1/2) >= j) <= 1 - level: that is ``upper``. It bounds the MEDIAN of a block mean. The mean
+    E|y|^(1+alpha) lies above it, because blocks are skewed to the right, and no limit from data holds for every
+    distribution. So multiply it by a safety factor. 2 x upper held the true moment in 100 % of 200 samples of 1,000 for
+    Gaussian and t(3) (alpha 1), and in 96 % for symmetric Pareto II of index 1.5 at alpha 0.25, but in 5 % there at
+    alpha 0.4: keep alpha well below index - 1. In return, faults rarer than about 1 reward in 100 do not count, which
+    is what a truncation level wants. With many arms the limit of each is its own: nothing corrects for taking the
+    largest.
 
     Args:
         y: Rewards in the units the truncation level will have (centred, scaled), any shape.
@@ -52,10 +52,7 @@ def moment_bound(
         arms: Label of the arm of each reward; arms with fewer than 40 rewards are left out. None pools all.
         blocks: m >= 5, at most half the rewards of an arm; None is max(n / 50, min(24, n / 8)) for n rewards.
         level: Confidence of the limit in (0, 1).
-        seed: Of the shuffle that makes the blocks.
-
-    Returns:
-        The estimate and limit of the arm with the largest limit.
+        seed: Seed of the shuffle that makes the blocks.
 
     Raises:
         ValueError: if rewards are not finite, no arm has 40 of them, or an argument is out of range.
@@ -67,6 +64,7 @@ def moment_bound(
     if blocks is not None:
         check_count(MIN_BLOCKS, blocks=blocks)
     order = np.random.default_rng(seed).permutation(len(values))
+    # Shuffled first, then grouped by arm: a stable sort keeps the shuffle within each arm.
     order = order[np.argsort(labels[order], kind="stable")]
     counts = np.bincount(labels)
     groups = np.split(np.abs(values[order]) ** (1.0 + alpha), np.cumsum(counts)[:-1])

@@ -19,22 +19,15 @@ POINTS = 1000
 
 
 def tail_plot(y: Any, path: Path | str | None = None, *, arms: Any = None) -> Figure:
-    """Three pictures of the tail of rewards minus their median.
+    """Draw three pictures of the tail of rewards minus their median, and save them if there is a path.
 
     Left, quantiles against those of a Gaussian of the same median and MAD. Middle, the mean excess
-    E[|y| - u | |y| > u]: it rises in a straight line for power tails, stays level for exponential ones. Right,
-    Hill's estimate and its 95 % interval for every k, with the default k: look for a stretch that is level.
+    E[|y| - u | |y| > u]: it rises in a straight line for power tails and stays level for exponential ones. Right,
+    Hill's estimate and its 95 % interval for every k, with the default k marked: look for a stretch that is level.
 
-    Args:
-        y: Rewards, any shape: numpy, torch or pandas.
-        path: File to write, e.g. "tail.png"; None writes none.
-        arms: Label of the arm of each reward; the median is then that of its arm.
-
-    Returns:
-        The figure (no display needed).
-
-    Raises:
-        ValueError: if rewards are not finite, fewer than 100, or more than half are equal to the median.
+    Rewards may have any shape (numpy, torch or pandas). With ``arms``, the label of each reward's arm, the median is
+    that of its arm. Raises ``ValueError`` if rewards are not finite, fewer than 100, or more than half equal the
+    median.
     """
     values = as_rewards(y)
     n, k = len(values), default_k(len(values))
@@ -56,6 +49,7 @@ def tail_plot(y: Any, path: Path | str | None = None, *, arms: Any = None) -> Fi
     ranks = np.arange(1, n)
     mean_above = np.cumsum(x)[:-1] / ranks
     some = ranks[_thin(n - 1)]
+    # Means of fewer than 5 values are noise; thresholds below the median are no tail.
     some = some[(some >= 5) & (some <= n // 2)]
     excess.plot(x[some], mean_above[some - 1] - x[some], ".", markersize=3)
     excess.set(title="mean excess of |reward - median|", xlabel="threshold u", ylabel="mean of |.| - u beyond u")

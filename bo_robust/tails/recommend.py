@@ -9,40 +9,39 @@ from typing import Any
 
 import numpy as np
 
-from bo_robust.problems.empirical import median_mad
-from bo_robust.schedules import TGPTruncation
 from bo_robust.tails.data import as_labels, as_rewards, within_arms
 from bo_robust.tails.index import TailIndex, default_k, hill, is_power_law, moment_index
 from bo_robust.tails.moments import MIN_ARM, moment_bound
+from bo_robust.truncation import TGPTruncation, median_mad
 from bo_robust.validation import check_count, check_delta
 
-__all__ = ["Recommendation", "choose_rule", "recommend"]
+__all__ = ["TruncationAdvice", "choose_rule", "recommend"]
 
 MIN_ALPHA = 0.05
-SAFETY = 2.0
-# choose_rule's numbers.
+SAFETY = 2.0  # times the limit of a moment: see moment_bound for what this factor achieves
+# Thresholds of choose_rule, whose docstring explains them.
 ENERGY_SHARE = 0.5
 ONE_SIDED = 0.85
 ZEROING_BIAS = 0.1
 
 
 @dataclass(frozen=True)
-class Recommendation:
-    """What :func:`recommend` found. All but ``centre`` and ``scale`` is in units of (y - centre) / scale.
+class TruncationAdvice:
+    """What :func:`recommend` found, in units of (y - centre) / scale; ``centre`` and ``scale`` are in units of y.
 
     Attributes:
-        alpha: Of the moment bound, in (0, 1].
-        moment_bound: v, for :class:`bo_robust.schedules.TGPTruncation` and the ATA levels.
-        noise_var: lambda: within-arm variance of the rewards clipped at 2 v^(1/(1+alpha)), twice the level of
-            round 1, whatever the rule. Without arm labels it includes the variance of f. Its root is a
-            practical noise scale R; no R holds for heavy tails, whose theorem (TGPWidth) uses b_t in its place.
+        alpha: Exponent of the moment bound E|y|^(1+alpha) <= v, in (0, 1].
+        moment_bound: v, for :class:`bo_robust.truncation.TGPTruncation` and the ATA levels.
+        noise_var: lambda: within-arm variance of the rewards clipped at 2 v^(1/(1+alpha)), twice the level of round 1,
+            whatever the rule. Without arm labels it includes the variance of f. Its root is a practical noise scale R.
+            No R holds for heavy tails; their theorem (TGPWidth) uses b_t in its place.
         centre: Median of y, to subtract first.
         scale: Median absolute deviation of y, to divide by then.
-        hill: Hill's estimate; None where the largest |y| are equal or zero.
-        moment: The moment estimate; None likewise.
+        hill: Hill's estimate; like ``moment``, None where the largest |y| are equal or zero.
+        moment: The moment estimate.
         power_tail: Whether the tail may be a power law (False: a light tail, or spikes beyond a gap).
         worthwhile: Whether truncation should gain much; where not, it should cost little.
-        rule: "zero" (TGP-UCB's), "clip" or "residual": the one to truncate by.
+        rule: The rule to truncate by: "zero" (TGP-UCB's), "clip" or "residual".
         text: All of it in words.
     """
 
@@ -60,33 +59,25 @@ class Recommendation:
 
 
 def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex | None) -> tuple[bool, str]:
-    """Whether truncation is worth it, and by which rule.
+    """Return whether truncation is worthwhile, and by which rule: "zero", "clip" or "residual".
 
-    Let r be the rewards minus the median of their arm. Truncation is worthwhile if the rewards beyond ``level``
-    hold at least half of the sum of r^2, so that truncating them at least halves the noise variance; or if the
-    upper end of the index interval of a power tail is below 2 (infinite variance), where few data may not yet
-    show the worst. The rule, worthwhile or not, is "clip" if at least 85 % of the k largest |z| have one sign, for
-    zeroing those would shift every arm's mean; else "residual" if zeroing would move the mean of some arm by more than
-    0.1 (share of its rewards beyond the level, times its |median|); else "zero", the published rule.
+    Let r be the centred, scaled rewards z minus the median of their arm; ``tail`` is the index of r if it has a power
+    tail, else None. Truncation is worthwhile in two cases. The rewards beyond ``level`` (in units of z) hold at least
+    half of the sum of r^2: truncating them at least halves the noise variance. Or the interval of ``tail`` ends below 2
+    (infinite variance): few data may not yet show the worst.
 
-    Why a rule in any case: truncating what need not be costs little, not truncating what must be costs much. Over
-    nine problems, five of them real tables, the geometric mean of average regret over that of the best rule is given
-    by ``python -m benchmarks.rule_choice`` for this criterion and for each fixed choice.
+    The rule, worthwhile or not, is "clip" if at least 85 % of the k largest |z| have one sign, because zeroing those
+    would shift every arm's mean. Else it is "residual" if zeroing would move the mean of some arm by more than 0.1
+    (share of its rewards beyond the level, times its |median|). Else it is "zero", the published rule.
 
-    ``level`` is that of a reward of finite variance, b = sqrt(v) t^(1/4) with v from the data at alpha = 1, at
-    t = min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards judged worthwhile
-    by :func:`recommend` at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index
-    1.5 88 / 88 / 99 %, of 1.2 93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often
-    the data hold one.
+    There is a rule in any case, because truncating what need not be costs little, and not truncating what must be costs
+    much. ``python -m benchmarks.rule_choice`` compares this criterion with each fixed choice on nine problems, five of
+    them real tables, by the geometric mean of average regret over that of the best rule.
 
-    Args:
-        z: Centred, scaled rewards, ``t``.
-        labels: Their arms as integers 0, 1, ..., ``t``.
-        level: In units of z.
-        tail: Tail index of r if it has a power tail, else None.
-
-    Returns:
-        worthwhile, and "zero", "clip" or "residual".
+    ``level`` is that of a reward of finite variance, b = sqrt(v) t^(1/4) with v from the data at alpha = 1, at t =
+    min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that :func:`recommend` judged
+    worthwhile at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index 1.5 88 / 88 /
+    99 %, of 1.2 93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often the data hold one.
     """
     r = within_arms(z, labels)
     worthwhile = _energy_share(z, r, level) >= ENERGY_SHARE or (tail is not None and tail.upper < 2.0)
@@ -100,36 +91,33 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
 
 def recommend(
     y: Any, arms: Any = None, *, horizon: int = 1000, delta: float = 0.1, f_scale: float | None = None
-) -> Recommendation:
-    """Centre, scale, alpha, v, noise_var and truncation rule from past rewards.
+) -> TruncationAdvice:
+    """Recommend centre, scale, alpha, v, noise_var and a truncation rule from past rewards.
 
-    alpha is 1 where the variance looks finite: the lower end of Hill's interval exceeds 2, or there is no power
-    tail (moment estimate gamma <= 0, or spikes beyond a gap); else (index - 1) / 2, not above 1 nor below 0.05.
-    Half, because moments just below the index cannot be estimated: for 10,000 rewards of symmetric Pareto II
-    of index 1.5 the sample mean of |y|^(1+alpha) is typically 0.46 of the true one at alpha 0.4, 0.80 at 0.25.
-    v is twice the upper limit of :func:`.moment_bound`, over the arms with at least 40 rewards, or
-    pooled if there is none. The rule is :func:`choose_rule`'s.
+    alpha is 1 where the variance looks finite: the lower end of Hill's interval exceeds 2, or there is no power tail
+    (moment estimate gamma <= 0, or spikes beyond a gap). Else it is (index - 1) / 2, not above 1 nor below 0.05. Half,
+    because moments just below the index cannot be estimated: for 10,000 rewards of symmetric Pareto II of index 1.5 the
+    sample mean of |y|^(1+alpha) is typically 0.46 of the true one at alpha 0.4, 0.80 at 0.25.
+
+    v is twice the upper limit of :func:`.moment_bound`, over the arms with at least 40 rewards, or pooled if there is
+    none. The rule is :func:`choose_rule`'s.
 
     Args:
-        y: Rewards, at least 100, any shape: numpy, torch or pandas. Independent ones: correlated rewards make
+        y: At least 100 rewards, any shape: numpy, torch or pandas. They must be independent: correlated rewards make
             the intervals too narrow.
-        arms: Label of the arm (or point) of each reward; the tail is then that of the rewards around their
-            arm's median. None treats differences in f as noise.
+        arms: Label of the arm (or point) of each reward; the tail is then that of the rewards around their arm's
+            median. None treats differences in f as noise.
         horizon: T, the number of rounds to be played.
         delta: All intervals and limits have confidence 1 - delta.
-        f_scale: The largest |f - centre| expected at any arm, in units of y, if the data come from few points:
-            v is then (f_scale / scale + (E|r|^(1+alpha))^(1/(1+alpha)))^(1+alpha), Minkowski's inequality.
-
-    Returns:
-        The recommendation.
+        f_scale: The largest |f - centre| expected at any arm, in units of y, if the data come from few points. v is
+            then (f_scale / scale + (E|r|^(1+alpha))^(1/(1+alpha)))^(1+alpha), by Minkowski's inequality.
 
     Raises:
-        ValueError: if rewards are not finite, fewer than 100, or more than half of them equal; if no arm has
-            two rewards; or if an argument is out of range.
+        ValueError: if rewards are not finite, fewer than 100, or more than half of them equal; if no arm has two
+            rewards; or if an argument is out of range.
 
     Warns:
-        UserWarning: if the tail index is 1 or less: rewards then have no mean, and no method can find its
-            maximum.
+        UserWarning: if the tail index is 1 or less: rewards then have no mean, and no method can find its maximum.
     """
     values = as_rewards(y)
     labels = as_labels(arms, len(values))
@@ -184,7 +172,7 @@ def recommend(
         ]
         if part
     )
-    return Recommendation(
+    return TruncationAdvice(
         alpha=alpha,
         moment_bound=v,
         noise_var=noise_var,

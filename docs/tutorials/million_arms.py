@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from bo_robust.algorithms import StreamedBBKB
+from bo_robust.confidence import FiniteWidth
 from bo_robust.covariance import Matern
-from bo_robust.schedules import FiniteWidth
-from bo_robust.states.streams import ArmStream
+from bo_robust.posteriors.streams import ArmStream
 
 ARMS, ROUNDS = 1_000_000, 60
 NOISE = 0.1

@@ -17,8 +17,9 @@ from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
 
 from bo_robust import GPUCB, TruncatedGP
-from bo_robust.schedules import FiniteWidth, TGPTruncation
+from bo_robust.confidence import FiniteWidth
 from bo_robust.tails import recommend
+from bo_robust.truncation import TGPTruncation
 
 warnings.filterwarnings("ignore")
 SEEDS, ROUNDS, TRIALS = 10, 30, 15

@@ -11,8 +11,8 @@ import torch
 from botorch.optim import optimize_acqf
 
 from bo_robust import CandidateEnsemble, EliminationUCB
+from bo_robust.confidence import ConstantWidth
 from bo_robust.models import candidate, candidate_grid
-from bo_robust.schedules import ConstantWidth
 
 ROUNDS = 30
 NOISE = 0.05

@@ -18,12 +18,12 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import ValueAtRiskUCB
 from bo_robust.acquisition import recommend
+from bo_robust.experiments.problems.value_at_risk import make
 from bo_robust.functionals import Mean, ValueAtRisk
-from bo_robust.problems.robust.digits import digits
 
 ROUNDS = 20
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-problem = digits(device=device)
+problem = make("digits", device=device)
 x_bounds, z_bounds, environment = problem.x_bounds, problem.z_bounds, problem.environment
 print("x: log10 learning rate, log10 weight decay, log2 width, in", x_bounds.T.tolist())
 print("z: noise level and rotation,", len(environment.z), "conditions in", z_bounds.T.tolist())

@@ -11,8 +11,8 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_m
 from gpytorch.means import ZeroMean
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, input_constructors
+from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.models import CandidateEnsemble
-from bo_robust.schedules import ConstantWidth, SelfNormalisedWidth
 
 NOISE_VAR = 0.01
 KINDS = [
@@ -226,8 +226,7 @@ def ax_client():
 
     settings = {
         "candidates": KINDS,
-        "width": "constant",
-        "width_options": {"value": 2.0},
+        "width": {"kind": "constant", "value": 2.0},
         "noise_scale": 0.1,
         "delta": 0.1,
         "num_initial": 0,

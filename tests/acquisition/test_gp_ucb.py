@@ -16,15 +16,9 @@ from gpytorch.kernels import RBFKernel
 
 import bo_robust.acquisition.rounds as rounds
 from bo_robust.acquisition import GPUCB
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.models import TruncatedGP
-from bo_robust.schedules import (
-    ConstantWidth,
-    FiniteWidth,
-    RandomisedWidth,
-    SelfNormalisedWidth,
-    TGPTruncation,
-    TGPWidth,
-)
+from bo_robust.truncation import TGPTruncation
 
 NOISE_VAR = 0.1
 

@@ -7,8 +7,9 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.utils.datasets import SupervisedDataset
 
 from bo_robust.acquisition import GPUCB, input_constructors
+from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.models import TruncatedGP
-from bo_robust.schedules import ConstantWidth, FiniteWidth, RandomisedWidth, TGPTruncation
+from bo_robust.truncation import TGPTruncation
 
 
 @pytest.fixture
@@ -46,28 +47,28 @@ def test_constructor_is_registered_and_passes_everything_on(model):
     assert build(model, width=ConstantWidth(1.5), X_pending=None).t == 7
 
 
-def test_widths_by_name(model):
+def test_widths_from_specs(model):
     expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.1)).width
-    acqf = build(model, width="finite", width_options={"num_arms": 9})
+    acqf = build(model, width={"kind": "finite", "num_arms": 9})
     assert torch.equal(acqf.width, expected)
     expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.02)).width
     for options in (
-        {"delta": 0.02, "width_options": {"num_arms": 9}},
-        {"width_options": {"num_arms": 9, "delta": 0.02}},
+        {"delta": 0.02, "width": {"kind": "finite", "num_arms": 9}},
+        {"width": {"kind": "finite", "num_arms": 9, "delta": 0.02}},
     ):
-        assert torch.equal(build(model, width="finite", **options).width, expected)
+        assert torch.equal(build(model, **options).width, expected)
     # Widths without a delta do not get one.
-    assert float(build(model, width="constant", width_options={"value": 2.0}).width) == 2.0
-    assert build(model, width="randomised", width_options={"num_arms": 4}).width > 0
+    assert float(build(model, width={"kind": "constant", "value": 2.0}).width) == 2.0
+    assert build(model, width={"kind": "randomised", "num_arms": 4}).width > 0
 
 
 def test_bad_options_are_refused(model):
-    with pytest.raises(ValueError, match=r"unknown width 'beta'; choose one of ata_fourier"):
-        build(model, width="beta")
-    with pytest.raises(ValueError, match="given by name"):
-        build(model, width=RandomisedWidth(num_arms=3), width_options={"num_arms": 4})
+    with pytest.raises(ValueError, match=r"unknown width 'beta'; \(one of: ata_fourier"):
+        build(model, width={"kind": "beta"})
+    with pytest.raises(ValueError, match="width must be a mapping with a `kind`, got 'finite'"):
+        build(model, width="finite")
     with pytest.raises(TypeError, match="beta"):
-        build(model, width="constant", beta=0.2)
+        build(model, width={"kind": "constant", "value": 1.0}, beta=0.2)
 
 
 def test_importing_again_does_not_register_twice():
@@ -91,8 +92,7 @@ def ax_client():
     config = ModelConfig(
         botorch_model_class=TruncatedGP,
         model_options={
-            "truncation": "tgp",
-            "truncation_options": {"moment_bound": 4.0, "alpha": 1.0},
+            "truncation": {"kind": "tgp", "moment_bound": 4.0, "alpha": 1.0},
             "noise_var": 0.01,
         },
     )
@@ -101,7 +101,7 @@ def ax_client():
         generator_kwargs={
             "surrogate_spec": SurrogateSpec(model_configs=[config]),
             "botorch_acqf_class": GPUCB,
-            "botorch_acqf_options": {"width": "constant", "width_options": {"value": 0.5}},
+            "botorch_acqf_options": {"width": {"kind": "constant", "value": 0.5}},
             "transforms": [*MBM_X_trans, Derelativize],  # drops Winsorize, BilogY, StandardizeY
         },
         generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},

@@ -32,7 +32,7 @@ def var_of_draws(acqf, x, num_draws=4096, seed=0):
     """VaR of l and u at designs n x d_x over the draws of the search."""
     z = acqf.environment.sample(num_draws, torch.Generator(x.device).manual_seed(seed))
     points = torch.cat([x.unsqueeze(1).expand(-1, num_draws, -1), z.expand(len(x), -1, -1)], -1)
-    lower, upper = acqf._bounds_of(points, acqf.pending_points)
+    lower, upper = acqf.bounds_of(points, acqf.pending_points)
     return ValueAtRisk(ALPHA)(lower), ValueAtRisk(ALPHA)(upper)
 
 
@@ -48,7 +48,7 @@ def test_finds_denser_lacing_values_than_the_points(tkwargs, d_z):
     assert bool(((found.z >= 0.25) & (found.z <= 0.75)).all())
     with torch.no_grad():
         var_lower, var_upper = var_of_draws(acqf, x)
-        lower, upper = (b.squeeze(-1) for b in acqf._bounds_of(found.point.unsqueeze(1), None))
+        lower, upper = (b.squeeze(-1) for b in acqf.bounds_of(found.point.unsqueeze(1), None))
         assert bool((lower <= var_lower + 1e-9).all())
         assert bool((upper >= var_upper - 1e-9).all())
         torch.testing.assert_close(found.regret_bound, upper - lower)
@@ -69,7 +69,7 @@ def test_finds_the_edge_of_the_lacing_set(tkwargs):
     grid = torch.linspace(0.25, 0.75, 5001, **tkwargs).unsqueeze(-1)
     with torch.no_grad():
         points = torch.cat([x.unsqueeze(1).expand(-1, 5001, -1), grid.expand(2, -1, -1)], -1)
-        lower, upper = acqf._bounds_of(points, None)
+        lower, upper = acqf.bounds_of(points, None)
         var_lower, var_upper = (v.unsqueeze(-1) for v in var_of_draws(acqf, x))
         mask = (lower <= var_lower) & (upper >= var_upper)
         best = acqf.environment.log_prob(grid).expand_as(mask).masked_fill(~mask, -torch.inf).amax(-1)

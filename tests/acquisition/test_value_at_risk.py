@@ -17,9 +17,9 @@ from torch.distributions import Normal
 
 from bo_robust.acquisition import GPUCB
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
-from bo_robust.schedules import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 
 NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
 
@@ -294,14 +294,22 @@ def test_input_constructor(tkwargs):
     data = SupervisedDataset(X, objective(X), feature_names=["a", "b", "z"], outcome_names=["y"])
     construct = get_acqf_input_constructor(ValueAtRiskUCB)
     common = {"model": model, "training_data": data, "X_baseline": X, "objective": None, "environment": environment}
-    acqf = ValueAtRiskUCB(**construct(**common, functional=0.2, width="finite", width_options={"num_arms": 9}))
+    acqf = ValueAtRiskUCB(**construct(**common, functional=0.2, width={"kind": "finite", "num_arms": 9}))
     assert torch.equal(acqf.width, GPUCB(model, FiniteWidth(9, 0.1)).width)
     assert acqf.functional == ValueAtRisk(0.2)
     acqf = ValueAtRiskUCB(**construct(**common, functional=CVaR(0.2), width=2, X_pending=X[:1], t=3))
     assert float(acqf.width) == 2.0
     assert torch.equal(acqf.X_pending, X[:1])
-    with pytest.raises(ValueError, match="unknown width"):
-        construct(**common, functional=0.2, width="beta")
+    with pytest.raises(ValueError, match="unknown width 'beta'"):
+        construct(**common, functional=0.2, width={"kind": "beta"})
+    plain = {"points": [{"z": 0.0}, {"z": 0.5}, {"z": 1.0}], "probabilities": [0.2, 0.3, 0.5]}
+    given = common | {"functional": 0.2, "width": 1.0, "environment": plain, "bounds": [(0.0, 1.0)] * 3}
+    made = construct(**given)["environment"]
+    assert made.z.tolist() == [[0.0], [0.5], [1.0]]
+    assert made.probabilities.tolist() == pytest.approx([0.2, 0.3, 0.5])
+    assert made.z.dtype == X.dtype
+    with pytest.raises(ValueError, match="must lie in the search space"):
+        construct(**given | {"bounds": [(0.0, 1.0), (0.0, 1.0), (0.0, 0.9)]})
 
 
 def test_moves_between_dtypes(tkwargs):
@@ -332,7 +340,7 @@ def test_bad_input_is_refused(tkwargs):
     with pytest.raises(ValueError, match=r"t .* must be an int"):
         ValueAtRiskUCB(model, environment, 0.1, 1.0, t=1.5)
     acqf = ValueAtRiskUCB(model, environment, 0.1, 1.0)
-    with pytest.raises(ValueError, match="of which 2 are those of x"):
+    with pytest.raises(ValueError, match="2 of x, then those of z"):
         acqf(rand(tkwargs, 5, 1, 4))
     with pytest.raises(ValueError, match=r"X is torch\.float32"):
         acqf(rand(tkwargs, 5, 1, 2).float())

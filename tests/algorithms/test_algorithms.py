@@ -1,6 +1,5 @@
-"""Rules every algorithm keeps, the rules themselves by hand, and their trivial limits."""
+"""The rules by hand, and their trivial limits; what every algorithm keeps is in tests/contract."""
 
-import dataclasses
 import math
 
 import pytest
@@ -10,169 +9,27 @@ from botorch.models import SingleTaskGP
 from scipy import stats
 
 from bo_robust.algorithms import (
-    AGPUCB,
-    ALGORITHMS,
-    ATAGPUCB,
-    BBKB,
-    BKB,
     GPUCB,
-    HEGPUCB,
     IRGPUCB,
-    MLEGPUCB,
     TGPUCB,
     ExpectedImprovement,
-    ExpectedUCB,
-    HypothesisAlgorithm,
-    MiniGPUCB,
-    MoMGPUCB,
     ProbabilityOfImprovement,
     PureMean,
     PureVariance,
     RandomArm,
 )
 from bo_robust.algorithms.expected_improvement import incumbent, log_expected_improvement
-from bo_robust.covariance import SquaredExponential
-from bo_robust.features import FourierFeatures
-from bo_robust.schedules import (
+from bo_robust.confidence import (
     ConstantWidth,
     FiniteWidth,
-    NoTruncation,
     RandomisedWidth,
     SelfNormalisedWidth,
-    TGPTruncation,
-    TGPWidth,
     information_gain,
 )
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.hypotheses import candidate_kernel
-from bo_robust.states.snapshots import snapshot
-
-N = 40
-LENGTHSCALES = (0.1, 0.2, 0.6)
-FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
-
-
-def every_algorithm():
-    return {
-        "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
-        "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
-        "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
-        "ata-gp-ucb": ATAGPUCB(FiniteWidth(N, 0.1), TGPTruncation(0.3, 1.0), FOURIER),
-        "mom-gp-ucb": MoMGPUCB(FiniteWidth(N, 0.1), FOURIER, 5),
-        "bkb": BKB(FiniteWidth(N, 0.1), 5.0),
-        "bbkb": BBKB(FiniteWidth(N, 0.1), 5.0, 0.5),
-        "mini-gp-ucb": MiniGPUCB(FiniteWidth(N, 0.1), 1.2),
-        "he-gp-ucb": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1),
-        "mle-gp-ucb": MLEGPUCB(FiniteWidth(N, 0.1)),
-        "expected-ucb": ExpectedUCB(FiniteWidth(N, 0.1)),
-        "a-gp-ucb": AGPUCB(FiniteWidth(N, 0.1), LENGTHSCALES),
-        "ei": ExpectedImprovement(),
-        "pi": ProbabilityOfImprovement(),
-        "mean": PureMean(),
-        "variance": PureVariance(),
-        "random": RandomArm(),
-    }
-
-
-def kernel(device, n=N, lengthscale=0.2, dtype=torch.float64):
-    X = torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
-    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
-
-
-def begin(algorithm, kern, noise_var, trials):
-    """Its state under one kernel, or for algorithms over hypotheses under three lengthscales."""
-    if isinstance(algorithm, HypothesisAlgorithm):
-        kern = candidate_kernel([SquaredExponential(ell) for ell in LENGTHSCALES], kern.arms)
-    return algorithm.init(kern, noise_var, trials)
-
-
-def play(algorithm, kern, f, noise, uniforms, noise_var=0.1):
-    """All rounds of a table of additive noise (T x s); returns arms T x s and the final state."""
-    state = begin(algorithm, kern, noise_var, f.shape[0])
-    picks = []
-    for eta, u in zip(noise.unbind(0), uniforms.unbind(0), strict=True):
-        arms = algorithm.select(state, u).arms
-        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
-        picks.append(arms)
-    return torch.stack(picks), state
-
-
-def table(s, T, device, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    f = torch.randn(s, 3, generator=g, dtype=torch.float64)
-    x = torch.linspace(0, 1, N, dtype=torch.float64)
-    f = f @ torch.stack([torch.sin(3 * x), torch.cos(7 * x), x])
-    noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64)
-    uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
-    return f.to(device), noise.to(device), uniforms.to(device)
-
-
-def test_the_registry_is_complete():
-    assert {name: type(a) for name, a in every_algorithm().items()} == ALGORITHMS
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_a_batch_is_its_trials(name, device):
-    algorithm = every_algorithm()[name]
-    f, noise, uniforms = table(9, 60, device)
-    together, _ = play(algorithm, kernel(device), f, noise, uniforms)
-    assert together.dtype == torch.long
-    assert int(together.min()) >= 0
-    assert int(together.max()) < N
-    for i in (0, 7):
-        alone, _ = play(algorithm, kernel(device), f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
-        assert torch.equal(alone[:, 0], together[:, i])
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_select_is_pure_and_settings_are_frozen(name, device):
-    algorithm = every_algorithm()[name]
-    f, noise, uniforms = table(3, 10, device)
-    _, state = play(algorithm, kernel(device), f, noise, uniforms)
-    first = algorithm.select(state, uniforms[0])  # BBKB brings variances up to date on the way, once
-    before = {k: v.clone() for k, v in snapshot(state)[0].items()}
-    second = algorithm.select(state, uniforms[0])
-    assert torch.equal(first.arms, second.arms)
-    after = snapshot(state)[0]
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[k], after[k]) for k in before)
-    assert state.round == 10
-    for f_ in dataclasses.fields(algorithm):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(algorithm, f_.name, None)
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_non_finite_rewards_are_failed_pulls(name, device):
-    algorithm = every_algorithm()[name]
-    state = begin(algorithm, kernel(device), 0.1, 4)
-    arms = torch.tensor([0, 1, 2, 3], device=device)
-    bad = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.5], dtype=torch.float64, device=device)
-    info = algorithm.observe(state, arms, bad, torch.full((4,), 0.5, dtype=torch.float64, device=device))
-    assert info.ok.tolist() == [False, False, False, True]
-    assert torch.equal(state.posterior.counts.sum(1).cpu(), torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64))
-    assert torch.isfinite(state.posterior.mean).all()
-    if info.truncated is not None:
-        assert not info.truncated.any()
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_an_initial_design_is_learnt(name, device):
-    """Arms nobody chose go in before the first selection; the counts are those of the design, and play goes on."""
-    algorithm = every_algorithm()[name]
-    f, noise, uniforms = table(3, 12, device)
-    state = begin(algorithm, kernel(device), 0.1, 3)
-    design = torch.tensor([[0, 20, 39], [0, 5, 39], [7, 5, 1]], device=device)
-    for arms, eta, u in zip(design, noise, uniforms, strict=False):
-        info = algorithm.learn(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
-        assert bool(info.ok.all())
-    assert state.round == 3
-    counts = torch.zeros(3, N, dtype=torch.float64, device=device)
-    assert torch.equal(state.posterior.counts, counts.scatter_add_(1, design.T, torch.ones_like(counts)))
-    for eta, u in zip(noise[3:], uniforms[3:], strict=True):
-        arms = algorithm.select(state, u).arms
-        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
-    assert float(state.posterior.counts.sum()) == 36.0
+from bo_robust.covariance import SquaredExponential
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.truncation import NoTruncation, TGPTruncation
+from tests.algorithms.worlds import N, kernel, play, table
 
 
 def test_gp_ucb_rule_by_hand(device):

@@ -9,24 +9,17 @@ from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bo_robust.algorithms import ATAGPUCB, GPUCB, MoMGPUCB
+from bo_robust.confidence import ATAFourierWidth, ConstantWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.parsing import parse
 from bo_robust.features import FourierFeatures
 from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.posteriors import reward_lists, truncated, whitening
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.random import spread
-from bo_robust.runner import run as runs
-from bo_robust.runner.config import RunConfig
-from bo_robust.schedules import (
-    ATAFourierTruncation,
-    ATAFourierWidth,
-    ConstantWidth,
-    NoTruncation,
-    RandomisedWidth,
-    SelfNormalisedWidth,
-    TGPTruncation,
-)
-from bo_robust.states import reward_lists, truncated, whitening
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.dictionary import NystromDictionary
+from bo_robust.truncation import ATAFourierTruncation, NoTruncation, TGPTruncation
 
 BOX = ((0.0, 1.0),)
 BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])
@@ -392,7 +385,7 @@ def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
             {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}},
         ],
     }
-    summary = runs.start(RunConfig.from_dict(data), tmp_path / "out", console=Console(file=io.StringIO()))
+    summary = runs.start(parse(data), tmp_path / "out", console=Console(file=io.StringIO()))
     (warning,) = [line for line in summary["panels"][0]["warnings"] if line.startswith("ATA: ")]
     assert "100 % of all rewards lost" in warning
     assert "moment_bound" in warning

@@ -8,13 +8,13 @@ import torch
 from bo_robust.algorithms import GPUCB
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB, REDRAWS, new_dictionary
+from bo_robust.confidence import BKBWidth, ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.features.leverage import theory_oversampling
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors import dtc
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread
-from bo_robust.schedules import BKBWidth, ConstantWidth, FiniteWidth
-from bo_robust.states import arms as arm_states
-from bo_robust.states import dtc
-from bo_robust.states.arms import ArmKernel
 
 REDRAW = pytest.mark.parametrize("redraw", REDRAWS)
 WIDTH = ConstantWidth(2.0)

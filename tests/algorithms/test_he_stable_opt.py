@@ -1,4 +1,4 @@
-"""HE-StableOpt: StableOpt with one hypothesis, its picks and both tests by plain loops, bad settings."""
+"""HE-StableOpt: StableOpt with one candidate, its picks and both tests by plain loops, bad settings."""
 
 import json
 import math
@@ -9,11 +9,11 @@ import torch
 from bo_robust.algorithms.he_gp_ucb import eliminations
 from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.algorithms.stable_opt import StableOpt
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.schedules import BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.hypotheses import candidate_kernel
-from bo_robust.states.snapshots import restore_, snapshot
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.posteriors.snapshots import restore_, snapshot
 
 DESIGNS, W, ROUNDS = 6, 4, 25
 
@@ -26,7 +26,7 @@ def world(device, s=3):
 
 
 @pytest.mark.parametrize("width", [ConstantWidth(1.5), SelfNormalisedWidth(1.0, 0.1, 0.05)], ids=["constant", "gain"])
-def test_one_hypothesis_is_stable_opt(width, device):
+def test_one_candidate_is_stable_opt(width, device):
     points, f, noise = world(device)
     kernel = ArmKernel.from_covariance(SquaredExponential(0.3), points)
     ours, theirs = HEStableOpt(width, 0.1, 0.1, W), StableOpt(width, W)
@@ -48,7 +48,7 @@ def test_picks_and_both_tests_by_loops(device):
     algorithm = HEStableOpt(ConstantWidth(1.5), 0.1, 0.1, W)
     state = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
     u = torch.zeros(3, dtype=torch.float64, device=device)
-    chose = [[[[], [], []] for _ in range(3)] for _ in range(2)]  # test, trial, hypothesis -> (eta, w sigma)
+    chose = [[[[], [], []] for _ in range(3)] for _ in range(2)]  # test, trial, candidate -> (eta, w sigma)
     alive = [[0, 1, 2] for _ in range(3)]
     record = []
     for t, eta in enumerate(noise, 1):
@@ -66,9 +66,9 @@ def test_picks_and_both_tests_by_loops(device):
             z, pessimist = min(((z, h) for z in range(W) for h in alive[i]), key=lambda p: bound(p[1], x, p[0], -1.0))
             arm = x * W + z
             assert int(selection.arms[i]) == arm
-            assert (int(selection.hypothesis[i]), int(selection.lower_hypothesis[i])) == (optimist, pessimist)
-            assert (int(info.hypothesis[i]), int(info.lower_hypothesis[i])) == (optimist, pessimist)
-            both = ((optimist, info.left, info.right), (pessimist, info.lower_left, info.lower_right))
+            assert (int(selection.candidate[i]), int(selection.lower_candidate[i])) == (optimist, pessimist)
+            assert (int(info.candidate[i]), int(info.lower.candidate[i])) == (optimist, pessimist)
+            both = ((optimist, info.left, info.right), (pessimist, info.lower.left, info.lower.right))
             for test, (h, got_left, got_right) in enumerate(both):
                 terms = chose[test][i][h]
                 terms.append((float(rewards[i]) - means[i][h][arm], 1.5 * sds[i][h][arm]))
@@ -86,7 +86,7 @@ def test_picks_and_both_tests_by_loops(device):
     tensors, numbers = snapshot(state)
     again = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
     restore_(again, {k: v.clone() for k, v in tensors.items()}, json.loads(json.dumps(numbers)))
-    assert torch.equal(again.lower_tally.errors, state.lower_tally.errors)
+    assert torch.equal(again.lower_sums[0], state.lower_sums[0])
     assert torch.equal(algorithm.select(again, u).arms, algorithm.select(state, u).arms)
 
 

@@ -9,12 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bo_robust.algorithms import GPUCB, IRGPUCB
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.ops.arm_update import cpu, naive
-from bo_robust.schedules import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.snapshots import forget, restore_, snapshot
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.snapshots import forget, restore_, snapshot
 
 
 def kernel(n, device, lengthscale=0.2, dtype=torch.float64):

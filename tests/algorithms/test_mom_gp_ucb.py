@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from bo_robust.algorithms import GPUCB, MoMGPUCB
+from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures
-from bo_robust.schedules import ConstantWidth, SelfNormalisedWidth
-from bo_robust.states import whitening
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors import whitening
+from bo_robust.posteriors.arms import ArmKernel
 
 BOX = ((0.0, 1.0),)
 ROOTS = pytest.mark.parametrize("root", whitening.ROOTS)

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from bo_robust.algorithms.stable_opt import StableOpt
+from bo_robust.confidence import ConstantWidth
 from bo_robust.covariance import SquaredExponential
-from bo_robust.schedules import ConstantWidth
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel
 
 
 def test_picks_max_min_then_min(device):

@@ -12,11 +12,11 @@ import torch
 
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
+from bo_robust.confidence import BKBWidth, ConstantWidth, FiniteWidth, RandomisedWidth
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.schedules import BKBWidth, ConstantWidth, FiniteWidth, RandomisedWidth
-from bo_robust.states import dtc
-from bo_robust.states.arms import ArmKernel
-from bo_robust.states.streams import ArmStream
+from bo_robust.posteriors import dtc
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.streams import ArmStream
 
 N, NOISE_VAR = 1500, 0.01
 WIDTH = FiniteWidth(N, 0.1, scale=0.45)
@@ -47,12 +47,12 @@ def play(algorithm, state, stream, uniforms, noise, each=lambda t, state, pick: 
 
 
 @pytest.mark.parametrize("block", [400, 5000])
-@pytest.mark.parametrize("candidates", [20, 5000])
-def test_picks_are_those_of_bbkb(block, candidates, device):
+@pytest.mark.parametrize("shortlist", [20, 5000])
+def test_picks_are_those_of_bbkb(block, shortlist, device):
     """With a dictionary of all pulled arms (whose draws are per row, not per arm) both know the same."""
     X, k = places(device=device), SquaredExponential(0.2)
     uniforms, noise = draws(120)
-    streamed = StreamedBBKB(WIDTH, 1e6, 1.0, candidates)
+    streamed = StreamedBBKB(WIDTH, 1e6, 1.0, shortlist)
     state = streamed.init(k, NOISE_VAR, 2, device=device)
     got = play(streamed, state, ArmStream.of_tensor(X, block), uniforms, noise)
     stored = BBKB(WIDTH, 1e6, 1.0)
@@ -69,10 +69,10 @@ def test_picks_are_those_of_bbkb(block, candidates, device):
 
 
 def test_argmax_is_exact_within_a_batch(device):
-    """Every choice against all arms scored with what is known at that moment; batches are long, candidates few."""
+    """Every choice against all arms scored with what is known at that moment; batches are long, shortlist short."""
     X, k = places(device=device), Matern(2.5, 0.3)
     uniforms, noise = draws(150)
-    algorithm = StreamedBBKB(WIDTH, 5.0, 3.0, candidates=30)
+    algorithm = StreamedBBKB(WIDTH, 5.0, 3.0, shortlist=30)
     state, ahead = algorithm.init(k, NOISE_VAR, 2, device=device), 0
 
     def check(t, state, pick):
@@ -199,7 +199,7 @@ def test_failed_pulls(device):
 def test_bad_input(device):
     good = places(20, device=device)
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
-    for bad in ({"oversampling": 0.0}, {"batch_constant": -1.0}, {"batch_constant": math.inf}, {"candidates": 0}):
+    for bad in ({"oversampling": 0.0}, {"batch_constant": -1.0}, {"batch_constant": math.inf}, {"shortlist": 0}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             StreamedBBKB(**{"width": WIDTH, "oversampling": 5.0, "batch_constant": 1.0} | bad)
     with pytest.raises(ValueError, match="noise_var"):
@@ -251,8 +251,8 @@ import torch, torch.distributed as dist
 torch.set_num_threads(1)
 from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
 from bo_robust.covariance import Matern
-from bo_robust.schedules import FiniteWidth
-from bo_robust.states.streams import ArmStream
+from bo_robust.confidence import FiniteWidth
+from bo_robust.posteriors.streams import ArmStream
 rank, ranks, store, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks,
                         timeout=datetime.timedelta(seconds=60))
@@ -262,7 +262,7 @@ if what == "nan" and rank == 1:
 g = torch.Generator().manual_seed(1 + (rank if what == "own" else 0))
 T = 80
 uniforms, noise = torch.rand(T, dtype=torch.float64, generator=g), torch.randn(T, dtype=torch.float64, generator=g)
-algorithm = StreamedBBKB(FiniteWidth(1500, 0.1, scale=0.45), 5.0, 1.0, candidates=50)
+algorithm = StreamedBBKB(FiniteWidth(1500, 0.1, scale=0.45), 5.0, 1.0, shortlist=50)
 state = algorithm.init(Matern(2.5, 0.3), 0.01, 2)
 arms, picks = ArmStream.of_tensor(X, 500).shard(rank, ranks), []
 for t in range(T):
@@ -297,12 +297,12 @@ def run_ranks(tmp_path, ranks, what):
     return [p.returncode for p in processes], [o for o, _ in outputs], [e for _, e in outputs]
 
 
-@pytest.mark.parametrize("what", ["own", "asym"])
+@pytest.mark.parametrize("what", ["own", pytest.param("asym", marks=pytest.mark.slow)])
 def test_two_ranks_choose_as_one(tmp_path, what):
     """Also where they were given uniforms and rewards of their own, of which those of the first count, or one of them
-    has no candidates when the other has."""
+    has no shortlist when the other has."""
     uniforms, noise = draws(80)
-    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0, candidates=50)
+    algorithm = StreamedBBKB(WIDTH, 5.0, 1.0, shortlist=50)
     state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2)
     want = play(algorithm, state, ArmStream.of_tensor(places(), 500), uniforms, noise)
     codes, outputs, errors = run_ranks(tmp_path, 2, what)
@@ -310,6 +310,7 @@ def test_two_ranks_choose_as_one(tmp_path, what):
     assert [json.loads(o.splitlines()[-1]) for o in outputs] == [want, want]
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_stops_the_other(tmp_path):
     began = time.perf_counter()
     codes, _, errors = run_ranks(tmp_path, 2, "die")
@@ -319,6 +320,7 @@ def test_a_rank_that_dies_stops_the_other(tmp_path):
     assert time.perf_counter() - began < 55.0
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_says_so_and_stops_the_other(tmp_path):
     codes, _, errors = run_ranks(tmp_path, 2, "nan")
     assert all(codes), codes  # gloo may abort the process on the way out

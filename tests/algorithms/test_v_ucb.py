@@ -11,11 +11,11 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
 from bo_robust.algorithms import GPUCB
 from bo_robust.algorithms.stable_opt import StableOpt
 from bo_robust.algorithms.v_ucb import VUCB, instantaneous_regret_bound
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
-from bo_robust.schedules import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel
 
 DESIGNS, W, NOISE_VAR = 8, 5, 0.05
 P = (0.3, 0.05, 0.25, 0.3, 0.1)

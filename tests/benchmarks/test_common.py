@@ -7,7 +7,7 @@ import torch
 from benchmarks import arm_engine
 from benchmarks.common import medians, report
 from bo_robust.algorithms import GPUCB
-from bo_robust.schedules import ConstantWidth, FiniteWidth
+from bo_robust.confidence import ConstantWidth, FiniteWidth
 
 
 def test_report_prints_the_agreed_keys(capsys):

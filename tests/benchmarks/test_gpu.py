@@ -42,6 +42,7 @@ def stand_in(monkeypatch):
     return Bench(CPU, quick=False)
 
 
+@pytest.mark.slow
 def test_without_cuda_everything_is_checked_and_nothing_measured(no_gpu, device, monkeypatch, tmp_path, capsys):
     if device.type == "cuda":
         pytest.skip("Triton's interpreter has to be chosen before Triton is imported")

@@ -7,9 +7,10 @@ import sys
 import types
 
 import pytest
+import torch
 import yaml
 
-from docs.hooks import MARKER, RESULTS, ROOT, cells, command_reference
+from docs.hooks import MARKER, RESULTS, ROOT, cells, command_reference, home
 
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", flags=re.M | re.S)
@@ -22,26 +23,77 @@ def blocks(page):
     return ["\n".join(line.removeprefix(indent) for line in code.split("\n")) for indent, code in BLOCK.findall(text)]
 
 
+FEWER = {  # of the rounds that a page plays, where all of them take longer than a few seconds
+    "ax_and_optuna.md": [("range(12)", "range(7)"), ("range(8)", "range(6)"), ("n_trials=10", "n_trials=3")],
+    "heavy_tails.md": [("range(25)", "range(2)"), ("range(500)", "range(20)")],
+    "study.md": [("range(15)", "range(4)"), ("rounds=20", "rounds=6"), ("rounds=8", "rounds=3")],
+    "unknown_hyperparameters.md": [("range(25)", "range(2)"), ("range(60)", "range(4)")],
+    "value_at_risk.md": [("range(10)", "range(2)")],
+}
 WITH_CODE = sorted(page.name for page in PAGES.glob("*.md") if blocks(page.name))
+
+
+def play(page, monkeypatch, tmp_path, fewer=()):
+    """Execute the blocks of a page one after the other, and return the names they define.
+
+    Args:
+        page: Its file.
+        monkeypatch: The fixture.
+        tmp_path: Working directory of the blocks.
+        fewer: Pairs of texts: the second takes the place of the first, such as a smaller number of rounds.
+    """
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    names: dict = {"__name__": "a_page"}
+    monkeypatch.setitem(sys.modules, "a_page", types.ModuleType("a_page"))  # dataclasses look their module up
+    code = blocks(page)
+    for old, new in fewer:
+        assert any(old in block for block in code), f"{page} has no {old}: change FEWER"
+        code = [block.replace(old, new) for block in code]
+    for i, block in enumerate(code):
+        for needed in re.findall(r"bo_robust\.integrations\.(\w+)", block):
+            pytest.importorskip(needed)
+        exec(compile(block, f"{page}, block {i}", "exec"), names)
+    return names
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names: dict = {"__name__": "a_page"}
-    monkeypatch.setitem(sys.modules, "a_page", types.ModuleType("a_page"))  # dataclasses look their module up
-    for i, code in enumerate(blocks(page)):
-        for needed in re.findall(r"bo_robust\.integrations\.(\w+)", code):
-            pytest.importorskip(needed)
-        exec(compile(code, f"{page}, block {i}", "exec"), names)
+    assert play(page, monkeypatch, tmp_path, FEWER.get(page, ()))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+    names = play(page, monkeypatch, tmp_path)
+    printed = capsys.readouterr().out
     if page == "heavy_tails.md":
         assert abs(float(names["best"]) - 0.7) < 0.15
+        assert names["posterior"].mean.shape == (20_000, 1, 1)
+        grid = torch.rand(500, 2, dtype=torch.float64)
+        error = names["model"].posterior(grid).mean - torch.sin(6 * grid).sum(1, keepdim=True)
+        assert float(error.abs().mean()) < 0.3  # of a standard deviation of 1
+        assert float(names["regret"]) < 0.2  # of a range of 2; random arms lose 0.9
+        assert "the variance is infinite" in printed
+        assert "Truncation is worthwhile" in printed
+    if page == "unknown_hyperparameters.md":
+        alive = names["model"].alive
+        assert printed.count("eliminated") == int((~alive).sum()) >= 1
+        assert alive[:2].any()  # rbf, 0.2 or 0.4: f is a product of a sine of period 0.8 and a line
+        assert [line.split()[0] for line in printed.strip().split("\n")[-4:]] == ["None", "VUCB", "TGPUCB", "BKB"]
+    if page == "ax_and_optuna.md":
+        assert abs(names["x"]["x"] - 0.4) < 0.3  # of [0, 1]; the worst condition, z = 1, asks for x = 0.15
+        assert names["value_at_risk"] < 0.0
+        assert names["study"].best_value < 0.2  # 0 at (0.03, 2); one layer off costs 0.1
     if page == "value_at_risk.md":
         assert 0.0 < float(names["found"].x) < 1.0
     if page == "many_rounds_and_arms.md":
         assert names["state"].round == 30
         assert names["mean"].shape == (7, 1, 1)
+        best = float(torch.sin(5 * names["arms"]).sum(1).max())
+        assert best - float(torch.sin(5 * names["pick"].location).sum()) < 1.0  # of a range of 4
     if page == "gp_ucb.md":
         assert names["bound"].shape == (100,)
         assert bool((names["bound"] > 0).all())
@@ -80,6 +132,22 @@ def test_the_commands_are_those_of_the_program():
     for command in ("run", "resume", "plot", "list"):
         assert f"## bo-robust {command}\n" in text
     assert "| `--trials` | Trials (repetitions) of every panel. |" in text
+
+
+def test_the_files_that_pages_include_exist():
+    included = [name for page in PAGES.glob("*.md") for name in re.findall(r'^--8<-- "(.+)"$', page.read_text(), re.M)]
+    assert "docs/examples/toy_method.py" in included
+    assert [name for name in included if not (ROOT / name).is_file()] == []
+
+
+def test_no_page_sends_its_reader_to_the_readme():
+    assert [page.name for page in PAGES.rglob("*.md") if "readme" in page.read_text(encoding="utf-8").lower()] == []
+
+
+def test_links_of_the_readme_lead_to_the_site():
+    assert home("[a](docs/pages/study.md#how-fast), [b](CHANGELOG.md)") == "[a](study.md#how-fast), [b](changelog.md)"
+    assert home("![p](benchmarks/results/x.png) [t](docs/tutorials/o.py)") == "![p](results/x.png) [t](tutorials/o.md)"
+    assert home("[MIT](LICENSE), [torch](https://pytorch.org)") == "MIT, [torch](https://pytorch.org)"
 
 
 def test_cells_of_a_script():

@@ -69,6 +69,7 @@ def test_without_ax_the_ax_part_says_so(monkeypatch, capsys):
     assert "skipped" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_worst_conditions():
     pytest.importorskip("sklearn")
     printed, names = small("worst_conditions", ROUNDS=2)
@@ -78,6 +79,7 @@ def test_worst_conditions():
     assert "from the optimum" in printed
 
 
+@pytest.mark.slow
 def test_unknown_kernel_eliminates_wrong_periods():
     printed, names = small("unknown_kernel")
     assert names["model"].alive[3]  # the right one
@@ -86,6 +88,7 @@ def test_unknown_kernel_eliminates_wrong_periods():
     assert printed.count("eliminated") == int((~names["model"].alive).sum())
 
 
+@pytest.mark.slow
 def test_a_million_arms_with_fewer():
     printed, names = small("million_arms", ARMS=20_000, ROUNDS=25)
     assert "the same ten pulls: True" in printed

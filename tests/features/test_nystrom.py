@@ -12,8 +12,8 @@ from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from bo_robust.features.nystrom import (
     DictionaryRoot,
     NystromFeatures,
-    _pivoted_cholesky,
     dictionary_root,
+    pivoted_cholesky,
     symmetric_axes,
 )
 
@@ -165,7 +165,7 @@ def test_plain_and_pivoted_agree(device):
     K = covariance(X, X)
     plain = dictionary_root(K)
     assert plain.order.tolist() == list(range(12))
-    order, L, rank = _pivoted_cholesky(K.unsqueeze(0), torch.zeros(1, 12, dtype=torch.bool, device=device), 1e-11)
+    order, L, rank = pivoted_cholesky(K.unsqueeze(0), torch.zeros(1, 12, dtype=torch.bool, device=device), 1e-11)
     assert rank.tolist() == [12]
     assert sorted(order[0].tolist()) == list(range(12)) != order[0].tolist()
     torch.testing.assert_close(gram(L[0]), K[order[0]][:, order[0]], rtol=0.0, atol=1e-14)

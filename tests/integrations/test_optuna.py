@@ -14,7 +14,7 @@ pytest.importorskip("optuna")
 import optuna
 
 from bo_robust.integrations.optuna import RobustSampler, candidates_func
-from bo_robust.study.methods import Method
+from bo_robust.study.policy import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH = {"restarts": 2, "raw_samples": 32}
@@ -50,8 +50,8 @@ def params(study):
 @pytest.fixture
 def histories(monkeypatch):
     """What the method was told before every proposal."""
-    seen, original = [], Method.propose
-    monkeypatch.setattr(Method, "propose", lambda self, h, trial: seen.append((trial, h)) or original(self, h, trial))
+    seen, original = [], Policy.propose
+    monkeypatch.setattr(Policy, "propose", lambda self, h, trial: seen.append((trial, h)) or original(self, h, trial))
     return seen
 
 
@@ -247,9 +247,11 @@ def test_before_anything_is_completed():
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(ValueError, match="no method 'tpe'; choose one of gp-ucb, tgp-ucb, ata-gp-ucb, he-gp-ucb, bkb"):
+    with pytest.raises(ValueError, match=r"unknown method 'tpe'; \(one of: ata-gp-ucb, bkb, gp-ucb"):
         RobustSampler("tpe")
-    with pytest.raises(ValueError, match="v-ucb needs conditions"):
+    with pytest.raises(
+        ValueError, match=r"v-ucb needs conditions.* one of gp-ucb, tgp-ucb, ata-gp-ucb, he-gp-ucb, bkb"
+    ):
         RobustSampler("v-ucb")
     with pytest.raises(ValueError, match="minimize is the direction"):
         RobustSampler("gp-ucb", minimize=True)
@@ -299,7 +301,7 @@ def test_candidates_for_the_botorch_sampler():
     assert float((propose(x, value(x), None, bounds, first) - first).norm()) > 1e-3
     with pytest.raises(ValueError, match="no constraints"):
         propose(x, value(x), value(x), bounds, None)
-    with pytest.raises(ValueError, match="no method"):
+    with pytest.raises(ValueError, match="unknown method 'ei'"):
         candidates_func("ei")
 
 

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from bo_robust.runner import cli
-from bo_robust.runner import run as runs
-from bo_robust.runner.config import RunConfig
-from bo_robust.runner.dispatch import play_jobs
-from bo_robust.runner.errors import RunError
+from bo_robust.experiments import cli, results
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.jobs import play_jobs
+from bo_robust.experiments.parsing import parse
 from bo_robust.study import FAILED, InProcess, Study, WorkerLost
 from tests.study import objectives
 
@@ -175,7 +175,7 @@ def test_two_tasks_share_a_gpu_and_a_third_waits(own, tmp_path):
 
 def run_config():
     """Two panels of one algorithm and one of two, of few rounds but for the first."""
-    return RunConfig.from_dict(
+    return parse(
         {
             "name": "test",
             "trials": 3,
@@ -194,13 +194,12 @@ def run_config():
     )
 
 
-def parts_of(folder):
-    """Files of the parts; of facts all but seconds."""
-    found = {path.name: path.read_bytes() for path in (folder / "parts").iterdir()}
-    for name in found:
-        if name.endswith(".json"):
-            found[name] = {k: v for k, v in json.loads(found[name]).items() if k != "seconds"}
-    return found | {"traces": (folder / "traces.parquet").read_bytes()}
+def what_is_in(folder):
+    """Final intervals and metadata except for seconds, and the traces as stored."""
+    run = results.load(folder)
+    known = {name: {k: {**m, "seconds": None} for k, m in of.items()} for name, of in run.metadata.items()}
+    finals = {key: {name: values.numpy().tobytes() for name, values in of.items()} for key, of in run.finals.items()}
+    return known, finals, (folder / "traces.parquet").read_bytes()
 
 
 def quiet():
@@ -218,7 +217,7 @@ def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, tmp_path):
         def submit(self, fn, x):
             def marked(text, folder=str(tmp_path)):
                 job = json.loads(text)
-                panel = job["config"]["panels"][0]
+                panel = job["run"]["panels"][0]
                 mark = Path(folder) / panel["name"]
                 if panel["name"] == "long" and not mark.exists():
                     panel["horizon"] = 10**6
@@ -233,7 +232,7 @@ def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, tmp_path):
     def kill():
         """The worker that plays the long panel, when all short ones are finished."""
         for _ in range(30000):  # five minutes, on a busy machine
-            if len(list((out / "parts").glob("0[12]-*.parquet"))) == 3 and (tmp_path / "long").exists():
+            if len(list((out / "shards").glob("0[12]-*"))) == 3 and (tmp_path / "long").exists():
                 break
             time.sleep(0.01)
         killed.append(int((tmp_path / "long").read_text()))
@@ -245,10 +244,9 @@ def test_a_run_whose_worker_is_killed_ends_as_a_local_one(own, tmp_path):
     thread.join()
     assert len(killed) == 1
     jobs = [json.loads(text) for text in executor.xs]
-    played = [(job["config"]["panels"][0]["name"], job["algorithm"]) for job in jobs]
+    played = [(job["run"]["panels"][0]["name"], job["key"][1]) for job in jobs]
     assert sorted(played) == [("long", 0), ("long", 0), ("period", 0), ("period", 1), ("short", 0)]
-    assert parts_of(out) == parts_of(local)
-    assert not (out / "blocks").exists()
+    assert what_is_in(out) == what_is_in(local)
 
 
 def test_a_worker_without_the_code_is_said(own, monkeypatch):
@@ -273,8 +271,7 @@ def test_the_command_line(own, tmp_path, loop):
     before = signal.getsignal(signal.SIGTERM)
     try:
         cli.run(path, out=out, executor="ray")
-        for part in list((out / "parts").glob("00-00*"))[:3]:
-            part.unlink()
+        next((out / "shards").glob("00-00*")).unlink()
         (out / "traces.parquet").unlink()
         cli.resume(out, executor="ray")
     finally:

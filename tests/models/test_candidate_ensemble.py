@@ -16,23 +16,23 @@ from botorch.models.transforms.input import AppendFeatures, ChainedInputTransfor
 from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.transforms import is_ensemble
-from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.acquisition import EliminationUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
-from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.models import Candidate, CandidateEnsemble, candidate
-from bo_robust.schedules import (
+from bo_robust.confidence import (
     BayesianFiniteWidth,
     ConstantWidth,
     RandomisedWidth,
     RKHSWidth,
     SelfNormalisedWidth,
 )
-from bo_robust.states.elimination import noise_allowance
-from bo_robust.states.hypotheses import candidate_kernel
+from bo_robust.covariance import SquaredExponential
+from bo_robust.models import Candidate, CandidateEnsemble
+from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.posteriors.elimination import noise_allowance
 
 NOISE_VAR, DELTA = 0.01, 0.1
 KINDS = [
@@ -154,7 +154,7 @@ def test_the_history_is_that_of_arm_mode(tkwargs, width, num_initial):
     engine = algorithm.init(matrices, NOISE_VAR, 1, prior_mean=prior)
     noise = noise_scale * torch.randn(T, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     reward = torch.sin(6 * arms[:, 0])
-    chosen, rewards, hypotheses, no_draws = [], [], [], torch.zeros(1, **tkwargs)
+    chosen, rewards, candidates, no_draws = [], [], [], torch.zeros(1, **tkwargs)
     for t in range(T):
         pick = (
             torch.tensor([7 * t % n], device=arms.device)
@@ -162,8 +162,8 @@ def test_the_history_is_that_of_arm_mode(tkwargs, width, num_initial):
             else algorithm.select(engine, no_draws).arms
         )
         y = reward[pick] + noise[t].to(**tkwargs)
-        info = (algorithm.learn if t < num_initial else algorithm.observe)(engine, pick, y)
-        hypotheses.append(getattr(info, "hypothesis", None))
+        info = (algorithm.observe_initial if t < num_initial else algorithm.observe)(engine, pick, y)
+        candidates.append(getattr(info, "candidate", None))
         chosen.append(int(pick))
         rewards.append(y)
     X, Y = arms[chosen], torch.stack(rewards)
@@ -175,9 +175,9 @@ def test_the_history_is_that_of_arm_mode(tkwargs, width, num_initial):
             acqf = EliminationUCB(grown)
             values = acqf(arms.unsqueeze(-2))
             assert float(values[chosen[t]]) >= float(values.max()) - 1e-9
-            assert acqf.chosen_member(X[t])[0] == int(hypotheses[t])
+            assert acqf.chosen_member(X[t])[0] == int(candidates[t])
         grown, said = grown.observe(X[t], Y[t])
-        assert (said.tested is None) if t < num_initial else (said.tested == int(hypotheses[t]))
+        assert (said.tested is None) if t < num_initial else (said.tested == int(candidates[t]))
     posterior = engine.posterior
     for m in (model, grown):
         assert torch.equal(m.alive, posterior.alive[0])
@@ -293,7 +293,7 @@ def test_minimising_is_maximising_the_negative(tkwargs):
     torch.testing.assert_close(down.train_targets, -up.train_targets)
     assert state(down) == state(up)
     assert len(state(up)) == 2
-    # with the sign wrong other hypotheses are tested
+    # with the sign wrong other candidates are tested
     X, Y = down.train_inputs[0], down.train_targets.unsqueeze(-1)
     wrong = CandidateEnsemble(X, Y, hills(-1), BayesianFiniteWidth(40, DELTA), 0.1, DELTA)
     assert state(wrong) != state(down)
@@ -373,8 +373,8 @@ def test_moving_to_float32_and_back(tkwargs):
     with pytest.raises(ValueError, match="X is torch"):
         model.moments(X.float())
     assert model.train_targets.dtype == torch.float64  # never cast by X
-    factor = model._factor
-    assert model.to(torch.float64)._factor is factor
+    gps = model._history.gps
+    assert model.to(torch.float64)._history.gps is gps
     model.float()
     assert grown.moments(X)[0].dtype == torch.float64  # who shares its tensors does not move along
     after = model.moments(X.float())[0]
@@ -409,52 +409,23 @@ def test_construct_inputs(tkwargs):
     options = {"candidates": KINDS, "noise_scale": 0.1, "delta": 0.2}
     built = CandidateEnsemble(
         **CandidateEnsemble.construct_inputs(
-            data, **options, width="bayesian_finite", width_options={"num_arms": 9}, num_initial=2, task_feature=0
+            data, **options, width={"kind": "bayesian_finite", "num_arms": 9}, num_initial=2, task_feature=0
         )
     )
-    assert built._test.width == BayesianFiniteWidth(9, 0.2)
-    assert built._test.num_initial == 2
+    assert built._history.width == BayesianFiniteWidth(9, 0.2)
+    assert built._history.num_initial == 2
     named = CandidateEnsemble.construct_inputs(
-        data, **options, width="self_normalised", width_options={"norm_bound": 1.0, "noise_scale": 0.1}
+        data, **options, width={"kind": "self_normalised", "norm_bound": 1.0, "noise_scale": 0.1}
     )
     assert named["width"] == SelfNormalisedWidth(1.0, 0.1, 0.1)  # delta / 2
     with pytest.raises(ValueError, match="unknown width 'beta'"):
-        CandidateEnsemble.construct_inputs(data, **options, width="beta")
-    with pytest.raises(ValueError, match="given by name"):
-        CandidateEnsemble.construct_inputs(data, **options, width=ConstantWidth(1.0), width_options={"value": 2.0})
+        CandidateEnsemble.construct_inputs(data, **options, width={"kind": "beta"})
+    with pytest.raises(ValueError, match="width must be a mapping with a `kind`, got 'constant'"):
+        CandidateEnsemble.construct_inputs(data, **options, width="constant")
 
 
-def test_candidates_by_settings(tkwargs):
-    X = rand(tkwargs, 6, 2)
-    for settings, ours in (
-        ({"kernel": "rbf", "lengthscale": 0.3}, SquaredExponential(0.3)),
-        ({"kernel": "matern", "lengthscale": [0.3, 0.6], "nu": 0.5, "outputscale": 2.0}, Matern(0.5, (0.3, 0.6), 2.0)),
-    ):
-        made = candidate(**settings, noise_var=0.1)
-        torch.testing.assert_close(made.covar_module.to(X)(X).to_dense(), ours(X, X), atol=1e-7, rtol=1e-7)
-    periodic = candidate("periodic", 0.5, 0.1, period=0.25).covar_module.to(X).requires_grad_(False)
-    assert isinstance(periodic, PeriodicKernel)
-    assert float(periodic(X[:1], X[:1] + 0.5).to_dense()) == pytest.approx(1.0)
-    additive = candidate("rbf", 0.3, 0.1, groups=[[0], [1]], outputscale=3.0)
-    halves = sum(SquaredExponential(0.3)(x, x) for x in (X[:, :1], X[:, 1:]))
-    torch.testing.assert_close(additive.covar_module.to(X)(X).to_dense(), 1.5 * halves)
-    assert additive.name == "rbf(lengthscale=0.3, groups=[[0], [1]], outputscale=3.0)"
+def test_a_candidate_without_a_name_has_its_index(tkwargs):
     assert make(tkwargs, candidates=[Candidate(MaternKernel(), 0.1)]).names == ("candidate 0",)
-    for match, bad in (
-        ("unknown kernel 'cubic'", {"kernel": "cubic", "lengthscale": 0.1}),
-        ("a period is for", {"kernel": "rbf", "lengthscale": 0.1, "period": 1.0}),
-        ("a period is for", {"kernel": "periodic", "lengthscale": 0.1}),
-        ("period must be", {"kernel": "periodic", "lengthscale": 0.1, "period": -1.0}),
-        ("lengthscale must be", {"kernel": "rbf", "lengthscale": 0.0}),
-        ("outputscale must be", {"kernel": "rbf", "lengthscale": 0.1, "outputscale": 0.0}),
-        ("one lengthscale", {"kernel": "rbf", "lengthscale": [0.1, 0.2], "groups": [[0], [1]]}),
-    ):
-        with pytest.raises(ValueError, match=match):
-            candidate(**bad, noise_var=0.1)
-    with pytest.raises(ValueError, match="noise_var must be"):
-        candidate("rbf", 0.1, noise_var=0.0)
-    with pytest.raises(ValueError, match="without batch shape"):
-        Candidate(RBFKernel(batch_shape=torch.Size([2])), 0.1)
 
 
 def test_candidates_that_are_the_same_are_warned_of(tkwargs):
@@ -545,7 +516,7 @@ def test_hallucinated_points_keep_means_and_shrink_variances(tkwargs):
 
 
 def test_many_points_in_blocks(tkwargs, monkeypatch):
-    import bo_robust.models.candidate_ensemble as module
+    import bo_robust.models.candidate_gps as module
 
     model, X = make(tkwargs), rand(tkwargs, 50, 1, 2, seed=3)
     whole = model.moments(X)

@@ -20,10 +20,10 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 import bo_robust
 from bo_robust import BKBModel
 from bo_robust.acquisition import GPUCB
+from bo_robust.confidence import BKBWidth, ConstantWidth, FiniteWidth, SelfNormalisedWidth
 from bo_robust.features.leverage import keep_probability, theory_oversampling
 from bo_robust.models import FeatureGP, NystromMap, marginal_moments, sequential_moments
 from bo_robust.random import stream
-from bo_robust.schedules import BKBWidth, ConstantWidth, FiniteWidth, SelfNormalisedWidth
 
 pytestmark = pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
 

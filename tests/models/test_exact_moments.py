@@ -12,7 +12,7 @@ from gpytorch.priors import LogNormalPrior
 
 from bo_robust.models import TruncatedGP
 from bo_robust.models.exact_moments import exact_moments
-from bo_robust.schedules import NoTruncation
+from bo_robust.truncation import NoTruncation
 
 
 @pytest.fixture

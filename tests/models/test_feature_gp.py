@@ -29,8 +29,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from linear_operator.operators import DiagLinearOperator
 
 from bo_robust.acquisition import GPUCB
+from bo_robust.confidence import ConstantWidth, FiniteWidth, SelfNormalisedWidth
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, information_gain, marginal_moments, sequential_moments
-from bo_robust.schedules import ConstantWidth, FiniteWidth, SelfNormalisedWidth
 
 MAPS = ["fourier", "nystrom"]
 
@@ -144,8 +144,8 @@ def test_nystrom_against_dense_matrices(tkwargs):
 def test_many_points_are_evaluated_in_blocks(tkwargs, kind, monkeypatch):
     model, X = make(tkwargs, kind, nodes=8), points(tkwargs, 5, 7, 1)
     whole = moments(model, X)
-    monkeypatch.setattr("bo_robust.models.feature_gp.CPU_BLOCK", 4)
-    monkeypatch.setattr("bo_robust.models.feature_gp.CUDA_BLOCK", 4)
+    monkeypatch.setattr("bo_robust.models.feature_posterior.CPU_BLOCK", 4)
+    monkeypatch.setattr("bo_robust.models.feature_posterior.CUDA_BLOCK", 4)
     posterior = model.posterior(X)
     assert isinstance(posterior.distribution.lazy_covariance_matrix, DiagLinearOperator)
     for a, b in zip(whole, (posterior.mean, posterior.variance), strict=True):
@@ -606,8 +606,8 @@ def test_construct_inputs(tkwargs):
     inputs = FeatureGP.construct_inputs(noisy, chosen, task_feature=0, categorical_features={0: 2})
     assert inputs["features"] is chosen
     assert FeatureGP(**inputs).likelihood.noise.item() == 0.1
-    assert FeatureGP.construct_inputs(noisy, "fourier", {"nodes": 4}, noise_var=0.5)["noise_var"] == 0.5
-    inputs = FeatureGP.construct_inputs(data, "nystrom", {"inducing_points": X.tolist()})
+    assert FeatureGP.construct_inputs(noisy, {"kind": "fourier", "nodes": 4}, noise_var=0.5)["noise_var"] == 0.5
+    inputs = FeatureGP.construct_inputs(data, {"kind": "nystrom", "inducing_points": X.tolist()})
     torch.testing.assert_close(FeatureGP(**inputs).features.inducing_points, X)
     differing = SupervisedDataset(X, rewards(X), Yvar=torch.rand(5, 1, **tkwargs), **names)
     with pytest.raises(ValueError, match="one noise variance for all observations; pass noise_var"):

@@ -6,7 +6,8 @@ import torch
 from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel, ScaleKernel
 
 from bo_robust.models import FourierMap, NystromMap
-from bo_robust.models.feature_maps import feature_map_by_name
+from bo_robust.models.feature_maps import FEATURE_MAPS
+from bo_robust.specs import build
 
 
 @pytest.fixture
@@ -131,19 +132,35 @@ def test_bad_maps_are_refused(tkwargs):
     refuse("bounds must be 2 x 2", FourierMap(4, bounds=[[0.0], [1.0]]))
     refuse("lower < upper", FourierMap(4, bounds=[[0.0, 1.0], [1.0, 1.0]]))
     refuse("lower < upper, got", FourierMap(4, bounds=[[0.0, 0.0], [1.0, math.inf]]))
-    refuse("nodes", FourierMap(0))
     refuse("frequencies", FourierMap(1000))
     refuse("inducing_points must be M x 2", NystromMap(X[0]))
     refuse("inducing_points must be M x 2", NystromMap(X[:0]))
     refuse("inducing_points has 1 NaN", NystromMap([[0.0, math.nan]]))
 
 
-def test_maps_by_name():
-    chosen = FourierMap(4)
-    assert feature_map_by_name(chosen, None) is chosen
-    assert feature_map_by_name("fourier", {"nodes": 5}).nodes == 5
-    assert feature_map_by_name("nystrom", {"inducing_points": [[0.1]]}).inducing_points == [[0.1]]
-    with pytest.raises(ValueError, match="unknown features 'rff'; choose one of fourier, nystrom"):
-        feature_map_by_name("rff", None)
-    with pytest.raises(ValueError, match="features given by name"):
-        feature_map_by_name(chosen, {"nodes": 5})
+def test_maps_by_their_options():
+    with pytest.raises(ValueError, match="nodes must be a whole number >= 1, got 0"):
+        FourierMap(0)
+    with pytest.raises(ValueError, match="size must be a whole number >= 1, got 0"):
+        NystromMap(size=0)
+    for given in ({}, {"inducing_points": [[0.1]], "size": 2}):
+        with pytest.raises(ValueError, match="needs one of inducing_points and size"):
+            NystromMap(**given)
+
+
+def test_maps_from_specs():
+    assert build({"kind": "fourier", "nodes": 5}, FEATURE_MAPS, {}, "features").nodes == 5
+    points = [[0.1]]
+    assert build({"kind": "nystrom", "inducing_points": points}, FEATURE_MAPS, {}, "features").inducing_points == points
+    with pytest.raises(ValueError, match="unknown features 'rff'"):
+        build({"kind": "rff"}, FEATURE_MAPS, {}, "features")
+
+
+def test_a_nystrom_map_of_a_size_takes_evenly_spaced_points(tkwargs):
+    X = torch.tensor([[0.4], [0.1], [0.3], [0.1], [0.2], [0.0]], **tkwargs)
+    for size, kept in ((1, [0.0]), (3, [0.0, 0.2, 0.4]), (9, [0.0, 0.1, 0.2, 0.3, 0.4])):
+        chosen = NystromMap(size=size)
+        points = chosen.build(RBFKernel().to(**tkwargs), X, half=False).inducing_points
+        assert points[:, 0].tolist() == pytest.approx(kept)
+        assert chosen.count(X) == len(kept)
+    assert FourierMap(4).count(torch.zeros(3, 2, **tkwargs)) == 16

@@ -22,7 +22,7 @@ from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import TruncatedGP
-from bo_robust.schedules import NoTruncation, TGPTruncation
+from bo_robust.truncation import NoTruncation, TGPTruncation
 
 LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)
 
@@ -498,15 +498,15 @@ def test_construct_inputs(tkwargs):
     data = SupervisedDataset(X, Y, **names)
     inputs = TruncatedGP.construct_inputs(data, truncation=LEVEL)
     assert isinstance(TruncatedGP(**inputs).likelihood, GaussianLikelihood)
-    inputs = TruncatedGP.construct_inputs(data, "tgp", {"moment_bound": 4.0, "alpha": 0.5})
+    inputs = TruncatedGP.construct_inputs(data, {"kind": "tgp", "moment_bound": 4.0, "alpha": 0.5})
     assert inputs["truncation"] == TGPTruncation(moment_bound=4.0, alpha=0.5)
-    assert TruncatedGP.construct_inputs(data, truncation="none")["truncation"] == NoTruncation()
+    assert TruncatedGP.construct_inputs(data, truncation={"kind": "none"})["truncation"] == NoTruncation()
     levels = torch.ones(5, 1, **tkwargs)
     assert TruncatedGP.construct_inputs(data, truncation=levels)["truncation"] is levels
-    with pytest.raises(ValueError, match=r"unknown truncation 'tpg'; choose one of .*, tgp\."):
-        TruncatedGP.construct_inputs(data, truncation="tpg")
-    with pytest.raises(ValueError, match="truncation given by name"):
-        TruncatedGP.construct_inputs(data, truncation=LEVEL, truncation_options={"alpha": 0.5})
+    with pytest.raises(ValueError, match="unknown truncation 'tpg'; did you mean 'tgp'"):
+        TruncatedGP.construct_inputs(data, truncation={"kind": "tpg"})
+    with pytest.raises(ValueError, match="truncation must be a mapping with a `kind`, got 'tgp'"):
+        TruncatedGP.construct_inputs(data, truncation="tgp")
 
 
 def test_extreme_rewards_on_repeated_points(tkwargs):
@@ -542,7 +542,7 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("levels must be 3 x 1", truncation=torch.ones(3, 1, dtype=torch.float32))
     refuse("levels must be > 0", truncation=torch.zeros(3, 1, **tkwargs))
     refuse("levels must be > 0", truncation=torch.full((3, 1), math.nan, **tkwargs))
-    refuse("schedule or a tensor", truncation=2.0)
+    refuse("one of bo_robust.truncation or a tensor", truncation=2.0)
     refuse("train_Y must be floating point, got torch.int64", Y=Y.long())
     refuse("train_X must be floating point, got torch.int64", X=X.long())
     with pytest.raises(InputDataError):

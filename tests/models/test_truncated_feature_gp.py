@@ -19,8 +19,9 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 import bo_robust
 from bo_robust.acquisition import GPUCB
+from bo_robust.confidence import ATAFourierWidth
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP
-from bo_robust.schedules import ATAFourierTruncation, ATAFourierWidth, ATANystromTruncation, NoTruncation
+from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation
 
 MAPS = ["fourier", "nystrom"]
 
@@ -428,10 +429,8 @@ def test_construct_inputs(tkwargs):
     options = {"moment_bound": 4.0, "alpha": 1.0, "delta": 0.1, "horizon": 100, "num_features": 16}
     inputs = TruncatedFeatureGP.construct_inputs(
         data,
-        "fourier",
-        "ata_fourier",
-        truncation_options=options,
-        features_options={"nodes": 4},
+        {"kind": "fourier", "nodes": 4},
+        {"kind": "ata_fourier", **options},
         noise_var=0.5,
         root="cholesky",
         rule="clip",
@@ -441,8 +440,21 @@ def test_construct_inputs(tkwargs):
     assert model.truncation == ATAFourierTruncation(**options)
     assert (model.root, model.rule, float(model.likelihood.noise)) == ("cholesky", "clip", 0.5)
     assert TruncatedFeatureGP.construct_inputs(data, FourierMap(4), 2.0)["truncation"] == 2.0
-    with pytest.raises(ValueError, match="unknown truncation"):
-        TruncatedFeatureGP.construct_inputs(data, FourierMap(4), "ata")
+    with pytest.raises(ValueError, match="unknown truncation 'ata'"):
+        TruncatedFeatureGP.construct_inputs(data, FourierMap(4), {"kind": "ata"})
+    del options["num_features"]  # counted
+    for features, count in (({"kind": "fourier", "nodes": 3}, 9), ({"kind": "nystrom", "size": 4}, 4)):
+        level = TruncatedFeatureGP.construct_inputs(data, features, {"kind": "ata_nystrom", **options})["truncation"]
+        assert level == ATANystromTruncation(**options, num_features=count)
+
+
+def test_rewards_that_are_mostly_truncated(tkwargs):
+    X = points(tkwargs, 12)
+    Y = torch.zeros(12, 1, **tkwargs)
+    Y[3] = 1e6
+    model = TruncatedFeatureGP(X, Y, FourierMap(6), 1.0, noise_var=0.1, covar_module=rbf(tkwargs))
+    assert model.mostly_truncated(0.1).nonzero().tolist() == [[3]]
+    assert not model.mostly_truncated(1.0).any()
 
 
 def test_bad_arguments_are_refused(tkwargs):

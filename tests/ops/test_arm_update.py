@@ -14,11 +14,12 @@ from bo_robust.algorithms import (
     PureVariance,
     RandomArm,
 )
+from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.ops.arm_update import naive
-from bo_robust.schedules import FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPTruncation, TGPWidth
-from bo_robust.states import arms as arm_states
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.truncation import TGPTruncation
 
 READS = {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "unique_dim", "_unique2"}
 

@@ -11,8 +11,8 @@ from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops import naive_ops
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive, scores_of_columns
 from bo_robust.ops.dtc_scores.naive import dtc_scores_direct, form_of
-from bo_robust.states import dtc
-from bo_robust.states.arms import ArmKernel
+from bo_robust.posteriors import dtc
+from bo_robust.posteriors.arms import ArmKernel
 
 COVARIANCES = {
     "se": SquaredExponential(0.4),

@@ -2,12 +2,17 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
-from bo_robust.schedules import FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPTruncation
+from bo_robust.confidence import FiniteWidth
+from bo_robust.methods import METHODS
 from bo_robust.study import Arms, Box, Study
-from bo_robust.study.settings import METHODS, complete, schedule
+from bo_robust.study.settings import complete
+from bo_robust.study.store import Store
+
+OLD = Path(__file__).resolve().parents[1] / "golden" / "study_settings.json"
 
 BOX = Box({"x": (0.0, 1.0), "y": (0.0, 1.0)})
 Z = {"points": [{"z": 0.0}, {"z": 1.0}]}
@@ -16,32 +21,62 @@ Z = {"points": [{"z": 0.0}, {"z": 1.0}]}
 @pytest.mark.parametrize("method", METHODS)
 def test_defaults_are_complete_and_plain(method):
     found = complete(method, {"environment": Z} if method == "v-ucb" else {}, BOX)
-    assert json.loads(json.dumps(found)) == found
-    assert found["num_initial"] == 2 * (3 if method == "v-ucb" else 2) + 2
+    stored = found.to_json()
+    assert json.loads(json.dumps(stored)) == stored
+    assert stored["num_initial"] == 2 * (3 if method == "v-ucb" else 2) + 2
+    assert complete(method, stored, BOX) == found
 
 
-def test_schedules_take_what_they_leave_out_from_the_settings():
-    found = complete("tgp-ucb", {"moment_bound": 4.0, "alpha": 0.5, "delta": 0.2, "scale": 7.0}, BOX)
-    assert schedule("truncation", found, BOX, {}) == TGPTruncation(4.0, 0.5)
-    assert schedule("width", found, BOX, {}) == RandomisedWidth(1000, scale=5.0**-0.5)
-    arms = Arms([{"a": i} for i in range(7)])
-    assert schedule("certificate", found, arms, {}) == FiniteWidth(7, 0.2)
+@pytest.mark.parametrize("method", json.loads(OLD.read_text()))
+def test_settings_of_older_files(method, tmp_path):
+    """As revision c852de1 stored them: complete, on the space of ``BOX``."""
+    old = json.loads(OLD.read_text())[method]
+    found = complete(method, old, BOX)
+    new = found.to_json()
+    assert {name: new[name] for name in old} == old
+    assert {name for name in new if name not in old} <= {"num_features"}
+    assert found == complete(method, {"environment": Z} if method == "v-ucb" else {}, BOX)
+    known = {"space": BOX.to_json(), "method": method, "settings": old, "seed": 3, "lease_seconds": 60.0}
+    Store(tmp_path / "a.study", create=known).close()
+    with Study.open(tmp_path / "a.study") as study:
+        assert study.settings["settings"] == old
+        (trial,) = study.ask()
+        study.tell(trial.id, 1.0)
+        assert study.replay(trial.id) == trial.x
+
+
+def test_what_widths_leave_out_comes_from_the_settings_and_the_space():
+    given = {"moment_bound": 4.0, "alpha": 0.5, "delta": 0.2, "scale": 7.0}
+    found = complete("tgp-ucb", given, BOX)
+    level = found.method.model_options(found.known)["truncation"]
+    assert level == {"kind": "tgp", "moment_bound": 4.0, "alpha": 0.5, "scale": 1.0}
+    width = found.method.completed_width(found.known)
+    assert width == {"kind": "randomised", "num_arms": 1000, "scale": 5.0**-0.5}
+    found = complete("tgp-ucb", given, Arms([{"a": i} for i in range(7)]))
+    certificate = found.certified.completed_width(found.known)
+    assert certificate == {"kind": "finite", "num_arms": 7, "delta": 0.2, "scale": 1.0}
 
 
 def test_widths_of_conditions_are_over_pairs():
     environment = {"points": [{"z": 0.0, "u": 1.0}, {"z": 1.0, "u": 2.0}, {"z": 1.0, "u": 3.0}]}
     arms = Arms([{"a": i} for i in range(7)])
-    assert schedule("certificate", complete("v-ucb", {"environment": environment}, arms), arms, {}).num_arms == 21
+    found = complete("v-ucb", {"environment": environment}, arms)
+    assert found.certified.completed_width(found.known)["num_arms"] == 21
     compact = {"kind": "compact", "a": 1.0, "b": 1.0, "r": 1.0}
     found = complete("v-ucb", {"environment": environment, "certificate": compact}, BOX)
-    assert schedule("certificate", found, BOX, {}).dim == 4
-    assert schedule("width", found, BOX, {}).num_arms == 1  # given by the default
+    assert found.certified.completed_width(found.known)["dim"] == 4
+    assert found.method.completed_width(found.known)["num_arms"] == 1  # given by the default
 
 
-def test_elimination_gives_half_of_delta_to_a_width_by_norm():
-    given = {"width": {"kind": "self_normalised", "norm_bound": 2.0}}
-    found = complete("he-gp-ucb", given, BOX)
-    assert schedule("width", found, BOX, {"noise_scale": 0.3}) == SelfNormalisedWidth(2.0, 0.3, 0.05)
+def test_conditions_are_told_to_the_model_in_the_unit_cube(tmp_path):
+    environment = {"points": [{"z": -10.0}, {"z": 0.0}, {"z": 30.0}], "probabilities": [0.5, 0.25, 0.25]}
+    with Study.create(tmp_path / "a.study", BOX, "v-ucb", environment=environment, num_initial=1) as study:
+        study.add({"x": 0.5, "y": 0.5, "z": 30.0}, 1.0)
+        study.add({"x": 0.1, "y": 0.5, "z": 0.0}, 0.0)
+        acqf = study._policy._surrogate(study._history(2, 2, [])).upper()
+    assert acqf.environment.z[:, 0].tolist() == [0.0, 0.25, 1.0]
+    assert acqf.environment.probabilities.tolist() == [0.5, 0.25, 0.25]
+    assert acqf.model.train_inputs[0][:, 2].tolist() == [1.0, 0.25]
 
 
 @pytest.mark.parametrize(
@@ -49,28 +84,34 @@ def test_elimination_gives_half_of_delta_to_a_width_by_norm():
     [
         ("tpg-ucb", {}, "did you mean 'tgp-ucb'"),
         ("tgp-ucb", {"momentbound": 1.0}, "did you mean 'moment_bound'"),
+        ("gp-ucb", {"centre": 1.0}, "did you mean 'center'"),
+        ("he-gp-ucb", {"kernel": "rbf"}, "he-gp-ucb has no setting 'kernel'"),
+        ("gp-ucb", {"lengthscale": [0.1, "0.2"]}, "lengthscale|number"),
+        ("gp-ucb", {"lengthscale": -1.0}, "lengthscale must be a finite number > 0"),
+        ("gp-ucb", {"minimize": 1}, "minimize of settings of 'gp-ucb' must be true or false"),
+        ("v-ucb", {"environment": {"points": [{"z": 0.0}]}}, "points of the environment: give at least two"),
         ("gp-ucb", {"moment_bound": 1.0}, "gp-ucb has no setting 'moment_bound'"),
         ("gp-ucb", {"delta": 1.0}, "between 0 and 1"),
-        ("gp-ucb", {"delta": "0.1"}, "delta cannot be '0.1'"),
+        ("gp-ucb", {"delta": "0.1"}, "delta of method 'gp-ucb' must be a number, got '0.1'"),
         ("gp-ucb", {"scale": math.nan}, "plain JSON"),
         ("gp-ucb", {"width": FiniteWidth(10, 0.1)}, "plain JSON"),
-        ("gp-ucb", {"width": {"kind": "finit"}}, "width must be"),
+        ("gp-ucb", {"width": {"kind": "finit"}}, "unknown width 'finit'; did you mean 'finite'"),
         ("gp-ucb", {"width": {"kind": "finite", "arms": 3}}, "did you mean 'num_arms'"),
         ("gp-ucb", {"width": {"kind": "self_normalised"}}, "needs 'norm_bound'"),
         ("gp-ucb", {"certificate": {"kind": "randomised"}}, "no confidence bound"),
         ("gp-ucb", {"certificate": None}, "certificate must be"),
         (["x"], {}, "unknown method"),
-        ("gp-ucb", {"width": {"kind": ["finite"]}}, "width must be"),
+        ("gp-ucb", {"width": {"kind": ["finite"]}}, "kind of width must be text"),
         ("gp-ucb", {"width": {"kind": "finite", "num_arms": "3"}}, "num_arms|finite"),
-        ("gp-ucb", {"num_initial": 2.0}, "num_initial must be a whole"),
-        ("gp-ucb", {"center": 10**400}, "center cannot be"),
+        ("gp-ucb", {"num_initial": 2.0}, "num_initial of settings of 'gp-ucb' must be a whole"),
+        ("gp-ucb", {"center": 10**400}, "center of settings of 'gp-ucb' must be a number or empty"),
         ("gp-ucb", {"kernel": "cosine"}, "must be one of 'matern52', 'rbf'"),
         ("gp-ucb", {"lengthscale": [0.1]}, "1 lengthscales for 2 columns"),
         ("gp-ucb", {"num_initial": 0}, "num_initial must be"),
         ("gp-ucb", {"device": "tpu"}, "'cpu' or 'cuda'"),
         ("tgp-ucb", {"alpha": 2.0}, "alpha must be in"),
-        ("ata-gp-ucb", {"features": {"kind": "nystrom", "nodes": 8}}, "features must be"),
-        ("v-ucb", {}, "needs an environment"),
+        ("ata-gp-ucb", {"features": {"kind": "nystrom", "nodes": 8}}, "features 'nystrom' has no 'nodes'"),
+        ("v-ucb", {}, "v-ucb needs environment: see"),
         ("v-ucb", {"environment": {"points": [{"x": 0.0}, {"x": 1.0}]}}, "x cannot be a parameter and a condition"),
         ("v-ucb", {"environment": Z | {"probabilities": [0.5, 0.4]}}, "sum to 1"),
         ("he-gp-ucb", {"candidates": [{"kernel": "rbf", "lengthscale": -1.0, "noise_var": 0.1}]}, "lengthscale must"),

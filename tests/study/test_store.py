@@ -5,10 +5,12 @@ import os
 import runpy
 import sqlite3
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from bo_robust.study import FAILED, Study, StudyDamaged, StudyLocked, salvage
+from bo_robust.study import FAILED, Study, StudyDamaged, salvage
 from bo_robust.study.schema import APPLICATION, VERSION
 
 FIXED = {"lengthscale": 0.2, "outputscale": 1.0, "noise_var": 0.1, "restarts": 2, "raw_samples": 16}
@@ -19,37 +21,19 @@ def path(tmp_path):
     return tmp_path / "a.study"
 
 
+def create(path, **settings):
+    return Study.create(path, {"x": (0.0, 1.0)}, **FIXED, **settings)
+
+
 def filled(path, n=60):
-    with Study.create(path, {"x": (0.0, 1.0)}, num_initial=1000, **FIXED) as study:
-        study.tell_many([(trial.id, trial.id / 8) for trial in study.ask(n)])
+    filled_study(path, n).close()
     return path
 
 
-def test_a_second_writer_is_refused_and_readers_are_not(path):
-    with Study.create(path, {"x": (0.0, 1.0)}, **FIXED) as study:
-        with pytest.raises(StudyLocked, match=f"process {os.getpid()}"):
-            Study.open(path, wait=0.05)
-        with Study.open(path, readonly=True) as reader:
-            (trial,) = study.ask()
-            study.tell(trial.id, 1.5)
-            assert reader.results() == [(trial, 1.5)]
-            with pytest.raises(ValueError, match="readonly"):
-                reader.ask()
-    Study.open(path).close()
-
-
-def test_the_lock_goes_with_the_writer_even_if_its_fork_lives_on(path):
-    read, write = os.pipe()
-    study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
-    child = os.fork()
-    if child == 0:
-        os.close(write)
-        os.read(read, 1)
-        os._exit(0)
-    study.close()
-    Study.open(path).close()
-    os.close(write)
-    os.waitpid(child, 0)
+def filled_study(path, n):
+    study = create(path, num_initial=1000)
+    study.tell_many([(trial.id, trial.id / 8) for trial in study.ask(n)])
+    return study
 
 
 def test_create_does_not_overwrite_and_open_does_not_create(path, tmp_path):
@@ -137,29 +121,6 @@ def test_overwritten_pages_are_found_and_the_rest_is_exported(path, capsys, monk
         assert [(t.x, v) for t, v in study.results()] == [(row["x"], row["value"]) for row in usable]
 
 
-def test_a_torn_log_keeps_the_commits_before_the_tear(path):
-    # A process that dies leaves the log; a tear in it costs what comes after, never what came before.
-    filled(path, 5)
-    child = os.fork()
-    if child == 0:
-        try:
-            study = Study.open(path)
-            for trial in study.ask(20):
-                study.tell(trial.id, 1.0)
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    log = path.with_name("a.study-wal")
-    os.truncate(log, log.stat().st_size - 3 * 4000)
-    with Study.open(path) as study:
-        status = study.status()
-        assert status.recovered
-        assert 15 < status.told < 25
-        assert [t.id for t, _ in study.results()] == list(range(status.told))
-    with Study.open(path) as study:
-        assert not study.status().recovered
-
-
 @pytest.mark.parametrize("content", [b"", b"not a database, but long enough to have a header " * 20])
 def test_another_file_is_said_to_be_none(path, content):
     path.write_bytes(content)
@@ -182,14 +143,14 @@ def test_a_commit_is_synchronised_to_the_disk(path):
 
 
 def pragmas(study):
-    db = study._store._connection()
+    db = study._store._file.db
     return tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode"))
 
 
 def test_an_interrupted_transaction_is_rolled_back_by_the_next(path):
     with Study.create(path, {"x": (0.0, 1.0)}, **FIXED) as study:
         (trial,) = study.ask()
-        db = study._store._connection()
+        db = study._store._file.db
         db.execute("BEGIN IMMEDIATE")  # Ctrl-C came right after it
         db.execute("INSERT INTO tells (trial, value) VALUES (0, 7.0)")
         study.tell(trial.id, 1.5)
@@ -211,62 +172,21 @@ def test_an_interrupt_after_begin_leaves_no_transaction(path, monkeypatch):
             return result
 
     with Study.create(path, {"x": (0.0, 1.0)}, **FIXED) as study:
-        db = study._store._connection()
+        db = study._store._file.db
         with monkeypatch.context() as patch:
-            patch.setattr(study._store, "_connection", lambda: Interrupted(db))
+            patch.setattr(study._store._file, "_db", Interrupted(db))
             with pytest.raises(KeyboardInterrupt):
                 study.add({"x": 0.5}, 1.0)
         assert not db.in_transaction
         study.add({"x": 0.5}, 1.0)
 
 
-def test_a_dropped_study_frees_its_lock(path):
-    study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
-    study.add({"x": 0.5}, 1.0)
-    del study
-    with Study.open(path) as study:
-        assert not study.status().recovered
-        assert study.status().told == 1
-
-
-def test_a_fork_that_drops_its_copy_leaves_the_lock_to_the_parent(path):
-    study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
-    child = os.fork()
-    if child == 0:
-        del study
-        os._exit(0)
-    os.waitpid(child, 0)
-    with pytest.raises(StudyLocked):
-        Study.open(path)
-    study.add({"x": 0.5}, 1.0)
-    study.close()
-
-
-def test_a_failed_opening_frees_the_lock(path, monkeypatch):
-    filled(path, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "ftruncate", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError) as error:
-            Study.open(path)
-    Study.open(path).close()
-    assert error  # its traceback held the store
-
-
-def test_a_link_is_the_same_study(path):
-    link = path.with_name("link")
-    with Study.create(path, {"x": (0.0, 1.0)}, **FIXED):
-        link.symlink_to(path)
-        with pytest.raises(StudyLocked):
-            Study.open(link)
-
-
-@pytest.mark.parametrize("suffix", ["", "-wal", ".lock"])
+@pytest.mark.parametrize("form", ["{}", "{}-wal", ".{}.study-lock"], ids=["file", "log", "lock"])
 @pytest.mark.parametrize("how", ["moved", "replaced"])
-def test_a_commit_to_a_file_that_is_not_there_is_refused(path, suffix, how):
+def test_a_commit_to_a_file_that_is_not_there_is_refused(path, form, how):
     study = Study.create(path, {"x": (0.0, 1.0)}, **FIXED)
     study.add({"x": 0.5}, 1.0)
-    name = path.with_name(path.name + suffix)
-    other = path.with_name("other" + suffix)
+    name, other = path.with_name(form.format(path.name)), path.with_name("other")
     name.rename(other)
     if how == "replaced":
         name.write_bytes(other.read_bytes())
@@ -283,10 +203,104 @@ def test_a_closed_study_is_read_where_nothing_can_be_written(path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with Study.open(path, readonly=True) as reader:
         assert reader.status().told == 3
-        assert sorted(p.name for p in path.parent.iterdir()) == ["a.study", "a.study.lock"]
+        assert sorted(p.name for p in path.parent.iterdir()) == [".a.study.study-lock", "a.study"]
         Study.open(path).close()
         assert reader.status().told == 3
         with Study.open(path) as study:
             study.add({"x": 0.5}, 1.0)
         with pytest.raises(RuntimeError, match="open it again"):
             reader.results()
+
+
+def test_a_backup_is_the_study_as_it_stands_on_disk(path, tmp_path):
+    copy = tmp_path / "copy.study"
+    with filled_study(path, 200) as study:
+        with Study.open(path, readonly=True) as reader:
+            study.add({"x": 0.25}, 7.0)
+            reader.backup(copy)
+            study.add({"x": 0.75}, 8.0)
+        with Study.open(copy) as copied:
+            assert copied.results() == study.results()[:-1]
+            assert copied.settings == study.settings
+            study.release()
+            assert not copied.status().recovered
+            copied.add({"x": 0.5}, 1.0)  # a study of its own
+        before = copy.read_bytes()
+        for taken in (copy, path, tmp_path):
+            with pytest.raises(FileExistsError):
+                study.backup(taken)
+        with pytest.raises(FileNotFoundError):
+            study.backup(tmp_path / "nowhere" / "copy")
+        assert copy.read_bytes() == before
+        assert study.status().told == 202
+
+
+def test_a_backup_of_a_study_that_was_damaged_meanwhile_is_refused(path, tmp_path):
+    filled(path, 2000)
+    with Study.open(path) as study:
+        with open(path, "r+b") as file:
+            file.seek(4096 * 9)
+            file.write(os.urandom(4096 * 3))
+        study._store._file.db.execute("PRAGMA shrink_memory")  # what SQLite keeps in memory is whole
+        with pytest.raises(StudyDamaged, match="tells are readable"):
+            study.backup(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_path_that_is_no_file_is_refused_by_name(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(tmp_path / "loop")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for name in (tmp_path, loop, pipe):
+        for call in (create, Study.open, lambda p: Study.open(p, readonly=True)):
+            with pytest.raises(OSError, match=f"^{name} is no file, but a folder"):
+                call(name)
+    nowhere = tmp_path / "nowhere" / "a.study"
+    with pytest.raises(FileNotFoundError, match=f"^{nowhere} cannot be written: its lock .* cannot be opened"):
+        create(nowhere)
+    with pytest.raises(FileNotFoundError, match=f"there is no study at {nowhere}"):
+        Study.open(nowhere)
+
+
+@pytest.mark.parametrize("protected", ["folder", "file"])
+def test_a_path_that_cannot_be_written_is_named(protected):
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path lies where only its owner may look
+        path, new = Path(folder) / "a.study", Path(folder) / "new"
+        filled(path, 1)
+        for name in (path.parent, path, path.with_name(".a.study.study-lock")):
+            name.chmod(0o777)
+        (path.parent if protected == "folder" else path).chmod(0o555)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                if os.geteuid() == 0:  # root may write anywhere
+                    os.setuid(65534)
+                study = create(new) if protected == "folder" else Study.open(path)
+                study.add({"x": 0.5}, 1.0)
+            except BaseException as error:
+                os.write(write, f"{type(error).__name__}: {error}".encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as lines:
+            said = lines.read()
+        os.waitpid(child, 0)
+        path.parent.chmod(0o777)
+    expected = {
+        "folder": f"PermissionError: {new} cannot be written: its lock",
+        "file": f"StudyUnreachable: {path} cannot be",
+    }
+    assert said.startswith(expected[protected])
+
+
+def test_a_full_disk_is_no_damage_and_names_the_file(path):
+    with filled_study(path, 3) as study:
+        file = study._store._file
+        file.db.execute("PRAGMA max_page_count = 1")
+        said = f"^{path} cannot be read or written: database or disk is full.$"
+        with pytest.raises(sqlite3.OperationalError, match=said), file.explained():
+            study.ask(500)
+        file.db.execute("PRAGMA max_page_count = 100000")
+        study.ask(500)

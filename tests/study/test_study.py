@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from benchmarks.study import kills
-from bo_robust.study import FAILED, Arms, Float, Integer, Study, surrogates
+from bo_robust.study import FAILED, Arms, Float, Integer, Study, hyperparameters
 
 BOX = {"x": (0.0, 1.0), "lr": Float(1e-3, 1.0, log=True), "k": Integer(1, 4)}
 LINE = {"x": (0.0, 1.0)}
@@ -39,8 +39,15 @@ def path(tmp_path):
     return tmp_path / "a.study"
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("space", [BOX, Arms([{"x": i / 20} for i in range(21)])], ids=["box", "arms"])
+# On the box hyperparameters and the search take seconds: one method stands for all.
+@pytest.mark.parametrize(
+    ("method", "space"),
+    [
+        *(pytest.param(method, Arms([{"x": i / 20} for i in range(21)]), id=f"{method}-arms") for method in METHODS),
+        pytest.param("tgp-ucb", BOX, id="tgp-ucb-box"),
+        *(pytest.param(m, BOX, id=f"{m}-box", marks=pytest.mark.slow) for m in METHODS if m != "tgp-ucb"),
+    ],
+)
 def test_interrupted_asks_are_those_of_an_uninterrupted_run(method, space, tmp_path):
     learned = method in ("gp-ucb", "he-gp-ucb")  # that hyperparameters are learned again, one is enough for
     known = FAST if learned else FIXED
@@ -111,6 +118,20 @@ def test_leases_run_out_and_the_trial_is_handed_out_again(path):
             study.release([0])
 
 
+def test_leases_are_renewed_where_they_are_half_over(path, monkeypatch):
+    with Study.create(path, LINE, lease_seconds=60.0, **FIXED) as study:
+        a, b, c = study.ask(3)
+        study.tell(c.id, 1.0)
+        before, now = study._store.leases(), time.time()
+        study.renew([a.id])
+        assert study._store.leases() == before  # nothing written
+        monkeypatch.setattr("bo_robust.study.study.time.time", lambda: now + 45.0)
+        study.renew([a.id, c.id, 99])  # the last two are not open
+        assert study._store.leases() == {a.id: now + 105.0, b.id: before[b.id]}
+        monkeypatch.setattr("bo_robust.study.study.time.time", lambda: now + 70.0)
+        assert study.status().expired == 1
+
+
 def test_tells_are_taken_once_and_nonsense_never(path):
     with Study.create(path, LINE, **FIXED) as study:
         a, b, c = study.ask(3)
@@ -170,6 +191,7 @@ def test_minimising_is_maximising_the_negative(tmp_path):
     assert found[0][2] > found[0][3]
 
 
+@pytest.mark.slow
 def test_tgp_finds_the_optimum_under_spikes(path):
     noise = random.Random(1)
 
@@ -240,7 +262,7 @@ def test_hyperparameters_are_kept_with_the_ask_that_fitted_them(path, monkeypatc
         fits = study._store.fits()
     assert len(fits) >= 2
     with monkeypatch.context() as patch:
-        patch.setattr(surrogates, "fit_gpytorch_mll", lambda *_: pytest.fail("fitted anew"))
+        patch.setattr(hyperparameters, "fit_gpytorch_mll", lambda *_: pytest.fail("fitted anew"))
         with Study.open(path) as again:
             assert [again.replay(i) for i in range(6)] == known
             assert again.replay(asked.id) == asked.x
@@ -294,26 +316,7 @@ def test_a_tolerance_is_a_number(tolerance, path):
         study.should_stop(tolerance)
 
 
-def test_rewards_are_centred_by_the_initial_design_and_scaled_by_the_largest_spread(path):
-    """Refits at 3, 4, 6 rewards; at least one reward at either end does not count for the range."""
-    with Study.create(path, LINE, "gp-ucb", **FIXED) as study:
-
-        def units(rewards):
-            return study._method._units(rewards)[:3]
-
-        assert units([1.0, 2.0, 6.0]) == (2.0, 1.4826, 1.0)  # median deviation 1
-        # no spread at all: of the deviations that are not 0
-        center, scale, _ = units([0.0, 0.0, 0.0, 10.0])
-        assert (center, scale) == (0.0, pytest.approx(14.826))
-        assert units([0.0, 0.0, 0.0, 10.0, 99.0]) == (center, scale, 1.0)
-        # 0, 0, 0, 10, 99, 99 from the second to the fifth; median deviation 5
-        assert units([0.0, 0.0, 0.0, 10.0, 99.0, 99.0])[:2] == (0.0, pytest.approx(99.0 / 2.0729))
-        # it does not shrink where later rewards are alike
-        assert units([0.0, 10.0, 20.0, 10.0, 10.0, 10.0])[:2] == (10.0, pytest.approx(14.826))
-        # a reward in six that is an outlier moves nothing
-        assert units([1.0, 2.0, 6.0, 3.0, 1e9, 2.0])[1] == pytest.approx(max(1.4826, (6.0 - 2.0) / 2.0729))
-
-
+@pytest.mark.slow
 def test_a_peak_above_a_flat_initial_design_is_found_not_truncated(path):
     def bump(x):
         return math.exp(-sum(((v - 0.7) / 0.2) ** 2 for v in x.values()))
@@ -351,10 +354,10 @@ def test_failed_points_are_the_worst_reward(method, path):
         for i in range(6):
             study.add({"x": i / 10} | at, -1.0 if i == 0 else 1.0 - 0.01 * i)
         history = study._history(6, 6, [])
-        before = study._method._posterior(history).bounds(arms.unit_points())[0]
+        before = study._policy._surrogate(history).bounds(arms.unit_points())[0]
         for i in range(4):
             study.add({"x": (6 + i) / 10} | at, FAILED)
-        after = study._method._posterior(study._history(10, 10, [])).bounds(arms.unit_points())[0]
+        after = study._policy._surrogate(study._history(10, 10, [])).bounds(arms.unit_points())[0]
         assert after[7:10].max() < min(-0.2, float(before[7:10].min()))
         assert after[1:4].min() > after[7:10].max() + 0.2
 
@@ -386,7 +389,7 @@ def test_an_ask_that_fails_leases_nothing(path, monkeypatch):
     with Study.create(path, LINE, **FIXED) as study:
         study.ask()
         study.release()
-        monkeypatch.setattr(study._method, "propose", lambda *given: 1 / 0)
+        monkeypatch.setattr(study._policy, "propose", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             study.ask(2)
         assert study.status().expired == 1
@@ -408,6 +411,14 @@ def test_nonsense_is_refused_in_words(path):
         for bad in ({0: 1.0}, 3, [0, 1.0]):
             with pytest.raises(ValueError, match="pairs"):
                 study.tell_many(bad)
+        for call in (
+            lambda: study.tell(0, "y" * 999),
+            lambda: study.tell("y" * 999, 0),
+            lambda: study.tell_many("y" * 999),
+        ):
+            with pytest.raises(ValueError, match=r"y{70,80}\.\.\.") as error:
+                call()
+            assert len(str(error.value)) < 300
 
 
 def test_added_points_must_be_in_the_space_and_are_no_asks(path):
@@ -431,6 +442,12 @@ def test_learned_hyperparameters_are_found_again_from_the_file(path):
 
 
 def test_killed_writers_lose_nothing(tmp_path):
-    found = kills(6, tmp_path, longest=1.2)
-    assert found["acknowledged"] > 10
+    found = kills(5, tmp_path, longest=0.2, least=(0, 3, 6))
+    assert found["acknowledged"] > 10  # 3 + 6 + 3 were waited for
+    assert (found["lost"], found["corrupt"], found["mismatches"]) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_many_killed_writers_lose_nothing(tmp_path):
+    found = kills(30, tmp_path, longest=1.2)
     assert (found["lost"], found["corrupt"], found["mismatches"]) == (0, 0, 0)

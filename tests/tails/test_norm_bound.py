@@ -6,9 +6,10 @@ import math
 import pytest
 import torch
 
+from bo_robust.confidence import SelfNormalisedWidth, TGPWidth
 from bo_robust.covariance import SquaredExponential
-from bo_robust.schedules import SelfNormalisedWidth, TGPTruncation, TGPWidth, truncate
 from bo_robust.tails import guess_and_double, norm_lower_bound
+from bo_robust.truncation import TGPTruncation, truncate
 
 T, NOISE_VAR = 60, 0.1
 

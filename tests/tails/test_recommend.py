@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.problems.data import load_csv, load_npz
-from bo_robust.schedules import TGPTruncation
+from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.tails import __main__ as command
 from bo_robust.tails import choose_rule, hill, moment_bound, recommend, tail_plot
+from bo_robust.truncation import TGPTruncation
 
 N = 2000
 

@@ -1,8 +1,7 @@
-"""One round of an exact GP posterior over finite arms: the arm engine's inner loop.
+"""One round of an exact GP posterior over finite arms.
 
-``naive`` is plain torch on any device, without a host synchronisation; ``cpu`` looks at the data where that saves
-work; ``fused`` is one pass over the rows in Triton, for CUDA. The derivation is in
-:mod:`bo_robust.ops.arm_update.naive`.
+``naive`` is plain torch and reads nothing back to the host; its docstring has the derivation. ``cpu`` reads the data
+where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ def update_(
     scratch: Scratch,
     counts: Tensor | None = None,
 ) -> Tensor:
-    """Take in one reward per trial, in place; see :func:`bo_robust.ops.arm_update.naive.update_`.
-
-    ``scratch`` is kept by the caller between rounds (CPU only).
-    """
+    """See :func:`bo_robust.ops.arm_update.naive.update_`. The caller keeps ``scratch`` between rounds (CPU only)."""
     if use_fused(buffers.mean):
         from bo_robust.ops.arm_update import fused
 

@@ -1,9 +1,9 @@
-"""The CPU's own round: same numbers as :mod:`naive`, its oracle, computing only what is needed.
+"""The round on a CPU: the numbers of :mod:`naive`, but only what is needed is computed.
 
-On a CPU looking at data costs nothing, so in the low-rank layout the row of an arm is computed once per block and
-brought up to date when the arm comes again (most rounds repeat an arm of their block, often the last one). Rows and
-single trials run on NumPy views of the same memory: at a few thousand arms a round is some twenty calls, and a torch
-call costs several times a NumPy call.
+Reading data costs nothing on a CPU. So in the low-rank layout the row of an arm is computed once per block and brought
+up to date when the arm comes again. Most rounds repeat an arm of their block, often the last one. Rows and single
+trials use NumPy views of the same memory: at a few thousand arms a round is some twenty calls, and a torch call costs
+several times a NumPy call.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Scratch", "update_"]
 
 @dataclass
 class Scratch:
-    """What the rounds of one block share; forgotten at its end, derived from the buffers, never saved.
+    """What the rounds of one block share: derived from the buffers, cleared at the end of the block, never saved.
 
     Attributes:
-        rows: Per trial and arm, C[a, :] when the arm was last pulled in this block, and the pending rows in it. Of a
-            group, with its first trial, ``group x n``.
-        group: So many trials after each other always pull the same arms and meet the same failed pulls (hypotheses of
-            one trial): what they do is one batched call.
-        views: Pending rows, mean, variance and counts of single trials, gain and lambda of all, as NumPy arrays.
+        rows: Per trial and arm, C[a, :] when the arm was last pulled in this block, ``n``, and the number of pending
+            rows in it. A group keeps its rows, ``group x n``, with its first trial.
+        group: Number of neighbouring trials (candidates of one trial) that always pull the same arms and have the same
+            failed pulls. One batched call serves them all.
+        views: NumPy views per trial: its pending rows, mean, variance and counts; gain and lambda of all trials.
     """
 
     rows: list[dict[int, tuple[np.ndarray, int]]]
@@ -50,7 +50,7 @@ class Scratch:
             known.clear()
 
 
-# Beyond this many arms a single trial is bound by memory, not by calls, and torch's threads pay.
+# Beyond this many arms a single trial is bound by memory rather than by calls, and torch's threads are worth it.
 NUMPY_MAX_ARMS = 20_000
 
 
@@ -62,7 +62,7 @@ def update_(
     scratch: Scratch,
     counts: Tensor | None = None,
 ) -> Tensor:
-    """Take in one reward per trial; arguments and result as :func:`naive.update_`."""
+    """See :func:`naive.update_`."""
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         scratch.clear()
@@ -94,7 +94,7 @@ def update_(
 def _low_rank_row_(
     buffers: ArmBuffers, trial: int, arm: int, pending: np.ndarray, kernel_rows: KernelRows, scratch: Scratch
 ) -> np.ndarray:
-    """C[a, :] of one arm of one trial (``n``, not to be written); ``pending`` are the trial's rows (``b x n``)."""
+    """C[a, :] of one trial, ``n``, read only; ``pending`` are the trial's rows, ``b x n``."""
     k = buffers.num_pending
     row, done = scratch.rows[trial].get(arm) or (_base_row_(buffers, trial, arm, kernel_rows), 0)
     if k > done:
@@ -104,7 +104,7 @@ def _low_rank_row_(
 
 
 def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRows) -> np.ndarray:
-    """C_base[a, :] of one arm of one trial (``n``); a new arm gets its prior row stored."""
+    """C_base[a, :] of one trial, ``n``. Stores the prior row of a new arm first."""
     m = int(buffers.block_filled.numpy()[trial])
     if m and not buffers.root_ready.numpy()[trial]:
         refresh_root_(buffers, slice(trial, trial + 1), m, branch_free=False)
@@ -123,7 +123,7 @@ def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRow
 def _group_rows_(
     buffers: ArmBuffers, trials: slice, arm: int, pending: np.ndarray, kernel_rows: KernelRows, scratch: Scratch
 ) -> np.ndarray:
-    """:func:`_low_rank_row_` of all trials of a group, ``g x n``; ``pending`` are their rows (``g x b x n``)."""
+    """:func:`_low_rank_row_` of all g trials of a group, ``g x n``; ``pending`` is ``g x b x n``."""
     k, known = buffers.num_pending, scratch.rows[trials.start]
     rows, done = known.get(arm) or (_group_base_rows_(buffers, trials, arm, kernel_rows), 0)
     if k > done:
@@ -133,7 +133,7 @@ def _group_rows_(
 
 
 def _group_base_rows_(buffers: ArmBuffers, trials: slice, arm: int, kernel_rows: KernelRows) -> np.ndarray:
-    """:func:`_base_row_` of all trials of a group, ``g x n``: they have rows of the same arms in the same slots."""
+    """:func:`_base_row_` of all trials of a group, ``g x n``. Their rows are of the same arms in the same slots."""
     first = trials.start
     m = int(buffers.block_filled.numpy()[first])
     if m and not buffers.root_ready.numpy()[first]:
@@ -155,8 +155,8 @@ def _group_base_rows_(buffers: ArmBuffers, trials: slice, arm: int, kernel_rows:
 
 
 def _subtract_product_(row: np.ndarray, weights: np.ndarray, rows: np.ndarray) -> None:
-    """row -= weights @ rows; in one pass where rows are too long for the cache."""
-    if len(row) > NUMPY_MAX_ARMS:
+    """row -= weights @ rows."""
+    if len(row) > NUMPY_MAX_ARMS:  # one pass, because rows are too long for the cache
         torch.from_numpy(row).addmv_(torch.from_numpy(rows).T, torch.from_numpy(weights.copy()), alpha=-1.0)
     else:
         row -= weights[0] * rows[0] if len(rows) == 1 else weights @ rows
@@ -192,7 +192,7 @@ def _update_one_(
 def _update_some_(
     buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch, counts: Tensor
 ) -> Tensor:
-    """:func:`naive.update_` where trials have nothing to take in: of these only the pending row, zero, is written."""
+    """:func:`naive.update_` if some trials take nothing in. For these only the pending row, zero, is written."""
     ok = rewards.isfinite().logical_and_(counts > 0)
     buffers.pending[:, buffers.num_pending].numpy()[~ok.numpy()] = 0.0
     for i in ok.nonzero().squeeze(1).tolist():
@@ -210,7 +210,7 @@ def _take_in_(
     kernel_rows: KernelRows,
     scratch: Scratch,
 ) -> None:
-    """One trial's part of a round, on NumPy views of the buffers; ``num_pending`` is the caller's to raise."""
+    """One trial's part of a round, on NumPy views of the buffers. The caller raises ``num_pending``."""
     views = scratch.views.get(trial)
     if views is None:
         tensors = (buffers.pending, buffers.mean, buffers.variance, buffers.counts)

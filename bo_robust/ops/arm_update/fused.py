@@ -1,26 +1,21 @@
-"""The round on CUDA: every row of the posterior is read once. Algorithm and buffers as in :mod:`naive`, its oracle.
+"""The round on CUDA: every row of the posterior is read once. Algorithm and buffers are those of :mod:`naive`.
 
-A round is bound by reading: with m covariance rows and k pending rows of n arms it needs (m + k) n numbers in, twice as
-many operations, and some 7 n numbers more for the pending row, the prior row, mean and variance. At n = 10^6 and
-m + k = 1000 that is 8.1 GB in float64, 1.9 ms at the 4.3 TB/s an H200 copies, against 0.06 ms of arithmetic. So
+A round is bound by reading. With m covariance rows and k pending rows of n arms it reads (m + k) n numbers, does twice
+as many operations, and moves some 7 n numbers more. At n = 10^6 and m + k = 1000 these are 8.1 GB in float64: 1.9 ms
+at the 4.3 TB/s an H200 copies, against 0.06 ms of arithmetic.
 
-- what depends on the arm alone is computed first, per trial, from O(m) numbers of its column: ``_take_slots`` (the
-  place of the arm's row, K_Da), two matrix-vector products by cuBLAS (R^T R K_Da: 2 m^2 numbers of R, 16 MB at
-  m = 1000), and ``_scalars`` (variance of the arm, scale, surprise, counts, gain). Nothing is read back.
-- With these known ``_stream`` forms the new row tile by tile, scales, stores and applies it to mean and variance in
-  the same pass: no temporary of n numbers is written. A tile is BJ rows by BN arms, 16 KiB in flight per program;
-  where there are few arms tiles are narrow and tall, so that enough programs run at once.
-- Rows newer than the block have weight zero and are not read; their number is read on the device, so that the bound
-  the host knows need not be tight. The prior row of an arm that has one already is not stored again.
+- What depends on the arm alone comes first, from O(m) numbers per trial. ``_take_slots`` finds the place of the arm's
+  row and K_Da, cuBLAS computes R^T R K_Da (from 2 m^2 numbers, 16 MB at m = 1000), and ``_scalars`` the variance of
+  the arm, scale, surprise, counts and gain. Nothing is read back to the host.
+- Then ``_stream`` forms the new row tile by tile, stores it and applies it to mean and variance in the same pass. A
+  tile is BJ rows by BN arms, 16 KiB. With few arms tiles are narrow and tall, so that enough programs run at once.
+- Rows newer than the block have weight zero and are not read. Their number is read on the device, so the host's bound
+  need not be tight. The prior row of a known arm is not stored again.
+- Tiles have a fixed shape for given s and n, and nothing is added atomically: every run gives the same to the bit.
+- The end of a block stays in torch. Dense: ``baddbmm`` with 32 pending rows does 64 flops per entry of C_base read and
+  written, which cuBLAS does at the memory bound. Low rank: :func:`naive.refresh_root_` is O(m^2) per round.
 
-A tile has a fixed shape for given s and n and there are no atomic additions: every run gives the same to the bit.
-
-The end of a block stays torch. Dense: ``baddbmm`` with 32 pending rows, 64 flops for every entry of C_base read and
-written, is a product that cuBLAS does at the memory bound. Low rank: one m x m Cholesky factor and one triangular
-solve (:func:`naive.refresh_root_`), O(m^2) a round.
-
-Times follow from data sheets and copy rates, none was measured: ``benchmarks/ops/registry.py`` counts bytes.
-Imported only for CUDA tensors, or by tests under ``TRITON_INTERPRET=1``.
+Times follow from data sheets and copy rates; none was measured. ``benchmarks/ops/registry.py`` counts the bytes.
 """
 
 from __future__ import annotations
@@ -34,9 +29,9 @@ from bo_robust.ops.arm_update.naive import ArmBuffers, KernelRows, begin_round_
 
 __all__ = ["update_"]
 
-# Bytes of a tile; arms of its widest and narrowest form (in float64; twice as many in float32); programs wanted.
+# A tile has TILE_BYTES and from NARROWEST to WIDEST float64 arms (twice as many in float32). PROGRAMS are wanted.
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
-# Rows at a time where only one arm of each is read.
+# Rows read at a time where only one arm of each is needed.
 COLUMN = 256
 
 
@@ -44,11 +39,9 @@ COLUMN = 256
 def update_(
     buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
 ) -> Tensor:
-    """See :func:`bo_robust.ops.arm_update.naive.update_`. In the dense layout a trial whose arm is
-    out of range takes nothing in.
+    """See :func:`bo_robust.ops.arm_update.naive.update_`. ``ValueError`` if a buffer is not contiguous.
 
-    Raises:
-        ValueError: if a buffer is not contiguous.
+    In the dense layout a trial whose arm is out of range takes nothing in.
     """
     _check(buffers)
     begin_round_(buffers)
@@ -117,7 +110,7 @@ def update_(
 
 
 def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> tuple[Tensor, Tensor, Tensor]:
-    """K[a, :] (``s x n``), R^T R K_Da (``s x m``), and where K[a, :] is to be stored (``s``; -1: it is there)."""
+    """K[a, :], ``s x n``; R^T R K_Da, ``s x m``; and the row to store K[a, :] in, ``s``, -1 if it is stored already."""
     s, n = buffers.mean.shape
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
     prior = kernel_rows(arms, None).contiguous()
@@ -143,7 +136,7 @@ def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> tup
 
 
 def _tile(s: int, n: int, item: int) -> tuple[int, int]:
-    """Rows and arms of a tile: as wide as leaves PROGRAMS of them."""
+    """Rows and arms of the widest tile that leaves at least PROGRAMS of them."""
     wide, narrow = WIDEST * 8 // item, NARROWEST * 8 // item
     while wide > narrow and s * triton.cdiv(n, wide) < PROGRAMS:
         wide //= 2
@@ -174,7 +167,7 @@ def _take_slots(  # type: ignore[no-untyped-def]
     """One program: the slot of one trial's arm, and K_Da (zero for rows newer than the block)."""
     trial = tl.program_id(0).to(tl.int64)
     arm = tl.load(arms + trial)
-    arm = tl.minimum(tl.maximum(arm, 0), n - 1)
+    arm = tl.minimum(tl.maximum(arm, 0), n - 1)  # keeps an arm out of range from reading elsewhere
     slot = tl.load(slots + trial * n + arm)
     next_slot = tl.load(filled + trial)
     old = tl.load(block_filled + trial)
@@ -216,9 +209,9 @@ def _scalars(  # type: ignore[no-untyped-def]
     HAS_COUNTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One program: all that one trial's round does to single numbers.
+    """One program: all single numbers of one trial's round.
 
-    ``at_arm`` gets p_i[a], ``steps`` the scale of the new row and what its multiple in the mean is.
+    ``at_arm`` gets p_i[a]. ``steps`` gets the scale of the new row and its multiple in the mean.
     """
     trial = tl.program_id(0).to(tl.int64)
     given = tl.load(arms + trial)
@@ -255,7 +248,7 @@ def _scalars(  # type: ignore[no-untyped-def]
     tl.store(steps + 2 * trial + 1, surprise)
     tl.store(ok + trial, taken.to(tl.int8))
     tl.store(counted + trial * n + arm, tl.load(counted + trial * n + arm) + tl.where(taken, count, 0.0))
-    # log(1 + x) without the cancellation for small x (Kahan); in float64, where the logarithm is exact to rounding.
+    # log(1 + x) without cancellation for small x (Kahan). In float64, where the logarithm is exact to rounding.
     x = tl.where(taken, prior_variance / noise, 0.0).to(tl.float64)
     u = 1.0 + x
     gain = 0.5 * tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
@@ -284,7 +277,7 @@ def _stream(  # type: ignore[no-untyped-def]
     BJ: tl.constexpr,
     BN: tl.constexpr,
 ):
-    """One program: BN arms of one trial, all rows. Offsets are 64 bit."""
+    """One program: the new row at BN arms of one trial, from all rows. Offsets are 64 bit."""
     blocks = tl.cdiv(n, BN)
     program = tl.program_id(0).to(tl.int64)
     trial = program // blocks

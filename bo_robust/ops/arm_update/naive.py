@@ -1,27 +1,27 @@
 """One round of an exact GP posterior over finite arms, in plain torch on any device.
 
-Rounds come in blocks. With C_base the posterior covariance at the start of the block and one scaled row p_i
-for each of the k rounds since then (a cached Cholesky factor of those rounds),
+Rounds come in blocks. Let C_base be the posterior covariance at the start of the block. Each of the k rounds since then
+leaves one scaled row p_i, and
 
     C[a, :] = C_base[a, :] - sum_i p_i[a] p_i,          p_i = C_{i-1}[a_i, :] / sqrt(lambda + C_{i-1}[a_i, a_i]),
     mean += p (y - mean[a]) / sqrt(lambda + C[a, a]),   variance -= p^2.
 
-C_base comes in two layouts.
+C_base has two layouts.
 
 * **dense**: C_base itself, ``n x n``. At the end of a block C_base -= P^T P, one matrix product.
-* **low rank**: the prior rows K_D of the m arms D pulled so far. Pulling an arm N times is one reward of noise
-  lambda / N, so with N the pulls at the block start
+* **low rank**: the prior rows K_D of the m arms D pulled so far. N pulls of an arm are one reward of noise lambda / N.
+  So with N the numbers of pulls at the block start,
 
       C_base[a, :] = K[a, :] - K_aD (K_DD + lambda N^-1)^-1 K_D = w^T K_D,    w = e_a - R^T R K_Da,
 
-  where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block N and R are taken anew, from
-  one m x m Cholesky; a block lasts max(block, m / 4) rounds, so that this is O(m^2) a round. (The explicit
-  inverse R^T R in place of its root loses the digits of lambda / N twice over; updating rows of C_base instead
-  multiplies errors by N / lambda with every new arm. Both were tried and are unstable.)
+  where R = L^-1 S, S = (N / lambda)^(1/2), L L^T = I + S K_DD S. At the end of a block one m x m Cholesky
+  factorisation gives a new R. A block lasts max(block, m / 4) rounds, so that this is O(m^2) per round. Two
+  alternatives were tried and are unstable: the explicit inverse R^T R loses the digits of lambda / N twice over, and
+  updates of the rows of C_base multiply errors by N / lambda with every new arm.
 
-So a round is O(n m) for m distinct arms, whatever the number of rounds; no system of the size of the number of
-rounds is ever formed. R is fresh in every block; mean and variance are updated every round, and an error e of the
-mean becomes (I - c e_a^T / d) e, which no later reward makes grow without bound.
+So a round is O(n m) for m distinct arms, however many rounds were played. R is new in every block. Mean and variance
+are updated every round: an error e of the mean becomes (I - c e_a^T / d) e, which later rewards do not make grow
+without bound.
 
 Functions ending in ``_`` write into the buffers they are given.
 """
@@ -48,37 +48,39 @@ __all__ = [
     "update_",
 ]
 
-# Rounds of a block, chosen by measurement. A short block reads few pending rows; a long one factorises seldom, which
-# matters in the low-rank layout while rows are short.
+# Rounds of a block, by measurement. A short block reads few pending rows. A long one factorises seldom, which matters
+# in the low-rank layout while rows are short.
 SHORT_BLOCK = 32
 LONG_BLOCK = 96
 
 KernelRows = Callable[[Tensor, Tensor | None], Tensor]
-"""``(arms (r,), trials (r,) or None) -> K[a, :] as r x n``; None means one arm per trial, in order."""
+"""Maps arms (``r``) and their trials (``r``) to prior rows K[a, :], ``r x n``. Trials None: one arm per trial."""
 
 
 @dataclass
 class ArmBuffers:
     """Tensors of s trials over n arms, with room for c covariance rows and b pending rows.
 
+    The seven from ``row_arm`` to ``block_filled`` belong to the low-rank layout.
+
     Attributes:
-        noise_var: ``s``, lambda.
+        noise_var: lambda, ``s``.
         mean: ``s x n``.
         variance: ``s x n``, never negative.
-        counts: ``s x n``, rewards taken in per arm.
-        information_gain: ``s``, 1/2 sum log(1 + c_t sigma_{t-1}^2(x_t) / lambda), c_t rewards of x_t at once.
-        pending: ``s x b x n``, scaled rows p of the block.
-        rows: ``s x n x n``, C_base (dense), or ``s x c x n``, the prior rows K_D (low rank).
-        row_arm: ``s x c``, D (low rank; empty when dense, like the next four).
-        row_counts: ``s x c``, N, pulls of D at the block start (zero for arms that are newer).
-        root: ``s x c x c``, R; its columns are zero where N is.
-        root_ready: ``s``, whether R is that of this block.
-        slots: ``s x n``, the row of each arm, -1 where it has none.
-        filled: ``s``, rows in use.
-        block_filled: ``s``, rows in use at the block start.
-        dense: Layout.
+        counts: Rewards taken in per arm, ``s x n``.
+        information_gain: 1/2 sum log(1 + c_t sigma_{t-1}^2(x_t) / lambda) for c_t rewards of x_t at once, ``s``.
+        pending: Scaled rows p of the block, ``s x b x n``.
+        rows: C_base, ``s x n x n`` (dense), or the prior rows K_D, ``s x c x n`` (low rank).
+        row_arm: D, ``s x c``.
+        row_counts: N, the pulls of D at the block start, ``s x c``; zero for newer arms.
+        root: R, ``s x c x c``. Columns with N = 0 are zero.
+        root_ready: Whether R is that of this block, ``s``.
+        slots: The row of each arm, ``s x n``; -1 if it has none.
+        filled: Rows in use, ``s``.
+        block_filled: Rows in use at the block start, ``s``.
+        dense: Whether the layout is dense.
         num_pending: k.
-        num_rows: Upper bound of ``filled`` known to the host; rows beyond it are not read.
+        num_rows: Upper bound of ``filled`` that the host knows. Rows beyond it are not read.
     """
 
     noise_var: Tensor
@@ -103,18 +105,15 @@ class ArmBuffers:
 def update_(
     buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
 ) -> Tensor:
-    """Take in one reward per trial without reading anything back to the host.
+    """Take in one reward per trial, and return whether it was taken in, ``s`` bool.
 
     Args:
-        buffers: State, updated in place; there must be room for one more row per trial.
+        buffers: State, updated in place. There must be room for one more row per trial.
         arms: ``s``, long.
-        rewards: ``s``; a NaN or infinite one changes nothing of its trial.
+        rewards: ``s``. A NaN or infinite one leaves its trial as it is.
         kernel_rows: Prior covariance rows.
-        counts: ``s``, of how many pulls of the arm each reward is the mean: one reward of noise lambda / count. Where
-            it is zero nothing of the trial changes. One everywhere when None.
-
-    Returns:
-        ``ok``, ``s`` bool, False where nothing was taken in.
+        counts: Numbers of pulls of which the rewards are means, ``s``: a reward has noise lambda / count. Zero leaves
+            the trial as it is. None means one everywhere.
     """
     begin_round_(buffers)
     base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
@@ -122,7 +121,7 @@ def update_(
 
 
 def begin_round_(buffers: ArmBuffers) -> None:
-    """Make room for one more pending row, at the end of a block by beginning a new one."""
+    """Begin a new block if there is no room for one more pending row."""
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         if not buffers.dense:
@@ -130,12 +129,13 @@ def begin_round_(buffers: ArmBuffers) -> None:
 
 
 def _dense_rows(buffers: ArmBuffers, arms: Tensor) -> Tensor:
+    """C_base[a, :], ``s x n``."""
     s, n = buffers.mean.shape
     return buffers.rows.gather(1, arms.view(s, 1, 1).expand(s, 1, n)).squeeze(1)
 
 
 def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> Tensor:
-    """C_base[a, :] of ``arms``, ``s x n``; the prior row of a new arm is stored first. No branch on data."""
+    """C_base[a, :], ``s x n``. Stores the prior row of a new arm first. No branch on data."""
     s, n = buffers.mean.shape
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
     rows, row_arm, root = buffers.rows[:, :m], buffers.row_arm[:, :m], buffers.root[:, :m, :m]
@@ -155,7 +155,7 @@ def _low_rank_rows_(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) 
 
 
 def posterior_row(buffers: ArmBuffers, base: Tensor, arms: Tensor) -> Tensor:
-    """C[a, :] (``s x n``) from C_base[a, :]: minus the pending part."""
+    """C[a, :] from C_base[a, :], ``s x n``: subtracts the pending part."""
     k = buffers.num_pending
     if k == 0:
         return base
@@ -166,11 +166,11 @@ def posterior_row(buffers: ArmBuffers, base: Tensor, arms: Tensor) -> Tensor:
 
 
 def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor, counts: Tensor | None = None) -> Tensor:
-    """Condition mean, variance, counts and gain on ``rewards`` given C[a, :]; the scaled row becomes pending."""
+    """Condition mean, variance, counts and gain on the rewards, given C[a, :]. Its scaled row becomes pending."""
     index = arms.unsqueeze(1)
     prior_variance = row.gather(1, index).squeeze(1).clamp_(min=0.0)
     ok, noise_var = rewards.isfinite(), buffers.noise_var
-    if counts is not None:  # nothing counted is infinite noise
+    if counts is not None:  # a reward that does not count has infinite noise
         ok = ok.logical_and_(counts > 0)
         noise_var = torch.where(ok, noise_var / counts, math.inf)
     scale = (prior_variance + noise_var).rsqrt_().mul_(ok)
@@ -188,7 +188,7 @@ def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor, coun
 
 
 def end_block_(buffers: ArmBuffers) -> None:
-    """Take the pending rounds into C_base and start a new block; R is then stale (:func:`refresh_root_`)."""
+    """Take the pending rounds into C_base and start a new block. R is stale until :func:`refresh_root_`."""
     k, m = buffers.num_pending, buffers.num_rows
     if buffers.dense:
         pending = buffers.pending[:, :k]
@@ -199,18 +199,18 @@ def end_block_(buffers: ArmBuffers) -> None:
         torch.mul(buffers.counts.gather(1, row_arm), in_use, out=buffers.row_counts[:, :m])
         buffers.block_filled.copy_(buffers.filled)
         buffers.root_ready.fill_(False)
-        if buffers.pending.shape[1] < m // 4:
+        if buffers.pending.shape[1] < m // 4:  # keeps the O(m^3) factorisation at O(m^2) per round
             s, n = buffers.mean.shape
             buffers.pending = buffers.pending.new_zeros(s, m // 4, n)
     buffers.num_pending = 0
 
 
 def refresh_root_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bool) -> None:
-    """R of ``trials`` over their first ``m`` rows.
+    """Compute R of ``trials`` over their first ``m`` rows.
 
-    All eigenvalues of I + S K_DD S are >= 1, so the Cholesky factor exists unless lambda / N is below rounding
-    of k(x, x); then rounding is what is added to the diagonal, in a second factorisation (always computed when
-    ``branch_free``, so that nothing is read back).
+    All eigenvalues of I + S K_DD S are >= 1, so the Cholesky factor exists unless lambda / N is below the rounding of
+    k(x, x). Then rounding is added to the diagonal for a second factorisation. ``branch_free`` always computes the
+    second one, so that nothing is read back to the host.
     """
     row_arm = buffers.row_arm[trials, :m]
     S = (buffers.row_counts[trials, :m] / buffers.noise_var[trials].unsqueeze(1)).sqrt_()

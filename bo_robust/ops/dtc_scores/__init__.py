@@ -1,12 +1,12 @@
 """Mean and variance of a block of arms under sparse (DTC) posteriors in one pass: the scoring of BKB and BBKB.
 
-Calandriello et al. 2019, section 3, in the notation of :mod:`bo_robust.states.dtc`: with D the dictionary,
+Calandriello et al. 2019, section 3, in the notation of :mod:`bo_robust.posteriors.dtc`: with D the dictionary,
 R^T R = K_D^+, V = L L^T and F = L^{-1} R,
 
     mean(x) = k_D(x) . weights,    variance(x) = max(k(x, x) - ||R k_D(x)||^2, 0) + noise_var ||F k_D(x)||^2.
 
-``naive`` is plain torch in chunks of arms, ``fused`` Triton around cuBLAS for the covariances of this package on CUDA.
-Without Triton, and for any other covariance, a CUDA tensor takes the plain path. No gradients.
+``naive`` is plain torch, ``fused`` is Triton and cuBLAS for the stationary covariances of this package. Other
+covariances take the plain path on CUDA too. No gradients.
 """
 
 from __future__ import annotations
@@ -24,21 +24,17 @@ __all__ = ["Dictionary", "Scores", "Steps", "dtc_scores", "dtc_steps", "scores_o
 
 
 def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
-    """Posterior mean and variance of f at a block of arms, for all trials, in O(s B r^2).
+    """Posterior mean and variance of f at B arms, for all s trials, in O(s B r^2).
 
-    Memory beyond the result is that of a chunk of arms, so that a block may be all arms or as few as are at hand.
-    A NaN arm has NaN scores.
+    Memory beyond the result is that of one chunk of arms, so a block may be all arms. A NaN arm has NaN scores.
 
     Args:
-        arms: ``B x d``, float32 or float64; converted chunk by chunk to the dtype of the dictionary. For a covariance
-            on other things than vectors anything it takes (integers are handed over as they are), like the points.
-        dictionary: The posteriors; its dtype, float64 or float32, is that of the computation and of the result.
-        covariance: k. :class:`bo_robust.covariance.SquaredExponential` and :class:`bo_robust.covariance.Matern` are
-            evaluated by this op, any other is called with a chunk of arms and the points of one trial.
+        arms: ``B x d``, float32 or float64; converted to the dtype of the dictionary chunk by chunk. If points are not
+            floating point, such as numbers of items, arms are passed to the covariance as they are.
+        dictionary: The posteriors. Its dtype, float64 or float32, is that of the computation and of the result.
+        covariance: k. This op evaluates :class:`bo_robust.covariance.SquaredExponential` and
+            :class:`bo_robust.covariance.Matern` itself. It calls any other with a chunk of arms and one trial's points.
         noise_var: lambda, ``s``.
-
-    Returns:
-        The scores, ``s x B``; :meth:`Scores.best` gives the argmax of an upper confidence bound.
 
     Raises:
         ValueError: if shapes, dtypes or devices do not fit.
@@ -62,16 +58,10 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noi
 
 
 def scores_of_columns(k: Tensor, dictionary: Dictionary, prior_variance: Tensor, noise_var: Tensor) -> Scores:
-    """The same from columns of the covariance that are there already: kernel matrices, one per trial perhaps.
+    """:func:`dtc_scores` from known columns of the covariance, such as those of kernel matrices.
 
-    Args:
-        k: k_D(x), ``s x B x r``, of the dtype of the dictionary.
-        dictionary: The posteriors; its points are not read.
-        prior_variance: k(x, x), ``s x B`` or broadcastable to it.
-        noise_var: lambda, ``s``.
-
-    Raises:
-        ValueError: if shapes, dtypes or devices do not fit.
+    ``k`` is k_D(x), ``s x B x r``. ``prior_variance`` is k(x, x) and broadcasts to ``s x B``. The points of the
+    dictionary are not read. Errors are those of :func:`dtc_scores`.
     """
     _check(dictionary, noise_var)
     s, r = dictionary.root.shape[:2]

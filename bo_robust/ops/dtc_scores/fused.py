@@ -1,27 +1,21 @@
-"""The scores on CUDA: a Triton op writes k_D of a chunk of arms, cuBLAS multiplies, a Triton op reduces the products.
+"""The scores on CUDA. For every chunk ``_columns`` writes k_D, cuBLAS multiplies, ``_squares`` reduces the products.
 
-Arithmetic. An arm needs r covariances, at 2 d + 30 or so flops each in float64, and the two triangular products R k and
-F k: 2 r^2 flops, or 4 r^2 where the zeros are multiplied too. At r = 500, d = 6 that is 2e4 flops against 5e5: what
-decides is the rate of the products, and no other unit comes near cuBLAS's float64 tensor units (Triton's ``tl.dot``
-reaches 31 of 54 Tflop/s on an H100 according to triton-lang/triton#10313). So the products are left to cuBLAS, and the
-rest is arranged around them:
+Arithmetic. In float64 an arm needs r covariances, some 2 d + 30 flops each, and the products R k and F k: 2 r^2 flops,
+or 4 r^2 with the zeros. At r = 500, d = 6 these are 2e4 and 5e5 flops. So the rate of the products decides, and cuBLAS
+is the fastest (Triton's ``tl.dot`` reaches 31 of its 54 Tflop/s on an H100 according to triton-lang/triton#10313).
 
-- The zeros: rows come in blocks of BLOCK (:func:`bo_robust.ops.dtc_scores.naive.layers`), whose products read the
-  columns up to the diagonal only: 0.625 of the 4 r^2 flops at r = 500.
-- k_D is written once and read by four products that reuse every entry at least 256 times. ``_columns`` takes the arms
-  as they are (float32 or float64), in differences, and sums the mean in the same pass.
-- The products are written and read once, by ``_squares``. This is 16 r bytes an arm each way, at r = 500 and 4 TB/s
-  2 ns where the products take 10 ns; keeping them in registers would need a matrix product of our own.
-- A chunk is as large as 64 MiB of k_D (16,384 arms at r = 500), so that the half dozen launches of a chunk, some 0.1 ms
-  on the host, are hidden behind its 0.2 ms of work.
+- Zeros: products of BLOCK rows read only the columns up to the diagonal (:func:`naive.layers`). At r = 500 this is
+  0.625 of the 4 r^2 flops.
+- k_D is written once. Four products read it, and reuse every entry at least 256 times. ``_columns`` takes the arms as
+  they are (float32 or float64), takes differences, and sums the mean in the same pass.
+- The products are written once and read once, 16 r bytes per arm each way. At r = 500 and 4 TB/s this takes 2 ns per
+  arm, the products 10 ns. Keeping them in registers would need a matrix product of our own.
+- A chunk is up to 64 MiB of k_D (16,384 arms at r = 500). Its 0.2 ms of work hide its six or so launches (0.1 ms).
+- The argmax is four passes over B numbers in torch (:meth:`bo_robust.ops.dtc_scores.Scores.best`): 0.2 % at r = 500.
 
-The argmax is four passes over B numbers in torch (:meth:`bo_robust.ops.dtc_scores.Scores.best`), 0.2 % of the whole at
-r = 500. The times are computed from data sheets, not measured: ``python -m benchmarks.dtc_scores --device cuda``.
-
-For small r (below about 100) the traffic, 40 r bytes an arm, is the bound. A float32 dictionary is multiplied as
+Times are computed from data sheets, not measured; ``python -m benchmarks.dtc_scores --device cuda`` measures them.
+Below about r = 100 the traffic, 40 r bytes per arm, is the bound. A float32 dictionary is multiplied as
 ``torch.set_float32_matmul_precision`` says: leave it at "highest", tf32 would ruin the variance.
-
-Imported only for CUDA tensors, or by tests under ``TRITON_INTERPRET=1``.
 """
 
 from __future__ import annotations
@@ -35,15 +29,15 @@ from bo_robust.ops.dtc_scores.naive import Dictionary, Form, Scores, chunk_shape
 
 __all__ = ["dtc_scores"]
 
-# Rows of R (and as many of F) of one product; rows and columns are padded to a multiple of ALIGNMENT for cuBLAS.
+# Rows of R (and as many of F) per product. Rows and columns are padded to a multiple of ALIGNMENT for cuBLAS.
 BLOCK, ALIGNMENT = 128, 16
-# Arms and points of a tile of ``_columns``, arms of a tile of ``_squares``: every row is 1 KiB of consecutive float64.
+# Arms and points of a tile of ``_columns``, arms of a tile of ``_squares``. Every row is 1 KiB of consecutive float64.
 COLUMNS_ARMS, COLUMNS_POINTS, SQUARES_ARMS, NUM_WARPS = 16, 128, 16, 4
 
 
 @torch.no_grad()
 def dtc_scores(arms: Tensor, dictionary: Dictionary, form: Form, noise_var: Tensor) -> Scores:
-    """See :func:`bo_robust.ops.dtc_scores.dtc_scores`; ``form`` is that of the covariance."""
+    """See :func:`bo_robust.ops.dtc_scores.dtc_scores`."""
     (s, r, d), B = dictionary.points.shape, arms.shape[0]
     like = dictionary.root
     extra = -r % ALIGNMENT
@@ -121,8 +115,8 @@ def _columns(  # type: ignore[no-untyped-def]
     BB: tl.constexpr,
     BR: tl.constexpr,
 ):
-    """One program: k_D (rows of ``width``, zero beyond r) and the mean of BB arms, one trial."""
-    trial = tl.program_id(1).to(tl.int64)  # at most 65535 of these
+    """One program: k_D (``width`` columns, zero beyond r) and the mean of BB arms of one trial."""
+    trial = tl.program_id(1).to(tl.int64)  # CUDA allows 65535 of these
     b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     is_arm = b < B
     dtype = k.dtype.element_ty
@@ -164,8 +158,8 @@ def _squares(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     BB: tl.constexpr,
 ):
-    """One program: the variance of BB arms, one trial, from R k and F k, which alternate in blocks of BLOCK columns."""
-    trial = tl.program_id(1).to(tl.int64)  # at most 65535 of these
+    """One program: the variance of BB arms of one trial. R k and F k alternate in blocks of BLOCK columns of ``z``."""
+    trial = tl.program_id(1).to(tl.int64)
     b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     is_arm = b < B
     explained = tl.zeros((BB,), dtype=z.dtype.element_ty)

@@ -1,12 +1,12 @@
-"""The scores in plain torch, on any device: chunks of arms that stay in the cache, nearly all of it matrix products.
+"""The scores in plain torch on any device, as matrix products over chunks of arms that stay in the cache.
 
-R and F are lower triangular. Rows a..b of both are stacked into one factor that multiplies the first b columns of k_D
-only (:func:`layers`): at BLOCK = 96 this is 3/4 of the 4 r^2 flops an arm of the full products at r = 200, 3/5 at 500.
+Triangles. R and F are lower triangular. Rows a..b of both are stacked into one factor, which multiplies only the first
+b columns of k_D (:func:`layers`). At BLOCK = 96 this takes 3/4 of the 4 r^2 flops per arm at r = 200, 3/5 at r = 500.
 
-Distances. ||x - y||^2 = ||x||^2 + ||y||^2 - 2 x.y about the mean of the dictionaries is one small matrix product, with
-an absolute error of about eps ||x||^2 (lengths in lengthscales). Against extended precision, on 2000 arms of which a
-tenth lie within 1e-7 of a point of the dictionary, d = 1, 2 and 6, lengthscales 0.1 to 0.5 in the unit cube, the
-largest error of ||R k_D||^2 (k(x, x) = 1):
+Distances. ||x - y||^2 = ||x||^2 + ||y||^2 - 2 x.y, about the mean of the dictionaries, is one small matrix product. Its
+absolute error is about eps ||x||^2, in units of the lengthscale. The table is the largest error of ||R k_D||^2 against
+extended precision, with k(x, x) = 1, d = 1, 2 and 6, lengthscales 0.1 to 0.5 in the unit cube, and 2000 arms, a tenth
+of them within 1e-7 of a point of the dictionary:
 
 =================== ========= ==============
 covariance          this form by differences
@@ -16,13 +16,12 @@ Matérn 3/2, 5/2     5e-12     5e-13
 Matérn 1/2          3e-7      2e-15
 =================== ========= ==============
 
-So it serves where k is smooth in the squared distance; Matérn 1/2, which is not at distance zero, and float32
-dictionaries take differences, one dimension after the other. On one thread at r = 200, d = 6 an arm costs 0.08 us in
-this form, 0.33 us by differences (0.42 us by ``torch.cdist``), of 2.4 us in all.
+So the product serves if k is smooth in the squared distance. Matérn 1/2 is not smooth at zero; it and float32
+dictionaries take differences, one dimension after the other. On one thread at r = 200, d = 6 the distances of an arm
+take 0.08 us by the product, 0.33 us by differences and 0.42 us by ``torch.cdist``, of 2.4 us in all.
 
-``exp2`` is used with log2(e) folded into the scale of the inputs: on a CPU torch's takes 0.4 ns a number in float64,
-its ``exp`` 1.3 ns, at the same accuracy. Chunks go through the same buffers: memory given back to the system between
-two of them would have to be cleared anew.
+Exponentials. The scale of the inputs contains log2(e), so that ``exp2`` serves: on a CPU it takes 0.4 ns per float64
+number, ``exp`` 1.3 ns, at the same accuracy.
 """
 
 from __future__ import annotations
@@ -52,24 +51,26 @@ __all__ = [
     "scores_of_columns",
 ]
 
-# Rows of R (and as many of F) multiplied at once, and entries of k_D of a chunk: by measurement on one thread.
+# Rows of R (and as many of F) multiplied at once, and entries of k_D per chunk: both measured on one thread.
 BLOCK, CPU_ENTRIES = 96, 1 << 18
-# On CUDA a chunk costs a handful of launches: 64 MiB of k_D in float64.
+# 64 MiB of k_D in float64. Larger than on a CPU, because every chunk costs a handful of launches.
 CUDA_ENTRIES = 1 << 23
 
-# Trials and arms of a chunk to k_D(x), ``t x c x r``, and k(x, x), broadcastable to ``t x c``.
+# Maps the trials and arms of a chunk to k_D(x), ``t x c x r``, and k(x, x), broadcastable to ``t x c``.
 Columns: TypeAlias = Callable[[slice, slice], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """The DTC posteriors of s trials, as far as their mean and variance at any arm need them.
+    """What mean and variance at any arm need of the DTC posteriors of s trials.
+
+    A trial may have a rank below r. Beyond it points are arbitrary and everything else is zero.
 
     Attributes:
-        points: Locations of the dictionaries, ``s x r x d``; beyond a trial's rank any location.
-        root: R = L_D^-1, lower triangular, ``s x r x r``; rows and columns beyond a trial's rank are zero.
-        factor: F = L_V^-1 R, as ``root``.
-        weights: R^T V^-1 sum_a s_a z_a, ``s x r``; zero beyond a trial's rank.
+        points: Locations of the dictionaries, ``s x r x d``.
+        root: R = L_D^-1, lower triangular, ``s x r x r``.
+        factor: F = L_V^-1 R, lower triangular, ``s x r x r``.
+        weights: R^T V^-1 sum_a s_a z_a, ``s x r``.
     """
 
     points: Tensor
@@ -80,24 +81,15 @@ class Dictionary:
 
 @dataclass(frozen=True)
 class Scores:
-    """Posterior of f at a block of arms.
-
-    Attributes:
-        mean: ``s x B``.
-        variance: ``s x B``, never negative.
-    """
+    """Posterior mean and variance (never negative) of f at a block of arms, ``s x B`` each."""
 
     mean: Tensor
     variance: Tensor
 
     def best(self, width: float | Tensor) -> tuple[Tensor, Tensor]:
-        """The arm of largest mean + width sqrt(variance), first of equals: its place in the block and its bound.
+        """Place in the block of the first arm of largest mean + width sqrt(variance), ``s`` long, and this bound.
 
-        Args:
-            width: One number or one per trial, ``s``.
-
-        Returns:
-            ``s`` long, and ``s``.
+        The width is one number or ``s``.
         """
         bound = self.variance.sqrt().mul_(width.unsqueeze(1) if isinstance(width, Tensor) and width.ndim else width)
         bound += self.mean
@@ -107,14 +99,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class Form:
-    """k as this op evaluates it: scale 2^-e (1 + linear e + square e^2) with e = ||scales * (x - y)||.
+    """k as this op evaluates it, with e = ||scales * (x - y)|| and ``scales`` of shape ``d``.
 
-    Attributes:
-        scales: ``d``.
-        gaussian: scale 2^-e^2 instead.
-        linear: See above; zero for the squared exponential and Matérn 1/2.
-        square: See above.
-        scale: k(x, x).
+    It is scale 2^(-e^2) if ``gaussian``, otherwise scale 2^-e (1 + linear e + square e^2).
     """
 
     scales: Tensor
@@ -125,10 +112,9 @@ class Form:
 
 
 def form_of(covariance: Covariance, like: Tensor) -> Form | None:
-    """The covariance in that form, scales ``d`` as the last axis of ``like``; None if it is of another kind.
+    """The form of a covariance for points like ``like`` (``... x d``), None if it has none.
 
-    Raises:
-        ValueError: if there are lengthscales for another number of dimensions.
+    ``ValueError`` if there are several lengthscales, but not d.
     """
     if not isinstance(covariance, SquaredExponential | Matern):
         return None
@@ -137,6 +123,7 @@ def form_of(covariance: Covariance, like: Tensor) -> Form | None:
         raise ValueError(f"{len(ell)} lengthscales for points of {d} dimensions.")
     gaussian = isinstance(covariance, SquaredExponential)
     nu = 0.0 if isinstance(covariance, SquaredExponential) else covariance.nu
+    # exp(-c) = 2^-e with e = c / log(2), so that 1 + c + c^2 / 3 is 1 + linear e + square e^2.
     factor = math.sqrt(0.5 / math.log(2.0)) if gaussian else math.sqrt(2.0 * nu) / math.log(2.0)
     lengthscales = torch.tensor(ell, dtype=like.dtype, device=like.device).expand(d)
     linear = math.log(2.0) if nu > 1.0 else 0.0
@@ -159,7 +146,7 @@ def scores_of_columns(k: Tensor, dictionary: Dictionary, prior_variance: Tensor,
 
 @torch.no_grad()
 def dtc_scores_direct(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
-    """:func:`dtc_scores` from its definition, with all ``s x B x r`` entries of k_D in memory: the oracle."""
+    """:func:`dtc_scores` by its definition, with all ``s x B x r`` entries of k_D in memory; for tests."""
     x = arms.to(dictionary.root.dtype)
     k = torch.stack([covariance(x, points) for points in dictionary.points])
     explained = (k @ dictionary.root.mT).square().sum(2)
@@ -169,14 +156,14 @@ def dtc_scores_direct(arms: Tensor, dictionary: Dictionary, covariance: Covarian
 
 
 def layers(dictionary: Dictionary, block: int) -> list[Tensor]:
-    """Rows a..b of R above those of F, without the zeros right of the diagonal block: ``s x 2(b-a) x b`` each."""
+    """For each block a..b of rows, R above F without the zeros to the right of column b: ``s x 2(b-a) x b``."""
     r = dictionary.root.shape[-1]
     ends = [(start, min(start + block, r)) for start in range(0, r, block)]
     return [torch.cat([f[:, a:b, :b] for f in (dictionary.root, dictionary.factor)], 1) for a, b in ends]
 
 
 def chunk_shape(like: Tensor, B: int) -> tuple[int, int]:
-    """Trials and arms of which k_D (``s x B x r``) is evaluated at once: as many arms as there are, then trials."""
+    """Trials and arms of a chunk of k_D (``s x B x r``): first as many arms as fit, then as many trials."""
     s, r = like.shape[:2]
     entries = CUDA_ENTRIES if like.is_cuda else CPU_ENTRIES
     length = max(1, min(B, entries // max(1, r)))
@@ -184,7 +171,7 @@ def chunk_shape(like: Tensor, B: int) -> tuple[int, int]:
 
 
 def chunks(like: Tensor, B: int) -> Iterator[tuple[slice, slice]]:
-    """Which trials, and which of B arms, of every chunk."""
+    """Trials and arms of every chunk."""
     group, length = chunk_shape(like, B)
     for trial in range(0, like.shape[0], group):
         for start in range(0, B, length):
@@ -192,16 +179,17 @@ def chunks(like: Tensor, B: int) -> Iterator[tuple[slice, slice]]:
 
 
 def columns_of(arms: Tensor, points: Tensor, covariance: Covariance) -> Columns:
-    """k_D of chunks of ``arms`` (``B x d``) with the ``points`` (``s x r x d``), of the dtype of these."""
+    """k_D of ``arms`` (``B x d``) and ``points`` (``s x r x d``) chunk by chunk, in the dtype of the points."""
     form = form_of(covariance, points)
     return _EvaluatedColumns(arms, points, covariance) if form is None else _FormColumns(arms, points, form)
 
 
 def _scores(B: int, dictionary: Dictionary, noise_var: Tensor, columns: Columns) -> Scores:
-    """The scores of B arms whose columns come chunk by chunk."""
+    """Scores of B arms from the columns of every chunk."""
     root, parts = dictionary.root, layers(dictionary, BLOCK)
     mean, variance = root.new_empty(2, root.shape[0], B)
     group, length = chunk_shape(root, B)
+    # One buffer for all chunks: the system would clear freshly allocated memory again for each.
     buffer = root.new_empty(group * length * 2 * min(BLOCK, root.shape[-1]))
     for trials, rows in chunks(root, B):
         k, prior = columns(trials, rows)
@@ -220,7 +208,7 @@ def _scores(B: int, dictionary: Dictionary, noise_var: Tensor, columns: Columns)
 
 
 class _EvaluatedColumns:
-    """Columns of any covariance, trial by trial."""
+    """:data:`Columns` of any covariance, trial by trial."""
 
     def __init__(self, arms: Tensor, points: Tensor, covariance: Covariance) -> None:
         self.arms, self.points, self.covariance = arms, points, covariance
@@ -233,7 +221,7 @@ class _EvaluatedColumns:
 
 
 class _FormColumns:
-    """Columns of the stationary covariances, in buffers of one chunk; what concerns the dictionary is done once."""
+    """:data:`Columns` of a :class:`Form`. They live in buffers, which the next chunk overwrites."""
 
     def __init__(self, arms: Tensor, points: Tensor, form: Form) -> None:
         self.arms, self.form = arms, form
@@ -241,6 +229,7 @@ class _FormColumns:
         self.centre = points.mean((0, 1))
         y = (points - self.centre).mul_(form.scales)
         if self.by_product:
+            # (x, ||x||^2, 1) . (2 y, -1, -||y||^2) = -||x - y||^2
             y = torch.cat([2.0 * y, -torch.ones_like(y[..., :1]), -y.square().sum(2, keepdim=True)], 2)
         self.y = y.mT.contiguous()
         self.prior = points.new_full((), form.scale)
@@ -252,7 +241,7 @@ class _FormColumns:
         k, e = self.buffers[:, : len(y), : len(x)].unbind()
         if self.by_product:
             x = torch.cat([x, x.square().sum(1, keepdim=True), torch.ones_like(x[:, :1])], 1)
-            torch.bmm(x.expand(len(y), -1, -1), y, out=k)  # -||x - y||^2
+            torch.bmm(x.expand(len(y), -1, -1), y, out=k)
         else:
             torch.sub(x[:, :1], y[:, :1], out=e)
             torch.mul(e, e, out=k)
@@ -260,9 +249,10 @@ class _FormColumns:
                 torch.sub(x_j.unsqueeze(1), y_j.unsqueeze(1), out=e)
                 k.addcmul_(e, e)
             k.neg_()
+        # Here k is minus the squared distance.
         if form.gaussian:
             k.exp2_()
-        else:  # e = sqrt(q) as q / sqrt(q), which is faster
+        else:  # e = sqrt(q) as q * rsqrt(q), which is faster; the clamp keeps zero and negative rounding out
             torch.neg(k, out=e).clamp_(min=torch.finfo(e.dtype).tiny)
             e.mul_(torch.rsqrt(e, out=k))
             torch.neg(e, out=k).exp2_()

@@ -1,8 +1,7 @@
-"""V^{-1/2}, symmetric, of many matrices V = S + sum of rank-one terms that change a little every round.
+"""The symmetric V^{-1/2} of many matrices V that change a little every round, by rank-one terms.
 
-Exact: an eigendecomposition (:func:`exact`). Between two of them, on a CPU, :func:`correct_` follows V by a Newton
-iteration whose Jacobian is frozen at the last exact root and stops by its measured residual; elsewhere
-:func:`newton_schulz` computes the root anew with a number of products fixed beforehand, so that nothing is read back.
+:func:`exact` takes an eigendecomposition. On a CPU :func:`correct_` follows V between two of them. Elsewhere
+:func:`newton_schulz` computes the root anew and reads nothing back to the host.
 """
 
 from bo_robust.ops.inverse_root.chord import TOLERANCE, correct_

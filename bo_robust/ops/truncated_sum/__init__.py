@@ -1,15 +1,13 @@
-"""Sums of rewards truncated anew in every direction of feature space: the inner step of ATA-GP-UCB on continuous X.
+"""Sums of rewards truncated in every direction of feature space: the inner step of ATA-GP-UCB on continuous X.
 
-Ray Chowdhury & Gopalan 2019, Algorithm 2. With R the root of the inverse (R^T R = V^-1), phi_tau the features of
+Ray Chowdhury & Gopalan 2019, Algorithm 2. With R a root of the inverse (R^T R = V^-1), phi_tau the features of
 observation tau and u_tau = R phi_tau,
 
     out_i = sum_tau u_{i tau} y_tau 1{|u_{i tau} y_tau| <= b}.
 
-Every past reward is truncated with the level of today, separately in each direction i, so that all ``p x t`` products
-are formed anew in every round; none of the implementations keeps them. ``naive`` is plain torch in chunks of
-observations, ``fused`` one Triton op for CUDA. Without Triton a CUDA tensor takes the plain path.
-
-The sums carry no gradient: in the level and in the root the indicator makes them a step function.
+Every past reward is truncated at the current level, separately in each direction i. So all ``p x t`` products are
+formed again in every round, and no path keeps them. ``naive`` is plain torch, ``fused`` one Triton op for CUDA. The
+sums carry no gradient: the indicator jumps as the level or the root changes.
 """
 
 from __future__ import annotations
@@ -24,19 +22,16 @@ __all__ = ["truncated_count", "truncated_sum"]
 
 
 def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> Tensor:
-    """sum_tau u_{i tau} y_tau 1{|u_{i tau} y_tau| <= b} with U = R Phi^T (Algorithm 2).
+    """sum_tau u_{i tau} y_tau 1{|u_{i tau} y_tau| <= b} of Algorithm 2, ``... x p``.
 
-    A product equal to the level is kept; one that overflows is truncated at every finite level. NaN rewards give
-    NaN sums. At the level ``inf`` this is R Phi^T y.
+    A product equal to the level is kept. One that overflows is truncated at every finite level. NaN rewards give NaN
+    sums. The level ``inf`` gives R Phi^T y.
 
     Args:
         root: R, ``... x p x p``, float32 or float64.
-        features: Phi, ``... x t x p`` or, shared by all batch members, ``t x p``.
-        rewards: y, ``... x t``, not truncated.
-        level: b >= 0, one number or one per batch member, ``...``; compared in the dtype of ``root``.
-
-    Returns:
-        ``... x p``, without gradient.
+        features: Phi, ``... x t x p``, or ``t x p`` if all batch members share it.
+        rewards: y before truncation, ``... x t``.
+        level: b >= 0, one number or one per batch member, ``...``. Compared in the dtype of ``root``.
 
     Raises:
         ValueError: if shapes, dtypes or devices do not fit.
@@ -50,7 +45,7 @@ def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float 
 
 
 def truncated_count(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> Tensor:
-    """How many of the p t products are truncated, ``...`` (int64); arguments as :func:`truncated_sum`."""
+    """Count the truncated products, ``...`` int64. Arguments and errors are those of :func:`truncated_sum`."""
     _check(root, features, rewards, level)
     if use_fused(root):
         from bo_robust.ops.truncated_sum import fused

@@ -1,22 +1,19 @@
 """The truncated sums in one Triton op, which never writes the ``p x t`` products to memory.
 
 A program owns BI directions of one trial and PART_TILES tiles of BT observations. For each tile it forms R Phi^T
-(``BI x BT``) in registers by blocks of BK features, multiplies by the rewards, sets what exceeds the level to zero and
-adds the rows up; at the end it writes BI partial sums. A second pass adds the partial sums. There are no atomic
-additions and tiles have fixed sizes, so that every run gives the same result to the bit.
+(``BI x BT``) in registers, multiplies by the rewards, sets products beyond the level to zero and adds up the rows. It
+writes BI partial sums, which a second pass adds up. There are no atomic additions and tiles have fixed sizes, so every
+run gives the same result to the bit.
 
-Arithmetic intensity: each of the t p features takes part in p multiplications, 2 p flops for 8 bytes in float64 (4 in
-float32). At p = 128 that is 32 flops a byte (float32: 64), where an H200 balances at 16 (67 Tflop/s of float64 tensor
-units or of float32, 4.3 TB/s copied). So arithmetic is the bound from p of about 60 on (float32: 30), and there the
-share of the memory bandwidth says little. Example, 64 trials, p = 128, t = 1e5, float64: 2.1e11 flops, at least 3.1 ms,
-and 6.6 GB, at least 1.5 ms.
+Arithmetic intensity: each of the t p features takes part in p multiplications. These are 2 p flops per 8 bytes in
+float64 (4 in float32). At p = 128 this is 32 flops per byte (float32: 64), and an H200 balances at 16 (67 Tflop/s,
+4.3 TB/s copied). So arithmetic is the bound from about p = 60 (float32: 30), and bandwidth says little there. Example:
+64 trials, p = 128, t = 1e5, float64 take 2.1e11 flops (at least 3.1 ms) and 6.6 GB (at least 1.5 ms).
 
-``tl.dot`` multiplies float64 in float64: compiled for sm_90 by Triton 3.6 it becomes ``mma.sync.m16n8k16.f64``, by
-Triton 3.9 ``m8n8k4`` (which reaches 31 of the 54 Tflop/s of cuBLAS on an H100 according to triton-lang/triton#10313),
-and fused multiply-add on devices without float64 tensor units. Float32 is multiplied in float32 ("ieee", no tensor
-units), never in tf32, which would move products across the level.
-
-Imported only for a CUDA tensor, or by tests under ``TRITON_INTERPRET=1``.
+``tl.dot`` multiplies float64 in float64. Compiled for sm_90 it becomes ``mma.sync.m16n8k16.f64`` with Triton 3.6 and
+``m8n8k4`` with Triton 3.9 (31 of the 54 Tflop/s of cuBLAS on an H100 according to triton-lang/triton#10313). Devices
+without float64 tensor units use fused multiply-add. Float32 is multiplied in float32 ("ieee", no tensor units), never
+in tf32, which would move products across the level.
 """
 
 from __future__ import annotations
@@ -30,11 +27,11 @@ from bo_robust.ops.truncated_sum.naive import level_tensor
 
 __all__ = ["truncated_count", "truncated_sum"]
 
-# Sizes of a tile: observations BT and features at a time BK (16 is the least that Triton 3.6 takes); BI directions are
-# 64, or 32 for small p. Compiled for sm_90 this fits in the registers in both dtypes, for two programs a multiprocessor
-# in float64 and three in float32. Fixed rather than tuned at run time, so that results do not depend on a timing.
+# A tile has BT observations and BI directions (64, or 32 for small p), and is formed from BK features at a time (16 is
+# the least that Triton 3.6 takes). Compiled for sm_90 it fits in the registers in both dtypes: two programs per
+# multiprocessor in float64, three in float32. Not tuned at run time, so that results do not depend on a timing.
 BT, BK, NUM_WARPS, NUM_STAGES = 64, 16, 4, 3
-# Tiles of observations of one program.
+# Tiles of observations per program.
 PART_TILES = 16
 
 
@@ -51,7 +48,7 @@ def truncated_count(root: Tensor, features: Tensor, rewards: Tensor, level: floa
 
 
 def _launch(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor, dtype: torch.dtype) -> Tensor:
-    """Partial sums (``dtype`` that of ``root``) or counts (int32) by part of the observations, ``... x parts x p``."""
+    """Partial sums, or counts if ``dtype`` is int32, of every part of the observations: ``... x parts x p``."""
     batch, p, t = root.shape[:-2], root.shape[-1], rewards.shape[-1]
     BI = 32 if p <= 32 else 64
     s, blocks, parts = batch.numel(), triton.cdiv(p, BI), triton.cdiv(t, BT * PART_TILES)
@@ -70,7 +67,7 @@ def _launch(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tens
                 out,
                 p,
                 t,
-                features.stride(0) if len(features) > 1 else 0,  # zero: shared
+                features.stride(0) if len(features) > 1 else 0,  # zero where all trials share them
                 features.stride(1),
                 features.stride(2),
                 rewards.stride(0),
@@ -107,7 +104,7 @@ def _truncated_sum(  # type: ignore[no-untyped-def]
     BK: tl.constexpr,
 ):
     """One program: BI directions, PART_TILES tiles of observations, one trial. Offsets are 64 bit."""
-    # Programs of the same observations are neighbours and share them in the cache.
+    # Neighbouring programs read the same observations, so that these are shared in the cache.
     blocks, parts = tl.cdiv(p, BI), tl.cdiv(t, BT * PART_TILES)
     program = tl.program_id(0).to(tl.int64)
     part, trial = program // blocks % parts, program // (blocks * parts)
@@ -123,7 +120,7 @@ def _truncated_sum(  # type: ignore[no-untyped-def]
         tau = tile * BT + tl.arange(0, BT)
         products = tl.zeros((BI, BT), dtype=root.dtype.element_ty)
         for start in range(0, p, BK):
-            # zero outside the data: products of zero, which are within every level
+            # Zeros outside the data make products of zero, which are within every level.
             column = start + k
             R = tl.load(
                 root + i[:, None] * p + column[None, :],

@@ -1,6 +1,6 @@
-"""argmax over arms of mean + width * sigma, with the bound that wins: the choice of every UCB algorithm.
+"""argmax over arms of mean + width * sigma: the choice of every UCB algorithm.
 
-``naive`` is plain torch on any device (four passes over the arms), ``fused`` one pass in Triton for CUDA. No gradients.
+``naive`` is plain torch (four passes over the arms), ``fused`` one pass in Triton for CUDA. No gradients.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ __all__ = ["ucb_argmax"]
 
 
 def ucb_argmax(mean: Tensor, variance: Tensor, width: float | Tensor) -> tuple[Tensor, Tensor]:
-    """The arm of largest mean + width sqrt(variance), first of equals, and its bound.
+    """Return the first arm of largest mean + width sqrt(variance), ``s`` long, and this bound, ``s``.
 
     NaN counts as larger than any number, as in ``torch.argmax``: the first arm whose bound is NaN is returned.
 
     Args:
         mean: ``s x n``, float32 or float64, n >= 1.
         variance: ``s x n``.
-        width: w, one number or one per trial (``s``).
-
-    Returns:
-        ``s`` long, and ``s`` of the dtype of the mean.
+        width: One number or one per trial, ``s``.
 
     Raises:
         ValueError: if shapes, dtypes or devices do not fit.

@@ -1,13 +1,10 @@
-"""The choice on CUDA in one pass over mean and variance; plain torch makes four passes and writes the bound twice.
+"""The choice on CUDA in one pass over mean and variance. Plain torch makes four passes and writes the bound twice.
 
-The floor is 2 n numbers read: 16 MB in float64 at n = 10^6, 3.7 us at 4.3 TB/s, beside some 15 operations an arm for
-the square root. So from about n = 10^5 down a launch (about 3 us) is what is left to save, and up to PARTS * TILE arms
-are two launches, up to TILE arms one.
+At least 2 n numbers are read: 16 MB in float64 at n = 10^6, 3.7 us at 4.3 TB/s. Below about n = 10^5 this is less than
+a launch (about 3 us). Up to TILE arms take one launch, more take two.
 
-Sums and products are rounded one by one (no fused multiply-add, square roots to nearest), as torch does on CUDA, so
-that bounds and picks are those of :mod:`naive` to the bit.
-
-Imported only for CUDA tensors, or by tests under ``TRITON_INTERPRET=1``.
+Sums, products and square roots are rounded one by one (no fused multiply-add), as torch does on CUDA, so that bounds
+and arms equal those of :mod:`naive` to the bit.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from torch import Tensor
 
 __all__ = ["ucb_argmax"]
 
-# Arms of a tile, and programs of a trial at most.
+# TILE arms are read at once; a trial has at most PARTS programs.
 TILE, PARTS, NUM_WARPS = 1024, 1024, 4
 
 
@@ -64,7 +61,7 @@ def ucb_argmax(mean: Tensor, variance: Tensor, width: float | Tensor) -> tuple[T
 
 @triton.jit
 def _first_of_largest(bound, b, n):  # type: ignore[no-untyped-def]
-    """The largest of a vector of bounds and the least of its arms ``b``; NaN is largest. Beyond n they are -inf."""
+    """The largest bound and the least of its arms ``b``. NaN is largest; arms beyond n have the bound -inf."""
     is_nan = bound != bound
     first_nan = tl.min(tl.where(is_nan, b, n), axis=0)
     top = tl.max(tl.where(is_nan, float("-inf"), bound), axis=0)
@@ -88,7 +85,7 @@ def _best_of_part(  # type: ignore[no-untyped-def]
     variance_arm,
     TILE: tl.constexpr,
 ):
-    """One program: ``part_tiles`` tiles of one trial. Offsets are 64 bit."""
+    """One program: the best arm of ``part_tiles`` tiles of one trial. Offsets are 64 bit."""
     program = tl.program_id(0).to(tl.int64)
     trial, part = program // parts, program % parts
     w = tl.load(widths + trial)
@@ -100,7 +97,7 @@ def _best_of_part(  # type: ignore[no-untyped-def]
         inside = b < n
         v = tl.load(variance + trial * variance_trial + b * variance_arm, mask=inside, other=0.0)
         mu = tl.load(mean + trial * mean_trial + b * mean_arm, mask=inside, other=0.0)
-        if mean.dtype.element_ty == tl.float32:
+        if mean.dtype.element_ty == tl.float32:  # where tl.sqrt is not rounded to nearest
             sigma = tl.sqrt_rn(v)
         else:
             sigma = tl.sqrt(v)

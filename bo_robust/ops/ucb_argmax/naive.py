@@ -1,4 +1,4 @@
-"""The bound of every arm, and the first of the largest, in plain torch."""
+"""The choice in plain torch."""
 
 from __future__ import annotations
 

@@ -1,19 +1,17 @@
 """Lower quantiles and lower-tail weights of weighted points along the last axis.
 
-The value at risk of points h_1..h_w with probabilities p_1..p_w is the lower quantile, a step function:
+The value at risk of points h_1..h_w with probabilities p_1..p_w is the lower quantile:
 
     VaR_alpha(h) = inf{v : P(h <= v) >= alpha}      (Nguyen, Dai, Low & Jaillet 2021, Definition of V_alpha).
 
-alpha is the LOWER tail; BoTorch's ``VaR(alpha)`` counts from the other side (its alpha = 1 - ours).
+alpha is the LOWER tail. BoTorch's ``VaR(alpha)`` counts from the other side: its alpha is 1 - ours.
 
-Tolerance. Probabilities are turned into whole multiples of 2^-52, so that their sums are exact and do not depend on
-the order of summation, and P counts as >= alpha when it is >= alpha - 1e-9 (1e-6 for float32 weights): three weights of
-0.1 reach alpha = 0.3. Because sums are exact, two quantiles of the same weights are consistent with each other to the
-last bit, which is what makes lacing values exist in floating point too (:mod:`bo_robust.functionals`). A weight below
-2^-53 counts as zero. NaN sorts last, as in torch.
+Probabilities are rounded to multiples of 2^-52, so a weight below 2^-53 counts as zero. Their sums are then exact in
+any order, and two quantiles of the same weights are consistent to the last bit. Lacing values exist in floating point
+because of this (:mod:`bo_robust.functionals`). P >= alpha - 1e-9 (1e-6 for float32 weights) counts as P >= alpha:
+three weights of 0.1 reach alpha = 0.3. NaN sorts last, as in torch.
 
-``naive`` is plain torch, any device; ``cpu`` sorts by NumPy, whose vectorised sorts are several times faster; ``fused``
-counts ranks in Triton, for short rows on CUDA.
+``naive`` is plain torch, ``cpu`` sorts by NumPy, ``fused`` is Triton for short rows on CUDA.
 """
 
 from __future__ import annotations
@@ -29,21 +27,19 @@ from bo_robust.ops.weighted_quantile import cpu, naive
 
 __all__ = ["check_level", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
 
+# The weights, scaled to a sum of 2^52, are whole numbers that float64 and int64 both hold exactly.
 MASS_BITS = 52
 
 
 def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
-    """inf{v : P(h <= v) >= alpha} of ``values`` along the last axis; its gradient goes to the selected value alone.
+    """Select the quantile of ``values`` along the last axis, ``...``. Only the selected entry gets a gradient.
 
-    Of equal values one is selected. Points of zero weight never are.
+    One of equal values is selected, and never a point of zero weight.
 
     Args:
         values: h, ``... x w``.
-        weights: p >= 0, ``w`` or ``... x w``, divided by their sum here; None: equal weights, which is faster.
+        weights: p >= 0, ``w`` or ``... x w``; divided by their sum here. None means equal weights, and is faster.
         alpha: Lower tail probability in (0, 1).
-
-    Returns:
-        ``...``, entries of ``values``.
 
     Raises:
         ValueError: if alpha is not in (0, 1), or shapes, dtypes or devices do not fit.
@@ -52,7 +48,7 @@ def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> T
 
 
 def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
-    """Where the quantile is: long, ``...``; arguments and errors as :func:`weighted_quantile`."""
+    """Index of the quantile, ``...`` long. Arguments and errors are those of :func:`weighted_quantile`."""
     check_level(alpha)
     _check(values, weights)
     values = values.detach()
@@ -61,25 +57,16 @@ def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tens
         return _path(values).kth_index(values, max(1, math.ceil(w * (alpha - _tolerance(values)))))
     order, mass = sorted_masses(values, weights)
     needed = (mass[..., -1:].double() * (alpha - _tolerance(weights))).ceil_().long().clamp_(min=1)
-    place = (mass < needed).sum(-1, keepdim=True).clamp_(max=mass.shape[-1] - 1)  # weights of zero or NaN
+    # The clamp matters only if all weights are zero or NaN.
+    place = (mass < needed).sum(-1, keepdim=True).clamp_(max=mass.shape[-1] - 1)
     return order.gather(-1, place).squeeze(-1)
 
 
 def tail_weights(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
-    """Weights of the lower tail mean: CVaR_alpha(h) = sum_z c_z h_z, c >= 0 summing to 1, without gradient.
+    """Weights c >= 0 of the lower tail mean, ``... x w``: CVaR_alpha(h) = sum_z c_z h_z. They sum to 1.
 
-    The lowest values get their probability / alpha; the one at the quantile gets what is left of alpha.
-
-    Args:
-        values: h, ``... x w``.
-        weights: As in :func:`weighted_quantile`.
-        alpha: Lower tail probability in (0, 1).
-
-    Returns:
-        c, ``... x w``.
-
-    Raises:
-        ValueError: as :func:`weighted_quantile`.
+    Values below the quantile get p / alpha, the quantile gets the rest. There is no gradient. Arguments and errors are
+    those of :func:`weighted_quantile`.
     """
     check_level(alpha)
     order, mass = sorted_masses(values, weights)
@@ -90,17 +77,10 @@ def tail_weights(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor
 
 
 def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The order of increasing values and the cumulative weight in that order, exact.
+    """The order of increasing values, and the exact cumulative weight in this order: both ``... x w`` long.
 
-    Args:
-        values: h, ``... x w``.
-        weights: As in :func:`weighted_quantile`.
-
-    Returns:
-        Order and mass, both long, ``... x w``; masses are whole numbers, P times the last of them.
-
-    Raises:
-        ValueError: if shapes, dtypes or devices do not fit.
+    Cumulative weights are whole numbers; divided by the last of them they are P. Arguments and errors are those of
+    :func:`weighted_quantile`.
     """
     _check(values, weights)
     if weights is None:
@@ -129,6 +109,7 @@ def _path(x: Tensor) -> ModuleType:
 
 
 def _tolerance(x: Tensor) -> float:
+    """How far below alpha a probability may be and still reach it."""
     return 1e-9 if x.dtype == torch.float64 else 1e-6
 
 

@@ -1,15 +1,12 @@
-"""Order statistics of many short rows on CUDA, each row in registers: read once, the result written once.
+"""Order statistics of many short rows on CUDA. Every row is read once, kept in registers, and its result written once.
 
-* The k-th smallest: a row's values are sorted without their places, as whole numbers of the same order, and the first
-  place of the k-th of them is looked up: some w log(w)^2 / 2 steps.
-* Cumulative masses: the rank of a value is the number of values before it (smaller, or equal and further left; NaN is
-  after every number), counted by w^2 comparisons a row; the masses of what is before are added up on the way.
+* ``kth_index`` sorts the values of a row, as whole numbers in the same order and without their places. Then it looks
+  up the first place of the k-th. This takes some w log(w)^2 / 2 steps.
+* ``sorted_masses`` counts ranks by w^2 comparisons per row. The rank of a value is the number of values before it:
+  smaller ones, and equal ones further left. NaN is after every number. The masses before a value are added on the way.
 
-4096 rows of 256 float64: 8 and 25 MB, 2 and 6 us at 4.3 TB/s; 36 steps of sorting, and 2.7e8 comparisons of 24
-instructions by the disassembly, 0.2 ms where torch sorts, gathers and adds up in several launches. None was measured
-(``benchmarks/ops/registry.py``). Beyond MAX_POINTS the plain path is taken.
-
-Imported only for CUDA tensors, or by tests under ``TRITON_INTERPRET=1``.
+Predicted for 4096 rows of 256 float64, not measured (``benchmarks/ops/registry.py``): 8 MB and 25 MB, so 2 us and 6 us
+at 4.3 TB/s. Sorting takes 36 steps. The 2.7e8 comparisons, 24 instructions each by the disassembly, take 0.2 ms.
 """
 
 from __future__ import annotations
@@ -23,14 +20,15 @@ from bo_robust.ops.weighted_quantile import naive
 
 __all__ = ["MAX_POINTS", "kth_index", "sorted_masses"]
 
+# Longer rows take the plain path.
 MAX_POINTS = 256
-# Values of one program.
+# Values per program.
 TILE, NUM_WARPS = 1024, 4
 
 
 @torch.no_grad()
 def kth_index(values: Tensor, k: int) -> Tensor:
-    """Where the k-th smallest of the last axis is (k from 1), long, ``...``; the first of equal values."""
+    """As :func:`naive.kth_index`; the first of equal values."""
     w = values.shape[-1]
     if w > MAX_POINTS:
         return naive.kth_index(values, k)
@@ -56,7 +54,7 @@ def kth_index(values: Tensor, k: int) -> Tensor:
 
 @torch.no_grad()
 def sorted_masses(values: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:
-    """The order of increasing values, stable, and the cumulative masses (``w`` or ``... x w``, long) in it."""
+    """As :func:`naive.sorted_masses`."""
     w = values.shape[-1]
     if w > MAX_POINTS:
         return naive.sorted_masses(values, masses)
@@ -85,7 +83,7 @@ def sorted_masses(values: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _tile(w: int) -> tuple[int, int]:
-    """Rows and places of one program, powers of two."""
+    """Rows and values per row of one program, powers of two."""
     W = max(2, triton.next_power_of_2(w))
     return TILE // W, W
 
@@ -102,7 +100,7 @@ def _kth(  # type: ignore[no-untyped-def]
     BR: tl.constexpr,
     W: tl.constexpr,
 ):
-    """One program: BR rows. Offsets are 64 bit."""
+    """One program: the k-th smallest value of BR rows. Offsets are 64 bit."""
     row = tl.program_id(0).to(tl.int64) * BR + tl.arange(0, BR)
     i = tl.arange(0, W)
     is_row = row < num_rows
@@ -111,7 +109,9 @@ def _kth(  # type: ignore[no-untyped-def]
         mask=is_row[:, None] & (i < w)[None, :],
         other=0.0,
     )
-    v += 0.0  # -0 becomes 0
+    v += 0.0  # turns -0 into 0, which has other bits
+    # Bits of a float as a signed integer: in order for positive numbers, in reverse for negative ones, which the
+    # exclusive or puts right. NaN comes after every number, and what is beyond the row after NaN.
     if v.dtype == tl.float64:
         bits = v.to(tl.int64, bitcast=True)
         largest = tl.full((1, 1), 0x7FFFFFFFFFFFFFFF, dtype=tl.int64)
@@ -141,7 +141,7 @@ def _ranks(  # type: ignore[no-untyped-def]
     BR: tl.constexpr,
     W: tl.constexpr,
 ):
-    """One program: BR rows. Offsets are 64 bit."""
+    """One program: ranks and cumulative masses of BR rows. Offsets are 64 bit."""
     row = tl.program_id(0).to(tl.int64) * BR + tl.arange(0, BR)
     i = tl.arange(0, W)
     is_row = row < num_rows
@@ -158,7 +158,7 @@ def _ranks(  # type: ignore[no-untyped-def]
         before = (u < v) | (v_is_nan & (u == u)) | (equal & (i > j)[None, :])
         rank += before.to(tl.int32)
         total += tl.where(before, tl.load(masses, mask=is_row, other=0)[:, None], 0)
-        values += values_point  # a pointer moves by 64 bits, j * values_point would be 32
+        values += values_point  # pointers are 64 bit; j * values_point would be 32 bit and could overflow
         masses += masses_point
     place = row[:, None] * w + rank
     tl.store(order + place, tl.zeros((BR, W), dtype=tl.int64) + i[None, :], mask=inside)

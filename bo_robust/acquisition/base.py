@@ -1,0 +1,71 @@
+"""The base of acquisition functions with one confidence width: its round, and points without feedback yet."""
+
+from __future__ import annotations
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
+from torch import Tensor
+
+from bo_robust.acquisition.rounds import num_observations, reference, width_of_round
+from bo_robust.confidence import Width
+from bo_robust.validation import check_finite, check_like
+
+__all__ = ["ConfidenceBoundAcquisition"]
+
+
+class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
+    """Base of the acquisition functions made of mu + w_t sigma under one GP.
+
+    The width is computed once, at construction. Width and pending points are buffers, so that ``.to`` moves them.
+    Arguments and errors are those of :class:`~bo_robust.acquisition.GPUCB`.
+    """
+
+    width: Tensor
+    _moved_together = "model, width and pending points"  # by the `.to` of the acquisition function
+
+    def __init__(
+        self,
+        model: Model,
+        width: Width,
+        t: int | None,
+        posterior_transform: PosteriorTransform | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        super().__init__(model=model, posterior_transform=posterior_transform)
+        name = type(self).__name__
+        if is_ensemble(model):
+            raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
+        if not callable(width):
+            raise ValueError(
+                f"width must be a schedule of bo_robust.confidence, such as ConstantWidth(2.0), got {width!r}."
+            )
+        self.t = num_observations(model) + 1 if t is None else t
+        if not isinstance(self.t, int):
+            raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
+        like = reference(model)
+        value = width_of_round(width, self.t, model, like.dtype, generator)
+        self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
+        self.register_buffer("X_pending", None, persistent=False)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Hallucinate these points (``k x d``, no gradient) from now on; None for no points.
+
+        ``ValueError`` unless they are ``k x d``, finite and of the model's dtype and device.
+        """
+        if X_pending is not None:
+            if X_pending.ndim != 2:
+                raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
+            self._check("X_pending", X_pending)
+            check_finite("X_pending", X_pending)
+        AcquisitionFunction.set_X_pending(self, X_pending)
+
+    def _check(self, name: str, x: Tensor) -> None:
+        advice = (
+            "convert points, or the bounds or choices they come from, with `.to`, and "
+            f"{self._moved_together} together with the `.to` of the acquisition function"
+        )
+        check_like(name, x, "the model", reference(self.model), advice)

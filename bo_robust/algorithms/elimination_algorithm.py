@@ -1,0 +1,141 @@
+"""The base of HE-GP-UCB and HE-StableOpt: the state of the elimination test, and how a round enters it.
+
+Ziomek, Adachi & Osborne (ICML 2024), Algorithm 1, lines 8-14, by :mod:`bo_robust.posteriors.elimination`.
+
+Axes: ``s`` trials, ``h`` candidates.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from bo_robust.algorithms.base import ArmAlgorithm, Info, State
+from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
+from bo_robust.posteriors import elimination
+from bo_robust.posteriors.candidates import CandidatePosterior
+from bo_robust.posteriors.dictionary import NystromDictionary
+from bo_robust.posteriors.elimination import Failures
+from bo_robust.validation import check_delta, check_positive
+
+__all__ = ["EliminationAlgorithm", "HEInfo", "HEState", "eliminations"]
+
+
+@dataclass
+class HEState(State):
+    """The posterior under every candidate, and the sums and record of the test.
+
+    Attributes:
+        sums: Sums over the rounds that each candidate u chose, ``3 x s x h`` (:mod:`bo_robust.posteriors.elimination`).
+        failures: The first test that each candidate failed.
+    """
+
+    sums: Tensor | None = None
+    failures: Failures | None = None
+
+
+@dataclass(frozen=True)
+class HEInfo(Info):
+    """What happened in a round, ``s`` each.
+
+    Attributes:
+        candidate: The candidate tested (u_t), an index in U.
+        left: |sum eta| of that candidate.
+        right: The limit of ``left``.
+        failed: Whether left > right. The candidate was then eliminated, unless it was the last of its trial.
+        lower: HE-StableOpt's second test, of v_t, made after u_t was judged.
+    """
+
+    candidate: Tensor | None = None
+    left: Tensor | None = None
+    right: Tensor | None = None
+    failed: Tensor | None = None
+    lower: HEInfo | None = None
+
+
+@dataclass(frozen=True)
+class EliminationAlgorithm(CandidateAlgorithm):
+    """Base of the algorithms that eliminate candidates; arguments and errors are as in :class:`.he_gp_ucb.HEGPUCB`."""
+
+    records: ClassVar[frozenset[str]] = frozenset({"eliminations"})
+
+    noise_scale: float
+    delta: float
+    base: ArmAlgorithm | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def delta_of_width(cls, delta: float, kind: str) -> float:
+        """Half of ``delta``; the formula of ``bayesian_finite`` halves it itself."""
+        return delta if kind == "bayesian_finite" else 0.5 * delta
+
+    def __post_init__(self) -> None:
+        check_positive(noise_scale=self.noise_scale)
+        check_delta(self.delta)
+        base, features = self.base, getattr(self.base, "features", None)
+        if isinstance(base, CandidateAlgorithm):
+            raise ValueError(
+                f"base is itself over candidates ({type(base).__name__}); give None or an algorithm of one."
+            )
+        if features is not None and not isinstance(features, NystromDictionary):
+            raise ValueError(
+                f"{type(features).__name__} of {type(base).__name__} know nothing of the candidates' kernels, whose "
+                "posteriors would be the same; take a NystromDictionary, or a base without features."
+            )
+
+    @property
+    def keeper(self) -> ArmAlgorithm | None:
+        return self.base
+
+    def start(self, posterior: CandidatePosterior) -> HEState:
+        """Make the state around a fresh posterior."""
+        sums, failures = elimination.start(posterior.evidence)
+        return HEState(posterior, sums=sums, failures=failures)
+
+    def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Learn from a round of an initial design under every candidate; no candidate is tested."""
+        return super().observe(state, arms, rewards, uniform)
+
+    def judge(
+        self, state: HEState, sums: Tensor | None, chosen: Tensor, error: Tensor, reach: Tensor, ok: Tensor
+    ) -> tuple[Tensor, HEInfo]:
+        """Test one candidate per trial; write to ``state``, as of before the round, who is alive and who failed.
+
+        The other arguments are those of :func:`bo_robust.posteriors.elimination.judge`. The result is the sums with
+        this round, and what happened in it. On a CPU a last survivor that failed gives a warning.
+        """
+        posterior: CandidatePosterior = state.posterior
+        t, before = state.round + 1, state.failures
+        assert sums is not None
+        assert before is not None
+        xi = elimination.noise_allowance(t, self.noise_scale, posterior.alive.shape[1], self.delta)
+        verdict = elimination.judge(posterior.alive, sums, before, chosen, error, reach, xi, t, ok)
+        posterior.alive, state.failures = verdict.alive, verdict.failures
+        # On CUDA reading would wait for the device: there only `eliminations` warns. The same object: nobody failed.
+        if not verdict.failed.is_cuda and verdict.failures is not before:
+            failed_now = posterior.of(chosen, verdict.failures.at) == t
+            _warn_of_violated(elimination.violated(verdict.alive, verdict.failures) & failed_now, 4)
+        info = HEInfo(ok, candidate=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed)
+        return verdict.sums, info
+
+
+def eliminations(state: Any) -> list[dict[str, Any]]:
+    """The record of failed tests of HE-GP-UCB or HE-StableOpt (:func:`bo_robust.posteriors.elimination.timeline`).
+
+    Trials in which every candidate failed give a warning.
+    """
+    alive = state.posterior.alive
+    _warn_of_violated(elimination.violated(alive, state.failures), 3)
+    return elimination.timeline(alive, state.failures)
+
+
+def _warn_of_violated(bad: Tensor, level: int) -> None:
+    if bool(bad.any()):
+        warnings.warn(
+            f"every candidate failed its test in trial(s) {bad.nonzero().squeeze(1).tolist()}: {elimination.UNFIT}. "
+            "The last survivor of each is kept.",
+            UserWarning,
+            stacklevel=level,
+        )

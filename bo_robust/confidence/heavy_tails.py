@@ -1,0 +1,169 @@
+"""Confidence widths for heavy-tailed rewards (Ray Chowdhury & Gopalan 2019); see :mod:`.widths` for conventions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bo_robust.confidence.base import Number, ScaledWidth, sqrt
+from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive, check_tail_index
+
+__all__ = ["ATAFourierWidth", "ATANystromWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "TGPWidth"]
+
+
+@dataclass(frozen=True)
+class _HeavyTailWidth(ScaledWidth):
+    """Width for ||f||_k <= B and E|y|^(1+alpha) <= v, over a posterior of noise variance lambda."""
+
+    norm_bound: float
+    moment_bound: float
+    alpha: float
+    noise_var: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(norm_bound=self.norm_bound, moment_bound=self.moment_bound, noise_var=self.noise_var)
+        check_tail_index(self.alpha)
+
+    def _level(self, t: int) -> float:
+        """The truncation level of TGP-UCB, b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))), with b_0 = 0."""
+        root = 1.0 / (1.0 + self.alpha)
+        return self.moment_bound**root * t ** (0.5 * root)
+
+    def _spread(self, t: int, features: int, log_term: float) -> float:
+        """sqrt(m / lambda) v^(1/(1+alpha)) L^(alpha/(1+alpha)) t^((1-alpha)/(2(1+alpha))) of ATA-GP-UCB."""
+        root = 1.0 / (1.0 + self.alpha)
+        growth = float(t) ** (0.5 * (1.0 - self.alpha) * root)  # 0^0 = 1 when alpha = 1
+        tail = self.moment_bound**root * log_term ** (self.alpha * root)
+        return math.sqrt(features / self.noise_var) * tail * growth
+
+
+@dataclass(frozen=True)
+class TGPWidth(_HeavyTailWidth):
+    """TGP-UCB, where every reward is truncated once (Ray Chowdhury & Gopalan 2019, Theorem 1).
+
+    w_t = B + (3 / sqrt(noise_var)) b_{t-1} sqrt(2 gamma_{t-1} + 2 log(1/delta)) with b_t = v^(1/(1+alpha))
+    t^(1/(2(1+alpha))). As b_0 = 0, w_1 = B. The paper writes logdet(I + K/noise_var) for 2 gamma.
+
+    Args:
+        norm_bound: B > 0, ||f||_k <= B.
+        moment_bound: v > 0, E|y|^(1+alpha) <= v.
+        alpha: Tail index in (0, 1].
+        noise_var: lambda > 0 of the posterior.
+        delta: Failure probability in (0, 1).
+    """
+
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_delta(self.delta)
+
+    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        spread = sqrt(gain * 2.0 - 2.0 * math.log(self.delta))
+        return self.norm_bound + (3.0 * self._level(t - 1) / math.sqrt(self.noise_var)) * spread
+
+
+@dataclass(frozen=True)
+class _ATAWidth(_HeavyTailWidth):
+    """A width of ATA-GP-UCB, whose union bound is over ``horizon`` rounds and all directions of feature space."""
+
+    delta: float
+    horizon: int
+    num_features: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_delta(self.delta)
+        check_count(1, horizon=self.horizon, num_features=self.num_features)
+
+    def _noise_term(self, t: int, directions: int) -> float:
+        """The second term of w_t, with L = log(directions T / delta)."""
+        log_term = math.log(directions * self.horizon / self.delta)
+        return 4.0 * self._spread(t - 1, self.num_features, log_term)
+
+
+@dataclass(frozen=True)
+class ATAFourierWidth(_ATAWidth):
+    """ATA-GP-UCB with quadrature Fourier features (Ray Chowdhury & Gopalan 2019, Lemma 1).
+
+    w_t = B + 4 sqrt(m / noise_var) v^(1/(1+alpha)) L^(alpha/(1+alpha)) (t-1)^((1-alpha)/(2(1+alpha))),
+    L = log(2 m T / delta). For alpha < 1, w_1 = B. For alpha = 1 the power is 0 and 0^0 = 1, so the width is one
+    constant for every t, the first round included. Arguments not listed here are those of :class:`TGPWidth`.
+
+    Args:
+        horizon: T >= 1, the number of rounds the guarantee is for.
+        num_features: m >= 1, the number of FREQUENCIES (the features are 2 m sines and cosines).
+    """
+
+    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        return self.norm_bound + self._noise_term(t, 2 * self.num_features)
+
+
+@dataclass(frozen=True)
+class ATANystromWidth(_ATAWidth):
+    """ATA-GP-UCB with Nyström features (Ray Chowdhury & Gopalan 2019, Theorem 4).
+
+    The formula is that of :class:`ATAFourierWidth` with B (1 + 1/sqrt(1 - epsilon)) for B and L = log(4 m T / delta).
+    Arguments not listed here are those of :class:`ATAFourierWidth`.
+
+    Args:
+        num_features: m >= 1, the dictionary size: the paper's m_t, or a bound on it (the width grows with m).
+        epsilon: Accuracy of the dictionary, in (0, 1).
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_accuracy(self.epsilon)
+
+    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        prior = self.norm_bound * (1.0 + 1.0 / math.sqrt(1.0 - self.epsilon))
+        return prior + self._noise_term(t, 4 * self.num_features)
+
+
+@dataclass(frozen=True)
+class PublishedTGPWidth(_HeavyTailWidth):
+    """TGP-UCB as in its authors' published script, w_t = B + b_t sqrt(log t) / sqrt(noise_var).
+
+    This is Theorem 1 without the factor 3, with log t for log det(I + K / noise_var) + 2 log(1 / delta), and with b_t
+    for b_{t-1}. It has no guarantee (github.com/sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs). Arguments
+    are those of :class:`TGPWidth` without ``delta``.
+    """
+
+    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        return self.norm_bound + self._level(t) * math.sqrt(math.log(t) / self.noise_var)
+
+
+@dataclass(frozen=True)
+class PublishedATAWidth(_HeavyTailWidth):
+    """ATA-GP-UCB as in its authors' published script, without the theorem's factor 4 and without delta.
+
+    w_t = B + sqrt(p / noise_var) v^(1/(1+alpha)) log(p T)^(alpha/(1+alpha)) t^((1-alpha)/(2(1+alpha))). It has no
+    guarantee. ``norm_bound``, ``moment_bound``, ``alpha`` and ``noise_var`` are those of :class:`TGPWidth`.
+
+    Args:
+        horizon: T >= 2.
+        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features).
+    """
+
+    horizon: int
+    num_directions: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(2, horizon=self.horizon)
+        check_count(1, num_directions=self.num_directions)
+
+    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        log_term = math.log(self.num_directions * self.horizon)
+        return self.norm_bound + self._spread(t, self.num_directions, log_term)
+
+
+@dataclass(frozen=True)
+class LogWidth(ScaledWidth):
+    """w_t = log t, without a guarantee (Ray Chowdhury & Gopalan 2019, Section 6, Figure 1 (f)); w_1 = 0."""
+
+    def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        return math.log(t)

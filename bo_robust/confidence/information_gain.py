@@ -1,0 +1,164 @@
+"""Information gain of sets of points, bounds on its maximum gamma_T, and the effective dimension.
+
+gamma_T is the maximum of 1/2 logdet(I + K_A / noise_var) over T points, which may repeat. All gains are in nats.
+Source: Srinivas et al. 2010, Section 5 and Appendix C; the rates are those of Theorem 5, for T >= 2.
+
+All functions raise ``ValueError`` if ``noise_var`` is not positive, ``T`` or ``d`` is too small, or a matrix does not
+have the shape, the dtype or the properties stated.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
+
+__all__ = [
+    "effective_dimension",
+    "exact",
+    "greedy",
+    "greedy_bound",
+    "increments",
+    "rate_linear",
+    "rate_matern",
+    "rate_se",
+    "spectral_bound",
+]
+
+# Greedy maximisation of a monotone submodular function reaches this share of the maximum.
+GREEDY_SHARE = 1.0 - math.exp(-1.0)
+
+
+def exact(K: Tensor, noise_var: float) -> Tensor:
+    """Information gain 1/2 logdet(I + K / noise_var) of chosen points, of shape ``...``.
+
+    K is their kernel matrix, repeats included, ``... x t x t``, positive semi-definite, t >= 0. Raises
+    ``torch.linalg.LinAlgError`` if I + K / noise_var is not positive definite.
+    """
+    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var) / noise_var)
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def increments(variances: Tensor, noise_var: float) -> Tensor:
+    """Gain 1/2 log(1 + sigma_{t-1}^2(x_t) / noise_var) of one more point given the earlier ones.
+
+    ``variances`` are the posterior variances at the chosen points before each was played, any shape. The sum over a
+    sequence of points is :func:`exact` of its kernel matrix (Lemma 5.3).
+    """
+    check_positive(noise_var=noise_var)
+    return 0.5 * torch.log1p(variances / noise_var)
+
+
+def greedy(K: Tensor, noise_var: float, T: int) -> tuple[Tensor, Tensor]:
+    """Greedy experimental design: choose T points x_t = argmax sigma_{t-1}, repeats allowed (eq. 4).
+
+    K is the kernel matrix of all n points, ``n x n``. Round t costs O(n min(t, n)). Posterior covariances come from
+    cached factor rows, and n cached rows are folded into the matrix. Nothing is refactorised.
+
+    Returns:
+        The gains F(A_t) of the first t points for t = 1..T (``T``), and the points chosen (``T``, int64). Of equal
+        points the first is chosen.
+    """
+    if K.ndim != 2:
+        raise ValueError(f"greedy takes one kernel matrix n x n, got shape {tuple(K.shape)}.")
+    check_kernel_matrix(K)
+    check_positive(noise_var=noise_var)
+    check_count(1, T=T)
+    n = K.shape[0]
+    rows = K.new_empty(min(T, n), n)
+    covariance, variance, cached = K, K.diagonal().clamp(min=0.0), 0
+    chosen, pick_variances = [], []
+    for _ in range(T):
+        if cached == n:
+            covariance, cached = covariance - rows.mT @ rows, 0
+        pick = variance.argmax(keepdim=True)
+        column = covariance[pick] - rows[:cached, pick].mT @ rows[:cached]
+        chosen.append(pick)
+        pick_variances.append(variance[pick])
+        rows[cached] = column[0] / (variance[pick] + noise_var).sqrt()
+        variance = (variance - rows[cached].square()).clamp(min=0.0)
+        cached += 1
+    return increments(torch.cat(pick_variances), noise_var).cumsum(0), torch.cat(chosen)
+
+
+def greedy_bound(K: Tensor, noise_var: float, T: int) -> Tensor:
+    """Upper bounds on gamma_1..gamma_T from the greedy design, F(A_t) / (1 - 1/e) (eq. 5), ``T``; as :func:`greedy`."""
+    return greedy(K, noise_var, T)[0] / GREEDY_SHARE
+
+
+def spectral_bound(spectrum: Tensor, noise_var: float, T: int) -> Tensor:
+    """Upper bounds on gamma_1..gamma_T from the eigenvalues of the full kernel matrix (Lemma 7.6), ``T``.
+
+    The bound on gamma_t is 1/2 / (1 - 1/e) times the maximum of sum_i log(1 + m_i lambda_i / noise_var) over integers
+    m_i >= 0 with sum t. The maximum is exact. ``spectrum`` is the kernel matrix of all points, ``n x n``, or its
+    eigenvalues, ``n`` in any order, none negative beyond rounding.
+    """
+    check_positive(noise_var=noise_var)
+    check_count(1, T=T)
+    if spectrum.ndim == 2:
+        check_kernel_matrix(spectrum)
+        spectrum = torch.linalg.eigvalsh(spectrum)
+    elif spectrum.ndim == 1 and spectrum.numel() and spectrum.is_floating_point():
+        check_finite("the spectrum", spectrum)
+        if spectrum.min() < -1e-8 * spectrum.numel() * spectrum.abs().max():
+            raise ValueError(f"eigenvalues must be >= 0, the smallest is {float(spectrum.min()):.3g}.")
+    else:
+        raise ValueError(f"spectrum must be n x n or n floating point numbers, got shape {tuple(spectrum.shape)}.")
+    ratio = spectrum.clamp(min=0.0).sort(descending=True).values[:T] / noise_var
+    # The objective is separable and concave, so the best t units are the t largest single gains
+    # log(1 + m r_i) - log(1 + (m-1) r_i). Larger r_i get at least as many units, so the i-th largest gets at
+    # most T / i and sum_i T / i ~ T log T gains are enough.
+    rank = torch.arange(1, ratio.numel() + 1, device=ratio.device)
+    units = T // rank
+    before = torch.arange(int(units.sum()), device=ratio.device)
+    before -= torch.repeat_interleave(units.cumsum(0) - units, units)
+    r = torch.repeat_interleave(ratio, units)
+    gains = torch.log1p(r / (1.0 + before * r))
+    return gains.topk(T).values.cumsum(0) * (0.5 / GREEDY_SHARE)
+
+
+def effective_dimension(K: Tensor, noise_var: float) -> Tensor:
+    """d_eff = tr K (K + noise_var I)^{-1} (Calandriello et al. 2019), between 0 and n, of shape ``...``.
+
+    K is ``... x n x n``, positive semi-definite. Raises ``torch.linalg.LinAlgError`` if K + noise_var I is not positive
+    definite.
+    """
+    factor = torch.linalg.cholesky(_add_diagonal(K, noise_var))
+    return torch.cholesky_solve(K, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def rate_linear(T: float, d: int) -> float:
+    """Order of gamma_T for the linear kernel in d dimensions, without its constant: d log T."""
+    _check_rate(T, d)
+    return d * math.log(T)
+
+
+def rate_se(T: float, d: int) -> float:
+    """Order of gamma_T for the squared exponential, without its constant: (log T)^(d+1)."""
+    _check_rate(T, d)
+    return math.log(T) ** (d + 1)
+
+
+def rate_matern(T: float, d: int, nu: float) -> float:
+    """Order of gamma_T for the Matérn with nu > 1, without its constant: T^(d(d+1)/(2 nu + d(d+1))) log T."""
+    _check_rate(T, d)
+    if not nu > 1.0:
+        raise ValueError(f"Theorem 5 is for Matérn smoothness nu > 1, got {nu!r}.")
+    return T ** (d * (d + 1) / (2.0 * nu + d * (d + 1))) * math.log(T)
+
+
+def _check_rate(T: float, d: int) -> None:
+    check_count(1, d=d)
+    if not T >= 2:
+        raise ValueError(f"T must be >= 2, got {T!r}.")
+
+
+def _add_diagonal(K: Tensor, noise_var: float) -> Tensor:
+    """K + noise_var I, checked."""
+    check_positive(noise_var=noise_var)
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
+        raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
+    return K + noise_var * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)

@@ -1,0 +1,167 @@
+"""One algorithm on some trials of a panel: set it up, play it with checkpoints, and collect the shard it leaves."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bo_robust.algorithms import State
+from bo_robust.experiments.build import build_algorithm, start_state
+from bo_robust.experiments.checkpoint import load_checkpoint, save_checkpoint
+from bo_robust.experiments.config import PanelConfig
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.play import play
+from bo_robust.experiments.problems import Problem
+from bo_robust.experiments.records import dictionary_record, elimination_record
+from bo_robust.experiments.shards import Shard
+from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
+from bo_robust.posteriors.snapshots import restore_, snapshot
+
+__all__ = ["ArmRun"]
+
+# The next checkpoint waits at least this many times as long as the last one took to write, so that less than 5 % of
+# the time goes into writing.
+CHECKPOINT_PAUSE = 20.0
+
+
+class ArmRun:
+    """Algorithm number ``j`` of a panel on the trials of ``problem``, ready to be played.
+
+    Errors are those of :func:`bo_robust.experiments.build.build_algorithm` and ``start_state``.
+    """
+
+    def __init__(self, panel: PanelConfig, j: int, problem: Problem, trials: Sequence[int]) -> None:
+        self.panel, self.label, self.problem, self.trials = panel, panel.algorithms[j].label, problem, trials
+        self.algorithm = build_algorithm(panel.algorithms[j], panel, problem)
+        self.noise_var = panel.noise_var or problem.noise_var
+        room = (panel.horizon, len(trials), problem.f.device, problem.f.dtype)
+        self.traces = Traces.empty(*room, dictionary="dictionary" in self.algorithm.records)
+        self.state = start_state(self.algorithm, problem, self.noise_var, len(trials), panel.horizon)
+        self.seconds = 0.0
+
+    def play(
+        self,
+        checkpoint: Path | None = None,
+        every: float = math.inf,
+        key: Any = None,
+        watch: Callable[[int], None] = lambda rounds: None,
+    ) -> None:
+        """Play to the end, from the checkpoint if there is one.
+
+        The state is saved to ``checkpoint`` when ``every`` seconds have passed. A checkpoint saved with another ``key``
+        is ignored; one that is damaged or cannot be written raises ``RunError``. After every chunk of rounds ``watch``
+        is told how many rounds are played.
+        """
+        if checkpoint is not None and checkpoint.exists():
+            self._restore(checkpoint, key)
+        watch(self.traces.rounds)
+        spent, began = self.seconds, time.perf_counter()
+        next_save = began + every
+
+        def after_chunk(state: State, traces: Traces) -> None:
+            nonlocal next_save
+            watch(traces.rounds)
+            now = time.perf_counter()
+            self.seconds = spent + now - began
+            if checkpoint is not None and now >= next_save and traces.rounds < self.panel.horizon:
+                self._save(checkpoint, key)
+                took = time.perf_counter() - now
+                next_save = now + took + max(every, CHECKPOINT_PAUSE * took)
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="every candidate failed")  # the report says so
+            play(
+                self.algorithm,
+                self.problem,
+                self.trials,
+                self.panel.seed,
+                self.noise_var,
+                self.traces,
+                self.state,
+                after_chunk,
+                self.panel.initial,
+            )
+
+    def shard(self) -> Shard:
+        """The traces, the final intervals of the worst-covered trial, and metadata.
+
+        Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem,
+        ``eliminations`` and ``dictionary`` (:mod:`bo_robust.experiments.records`), and ``covered``, the share of arms
+        in the final intervals of the worst-covered trial.
+        """
+        problem, posterior = self.problem, self.state.posterior
+        width, truncation = self.traces.width[-1], getattr(self.algorithm, "truncation", None)
+        reach = width.unsqueeze(1) * posterior.variance.sqrt()
+        covered = ((problem.f - posterior.mean).abs() <= reach).to(reach.dtype).mean(1)
+        worst = int(covered.argmin())
+        final = {
+            "mean": posterior.mean[worst].cpu().clone(),
+            "reach": reach[worst].cpu().clone(),
+            "f": problem.f[worst].cpu().clone(),
+        }
+        level = None if truncation is None else truncation(self.panel.horizon)
+        metadata = {
+            "seconds": self.seconds,
+            "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
+            "notes": problem.notes,
+            "arm_names": list(problem.arm_names),
+            "eliminations": elimination_record(self.algorithm, self.state, problem),
+            "dictionary": dictionary_record(self.state, self.traces),
+            "covered": float(covered[worst]),
+        }
+        return Shard(self._frame(), final, metadata)
+
+    def _frame(self) -> pd.DataFrame:
+        """The traces in long format, ordered by trial and then by round, which counts from 1."""
+        traces, f, optimum = self.traces, self.problem.f.cpu(), self.problem.optimum.cpu()
+        host = {k: v[: traces.rounds].cpu() for k, v in traces.tensors().items()}
+        T, s = host["arms"].shape
+        columns = {
+            "arm": host["arms"],
+            "reward": host["rewards"],
+            "regret": optimum - f.gather(1, host["arms"].long().T).T,
+            "recommended": host["recommended"],
+            "simple_regret": optimum - f.gather(1, host["recommended"].long().T).T,
+            "width": host["width"],
+            "coverage": host["coverage"].float(),
+            "truncated": host["truncated"],
+            "ok": host["ok"],
+        }
+        columns |= {name: host[name] for name in DICTIONARY_COLUMNS if name in host}
+        frame = pd.DataFrame({k: v.T.reshape(-1).numpy() for k, v in columns.items()})
+        frame.insert(0, "round", np.tile(np.arange(1, T + 1, dtype=np.int32), s))
+        frame.insert(0, "trial", np.repeat(np.asarray(self.trials, dtype=np.int32), T))
+        frame.insert(0, "algorithm", self.label)
+        frame.insert(0, "panel", self.panel.name)
+        return frame
+
+    def _save(self, checkpoint: Path, key: Any) -> None:
+        tensors, numbers = snapshot(self.state)
+        tensors = {f"state.{k}": v for k, v in tensors.items()}
+        tensors |= {f"trace.{k}": v[: self.traces.rounds] for k, v in self.traces.tensors().items()}
+        meta = {"key": key, "round": self.traces.rounds, "state": numbers, "seconds": self.seconds}
+        save_checkpoint(checkpoint, tensors, meta)
+
+    def _restore(self, checkpoint: Path, key: Any) -> None:
+        tensors, meta = load_checkpoint(checkpoint)
+        try:
+            if meta["key"] != key:
+                return  # of another configuration or shard: start from round 0
+            saved = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
+            restore_(self.state, saved, meta["state"])
+            self.state.round = self.traces.rounds = meta["round"]
+            for name, target in self.traces.tensors().items():
+                target[: self.traces.rounds] = tensors[f"trace.{name}"].to(target.device)
+            self.seconds = float(meta["seconds"])
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise RunError(
+                f"the checkpoint {checkpoint} does not fit this run ({error}). Delete it and resume again: what is "
+                "finished is kept, only the algorithm under way starts anew."
+            ) from None

@@ -1,0 +1,202 @@
+"""From the configuration of a panel over arms to its problem and its algorithms.
+
+A width, level or feature map takes the constants it needs (number of arms, B, v, alpha, R, lambda, T, delta, m,
+lengthscale, box) from the problem and the panel, unless the configuration gives them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bo_robust import specs
+from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
+from bo_robust.confidence import WIDTHS
+from bo_robust.experiments.config import Entry, PanelConfig
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.problems import PROBLEMS, Problem, make_problem
+from bo_robust.features import FourierFeatures, MaternFourierFeatures
+from bo_robust.features.leverage import theory_oversampling
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.posteriors.dictionary import NystromDictionary
+from bo_robust.truncation import TRUNCATIONS
+
+__all__ = ["FEATURES", "build_algorithm", "build_kernel", "build_problem", "resolved", "start_state"]
+
+FEATURES: dict[str, Callable[..., Any]] = {
+    "fourier": FourierFeatures,
+    "matern_fourier": MaternFourierFeatures,
+    "nystrom": NystromDictionary,
+}
+# Arguments of problems that a configuration must not give under `problem:`, and where they are set instead.
+RESERVED = {
+    "seed": "set `seed:` of the panel",
+    "trials": "set `trials:` of the panel",
+    "name": "set `kind:`",
+    "data_dir": "use --data-dir",
+}
+
+
+def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
+    """The problem of a panel for the given trial indices, on ``device`` in the panel's dtype.
+
+    Raises:
+        RunError: on an unknown problem, bad parameters, missing or unreadable data, or too little memory.
+    """
+    where = f"panel {panel.name!r}"
+    for key in panel.problem:
+        if key in RESERVED:
+            raise RunError(f"{where}: {key!r} is no parameter of a problem; {RESERVED[key]}.")
+    try:
+        settings = dict(panel.problem)
+        problem = make_problem(settings.pop("kind"), trials, panel.seed, data_dir=data_dir, **settings)
+        return problem.to(device, getattr(torch, panel.dtype))
+    except (ValueError, OSError, ImportError) as error:
+        raise RunError(f"{where}: {error}") from None
+    except ArithmeticError as error:
+        raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
+    except (MemoryError, RuntimeError) as error:
+        # On a CPU torch reports a lack of memory as a plain RuntimeError, "can't allocate memory".
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
+            raise RunError(f"{where}: the problem does not fit into memory; take fewer arms or trials.") from None
+        raise
+
+
+def build_algorithm(config: Entry, panel: PanelConfig, problem: Problem) -> ArmAlgorithm:
+    """The algorithm with its width, truncation level and features.
+
+    Raises:
+        RunError: on unknown kinds or parameters, a constant that neither problem nor configuration gives, or an
+            algorithm over candidates for a problem without candidates.
+    """
+    where = f"{config.label!r} of panel {panel.name!r}"
+    cls = ALGORITHMS[config.name]
+    if cls.over_candidates:
+        _check_candidates(config, panel, problem, where)
+    try:
+        return cls(**_settings(cls, config, panel, problem))
+    except (ValueError, TypeError) as error:
+        raise RunError(f"{where}: {error}") from None
+
+
+def _settings(cls: type[ArmAlgorithm], config: Entry, panel: PanelConfig, problem: Problem) -> dict[str, Any]:
+    """Every argument of the algorithm's class: from the configuration, by default, or from problem and panel."""
+    fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    settings = config.options
+    epsilon = settings.pop("epsilon", None)
+    if epsilon is not None:
+        if "oversampling" in settings:
+            raise ValueError("epsilon is given in place of oversampling; leave one out.")
+        settings["oversampling"] = theory_oversampling(panel.horizon, panel.delta, float(epsilon))
+    known = problem.candidates
+    # Fields of algorithms, not of their widths; the context below is for widths, levels and features.
+    for name, value in (
+        ("noise_scale", problem.noise_scale),
+        ("delta", panel.delta),
+        ("lengthscales", None if known is None else known.lengthscales),
+    ):
+        if name in fields and settings.setdefault(name, value) is None:
+            raise ValueError(f"{config.name} needs {name}, which the problem does not state.")
+    context = {
+        "num_arms": problem.num_arms,
+        "norm_bound": problem.norm_bound,
+        "moment_bound": problem.moment_bound,
+        "alpha": problem.alpha,
+        "noise_scale": settings.get("noise_scale", problem.noise_scale),
+        "noise_var": panel.noise_var or problem.noise_var,
+        "horizon": panel.horizon,
+        "delta": panel.delta,
+    }
+    if "features" in fields:
+        if "features" not in settings:
+            raise ValueError(f"{config.name} needs `features:`, e.g. {{kind: fourier, nodes: 32}}.")
+        features = settings["features"] = specs.build(settings["features"], FEATURES, _box(problem), "features")
+        # The paper's m: frequencies of Fourier features, at most n points of a dictionary.
+        context["num_features"] = getattr(features, "num_frequencies", problem.num_arms)
+        context["num_directions"] = getattr(features, "num_features", problem.num_arms)
+    if "truncation" in fields:
+        truncation = settings.get("truncation") or cls.default_truncation(settings.get("features"))
+        if truncation is None:
+            raise ValueError(f"{config.name} needs `truncation:`, e.g. {{kind: tgp}}.")
+        settings["truncation"] = specs.build(truncation, TRUNCATIONS, context, "truncation")
+    if "width" in fields:
+        width = settings.get("width") or cls.default_width
+        delta = cls.delta_of_width(panel.delta, specs.kind_of(width, "width"))
+        settings["width"] = specs.build(width, WIDTHS, context | {"delta": delta}, "width")
+    return settings
+
+
+def build_kernel(problem: Problem) -> ArmKernel:
+    """The prior covariance of a problem."""
+    if isinstance(problem.kernel, torch.Tensor):
+        return ArmKernel.from_matrix(problem.kernel, problem.arms)
+    assert problem.arms is not None
+    return ArmKernel.from_covariance(problem.kernel, problem.arms)
+
+
+def start_state(
+    algorithm: ArmAlgorithm, problem: Problem, noise_var: float, trials: int, rounds: int | None = None
+) -> State:
+    """The state before any reward, under the prior of every candidate if the algorithm is over candidates.
+
+    ``noise_var`` is lambda, unless the candidates state theirs; ``rounds`` are the rounds to come, if known.
+    ``RunError`` is raised if the algorithm cannot start with these settings.
+    """
+    known = problem.candidates
+    try:
+        if not algorithm.over_candidates:
+            return algorithm.init(
+                build_kernel(problem), noise_var, trials, prior_mean=problem.prior_mean, rounds=rounds
+            )
+        assert known is not None
+        kernel = build_kernel(problem) if known.kernels is None else candidate_kernel([*known.kernels], problem.arms)
+        noise = noise_var if known.noise_vars is None else problem.f.new_tensor(known.noise_vars)
+        return algorithm.init(kernel, noise, trials, prior_mean=known.prior_means, rounds=rounds)
+    except ValueError as error:
+        raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
+
+
+def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
+    """The settings an algorithm really uses, as plain JSON: its class, and every setting with its kind and constants.
+
+    Example:
+        ``{"class": "GPUCB", "width": {"kind": "finite", "num_arms": 20, "delta": 0.1, "scale": 0.447}}``
+    """
+    registries: tuple[Mapping[str, Any], ...] = (WIDTHS, TRUNCATIONS, FEATURES)
+    kinds = {cls: kind for registry in registries for kind, cls in registry.items()}
+    settings: dict[str, Any] = {"class": type(algorithm).__name__}
+    for f in dataclasses.fields(algorithm):  # type: ignore[arg-type]
+        value = getattr(algorithm, f.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = {"kind": kinds.get(type(value), type(value).__name__)} | dataclasses.asdict(value)
+        settings[f.name] = value
+    return settings
+
+
+def _check_candidates(config: Entry, panel: PanelConfig, problem: Problem, where: str) -> None:
+    """Refuse problems without candidates, and panels that override the candidates' noise variances."""
+    if problem.candidates is None:
+        raise RunError(
+            f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
+            f"problems unknown_... have ({', '.join(kind for kind in PROBLEMS if kind.startswith('unknown_'))})."
+        )
+    if problem.candidates.noise_vars is not None and panel.noise_var is not None:
+        raise RunError(f"{where}: the candidates have noise variances of their own; leave out `noise_var:`.")
+
+
+def _box(problem: Problem) -> dict[str, Any]:
+    """The kernel's lengthscale and smoothness, and the box of the arms: the unit box if it holds all arms."""
+    context: dict[str, Any] = {
+        name: getattr(problem.kernel, name) for name in ("lengthscale", "nu") if hasattr(problem.kernel, name)
+    }
+    if problem.arms is not None:
+        low, high = problem.arms.amin(0), problem.arms.amax(0)
+        if bool((low >= 0).all() & (high <= 1).all()):
+            low, high = torch.zeros_like(low), torch.ones_like(high)
+        context["bounds"] = tuple(zip(low.tolist(), high.tolist(), strict=True))
+    return context

@@ -1,0 +1,223 @@
+"""The command line: ``bo-robust run | list | plot | report | resume | doctor``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+# The commands import what they need themselves: `--help` and `list` answer without loading PyTorch.
+from bo_robust.executors import Executor
+from bo_robust.experiments.errors import RunError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Play experiments, and look at what came of them.",
+    pretty_exceptions_enable=False,
+)
+
+Threads = Annotated[int, typer.Option(help="CPU threads of torch. Small batched algebra is fastest on one.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that play side by side, to the same traces.")]
+ExecutorName = Annotated[
+    str | None, typer.Option("--executor", help="ray: play on Ray, on this machine or with --address a cluster.")
+]
+Address = Annotated[str | None, typer.Option(help="Of a Ray cluster: HOST:PORT, or auto. This machine by default.")]
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="YAML configuration, e.g. configs/quickstart.yaml.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, dotted keys; may be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Result folder; results/NAME by default.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    trials: Annotated[int | None, typer.Option(help="Trials (repetitions) of every panel.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds of every panel.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 5.0,
+    threads: Threads = 1,
+    workers: Workers = 1,
+    executor: ExecutorName = None,
+    address: Address = None,
+    shard: Annotated[
+        int | None, typer.Option(min=1, help="Trials played at once, all by default; others may change last bits.")
+    ] = None,
+) -> None:
+    """Play every panel of a configuration and report regret."""
+    from bo_robust.experiments import files
+    from bo_robust.experiments import run as runs
+
+    _set_threads(threads)
+    config_ = files.load(config, set_ or (), trials=trials, horizon=horizon)
+    folder = _default_folder(config_.name) if out is None else out
+    with _interruptible(folder), _executor(executor, address, device, threads) as place:
+        runs.start(
+            config_,
+            folder,
+            device=device,
+            data_dir=data_dir,
+            checkpoint_seconds=checkpoint_seconds,
+            workers=workers,
+            executor=place,
+            shard=shard,
+            console=_console(),
+        )
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")],
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets, if it moved.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Go on although code or machine changed.")] = False,
+    threads: Threads = 1,
+    workers: Workers = 1,
+    executor: ExecutorName = None,
+    address: Address = None,
+) -> None:
+    """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
+    from bo_robust.experiments import run as runs
+
+    _set_threads(threads)
+    with _interruptible(folder), _executor(executor, address, _device_of(folder), threads) as place:
+        runs.resume(folder, data_dir=data_dir, force=force, workers=workers, executor=place, console=_console())
+
+
+@app.command()
+def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")]) -> None:
+    """Draw the pictures and print the table again from the stored traces."""
+    from bo_robust.experiments import run as runs
+
+    runs.finish(folder, console=_console())
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="Result folder, of a finished run or not.")]) -> None:
+    """Write report.html: tables, pictures, settings and provenance in one page that needs no network."""
+    from bo_robust.experiments.report import write_report
+
+    _console().print(f"Report in {write_report(folder)}", markup=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_() -> None:
+    """List algorithms, problems, features, widths, truncation levels, and what value-at-risk runs have."""
+    from bo_robust.experiments import listing
+
+    console = _console()
+    for title, entries in listing.everything().items():
+        console.print(f"[bold]{title}[/bold]")
+        for name, line in entries.items():
+            console.print(f"  {name:26s} {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False) -> None:
+    """Show torch build, devices, Triton, threads, data folder, optional packages, and what would be used."""
+    from bo_robust.experiments import doctor as doctors
+
+    found = doctors.examine()
+    if json_:
+        print(json.dumps(found))
+    else:
+        doctors.show(found, _console())
+
+
+def _set_threads(threads: int) -> None:
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not 1 <= threads <= cores:
+        raise RunError(f"--threads must be between 1 and the {cores} cores of this machine, got {threads}.")
+    torch.set_num_threads(threads)
+
+
+@contextmanager
+def _executor(name: str | None, address: str | None, device: str, threads: int) -> Iterator[Executor | None]:
+    """The executor other than this process: tasks on Ray, each with ``threads`` CPUs and, on CUDA, one GPU."""
+    if name is None:
+        if address is not None:
+            raise RunError("--address is of a Ray cluster; add --executor ray.")
+        yield None
+        return
+    if name != "ray":
+        raise RunError(f"unknown --executor {name!r}; there is ray, and without it this machine.")
+    if device.startswith("cuda:"):
+        raise RunError(f"Ray says which GPU a job has; with --executor ray give --device cuda, not {device}.")
+    try:
+        from bo_robust.integrations.ray import RayExecutor
+    except ImportError as error:
+        raise RunError(f"--executor ray needs Ray ({error}): pip install 'bo_robust[ray]'.") from None
+    try:
+        executor = RayExecutor(cpus=threads, gpus=float(device == "cuda"), address=address)
+    except (ValueError, RuntimeError) as error:
+        raise RunError(f"Ray cannot be used: {error}") from None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has put its own in place
+    with executor:
+        yield executor
+
+
+def _device_of(folder: Path) -> str:
+    """The device of a run. A damaged folder gives cpu here and is reported when it is resumed."""
+    try:
+        return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["device"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "cpu"
+
+
+def _default_folder(name: str) -> Path:
+    """results/NAME, or the first free one of results/NAME-2, -3, ..."""
+    base = Path("results") / name
+    folder, k = base, 1
+    while folder.exists():
+        k += 1
+        folder = base.with_name(f"{name}-{k}")
+    return folder
+
+
+def _console() -> Console:
+    """A console, wide where nobody watches so that logs keep whole lines."""
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"bo-robust: interrupted; `bo-robust resume {folder}` goes on from the last checkpoint.", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def main() -> None:
+    """Entry point, with exit code 2 and one line on stderr for what a user can put right, and 130 when interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (RunError, OSError) as error:
+        print(f"bo-robust: {error}", file=sys.stderr)
+        sys.exit(2)
+    except Exception as error:  # click's usage errors know how to show themselves
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()
+            sys.exit(error.exit_code)
+        raise
+
+
+if __name__ == "__main__":
+    main()

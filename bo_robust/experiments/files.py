@@ -1,0 +1,166 @@
+"""Configuration files: YAML, the files they include, and settings of the command line.
+
+``include`` lists other files, by paths relative to the file. The file's own keys override those of the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bo_robust.experiments.config import Run
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.parsing import parse
+from bo_robust.specs import nearest, quoted
+
+__all__ = ["apply_overrides", "load", "read"]
+
+# What the command line calls trials and horizon, by loop.
+COUNTS = {"value_at_risk": {"trials": "repetitions", "horizon": "rounds"}}
+OF_A_RUN = ("name", "description", "panels", "loop")  # the other keys are of panels
+
+
+def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> Run:
+    """The run that a YAML file describes.
+
+    ``overrides`` are ``key=value`` strings with dotted paths as keys (``trials``, ``panels.0.problem.bad_ticks``). A
+    panel key at the top level is set in every panel. ``forced`` are ``trials`` (or repetitions) and ``horizon`` (or
+    rounds) of every panel, where they are not None.
+
+    Raises:
+        RunError: on a missing or unreadable file, unknown or ill-typed keys, or values out of range.
+    """
+    data = read(path)
+    apply_overrides(data, overrides)
+    names = COUNTS.get(str(data.get("loop")), {})
+    for key, value in forced.items():
+        if value is not None:
+            _force(data, names.get(key, key), value)
+    return parse(data)
+
+
+def read(path: Path, including: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The data of one file, with the panels of the files that it includes.
+
+    ``including`` are the files on the way here, to notice a circle.
+
+    Raises:
+        RunError: if a file cannot be read, is no YAML mapping, includes itself, or includes a run of another loop.
+    """
+    if path.resolve() in including:
+        raise RunError(f"{path} includes itself.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"cannot read the configuration {path}: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise RunError(f"{path} is not valid YAML: {error}") from None
+    data = _mapping(_parsed(text, str(path)), str(path))
+    included = data.pop("include", None)
+    if included is None:
+        return data
+    if not isinstance(included, list):
+        raise RunError(f"{path}: `include:` must be a list of files.")
+    # From weak to strong: top-level keys of an included file, its panels, top-level keys of this file.
+    panels: list[dict[str, Any]] = []
+    for name in included:
+        inner = read(path.parent / str(name), (*including, path.resolve()))
+        if inner.get("loop") != data.get("loop"):
+            raise RunError(f"{path} includes {quoted(name)}, whose `loop:` is another; give both the same.")
+        shared = {key: value for key, value in inner.items() if key not in OF_A_RUN}
+        panels += [{**shared, **panel} for panel in _panels(inner, str(name))]
+    over = {key: value for key, value in data.items() if key not in OF_A_RUN}
+    own = _panels(data, str(path)) if "panels" in data else []
+    data["panels"] = [{**panel, **over} for panel in panels] + own
+    return data
+
+
+def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> None:
+    """Set ``key=value`` strings in plain configuration data, in place.
+
+    Raises:
+        RunError: on text without ``=``, a value that is no YAML, or a path that leads nowhere.
+    """
+    for text in overrides:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise RunError(f"--set takes key=value, got {quoted(text)}.")
+        parsed = _parsed(value, f"the value of --set {quoted(text)}")
+        *path, last = key.split(".")
+        if not path:
+            _force(data, key, parsed)
+            continue
+        target: Any = data
+        for step in path:
+            target = target[_step(target, step, key)]
+        target[last if isinstance(target, dict) else _step(target, last, key)] = parsed
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 1e-3 is a number (YAML 1.1 asks for 1.0e-3) and no key may stand twice in a mapping."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Raise ``ConstructorError`` if a key stands twice; YAML would keep the last value."""
+        node = super().compose_mapping_node(anchor)
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for i, key in enumerate(keys):
+            if key.value in (k.value for k in keys[:i]):
+                said = f"key {quoted(key.value)} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+        return node
+
+
+# PyYAML reads numbers without a dot, or without a sign in the exponent, as text.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-01
+        raise RunError(f"{where} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
+
+
+def _mapping(data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise RunError(f"{where} must be a mapping of keys to values, got {quoted(data)}.")
+    return data
+
+
+def _panels(data: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    panels = data.get("panels")
+    if not isinstance(panels, list):
+        raise RunError(f"`panels:` of {where} must be a list of panels, got {quoted(panels)}.")
+    return [_mapping(panel, f"a panel of {where}") for panel in panels]
+
+
+def _force(data: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key of the run, or a key of all its panels."""
+    data[key] = value
+    panels = data.get("panels")
+    # What a panel says itself would hide the value at the top level.
+    if key not in OF_A_RUN and isinstance(panels, list):
+        for panel in panels:
+            if isinstance(panel, dict):
+                panel.pop(key, None)
+
+
+def _step(target: Any, step: str, key: str) -> Any:
+    """``step`` as a valid index or key of ``target``."""
+    if isinstance(target, list):
+        if step.isdecimal() and int(step) < len(target):
+            return int(step)
+        options = [str(i) for i in range(len(target))]
+    elif isinstance(target, dict):
+        if step in target:
+            return step
+        options = [str(name) for name in target]
+    else:
+        raise RunError(f"--set {quoted(key)}: there is no {quoted(step)}, for {quoted(target)} has no keys.")
+    raise RunError(f"--set {quoted(key)}: there is no {quoted(step)}; {nearest(step, options)}")

@@ -1,0 +1,261 @@
+"""What a problem over arms is: true mean rewards, a prior covariance, a reward model and constants.
+
+Axes: ``s`` trials, ``n`` arms, ``d`` input dimensions, ``h`` candidates, ``k`` random numbers per reward.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_robust.covariance import Covariance
+from bo_robust.random import stream
+from bo_robust.specs import quoted
+from bo_robust.validation import check_count, check_finite, check_positive, check_tail_index
+
+__all__ = ["CandidatePriors", "Problem", "ProblemKind", "RewardModel", "Trials"]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials that a problem is made for.
+
+    ``indices`` holds one or more integers >= 0; others raise ``ValueError``. ``seed`` is that of the experiment, >= 0.
+    The randomness of a problem in trial i depends on (seed, i) alone, so trial 7 made alone equals trial 7 of 256. The
+    rewards are drawn later, from other streams.
+    """
+
+    indices: Sequence[int]
+    seed: int
+
+    def __post_init__(self) -> None:
+        indices = list(self.indices)
+        bad = [i for i in indices if not isinstance(i, (int, np.integer)) or isinstance(i, bool) or i < 0]
+        if bad or not indices:
+            raise ValueError(f"trials must be one or more integers >= 0, e.g. range(20); got {quoted(bad or indices)}.")
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def streams(self, block: int = 0) -> Iterator[np.random.Generator]:
+        """One random generator per trial, in order. Different values of ``block`` give independent generators."""
+        return (stream(self.seed, "problem", int(i), block) for i in self.indices)
+
+    def share(self, f: np.ndarray | Tensor) -> Tensor:
+        """Repeat the mean rewards ``n`` for every trial, ``s x n``."""
+        return torch.as_tensor(f).repeat(len(self), 1)
+
+
+class ProblemKind(Protocol):
+    """A kind of problem over arms: a frozen dataclass whose fields are the settings.
+
+    ``bo-robust list`` prints the first line of its docstring. The docstring of a kind need not repeat these settings:
+
+    - ``num_arms``: n, the number of arms. Problems on the line have even points of [0, 1].
+    - ``kernel``: "se", "matern12", "matern32" or "matern52", with k(x, x) = 1.
+    - ``lengthscale``: l > 0 of the kernel.
+    - ``noise``: Reward model, e.g. ``{"kind": "student_t"}``. By default Gaussian noise of variance ``noise_var``.
+    - ``noise_var``: lambda of the posterior.
+    - ``alpha``: Tail index in (0, 1]. None takes that of the reward model.
+    - ``noise_scale``: R > 0. The noise is Gaussian of variance R^2, and lambda is R^2 as well.
+    - ``norm_bound``: B, the bound on the norm of f that algorithms are told.
+    - ``data_dir``: Folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
+    """
+
+    def make(self, trials: Trials) -> Problem:
+        """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_problem`."""
+
+
+class RewardModel(Protocol):
+    """How rewards arise: a model draws random numbers for a trial, then maps them to the reward of any arm."""
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
+        """Draw the random numbers of ONE trial, ``rounds x k`` float64; k must not depend on the arm."""
+
+    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
+        """Rewards ``s`` of ``arms`` (``s``, integer), given mean rewards ``s x n`` and ``draws`` ``s x k``."""
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> RewardModel:
+        """The same model with its tensors on ``device`` and in ``dtype``."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatePriors:
+    """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it.
+
+    ``ValueError`` is raised if names repeat, if no candidate or no difference is given, or if shapes or constants do
+    not fit together.
+
+    Attributes:
+        names: One per candidate, as reports show it.
+        kernels: Kernel matrices, ``h x n x n``. None takes the problem's kernel for all.
+        prior_means: ``h x n``. None is zero.
+        noise_vars: lambda of each candidate. None takes the problem's for all.
+        lengthscales: One per candidate, where the lengthscale is unknown (A-GP-UCB needs them).
+        true: Index of the right candidate in every trial, ``s``. None where no candidate is known to be right.
+    """
+
+    names: tuple[str, ...]
+    kernels: Tensor | None = field(default=None, repr=False)
+    prior_means: Tensor | None = field(default=None, repr=False)
+    noise_vars: tuple[float, ...] | None = None
+    lengthscales: tuple[float, ...] | None = None
+    true: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        h = len(self.names)
+        if h == 0 or len(set(self.names)) < h:
+            raise ValueError(f"candidates need names, one each, all different; got {self.names}.")
+        priors = {"kernels": self.kernels, "prior_means": self.prior_means, "noise_vars": self.noise_vars}
+        if all(each is None for each in priors.values()):
+            raise ValueError(f"candidates must differ in something: give one or more of {', '.join(priors)}.")
+        for name, each in {**priors, "lengthscales": self.lengthscales}.items():
+            if each is not None and len(each) != h:
+                raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(each)}.")
+        for name, tensor, shape in (("kernels", self.kernels, "h x n x n"), ("prior_means", self.prior_means, "h x n")):
+            if tensor is not None and tensor.ndim != shape.count("x") + 1:
+                raise ValueError(f"{name} must be {shape}, got {tuple(tensor.shape)}.")
+        for value in self.noise_vars or ():
+            check_positive(noise_vars=value)
+        for value in self.lengthscales or ():
+            check_positive(lengthscales=value)
+        for index in self.true or ():
+            check_count(0, true=index)
+            if index >= h:
+                raise ValueError(f"true must name one of the {h} candidates, 0 to {h - 1}, got {index}.")
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> CandidatePriors:
+        """The same priors with all tensors on ``device`` and in ``dtype``."""
+        return dataclasses.replace(
+            self,
+            kernels=None if self.kernels is None else self.kernels.to(device, dtype),
+            prior_means=None if self.prior_means is None else self.prior_means.to(device, dtype),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One problem over arms, for s trials at once.
+
+    ``ValueError`` is raised if shapes, dtypes, devices or constants do not fit together.
+
+    Attributes:
+        f: Mean reward of every arm, ``s x n``. Regret is in its units.
+        kernel: A kernel matrix, ``n x n`` (shared by the trials) or ``s x n x n``, or a covariance function of
+            ``arms``. With candidates it is the kernel of the right one, or the best guess where none is known to be
+            right.
+        noise_var: Suggested lambda of the posterior.
+        arms: Locations, ``n x d``.
+        norm_bound: B, the bound on the norm of f that algorithms are told.
+        moment_bound: v, with E|y|^(1+alpha) <= v.
+        alpha: Tail index of ``moment_bound``, in (0, 1].
+        noise_scale: R, the sub-Gaussian scale of the noise. None where there is none.
+        notes: The source, the units of rewards and regret, and what the constants mean.
+    """
+
+    name: str
+    f: Tensor = field(repr=False)
+    kernel: Tensor | Covariance = field(repr=False)
+    rewards: RewardModel = field(repr=False)
+    noise_var: float
+    arms: Tensor | None = field(default=None, repr=False)
+    arm_names: tuple[str, ...] = field(default=(), repr=False)
+    norm_bound: float | None = None
+    moment_bound: float | None = None
+    alpha: float | None = None
+    noise_scale: float | None = None
+    candidates: CandidatePriors | None = None
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        f = self.f
+        if f.ndim != 2 or 0 in f.shape or not f.is_floating_point():
+            raise ValueError(f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}.")
+        check_finite("f (mean rewards)", f)
+        s, n = f.shape
+        if isinstance(self.kernel, Tensor):
+            if self.kernel.shape not in ((n, n), (s, n, n)):
+                raise ValueError(
+                    f"the kernel matrix must be {n} x {n} or {s} x {n} x {n} to fit f, got {tuple(self.kernel.shape)}."
+                )
+            _check_alike("the kernel matrix", self.kernel, f)
+        elif self.arms is None:
+            raise ValueError("a covariance function needs arm locations: give arms (n x d) or a kernel matrix.")
+        if self.arms is not None:
+            if self.arms.ndim != 2 or self.arms.shape[0] != n:
+                raise ValueError(f"arms must be {n} x d to fit f, got {tuple(self.arms.shape)}.")
+            _check_alike("arms", self.arms, f)
+            check_finite("arms", self.arms)
+        if self.arm_names and len(self.arm_names) != n:
+            raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
+        if (self.moment_bound is None) != (self.alpha is None):
+            raise ValueError("moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither.")
+        if self.alpha is not None:
+            check_tail_index(self.alpha)
+        check_positive(noise_var=self.noise_var)
+        for name in ("norm_bound", "moment_bound", "noise_scale"):
+            if getattr(self, name) is not None:
+                check_positive(**{name: getattr(self, name)})
+        if self.candidates is not None:
+            self._check_candidates(self.candidates)
+
+    def _check_candidates(self, candidates: CandidatePriors) -> None:
+        s, n = self.f.shape
+        for name, tensor, shape in (
+            ("kernels", candidates.kernels, (n, n)),
+            ("prior_means", candidates.prior_means, (n,)),
+        ):
+            if tensor is not None:
+                if tensor.shape[1:] != shape:
+                    raise ValueError(f"{name} of the candidates must be over {n} arms, got {tuple(tensor.shape)}.")
+                _check_alike(f"{name} of the candidates", tensor, self.f)
+                check_finite(f"{name} of the candidates", tensor)
+        if candidates.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
+            raise ValueError("candidates are shared by the trials: give them kernels, or one kernel for all trials.")
+        if candidates.true is not None and len(candidates.true) != s:
+            raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {candidates.true}.")
+
+    @property
+    def prior_mean(self) -> Tensor | None:
+        """Prior mean of the right candidate in every trial, ``s x n``. None is zero."""
+        known = self.candidates
+        if known is None or known.prior_means is None or known.true is None:
+            return None
+        return known.prior_means[list(known.true)]
+
+    @property
+    def trials(self) -> int:
+        """Number of trials, s."""
+        return self.f.shape[0]
+
+    @property
+    def num_arms(self) -> int:
+        """Number of arms, n."""
+        return self.f.shape[1]
+
+    @property
+    def optimum(self) -> Tensor:
+        """Largest mean reward of every trial, ``s``."""
+        return self.f.max(dim=-1).values
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Problem:
+        """The same problem with all tensors on ``device`` and in ``dtype``."""
+        return dataclasses.replace(
+            self,
+            f=self.f.to(device, dtype),
+            kernel=self.kernel.to(device, dtype) if isinstance(self.kernel, Tensor) else self.kernel,
+            rewards=self.rewards.to(device, dtype),
+            arms=None if self.arms is None else self.arms.to(device, dtype),
+            candidates=None if self.candidates is None else self.candidates.to(device, dtype),
+        )
+
+
+def _check_alike(name: str, x: Tensor, f: Tensor) -> None:
+    if x.dtype != f.dtype or x.device != f.device:
+        raise ValueError(f"{name} is {x.dtype} on {x.device} but f is {f.dtype} on {f.device}; convert one with .to().")

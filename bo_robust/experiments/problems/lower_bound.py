@@ -1,0 +1,109 @@
+"""The hard functions behind the lower bound for heavy tails (Ray Chowdhury & Gopalan 2019, Thm 2).
+
+Each trial has one bump on [0, 1], f_j(x) = g(x - x_j), at one of M even places. g is band limited as in Scarlett,
+Bogunovic & Cevher 2017: g(x) = 2 gap h(c x) / h(0), where h is the inverse Fourier transform of the bump
+phi(u) = exp(-1 / (1 - u^2)) on [-1, 1]. c makes g fall to gap at distance 1/(2M), so no arm is within gap of the best
+for two different j. With S the spectral density of k, ||g||_k^2 = int |g^|^2 / S =
+(2 gap / h(0))^2 / c * int phi(u)^2 / S(c u) du. Therefore B is exact for f on the line.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.rewards import HardRewards
+from bo_robust.experiments.problems.synthetic import even_points, stationary
+
+__all__ = ["HardInstance", "spectral_density"]
+
+# Quadrature on [-1, 1], the support of phi.
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
+PHI = np.exp(-1.0 / (1.0 - NODES**2))
+# h(HALF_WIDTH) = h(0) / 2
+HALF_WIDTH = 0.44647931378221695
+
+
+@dataclass(frozen=True)
+class HardInstance:
+    """The lower bound for heavy tails: a bump at a random place, rewards that are almost always 0.
+
+    Attributes:
+        peaks: M >= 1, the number of places. The norm bound grows fast with it.
+        gap: Delta > 0; f is in [-2 gap, 2 gap].
+        v: Moment bound. v, gap and alpha give the probability of a nonzero reward, which must be <= 1.
+        alpha: Tail index in (0, 1].
+    """
+
+    num_arms: int = 100
+    kernel: str = "se"
+    lengthscale: float = 0.2
+    peaks: int = 5
+    gap: float = 0.1
+    v: float = 1.0
+    alpha: float = 1.0
+    noise_var: float = 1.0
+
+    def make(self, trials: Trials) -> Problem:
+        rewards = HardRewards(gap=self.gap, v=self.v, alpha=self.alpha)
+        if self.peaks < 1:
+            raise ValueError(f"peaks must be at least 1, got {self.peaks}.")
+        X, covariance = even_points(self.num_arms), stationary(self.kernel, self.lengthscale)
+        centres = (np.arange(self.peaks) + 0.5) / self.peaks
+        # g(1 / (2 M)) = gap.
+        c = 2.0 * self.peaks * HALF_WIDTH
+        # An overflow of the norm is reported below, with a remedy.
+        with np.errstate(all="ignore"):
+            norm = _norm(covariance, c, self.gap)
+        if not math.isfinite(norm):
+            raise ValueError(
+                f"peaks={self.peaks} are so narrow for lengthscale={self.lengthscale:g} that their norm is beyond "
+                "float64; take fewer peaks, a smaller lengthscale or a Matern kernel."
+            )
+        bumps = 2.0 * self.gap * _h(c * (X[:, 0].numpy() - centres[:, None])) / _h(np.zeros(1))
+        places = [int(rng.integers(self.peaks)) for rng in trials.streams()]
+        return Problem(
+            name="hard_instance",
+            f=torch.from_numpy(bumps[places]),
+            kernel=covariance,
+            rewards=rewards,
+            noise_var=self.noise_var,
+            arms=X,
+            norm_bound=norm,
+            moment_bound=self.v,
+            alpha=self.alpha,
+            noise_scale=0.5 * rewards.value,
+            notes=(
+                f"Lower-bound instance: bump of height {2 * self.gap:g} at one of {self.peaks} places, norm exactly "
+                f"{norm:.4g} in the RKHS of {covariance} on the line; rewards 0 or +-{rewards.value:g}; regret "
+                "on the scale of f."
+            ),
+        )
+
+
+def spectral_density(covariance: SquaredExponential | Matern, frequency: np.ndarray) -> np.ndarray:
+    """S(w) with k(r) = int S(w) exp(2 pi i w r) dw, in one dimension."""
+    l = float(covariance.lengthscale)  # type: ignore[arg-type]
+    w2 = (2.0 * math.pi * frequency) ** 2
+    if isinstance(covariance, SquaredExponential):
+        return math.sqrt(2.0 * math.pi) * l * np.exp(-0.5 * l**2 * w2)
+    nu = covariance.nu
+    rate = 2.0 * nu / l**2
+    front = 2.0 * math.sqrt(math.pi) * math.gamma(nu + 0.5) / math.gamma(nu) * rate**nu
+    return front * (rate + w2) ** (-(nu + 0.5))
+
+
+def _h(x: np.ndarray) -> np.ndarray:
+    """int_{-1}^{1} phi(u) cos(2 pi x u) du, elementwise."""
+    return np.cos(2.0 * math.pi * x[..., None] * NODES) @ (WEIGHTS * PHI)
+
+
+def _norm(covariance: SquaredExponential | Matern, c: float, gap: float) -> float:
+    """||g||_k on the real line."""
+    integral = float((WEIGHTS * PHI**2 / spectral_density(covariance, c * NODES)).sum())
+    return 2.0 * gap / float(_h(np.zeros(1))[0]) * math.sqrt(integral / c)

@@ -1,0 +1,113 @@
+"""What a value-at-risk problem is: f(x, z), the decision x, the environment z and the distribution of z.
+
+The problems are those of Nguyen, Dai, Low & Jaillet 2021 (V-UCB), sec. 4 and App. I, and one of ours. Axes: ``n``
+points, ``w`` points of Z, ``d_x`` and ``d_z`` dimensions of x and z. An input of f is x followed by z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.validation import check_count, check_finite, check_positive
+
+__all__ = ["ValueAtRiskKind", "ValueAtRiskProblem"]
+
+
+class ValueAtRiskKind(Protocol):
+    """A kind of problem: a frozen dataclass of its settings. ``bo-robust list`` prints its docstring's first line."""
+
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
+        """Make the problem; errors are those of :func:`bo_robust.experiments.problems.value_at_risk.make`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValueAtRiskProblem:
+    """Maximise VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
+
+    VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}: a small alpha is averse to risk. BoTorch's
+    ``VaR(alpha)`` counts from the other tail. ``ValueError`` is raised if shapes, dtypes, devices or constants do not
+    fit together.
+
+    Attributes:
+        f: The noiseless objective, to be maximised: ``... x (d_x + d_z)`` to ``...``.
+        environment: The distribution of Z.
+        x_bounds: Box of x, ``2 x d_x``, lower row first.
+        z_bounds: Box that holds every z, ``2 x d_z``.
+        noise_var: Variance of the Gaussian noise on observations of f.
+        alpha: Level of the value at risk, in (0, 1).
+        initial_points: Number of random observations (x, z) at the start of a run.
+        search_points: About how many x :func:`~.optimum.optimum` tries first, on a grid; few where f is slow.
+        search_tol: Fraction of the box of x at which :func:`~.optimum.optimum` stops.
+        notes: The source, the units, and what is ours and not the paper's.
+    """
+
+    name: str
+    f: Callable[[Tensor], Tensor] = field(repr=False)
+    environment: FiniteEnvironment | ContinuousEnvironment = field(repr=False)
+    x_bounds: Tensor
+    z_bounds: Tensor
+    noise_var: float
+    alpha: float
+    initial_points: int
+    search_points: int = 2048
+    search_tol: float = 1e-7
+    notes: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("x_bounds", "z_bounds"):
+            box = getattr(self, name)
+            if box.ndim != 2 or box.shape[0] != 2 or box.shape[1] == 0 or not box.is_floating_point():
+                raise ValueError(f"{name} must be 2 x d floating point, got {tuple(box.shape)} {box.dtype}.")
+            check_finite(name, box)
+            if not bool((box[0] < box[1]).all()):
+                raise ValueError(f"{name} must have its lower row below its upper row everywhere, got {box.tolist()}.")
+        z = self.environment.z
+        for name, tensor in (("z_bounds", self.z_bounds), ("the environment", z)):
+            if tensor.dtype != self.x_bounds.dtype or tensor.device != self.x_bounds.device:
+                kind = f"{self.x_bounds.dtype} on {self.x_bounds.device}"
+                raise ValueError(f"{name} is {tensor.dtype} on {tensor.device} but x_bounds is {kind}.")
+        if z.shape[-1] != self.dim_z or not bool((z.clamp(self.z_bounds[0], self.z_bounds[1]) == z).all()):
+            raise ValueError(f"the environment must lie within z_bounds, {self.z_bounds.tolist()}.")
+        check_positive(noise_var=self.noise_var, search_tol=self.search_tol)
+        check_count(1, initial_points=self.initial_points, search_points=self.search_points)
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(f"alpha (the level of the value at risk) must be strictly in (0, 1), got {self.alpha!r}.")
+
+    @property
+    def dim_x(self) -> int:
+        """Number of decision variables, d_x."""
+        return self.x_bounds.shape[1]
+
+    @property
+    def dim_z(self) -> int:
+        """Number of environment variables, d_z."""
+        return self.z_bounds.shape[1]
+
+    @property
+    def points(self) -> Tensor | None:
+        """The points of a finite Z, ``w x d_z``. None where Z is continuous."""
+        return self.environment.z if isinstance(self.environment, FiniteEnvironment) else None
+
+    @property
+    def probabilities(self) -> Tensor | None:
+        """Probabilities of the points of a finite Z, ``w``. None where Z is continuous."""
+        if not isinstance(self.environment, FiniteEnvironment):
+            return None
+        p, w = self.environment.probabilities, len(self.environment.z)
+        return torch.full_like(self.environment.z[:, 0], 1.0 / w) if p is None else p
+
+    @property
+    def sampler(self) -> Callable[..., Tensor] | None:
+        """``sampler(n, generator=None)`` draws ``n x d_z`` of a continuous Z. None where Z is finite."""
+        return self.environment.sample if isinstance(self.environment, ContinuousEnvironment) else None
+
+    @property
+    def log_prob(self) -> Callable[[Tensor], Tensor | None] | None:
+        """Log density of a continuous Z, ``... x d_z`` to ``...``, -inf outside its box. None where Z is finite."""
+        return self.environment.log_prob if isinstance(self.environment, ContinuousEnvironment) else None

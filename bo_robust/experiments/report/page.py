@@ -1,0 +1,88 @@
+"""The page: plain data of every panel, put into the templates."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bo_robust.experiments import figures
+from bo_robust.experiments.checkpoint import write_atomic
+from bo_robust.experiments.report import arms, value_at_risk
+from bo_robust.experiments.report.pictures import legend, number_ids
+from bo_robust.experiments.report.settings import settings
+from bo_robust.experiments.results import RunResults, load
+from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, entries_of
+
+__all__ = ["page", "write_report"]
+
+NAME = "report.html"
+
+
+def write_report(folder: Path) -> Path:
+    """Write ``report.html`` into a result folder and return its path. For an unfinished run it says what is missing.
+
+    Raises:
+        RunError: if the folder is no run, its configuration was changed, a shard is damaged, or writing fails.
+    """
+    content = page(load(folder, unfinished=True))
+    write_atomic(folder / NAME, lambda temporary: temporary.write_text(content, encoding="utf-8"))
+    return folder / NAME
+
+
+def page(run: RunResults) -> str:
+    """One HTML page without scripts or anything from elsewhere.
+
+    The templates escape all text except the insides of pictures
+    (:class:`bo_robust.experiments.report.pictures.Picture`).
+    """
+    templates = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"entries": entries_of, "legend": legend, "median": np.median}
+    lines = closing_lines(run.summary)
+    html = templates.get_template("page.html.j2").render(
+        run=run,
+        info=run.info,
+        versions=run.info["versions"],
+        command=shlex.join(map(str, run.info["command"])),
+        seconds=sum(one["seconds"] for known in run.metadata.values() for one in known.values()),
+        found=_grouped(lines),
+        num_lines=len(lines),
+        columns=COLUMNS[run.config.loop],
+        columns_explained=LEGEND[run.config.loop],
+        panels=[_panel(run, *of) for of in zip(run.panels, run.summary["panels"], strict=True)],
+    )
+    return number_ids(html)
+
+
+def _panel(run: RunResults, panel: Any, entry: dict[str, Any]) -> dict[str, Any]:
+    """What the templates show of a panel; ``entry`` is its summary."""
+    looks = figures.looks(panel.labels)
+    sections = value_at_risk.sections if run.value_at_risk else arms.sections
+    return {
+        "name": panel.name,
+        "config": panel,
+        "entry": entry,
+        "looks": looks,
+        "settings": settings(run, panel.name),
+        **sections(run, panel, entry, looks),
+    }
+
+
+def _grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
+    """Closing lines, each with the indented ones below it."""
+    groups: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith(" ") and groups:
+            groups[-1][1].append(line.strip())
+        else:
+            groups.append((line, []))
+    return groups

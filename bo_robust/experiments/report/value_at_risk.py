@@ -1,0 +1,82 @@
+"""What the page shows of one panel of a value-at-risk run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from bo_robust.experiments.comparisons import mean_interval
+from bo_robust.experiments.config import ValueAtRiskPanelConfig
+from bo_robust.experiments.figures import draw_certificate
+from bo_robust.experiments.report.environments import environments
+from bo_robust.experiments.report.pictures import (
+    Looks,
+    Picture,
+    at_the_end,
+    curves_picture,
+    log_if_wide,
+    picture,
+    rounds_axis,
+)
+from bo_robust.experiments.results import RunResults
+from bo_robust.experiments.value_at_risk.summary import CONFIDENCE, log_regret
+
+__all__ = ["sections"]
+
+
+def sections(run: RunResults, panel: ValueAtRiskPanelConfig, entry: dict[str, Any], looks: Looks) -> dict[str, Any]:
+    """Everything that ``value_at_risk.html.j2`` shows of a panel beside its summary, ``entry``."""
+    best = entry["optimum"]["value"]
+    values = {label: best - regret for label, regret in run.curves(panel, "regret").items()}
+    return {
+        "confidence": CONFIDENCE,
+        "regret": _regret(run, panel, looks),
+        "value": _value(run, panel, values, best, looks),
+        "final_values": {label: of[:, -1] for label, of in values.items()},
+        "environments": environments(run, panel, looks),
+        "seconds": _seconds(run, panel, looks),
+    }
+
+
+def _regret(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> list[Picture]:
+    """log10 regret of the recommendation, and the certificate where methods certify."""
+    intervals = {label: mean_interval(log_regret(of), CONFIDENCE) for label, of in run.curves(panel, "regret").items()}
+    means = {label: mean for label, (mean, _, _) in intervals.items()}
+    bands = {label: (low, high) for label, (_, low, high) in intervals.items()}
+    said = f"log10 regret of {panel.name} against the round."
+    pictures = [curves_picture("log10 regret of the recommendation", said, means, looks, bands=bands)]
+    certificates = run.curves(panel, "certificate")
+    last = {label: float(np.median(of[:, -1])) for label, of in certificates.items() if not np.isnan(of).all()}
+    if last:
+
+        def certificate(axis: Axes) -> None:
+            draw_certificate(axis, run, panel, looks)
+            if (found := axis.get_legend()) is not None:
+                found.remove()
+            rounds_axis(axis)
+            axis.set_title("how far from optimal it can be, and is")
+
+        said = f"Median certificate, bound and regret of {panel.name} against the round. {at_the_end(last)}"
+        pictures.append(picture(certificate, said))
+    return pictures
+
+
+def _value(
+    run: RunResults, panel: ValueAtRiskPanelConfig, values: dict[str, np.ndarray], best: float, looks: Looks
+) -> list[Picture]:
+    """True value at risk of the recommended designs, and the length of its confidence interval."""
+    medians = {label: np.median(of, 0) for label, of in values.items()}
+    lengths = {label: np.median(of, 0) for label, of in run.curves(panel, "interval").items()}
+    said = f"Value at risk of the recommendation of {panel.name} by round."
+    value = curves_picture("value at risk (median)", said, medians, looks, rule=best)
+    said = f"Length of its interval of {panel.name} by round."
+    return [value, curves_picture("length of its interval (median)", said, lengths, looks, y=log_if_wide)]
+
+
+def _seconds(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> Picture:
+    # After the last round only methods that certify look for a point.
+    medians = {label: np.median(of[:, :-1], 0) for label, of in run.curves(panel, "seconds").items()}
+    said = f"Seconds per acquisition of {panel.name} by round, medians."
+    return curves_picture("seconds per acquisition", said, medians, looks, y=lambda axis: axis.set_yscale("log"))

@@ -1,0 +1,157 @@
+"""The content of a result folder, of a finished run or one under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from bo_robust.experiments.config import Run, ValueAtRiskRunConfig
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.provenance import read_run
+from bo_robust.experiments.shards import Shard, ShardKey, join_shards, load_shard
+from bo_robust.experiments.summary import summarise
+
+__all__ = ["RunResults", "load"]
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """What a result folder holds.
+
+    Attributes:
+        info: ``run.json``.
+        panels: Panels with results, in order, cut down to the entries and trials that have some.
+        metadata: :attr:`bo_robust.experiments.shards.Shard.metadata` by name of the panel and label.
+        finals: :attr:`bo_robust.experiments.shards.Shard.final` by name of the panel and label.
+        traces: Traces of ``panels``, joined; only an empty column "panel" if there are none.
+        missing: What has not been played yet, in words; empty for finished runs.
+    """
+
+    folder: Path
+    info: dict[str, Any]
+    config: Run
+    panels: tuple[Any, ...]
+    metadata: dict[str, dict[str, dict[str, Any]]]
+    finals: dict[tuple[str, str], dict[str, Tensor]]
+    traces: pd.DataFrame
+    missing: list[str]
+
+    @property
+    def value_at_risk(self) -> bool:
+        """Whether the run is over pairs (x, z), not over arms."""
+        return isinstance(self.config, ValueAtRiskRunConfig)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Numbers of :attr:`panels`, as ``summary.json`` holds them."""
+        return summarise(self.config.with_panels(self.panels), self.traces, self.metadata)
+
+    def rows(self, panel: str, label: str | None = None) -> pd.DataFrame:
+        """The traces of one panel, or of one of its entries."""
+        rows = self.traces[self.traces["panel"] == panel]
+        if label is None:
+            return rows
+        return rows[rows["method" if self.value_at_risk else "algorithm"] == label]
+
+    def curves(self, panel: Any, column: str) -> dict[str, np.ndarray]:
+        """A column of a panel's traces by label, ``trials x rows``."""
+        shape = (panel.trials, panel.rows)
+        return {
+            label: self.rows(panel.name, label)[column].to_numpy(dtype=float).reshape(shape) for label in panel.labels
+        }
+
+
+def load(folder: Path, *, unfinished: bool = False) -> RunResults:
+    """Read a result folder of either kind of run; ``unfinished`` accepts a run under way.
+
+    Raises:
+        RunError: when it is no result folder, its configuration was changed, a shard is damaged, or one is missing
+            (without ``unfinished``).
+    """
+    info, config = read_run(folder)
+    size, digest = info.get("shard"), info["config_digest"]
+    panels: list[Any] = []
+    metadata: dict[str, dict[str, dict[str, Any]]] = {}
+    finals: dict[tuple[str, str], dict[str, Tensor]] = {}
+    frames: list[pd.DataFrame] = []
+    missing: list[str] = []
+    every: tuple[Any, ...] = config.panels
+    for i, panel in enumerate(every):
+        spans = panel.shards(size)
+        keys = [[ShardKey(i, j, *span) for span in spans] for j in range(len(panel.entries))]
+        there = [[key.path(folder).exists() for key in row] for row in keys]
+        if not unfinished:
+            _refuse_missing(folder, panel, keys, there)
+        entries, used = _paired(there)
+        missing += _missing(panel, there, used)
+        if not entries:
+            continue
+        trials = sum(spans[k][1] - spans[k][0] for k in used)
+        cut = {f"{panel.trial_name}s": trials}
+        panels.append(panel.with_entries(tuple(panel.entries[j] for j in entries), **cut))
+        known = metadata[panel.name] = {}
+        for j in entries:
+            shard = join_shards([load_shard(folder, keys[j][k], digest) for k in used])
+            label = panel.entries[j].label
+            known[label] = _with_notes(shard, info, panel.name)
+            finals[panel.name, label] = shard.final
+            frames.append(shard.frame)
+    traces = pd.DataFrame({"panel": []})
+    if frames:
+        traces = pd.concat(frames, ignore_index=True)
+        traces = traces.astype({"panel": "category", config.panels[0].entry_name: "category"})
+    return RunResults(folder, info, config, tuple(panels), metadata, finals, traces, missing)
+
+
+def _with_notes(shard: Shard, info: dict[str, Any], panel: str) -> dict[str, Any]:
+    """Metadata with notes on all trials: a run in shards has them in ``run.json``."""
+    notes = info["used"][panel].get("notes")
+    return shard.metadata if notes is None else shard.metadata | {"notes": notes}
+
+
+def _refuse_missing(folder: Path, panel: Any, keys: list[list[ShardKey]], there: list[list[bool]]) -> None:
+    for entry, row, known in zip(panel.entries, keys, there, strict=True):
+        if not all(known):
+            key = row[known.index(False)]
+            part = "" if len(row) == 1 else f", {panel.trial_name} {key.first},"
+            raise RunError(
+                f"{folder} has no results of {entry.label} in panel {panel.name!r}{part} yet; `bo-robust resume "
+                f"{folder}` finishes the run."
+            )
+
+
+def _paired(there: list[list[bool]]) -> tuple[list[int], list[int]]:
+    """Entries and shards to report: all entries with the shards they share, else the entries that have the first shard.
+
+    ``there`` says by entry and shard whether it is stored.
+    """
+    common = [k for k in range(len(there[0])) if all(row[k] for row in there)]
+    if common:
+        return list(range(len(there))), common
+    return [j for j, row in enumerate(there) if row[0]], [0]
+
+
+def _missing(panel: Any, there: list[list[bool]], used: Sequence[int]) -> list[str]:
+    """What is missing, in words, by entry, and shards that are stored but not used."""
+    if not any(any(row) for row in there):
+        return [f"{panel.name}: all of it"]
+    lines = []
+    many = f"{panel.trial_name}s" if panel.trial_name == "repetition" else "shards"
+    for entry, row in zip(panel.entries, there, strict=True):
+        absent, spare = row.count(False), sum(row[k] for k in range(len(row)) if k not in used)
+        if absent:
+            share = "" if len(row) == 1 else f", {absent} of {len(row)} {many}"
+            lines.append(f"{panel.name}: {entry.label}{share}")
+        if spare and row[used[0]]:
+            lines.append(
+                f"{panel.name}: {spare} more {many} of {entry.label} are played, and left out until all "
+                f"{panel.entry_key()} have played them"
+            )
+    return lines

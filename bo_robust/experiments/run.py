@@ -1,0 +1,203 @@
+"""Run a configuration into a folder, and resume it after any interruption.
+
+Folder: ``run.json`` (configuration, constants used, versions, git revision, device, seeds), ``shards/`` (what finished
+jobs left), ``checkpoints/`` (the state of jobs under way on this machine), then ``traces.parquet``, ``summary.json``,
+pictures. A job plays one algorithm of one panel in all or some of its trials, or one repetition of a method.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from bo_robust.executors import Executor, InProcess, LocalProcesses
+from bo_robust.experiments import results
+from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
+from bo_robust.experiments.checkpoint import write_bytes, write_json
+from bo_robust.experiments.config import PanelConfig, Run, ValueAtRiskPanelConfig, ValueAtRiskRunConfig
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.guards import check_free, check_memory, locked, memory_errors
+from bo_robust.experiments.jobs import play_job, play_jobs
+from bo_robust.experiments.progress_bar import ProgressBar
+from bo_robust.experiments.provenance import check_same_world, describe_run, find_device, read_run, world
+from bo_robust.experiments.shards import ShardKey, keys_of, parquet_bytes
+from bo_robust.experiments.tables import print_report
+
+__all__ = ["finish", "resume", "start"]
+
+
+def start(
+    config: Run,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    data_dir: Path | None = None,
+    checkpoint_seconds: float = 5.0,
+    workers: int = 1,
+    executor: Executor | None = None,
+    shard: int | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Run a configuration into a new folder, which must be empty or absent, and return its summary.
+
+    Every panel is built for one trial first, so that a mistake in the last one costs nothing. ``data_dir`` is by
+    default that of the environment variable BO_ROBUST_DATA. ``workers`` are processes on this machine that play jobs
+    side by side, to the same traces. An ``executor`` plays jobs in place of this process and its workers. ``shard`` is
+    the number of trials per job in runs over arms, by default all; with another number the last bits may differ.
+
+    Raises:
+        RunError: when the folder holds something, the device or data is missing, a panel cannot be built or is too
+            large for the memory, writing fails, or as in :func:`resume`.
+    """
+    check_free(folder)
+    if shard is not None and shard < 1:
+        raise RunError(f"--shard must be at least 1 trial, got {shard}.")
+    if shard is not None and isinstance(config, ValueAtRiskRunConfig):
+        raise RunError("runs of the value_at_risk loop are played by repetitions; leave out --shard.")
+    if workers > 1 and executor is not None:
+        raise RunError("an executor has no local processes besides; leave out --workers.")
+    if not checkpoint_seconds >= 0:
+        raise RunError(f"--checkpoint-seconds must be >= 0, got {checkpoint_seconds}.")
+    if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
+        data_dir = Path(os.environ["BO_ROBUST_DATA"])
+    place = find_device(device)
+    used = {panel.name: _settings_used(panel, data_dir, place, shard) for panel in config.panels}
+    info = describe_run(config, device, data_dir, checkpoint_seconds, used)
+    write_json(info | ({} if shard is None else {"shard": shard}), folder / "run.json")
+    return resume(folder, workers=workers, executor=executor, console=console)
+
+
+def resume(
+    folder: Path,
+    *,
+    data_dir: Path | None = None,
+    force: bool = False,
+    workers: int = 1,
+    executor: Executor | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Go on with the run in ``folder``; a finished one is only summarised again.
+
+    Stored shards are kept. Jobs under way on this machine go on from their last checkpoint, those elsewhere are played
+    again. The traces end bit-identical to those of an uninterrupted run. ``data_dir`` is needed if the data sets moved.
+    With ``force`` the run goes on although code, versions or machine changed, and ``run.json`` records it. Other
+    arguments are those of :func:`start`.
+
+    Raises:
+        RunError: when the folder is no run, another process is running it, its configuration was changed, code or
+            machine changed (without ``force``), a checkpoint is damaged, or a job cannot be played.
+    """
+    info, config = read_run(folder)
+    find_device(info["device"])  # raises before anything is written
+    if workers > 1 and executor is not None:
+        raise RunError("an executor has no local processes besides; leave out --workers.")
+    console = console or Console()
+    todo = [key for key in keys_of(config.panels, info.get("shard")) if not key.path(folder).exists()]
+    if todo and not force:
+        check_same_world(info, folder)
+    with locked(folder), ProgressBar(config.panels, todo, console) as bar:
+        if todo and force:
+            write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
+        if todo:
+            data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
+            _play(folder, info, config, todo, data, force, workers, executor, bar)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    return finish(folder, console=console)
+
+
+def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
+    """Join the shards, write ``traces.parquet`` and ``summary.json``, print the report, draw the pictures.
+
+    ``RunError`` is raised when shards are missing or damaged.
+    """
+    from bo_robust.experiments import figures  # matplotlib takes a second to import
+
+    run = results.load(folder)
+    write_bytes(parquet_bytes(run.traces), folder / "traces.parquet")
+    write_json(run.summary, folder / "summary.json")
+    console = console or Console()
+    print_report(run.summary, console)
+    written = ["summary.json", "traces.parquet"]
+    for name, draw in figures.pictures(run).items():
+        try:
+            draw(folder / name)
+            written.append(name)
+        except (ValueError, RuntimeError) as error:
+            console.print(f"Warning: {name} could not be drawn ({error}).", style="yellow", markup=False)
+    console.print(f"Results in {folder}: {', '.join(written)}", markup=False, soft_wrap=True)
+    return run.summary
+
+
+def _settings_used(panel: Any, data: Path | None, device: torch.device, shard: int | None) -> dict[str, Any]:
+    """Everything a panel uses, with every constant filled in. Errors are those of building it."""
+    if isinstance(panel, ValueAtRiskPanelConfig):
+        from bo_robust.experiments.value_at_risk.job import settings_used  # imports BoTorch's optimisers
+
+        return settings_used(panel, data, device)
+    assert isinstance(panel, PanelConfig)
+    check_memory(panel)
+    problem = build_problem(panel, range(1), data, device)
+    noise_var = panel.noise_var or problem.noise_var
+    algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.algorithms}
+    with memory_errors(panel):
+        for algorithm in algorithms.values():
+            start_state(algorithm, problem, noise_var, 1)
+    used = {"noise_var": noise_var, "algorithms": {label: resolved(a) for label, a in algorithms.items()}}
+    if shard is not None:  # notes tell of all trials, and no shard has them all
+        used["notes"] = build_problem(panel, range(panel.trials), data, torch.device("cpu")).notes
+    return used
+
+
+def _play(
+    folder: Path,
+    info: dict[str, Any],
+    config: Run,
+    todo: list[ShardKey],
+    data: Path | None,
+    force: bool,
+    workers: int,
+    executor: Executor | None,
+    bar: ProgressBar,
+) -> None:
+    """Play the missing shards and store them."""
+    local = executor is None
+    shared = {
+        "digest": info["config_digest"],
+        "device": info["device"],
+        "data_dir": None if data is None else str(data.resolve()),
+        "threads": torch.get_num_threads(),
+        # Workers on this machine have its code; after --force others may differ.
+        "versions": {} if force or local else world(info["device"]),
+    }
+    jobs = {}
+    for key in todo:
+        panel: Any = config.panels[key.panel]
+        entry = panel.entries[key.entry].label
+        which = f"{panel.trial_name}s {key.first} to {key.stop - 1}"
+        which = which if key.stop - key.first > 1 else f"{panel.trial_name} {key.first}"
+        name = f"{entry!r} of panel {panel.name!r}, {which}"
+        checkpoint = [str(key.checkpoint(folder)), info["checkpoint_seconds"]] if local else None
+        alone = config.with_panels((panel,)).to_dict()  # all that a worker needs of the configuration
+        jobs[key] = (name, shared | {"key": list(key), "run": alone, "checkpoint": checkpoint})
+
+    def arrived(key: ShardKey, content: bytes) -> None:
+        write_bytes(content, key.path(folder))
+        key.checkpoint(folder).unlink(missing_ok=True)
+        bar.stored(key)
+
+    with contextlib.ExitStack() as stack:
+        play: Any = play_job
+        if executor is None and workers > 1 and len(todo) > 1:
+            executor = LocalProcesses(workers, torch.get_num_threads())
+            stack.callback(executor.shutdown, wait=False)
+        elif executor is None:
+            executor = InProcess()
+            play = functools.partial(play_job, watch=bar.played)
+        play_jobs(executor, play, jobs, arrived, bar.console)

@@ -1,0 +1,140 @@
+"""Shards: what one job of a run left, one file each.
+
+A shard is some trials of one algorithm of one panel, by default all of them; in value-at-risk runs it is one repetition
+of one method. Random numbers depend on the seed, the trial and the round only. Batched algebra, however, may round
+differently for another number of trials. Traces are therefore bit-identical only to those of runs with the same
+shards; others agree up to rounding, which may decide between arms in float32.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.records import join_dictionaries, join_eliminations
+
+__all__ = ["Shard", "ShardKey", "join_shards", "keys_of", "load_shard", "parquet_bytes", "shard_bytes"]
+
+# How to join the metadata of the shards of one algorithm; other metadata are the same in all shards.
+JOINED: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "seconds": sum,
+    "covered": min,
+    "eliminations": join_eliminations,
+    "dictionary": join_dictionaries,
+}
+
+
+class ShardKey(NamedTuple):
+    """Trials ``first`` to ``stop - 1`` of one entry (algorithm or method) of one panel, both by number."""
+
+    panel: int
+    entry: int
+    first: int
+    stop: int
+
+    def path(self, folder: Path) -> Path:
+        """Where the shard is stored."""
+        return folder / "shards" / self._name
+
+    def checkpoint(self, folder: Path) -> Path:
+        """Where the state of a job under way is saved."""
+        return folder / "checkpoints" / self._name
+
+    @property
+    def _name(self) -> str:
+        return "{:02d}-{:02d}-{:06d}-{:06d}.safetensors".format(*self)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one job left.
+
+    Attributes:
+        frame: Traces in long format, one row per trial and round.
+        final: In runs over arms ``mean``, ``reach`` (width times sigma) and ``f``, ``n`` each, of the worst-covered
+            trial after the last round; else empty.
+        metadata: Plain data (:meth:`bo_robust.experiments.arm_run.ArmRun.shard`,
+            :func:`bo_robust.experiments.value_at_risk.job.play_shard`).
+    """
+
+    frame: pd.DataFrame
+    final: dict[str, Tensor]
+    metadata: dict[str, Any]
+
+
+def keys_of(panels: Iterable[Any], size: int | None) -> list[ShardKey]:
+    """The shards of all panels, in the order they are played; ``size`` as in :meth:`PanelConfig.shards`."""
+    return [
+        ShardKey(i, j, first, stop)
+        for i, panel in enumerate(panels)
+        for first, stop in panel.shards(size)
+        for j in range(len(panel.entries))
+    ]
+
+
+def shard_bytes(shard: Shard, key: ShardKey, digest: str) -> bytes:
+    """The content of a shard's file; ``digest`` is that of the run's configuration."""
+    table = np.frombuffer(parquet_bytes(shard.frame), dtype=np.uint8)
+    tensors = shard.final | {"traces": torch.from_numpy(table.copy())}  # torch warns of read-only arrays
+    header = {"digest": digest, "key": list(key), "checksum": _checksum(tensors), "metadata": shard.metadata}
+    return save(tensors, metadata={"header": json.dumps(header, allow_nan=False)})
+
+
+def load_shard(folder: Path, key: ShardKey, digest: str) -> Shard:
+    """Read a shard, or raise ``RunError`` if it is missing, damaged, or belongs to another run or place."""
+    path = key.path(folder)
+    try:
+        with safe_open(path, framework="pt") as handle:
+            header = json.loads(handle.metadata()["header"])
+            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
+        if header["digest"] != digest or header["key"] != list(key):
+            raise ValueError("it is of another run or shard")
+        if header["checksum"] != _checksum(tensors):
+            raise ValueError("its content does not fit its checksum")
+        frame = pd.read_parquet(io.BytesIO(tensors.pop("traces").numpy().tobytes()))
+        return Shard(frame, tensors, dict(header["metadata"]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(
+            f"{path} is damaged ({reason}). Delete it and run `bo-robust resume {folder}`: it is played again, the "
+            "others are kept."
+        ) from None
+
+
+def join_shards(shards: Sequence[Shard]) -> Shard:
+    """One shard of all trials, from shards of consecutive trials in order."""
+    if len(shards) == 1:
+        return shards[0]
+    first = shards[0].metadata
+    joined = {key: join([shard.metadata[key] for shard in shards]) for key, join in JOINED.items() if key in first}
+    final: dict[str, Tensor] = {}
+    if "covered" in first:
+        final = min(shards, key=lambda shard: shard.metadata["covered"]).final  # the first of equals
+    return Shard(pd.concat([shard.frame for shard in shards], ignore_index=True), final, first | joined)
+
+
+def parquet_bytes(frame: pd.DataFrame) -> bytes:
+    """A parquet file of a table."""
+    table = io.BytesIO()
+    frame.to_parquet(table, index=False, compression="zstd")
+    return table.getvalue()
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> int:
+    found = 0
+    for name in sorted(tensors):
+        found = zlib.crc32(tensors[name].contiguous().view(torch.uint8).numpy().tobytes(), found)
+    return found

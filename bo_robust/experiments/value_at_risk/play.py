@@ -1,0 +1,168 @@
+"""Play one method on one problem over (x, z): fit, recommend, choose (x, z), observe.
+
+All methods of a repetition start from the same points, meet the same noise in the same order, and use the same seeds.
+Nothing depends on what ran before.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
+from bo_robust.experiments.config import ValueAtRiskPanelConfig
+from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, over_environment, regret
+from bo_robust.experiments.value_at_risk.methods import Method, Proposal, Round, confidence_width
+from bo_robust.experiments.value_at_risk.surrogate import Surrogate
+from bo_robust.functionals import ValueAtRisk
+from bo_robust.models.moments import marginal_moments
+from bo_robust.random import stream
+
+__all__ = ["initial_points", "play"]
+
+
+def initial_points(problem: ValueAtRiskProblem, n: int, seed: int, repetition: int) -> Tensor:
+    """Draw initial points (x, z), ``n x d``: x uniform on its box, z uniform on the points of a finite Z or on its box.
+
+    z does not follow the distribution of Z, in which about 25 of the paper's 100 points hold the mass. The authors do
+    the same.
+    """
+    draws = torch.from_numpy(stream(seed, "initial", repetition).random((n, problem.dim_x + problem.dim_z)))
+    u, v = draws.to(problem.x_bounds).split([problem.dim_x, problem.dim_z], dim=-1)
+    x = problem.x_bounds[0] + (problem.x_bounds[1] - problem.x_bounds[0]) * u
+    if problem.points is None:
+        z = problem.z_bounds[0] + (problem.z_bounds[1] - problem.z_bounds[0]) * v
+    else:
+        z = problem.points[(v[:, 0] * len(problem.points)).long()]
+    return torch.cat([x, z], -1)
+
+
+def play(
+    problem: ValueAtRiskProblem,
+    method: Method,
+    panel: ValueAtRiskPanelConfig,
+    repetition: int,
+    watch: Callable[[int], None] = lambda rounds: None,
+) -> dict[str, list[Any]]:
+    """Play one repetition of one method; call ``watch`` before every round with the number of rounds played.
+
+    Row r, from 0 to ``rounds``, holds what is known after r rounds and what is chosen next. Columns:
+
+    - ``regret``: regret of the recommendation, argmax VaR(mu) over the designs observed so far;
+    - ``recommended``: that design, as a list;
+    - ``values``: in the last row, f there over the points of Z (``over_environment``); None before;
+    - ``interval``: VaR(u) - VaR(l) at the recommendation;
+    - ``certificate``: max_x VaR(u) - VaR(l) at the recommendation, an upper bound on its regret while l <= f <= u. NaN
+      for methods that do not find the maximum;
+    - ``point``: the point chosen next, as a list; ``y``: the observation there; ``chosen_regret``: the regret of its x;
+    - ``bound``: 2 w sigma(x, z) at that point, which bounds ``chosen_regret`` in V-UCB; NaN where no point is chosen;
+    - ``seconds``: time to choose the point, without the fit;
+    - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
+    - ``noise_var``: noise variance of the GP.
+    """
+    n = problem.initial_points if panel.initial_points is None else panel.initial_points
+    X = initial_points(problem, n, panel.seed, repetition)
+    # All noise of the repetition at once, so that every method meets the same.
+    noise = torch.from_numpy(stream(panel.seed, "noise", repetition).standard_normal(n + panel.rounds)).to(X)
+    noise = math.sqrt(problem.noise_var) * noise
+    Y = problem.f(X) + noise[:n]
+    seeds = stream(panel.seed, "method", repetition).integers(2**62, size=panel.rounds + 1).tolist()
+    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    functional, width = ValueAtRisk(problem.alpha), confidence_width(getattr(method, "width_scale", 1.0))
+    true_regret = _Regrets(problem)
+    rows: dict[str, list[Any]] = {}
+    for r in range(panel.rounds + 1):
+        watch(r)
+        fit_seconds, fit_ok = math.nan, True
+        if r % panel.refit_every == 0:
+            began = time.perf_counter()
+            fit_ok = surrogate.fit(X, Y)
+            fit_seconds = time.perf_counter() - began
+        now = Round(problem, surrogate, X, Y, r + 1)
+        bound = ValueAtRiskUCB(surrogate.model(X, Y), problem.environment, functional, width, t=now.t)
+        with torch.no_grad():
+            best = recommend(bound.model, problem.environment, functional, now.designs).x
+        row: dict[str, Any] = {
+            "round": r,
+            "regret": true_regret(best),
+            "recommended": best.tolist(),
+            "values": None,
+            "interval": float(bound.certificate(best)),
+            "certificate": math.nan,
+            "bound": math.nan,
+            "chosen_regret": math.nan,
+            "seconds": math.nan,
+            "fit_seconds": fit_seconds,
+            "fit_ok": fit_ok,
+            "noise_var": surrogate.hyperparameters()["noise_var"][0],
+            "point": None,
+            "y": math.nan,
+        }
+        last = r == panel.rounds
+        if last:
+            row["values"] = over_environment(problem, best)[0].tolist()
+        if not last or method.certifies:
+            chosen, row["seconds"] = _timed(method, now, seeds[r])
+            if chosen.max_upper is not None:
+                with torch.no_grad():  # the search may have missed what is known
+                    known = float(bound(now.designs.unsqueeze(-2)).max())
+                row["certificate"] = float(bound.certificate(best, max(chosen.max_upper, known)))
+            if not last:
+                point = chosen.point.unsqueeze(0)
+                y = problem.f(point) + noise[n + r]
+                with torch.no_grad():
+                    _, variance = marginal_moments(bound.model, point)
+                row |= {
+                    "bound": 2.0 * float(width(now.t)) * math.sqrt(float(variance)),
+                    "chosen_regret": true_regret(chosen.point[: problem.dim_x]),
+                    "point": chosen.point.tolist(),
+                    "y": float(y),
+                }
+                X, Y = torch.cat([X, point]), torch.cat([Y, y])
+        for key, value in row.items():
+            rows.setdefault(key, []).append(value)
+    return rows
+
+
+class _Regrets:
+    """True regret of designs, computed once for each."""
+
+    def __init__(self, problem: ValueAtRiskProblem) -> None:
+        self.problem = problem
+        self.known: dict[tuple[float, ...], float] = {}
+
+    def __call__(self, x: Tensor) -> float:
+        key = tuple(x.tolist())
+        if key not in self.known:
+            self.known[key] = float(regret(self.problem, x))
+        return self.known[key]
+
+
+def _timed(method: Method, now: Round, seed: int) -> tuple[Proposal, float]:
+    with _seeded(seed):
+        began = time.perf_counter()
+        chosen = method.propose(now)
+        if now.X.is_cuda:
+            # CUDA kernels run on after propose returns.
+            torch.cuda.synchronize()
+        return chosen, time.perf_counter() - began
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the generators of torch and NumPy (used by SciPy's optimisers), and restore them afterwards."""
+    state = np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(state)  # noqa: NPY002

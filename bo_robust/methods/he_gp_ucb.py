@@ -1,0 +1,88 @@
+"""HE-GP-UCB (Ziomek, Adachi & Osborne 2024, Algorithm 1): candidate kernels, eliminated by their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from bo_robust.acquisition import EliminationUCB
+from bo_robust.methods.base import ABSENT, GRID, NEEDED, Method, Spec, setting
+from bo_robust.models import CandidateEnsemble, candidate, candidate_grid
+from bo_robust.models.inputs import delta_of_width
+from bo_robust.specs import quoted
+from bo_robust.validation import check_positive
+
+__all__ = ["HEGPUCBMethod"]
+
+BAYESIAN = {"kind": "bayesian_finite"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HEGPUCBMethod(Method):
+    """HE-GP-UCB. Its width is one that holds, so a study uses it as the certificate as well.
+
+    Args:
+        width: The width of every candidate. A width that needs a delta gets what the test leaves to it.
+        candidates: Settings of :func:`bo_robust.models.candidate`, in the unit box; None: the RBF and the Matérn-5/2
+            kernel at lengthscales 0.05, 0.1, ..., 0.8.
+        noise_var: lambda > 0 of those default candidates.
+        noise_scale: R > 0: the noise is R-sub-Gaussian; None: the root of ``noise_var``.
+        maximize: Whether f is to be maximised.
+    """
+
+    model_class = CandidateEnsemble
+    acquisition_class = EliminationUCB
+    failures_first = True  # failures are no rewards: in the initial design they test no candidate
+
+    width: Spec = setting(BAYESIAN, reported=BAYESIAN | {"num_arms": GRID})
+    candidates: Spec = setting(None, reported=NEEDED)
+    noise_var: float = setting(0.1, reported=ABSENT)
+    noise_scale: float | None = setting(None, reported=NEEDED)
+    maximize: bool = setting(True, standardised=ABSENT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(noise_var=self.noise_var)
+        if self.noise_scale is not None:
+            check_positive(noise_scale=self.noise_scale)
+        if self.candidates is not None:
+            if (
+                not isinstance(self.candidates, list)
+                or not self.candidates
+                or not all(isinstance(one, Mapping) for one in self.candidates)
+            ):
+                got = quoted(self.candidates)
+                raise ValueError(f"candidates must be a list of settings of bo_robust.models.candidate, got {got}.")
+            for one in self.candidates:
+                candidate(**one)  # raises
+
+    def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        grid = self.candidates or candidate_grid((0.05, 0.8), self.noise_var, kernels=("rbf", "matern52"))
+        return {
+            "candidates": grid,
+            "noise_scale": self._noise_scale(),
+            "width": self.completed_width(known),
+            "delta": self.delta,
+            "num_initial": known.get("num_initial", 0),
+            "maximize": self.maximize,
+        }
+
+    def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def bounds(self, acquisition: Any, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        model = acquisition.model
+        mean, variance = model.moments(X)
+        reach = model.widths.unsqueeze(-1) * variance.sqrt()
+        return mean[model.leader], (mean - reach)[model.alive].amin(0), (mean + reach)[model.alive].amax(0)
+
+    def _noise_scale(self) -> float:
+        return self.noise_scale or math.sqrt(self.noise_var)
+
+    def _context(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        left = {"delta": delta_of_width(self.width, self.delta), "noise_scale": self._noise_scale()}
+        return super()._context(known) | left

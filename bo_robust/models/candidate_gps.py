@@ -1,0 +1,195 @@
+"""The exact GPs of several candidate priors on the same data: GPyTorch kernels around one batched factor.
+
+Axes: ``h`` candidates, ``n`` rows of data, ``lead`` t-batch dimensions, ``q`` points. Points have passed the input
+transform.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from botorch.models.transforms.input import InputTransform
+from gpytorch.distributions import MultivariateNormal
+from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+
+from bo_robust.confidence.candidate_widths import Widths, check_unit_scale
+from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
+from bo_robust.posteriors.candidate_factor import CandidateFactor
+from bo_robust.validation import check_finite, check_kernel_matrix
+
+__all__ = ["CandidateGPs", "check_rows", "check_transform"]
+
+MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
+BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
+
+
+def check_rows(X: Tensor, Y: Tensor) -> None:
+    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats of one dtype and device."""
+    if X.ndim != 2 or Y.shape != (X.shape[0], 1):
+        raise ValueError(
+            f"CandidateEnsemble needs X n x d and Y n x 1, got {tuple(X.shape)} and {tuple(Y.shape)}; model several "
+            "outputs with a ModelList of one ensemble each."
+        )
+    for name, x in (("X", X), ("Y", Y)):
+        if not x.is_floating_point():
+            raise ValueError(f"{name} must be floating point, got {x.dtype}; convert it with .double().")
+        check_finite(name, x)
+    if (X.dtype, X.device) != (Y.dtype, Y.device):
+        raise ValueError(f"X is {X.dtype} on {X.device}, Y {Y.dtype} on {Y.device}; convert one of them.")
+
+
+def check_transform(input_transform: InputTransform | None) -> None:
+    """Raise ``ValueError`` if an input transform, or one in a chain, learns its coefficients."""
+    parts = () if input_transform is None else input_transform.modules()
+    if any(getattr(part, "learn_coefficients", False) for part in parts):
+        raise ValueError(
+            f"{type(input_transform).__name__} learns its coefficients from the data, so candidates would mean "
+            "something else every round; fix them (Normalize: give its bounds)."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateGPs:
+    """The candidates with ``n x d`` points and the factor of these; methods that add rows return a new object."""
+
+    candidates: tuple[Candidate, ...]
+    points: Tensor
+    factor: CandidateFactor
+
+    @classmethod
+    def empty(cls, candidates: Sequence[Candidate | Mapping[str, Any]], points: Tensor) -> CandidateGPs:
+        """Copies of the candidates in the dtype and on the device of ``points``, ``0 x d``, without rows."""
+        given = [c if isinstance(c, Candidate) else candidate(**c) for c in candidates]
+        if not given:
+            raise ValueError("U is empty: give at least one candidate.")
+
+        def place(x: Tensor) -> Tensor:
+            return x.to(points.device, points.dtype if x.is_floating_point() else None)
+
+        everyone = tuple(placed(c, place, f"candidate {u}") for u, c in enumerate(given))
+        return cls(everyone, points, CandidateFactor.empty(_noise(everyone, points)))
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names that messages use."""
+        return [f"candidate {u} ({c.name})" for u, c in enumerate(self.candidates)]
+
+    def extended(self, X: Tensor, y: Tensor | None = None) -> CandidateGPs:
+        """New GPs with ``k x d`` points appended, O(h k n^2).
+
+        The rewards ``y`` are ``k``. None stands for each candidate's expectation: means stay and variances shrink.
+        Raises ``ValueError`` if a kernel is not positive semi-definite on the points.
+        """
+        error = None if y is None else y - self.means(X)
+        factor = self.factor.extended(self.kernels(self.points, X), self.kernels(X, X), error, self.labels)
+        return CandidateGPs(self.candidates, torch.cat([self.points, X]), factor)
+
+    def subset(self, members: list[int]) -> CandidateGPs:
+        """The GPs of the candidates with these indices."""
+        return CandidateGPs(tuple(self.candidates[u] for u in members), self.points, self.factor.subset(members))
+
+    def moved(self, fn: Callable[[Tensor], Tensor]) -> CandidateGPs:
+        """All tensors passed through ``fn``, a change of dtype or device; ``self`` if that changes nothing."""
+        L = fn(self.factor.L)
+        if L is self.factor.L:
+            return self
+        candidates, points = tuple(placed(c, fn, "") for c in self.candidates), fn(self.points)
+        return CandidateGPs(candidates, points, CandidateFactor(_noise(candidates, points), L, fn(self.factor.z)))
+
+    def marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (>= 1e-12) of f at each point of ``lead x q x d`` on its own, ``lead x h x q`` each."""
+        parts = [self._marginal(x) for x in X.reshape(-1, X.shape[-1]).split(BLOCK)]
+        mean, variance = (torch.cat(x, 1).reshape(-1, *X.shape[:-1]).movedim(0, -2) for x in zip(*parts, strict=True))
+        return mean, variance.clamp_min(MIN_VARIANCE)
+
+    def _marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`marginal` at points ``N x d``, ``h x N`` each, without the lower bound on variances."""
+        S = self.factor.solved(self.kernels(self.points, X))
+        prior = torch.stack([c.covar_module(X, diag=True) for c in self.candidates])
+        return self.means(X) + self.factor.raised(S), prior - S.square().sum(-2)
+
+    def sequential(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`marginal`, with the variance of point j taken after observing points 1 .. j - 1 of the q too."""
+        mean, covariance = self.joint(X)
+        noise = self.factor.noise_var
+        # Entry j of the factor's diagonal is the standard deviation of y_j given y_1 .. y_{j-1}.
+        spread = psd_safe_cholesky(covariance + torch.diag_embed(noise.expand(mean.shape)))
+        variance = spread.diagonal(dim1=-2, dim2=-1).square() - noise
+        return mean, variance.clamp_min(MIN_VARIANCE)
+
+    def distribution(self, X: Tensor, observation_noise: bool | Tensor) -> MultivariateNormal:
+        """Joint distribution of f at points ``lead x q x d``, of batch shape ``lead x h``; no covariances where q = 1.
+
+        ``observation_noise`` adds each candidate's noise variance, or is a tensor ``lead x q x 1`` to add.
+        """
+        covariance: Any
+        if X.shape[-2] == 1:
+            mean, variance = self.marginal(X)
+            covariance = DiagLinearOperator(variance)
+        else:
+            mean, covariance = self.joint(X)
+            covariance = DenseLinearOperator(covariance)
+        if observation_noise is not False:
+            noise = self.factor.noise_var
+            if isinstance(observation_noise, Tensor):
+                noise = observation_noise.squeeze(-1).unsqueeze(-2)
+            covariance = covariance + DiagLinearOperator(noise.expand(mean.shape))
+        return MultivariateNormal(mean, covariance)
+
+    def joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean ``lead x h x q`` and covariance ``lead x h x q x q`` of f at points ``lead x q x d``."""
+        S = self.factor.solved(self.kernels(self.points, X.reshape(-1, X.shape[-1])))
+        S = S.unflatten(-1, X.shape[:-1]).movedim(1, -2)
+        mean = self.means(X) + self.factor.raised(S)
+        return mean.movedim(0, -2), (self.kernels(X, X) - S.mT @ S).movedim(0, -3)
+
+    def kernels(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """k_u between points ``lead x q1 x d`` and ``lead x q2 x d``, ``h x lead x q1 x q2``."""
+        if X1.shape[-2] == 0 or X2.shape[-2] == 0:  # before any data; kernels need not accept zero points
+            batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
+            return X1.new_zeros(len(self.candidates), *batch, X1.shape[-2], X2.shape[-2])
+        return torch.stack([c.covar_module(X1, X2).to_dense() for c in self.candidates])
+
+    def means(self, X: Tensor) -> Tensor:
+        """m_u at points ``lead x q x d``, ``h x lead x q``."""
+        zero = 0.0 * X.sum(-1)  # with a gradient, which the prior alone has not: optimisers ask for one
+        return torch.stack([zero if c.mean_module is None else zero + c.mean_module(X) for c in self.candidates])
+
+    @torch.no_grad()
+    def check_kernels(self, points: Tensor) -> None:
+        """Raise ``ValueError`` unless kernels are positive semi-definite on ``n x d`` points; warn of equal ones."""
+        if not len(points):
+            return
+        matrices, means = self.kernels(points, points), self.means(points)
+        for v, K in enumerate(matrices):
+            try:
+                check_kernel_matrix(K)
+            except ValueError as error:
+                raise ValueError(f"{self.labels[v]}: {error}") from None
+            for u in range(v if len(points) > 1 else 0):  # one point does not tell kernels apart
+                equal = torch.equal(matrices[u], K) and torch.equal(means[u], means[v])
+                if equal and same(self.candidates[u], self.candidates[v]):
+                    first, second = (name.removeprefix("candidate ") for name in (self.labels[u], self.labels[v]))
+                    warnings.warn(
+                        f"candidates {first} and {second} are the same (kernel, prior mean and noise variance): keep "
+                        "one of them; the other costs time and widens the test.",
+                        UserWarning,
+                        stacklevel=4,  # past the wrapper of no_grad and the model's __init__
+                    )
+
+    def check_scale(self, width: Widths, points: Tensor) -> None:
+        """Raise ``ValueError`` if k(x, x) > 1 at the points although the width assumes a norm bound."""
+        if len(points):
+            check_unit_scale(width, self.labels, lambda u: self.candidates[u].covar_module(points, diag=True))
+
+
+def _noise(candidates: tuple[Candidate, ...], like: Tensor) -> Tensor:
+    """lambda_u of the candidates, ``h x 1``."""
+    return like.new_tensor([[c.noise_var] for c in candidates])

@@ -1,0 +1,104 @@
+"""Checks of the data that models are given, and their choice of noise model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
+from gpytorch.constraints import Positive
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.settings import min_fixed_noise
+from torch import Tensor
+
+from bo_robust.validation import check_finite, check_positive
+
+__all__ = [
+    "check_added",
+    "check_data",
+    "check_no_outcome_transform",
+    "check_noise_var",
+    "one_noise_likelihood",
+    "rewards_as_they_are",
+]
+
+
+def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
+    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, both finite floats with n >= 1.
+
+    ``model`` is the model's name for the message; ``batched`` allows both a batch shape in front.
+    """
+    if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
+        batch = "batch_shape x " if batched else ""
+        raise ValueError(
+            f"{model} needs train_X {batch}n x d and train_Y {batch}n x 1 with n >= 1, got {tuple(X.shape)} and "
+            f"{tuple(Y.shape)}; model several outputs with a ModelListGP."
+        )
+    for name, x in (("train_X", X), ("train_Y", Y)):
+        if not x.is_floating_point():
+            raise ValueError(f"{name} must be floating point, got {x.dtype}; convert it with .double().")
+        check_finite(name, x)
+
+
+def check_added(X: Tensor, Y: Tensor) -> None:
+    """Raise ``ValueError`` unless new rewards are ``... x n' x 1`` for new points ``... x n' x d``."""
+    if Y.shape[-2:] != (X.shape[-2], 1):
+        raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
+
+
+def check_noise_var(noise_var: float, dtype: torch.dtype) -> None:
+    """Raise ``ValueError`` for a noise variance that GPyTorch would round up."""
+    check_positive(noise_var=noise_var)
+    floor = min_fixed_noise.value(dtype)
+    if noise_var < floor:
+        raise ValueError(
+            f"noise_var must be at least {floor:g} in {dtype}, the smallest that GPyTorch does not round up, "
+            f"got {noise_var!r}; raise it, or rescale the rewards and noise_var with their square."
+        )
+
+
+def check_no_outcome_transform(model: str, transform: OutcomeTransform | None) -> None:
+    """Raise ``ValueError`` if there is an outcome transform, which truncating models cannot have."""
+    if transform is not None:
+        raise ValueError(
+            f"{model} takes no outcome_transform (got {type(transform).__name__}): levels and widths are in the units "
+            "of train_Y. Rescale train_Y and the moment bound instead."
+        )
+
+
+@contextmanager
+def rewards_as_they_are() -> Iterator[None]:
+    """Silence BoTorch's advice to standardise rewards: heavy tails have no standard deviation to divide by."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Data \(outcome observations\) is not standardized", InputDataWarning)
+        yield
+
+
+def one_noise_likelihood(
+    model: str, noise_var: float | None, likelihood: GaussianLikelihood | None, dtype: torch.dtype
+) -> GaussianLikelihood:
+    """``likelihood``, or one that holds ``noise_var``; with neither, one that learns its noise under BoTorch's prior.
+
+    Raises ``ValueError`` for both, for several noise variances, or if ``noise_var`` is too small. The caller must set
+    ``noise_var`` again after moving the model to its dtype. ``model`` is the model's name for messages.
+    """
+    if noise_var is None:
+        if likelihood is None:
+            return get_gaussian_likelihood_with_lognormal_prior()
+        noise: Any = likelihood.noise if isinstance(likelihood, GaussianLikelihood) else None
+        if noise is None or noise.numel() != 1:
+            raise ValueError(
+                f"{model} has one noise variance for all observations: pass noise_var or a GaussianLikelihood "
+                f"without batch shape, got {type(likelihood).__name__}."
+            )
+        return likelihood
+    if likelihood is not None:
+        raise ValueError("give one of noise_var and likelihood.")
+    check_noise_var(noise_var, dtype)
+    # No transform: the variance is stored as it is, not rounded by a softplus and its inverse.
+    return GaussianLikelihood(noise_constraint=Positive(transform=None, initial_value=noise_var))

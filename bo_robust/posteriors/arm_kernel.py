@@ -1,0 +1,173 @@
+"""Prior covariance of finitely many arms, and the noise variance of every trial.
+
+Axes: ``s`` trials, ``n`` arms; ``t`` of the trials, where a function takes some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.covariance import CallbackCovariance, Covariance
+from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
+
+__all__ = ["ROW_BLOCK", "ArmKernel", "noise_of_trials"]
+
+# Up to this many arms a covariance function is tabulated once as an n x n matrix.
+MATRIX_MAX_ARMS = 4096
+# Beyond this many arms a row no longer fits the cache; rows of the covariance are evaluated in pieces of this size.
+ROW_BLOCK = 16_384
+
+
+@dataclass(frozen=True)
+class ArmKernel:
+    """Prior covariance of the arms: a matrix, or a covariance function that is evaluated where it is needed.
+
+    Attributes:
+        diagonal: k(x, x), ``n`` or ``s x n``.
+        matrix: ``n x n`` (shared by the trials) or ``s x n x n``; None where a covariance function is evaluated.
+        covariance: The covariance function; None when a matrix is given.
+        arms: Locations ``n x d``; None where they are unknown.
+    """
+
+    diagonal: Tensor
+    matrix: Tensor | None = None
+    covariance: Covariance | None = None
+    arms: Tensor | None = None
+
+    @classmethod
+    def from_matrix(cls, K: Tensor, arms: Tensor | None = None) -> ArmKernel:
+        """From a kernel matrix ``n x n`` or ``s x n x n`` (copied), with the locations ``n x d`` if features need them.
+
+        Raises ``ValueError`` if K is not finite, symmetric and positive semi-definite, or ``arms`` has not one row per
+        arm.
+        """
+        K = K.detach()
+        check_kernel_matrix(K)
+        if arms is not None and (arms.ndim != 2 or arms.shape[0] != K.shape[-1]):
+            raise ValueError(f"arms must be {K.shape[-1]} x d as the matrix has it, got shape {tuple(arms.shape)}.")
+        # The check allows asymmetry by rounding; code downstream reads rows as columns.
+        K = 0.5 * (K + K.mT)
+        return cls(diagonal=K.diagonal(dim1=-2, dim2=-1).clone(), matrix=K, arms=arms)
+
+    @classmethod
+    def from_covariance(cls, covariance: Covariance, arms: Tensor) -> ArmKernel:
+        """From a covariance function, e.g. :class:`bo_robust.covariance.Matern`, and arm locations ``n x d``.
+
+        Raises ``ValueError`` if ``arms`` is empty, not ``n x d``, not floating point or not finite, or if the
+        covariance has a batch shape or gives no valid kernel matrix.
+        """
+        if arms.ndim != 2 or arms.shape[0] == 0:
+            raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")
+        if not arms.is_floating_point():
+            raise ValueError(f"arms must be floating point, got {arms.dtype}; convert them with .double().")
+        check_finite("arms", arms)
+        arms = arms.detach()
+        diagonal = covariance.diagonal(arms)
+        if diagonal.ndim != 1:
+            raise ValueError("the covariance has a batch shape; give its s x n x n matrices to from_matrix.")
+        if arms.shape[0] <= MATRIX_MAX_ARMS:
+            return cls.from_matrix(covariance(arms, arms), arms)
+        check_finite("k(x, x)", diagonal)
+        return cls(diagonal=diagonal, covariance=covariance, arms=arms)
+
+    @classmethod
+    def from_callback(cls, matrix: Callable[[Tensor, Tensor], Tensor], diagonal: Tensor) -> ArmKernel:
+        """From a function of the numbers of arms, for arms that are no vectors.
+
+        Args:
+            matrix: Takes arm numbers ``a`` and ``b`` (long, on the device of the diagonal) and returns ``a x b``
+                covariances. It is called as arms get pulled.
+            diagonal: k(i, i) >= 0 of all n arms, floating point.
+
+        Raises:
+            ValueError: if the callback returns NaN or another shape, dtype or device, differs from the diagonal, or is
+                not symmetric and positive semi-definite. Beyond MATRIX_MAX_ARMS arms only 256 of them are checked.
+        """
+        if diagonal.ndim != 1 or len(diagonal) == 0 or not diagonal.is_floating_point():
+            raise ValueError(f"diagonal must be n >= 1 floats, got {diagonal.dtype} of shape {tuple(diagonal.shape)}.")
+        check_finite("diagonal", diagonal)
+        if bool((diagonal < 0.0).any()):
+            raise ValueError("diagonal must be k(i, i) >= 0: no variance is negative.")
+        diagonal = diagonal.detach().clone()
+        covariance, n = CallbackCovariance(matrix, diagonal), len(diagonal)
+        arms = torch.arange(n, device=diagonal.device).unsqueeze(1)
+        # Evenly spaced arms, the first and the last included.
+        some = arms if n <= MATRIX_MAX_ARMS else arms[torch.arange(256, device=arms.device) * (n - 1) // 255]
+        K = covariance(some, some)
+        kernel = cls.from_matrix(K)
+        error = float((kernel.diagonal - covariance.diagonal(some)).abs().max())
+        if error > 1e-6 * max(float(diagonal.abs().max()), 1e-300):
+            raise ValueError(f"the kernel callback and its diagonal differ by up to {error:.3g}; give k(i, i).")
+        return kernel if n <= MATRIX_MAX_ARMS else cls(diagonal, covariance=covariance, arms=arms)
+
+    @property
+    def num_arms(self) -> int:
+        """n."""
+        return self.diagonal.shape[-1]
+
+    def diagonal_of(self, arms: Tensor, trials: Tensor) -> Tensor:
+        """k(x, x) of ``arms`` (``t x A``) in some ``trials`` (``t``), ``t x A``."""
+        return self.diagonal[arms] if self.diagonal.ndim == 1 else self.diagonal[trials.unsqueeze(1), arms]
+
+    def rows(self, arms: Tensor, trials: Tensor | None = None) -> Tensor:
+        """Rows K[a, :] of ``arms`` (``r``) in the given ``trials`` (``r``; None: in order), ``r x n``."""
+        if self.matrix is None:
+            assert self.covariance is not None
+            assert self.arms is not None
+            chosen, out = self.arms[arms], self.diagonal.new_empty(arms.shape[0], self.num_arms)
+            step = self.num_arms if arms.is_cuda else ROW_BLOCK  # temporaries stay in a CPU's cache
+            for start in range(0, self.num_arms, step):
+                block = slice(start, start + step)
+                out[:, block] = self.covariance(chosen, self.arms[block])
+            return out
+        if self.matrix.ndim == 2:
+            return self.matrix.index_select(0, arms)
+        if trials is None:
+            trials = torch.arange(arms.shape[0], device=arms.device)
+        return self.matrix[trials, arms]
+
+    def columns(self, arms: Tensor) -> Tensor:
+        """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""
+        return self.block(arms, slice(0, self.num_arms)).mT
+
+    def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
+        """K[a, x] of ``arms`` (``t x M``) with B arms x, in the given ``trials`` (``t``; None: all), ``t x M x B``."""
+        if self.matrix is None:
+            assert self.covariance is not None
+            assert self.arms is not None
+            return self.covariance(self.arms[arms], self.arms[block])
+        if self.matrix.ndim == 2:
+            return self.matrix[:, block].index_select(0, arms.reshape(-1)).reshape(*arms.shape, -1)
+        own = torch.arange(arms.shape[0], device=arms.device) if trials is None else trials
+        return self.matrix[own.unsqueeze(1), arms, block]
+
+    def between(self, first: Tensor, second: Tensor, trials: Tensor) -> Tensor:
+        """K[a, b] of two lists of arms (``t x A`` and ``t x B``) in some ``trials`` (``t``), ``t x A x B``."""
+        if self.matrix is None:
+            assert self.covariance is not None
+            assert self.arms is not None
+            return self.covariance(self.arms[first], self.arms[second])
+        a, b = first.unsqueeze(2), second.unsqueeze(1)
+        return self.matrix[a, b] if self.matrix.ndim == 2 else self.matrix[trials.view(-1, 1, 1), a, b]
+
+
+def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -> Tensor:
+    """Noise variance lambda of every trial, ``s``, of the kernel's dtype and device.
+
+    Raises ``ValueError`` on a noise variance <= 0, no trials, or a kernel or noise of another number of trials.
+    """
+    like = kernel.diagonal
+    check_count(1, trials=trials)
+    given = like.shape[0] if like.ndim == 2 else trials
+    if given != trials:
+        raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
+    noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
+    if noise.ndim > 1 or noise.numel() not in (1, trials):
+        raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
+    check_positive(noise_var=float(noise.min()))
+    check_finite("noise_var", noise)
+    return noise.expand(trials).clone()

@@ -1,0 +1,67 @@
+"""Nyström features of arms from a dictionary drawn by leverage scores, one dictionary per trial.
+
+Ray Chowdhury & Gopalan 2019, section 5.1 (b): every past point x_i enters the dictionary on its own with probability
+min(q sigma^2_{t-1}(x_i), 1). Copies of a point add nothing to the span, so an arm pulled c times enters with the
+probability that any of its copies does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from bo_robust.features.leverage import draw_dictionary, keep_probability, padded
+from bo_robust.features.nystrom import dictionary_root, symmetric_axes
+from bo_robust.posteriors.arm_kernel import ArmKernel
+from bo_robust.posteriors.whitening import FeatureTable
+from bo_robust.random import spread
+from bo_robust.validation import check_positive
+
+__all__ = ["NystromDictionary", "empty_table"]
+
+
+@dataclass(frozen=True)
+class NystromDictionary:
+    """Nyström features from a dictionary of past arms, drawn by leverage scores.
+
+    Args:
+        oversampling: The paper's q > 0. Its theorem asks for 6 rho log(4 T / delta) / epsilon^2
+            (:func:`bo_robust.features.leverage.theory_oversampling`). That is in the thousands and keeps every point;
+            the paper's experiments use less.
+        redraw: Growth of the number of rounds after which the dictionary is drawn anew, >= 1. 1 is the paper's rule:
+            every round.
+    """
+
+    oversampling: float
+    redraw: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(oversampling=self.oversampling)
+        if not self.redraw >= 1.0:
+            raise ValueError(f"redraw (growth of t between two dictionaries) must be >= 1, got {self.redraw!r}.")
+
+    def draw(self, kernel: ArmKernel, variance: Tensor, counts: Tensor, uniform: Tensor) -> FeatureTable:
+        """Features of all arms from fresh dictionaries, with the directions of the paper's symmetric root of K_D.
+
+        ``variance`` is sigma^2 and ``counts`` the number of pulls of every arm, ``s x n`` each; ``uniform`` has one
+        draw from [0, 1) per trial, ``s``.
+        """
+        keep = draw_dictionary(
+            keep_probability(variance, self.oversampling, counts), spread(uniform, variance.shape[1])
+        )
+        # Where all rewards were failed pulls, arm 0 is the dictionary: any would do, as there is nothing to learn yet.
+        keep[:, 0] |= ~keep.any(1)
+        arms, mask = padded(keep)
+        columns = kernel.columns(arms)
+        own = arms.unsqueeze(2)
+        root = dictionary_root(columns.gather(1, own.expand(-1, -1, arms.shape[1])), mask)
+        coordinates = root.features(columns)
+        residual = (kernel.diagonal - coordinates.square().sum(2)).clamp_min_(0.0)
+        at_dictionary = coordinates.gather(1, own.expand(-1, -1, coordinates.shape[2]))
+        return FeatureTable(coordinates, symmetric_axes(at_dictionary, mask), residual)
+
+
+def empty_table(kernel: ArmKernel) -> FeatureTable:
+    """The table without a dictionary: one feature that is zero, all variance in the residual."""
+    return FeatureTable(kernel.diagonal.new_zeros(kernel.num_arms, 1), None, kernel.diagonal)

@@ -1,0 +1,191 @@
+"""The elimination test of HE-GP-UCB, for any posteriors: pure functions of numbers per trial and candidate.
+
+Source: Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of
+Any Type" (ICML 2024), Algorithm 1, lines 8-14. Let S^u be the rounds that candidate u chose, and
+eta_i = y_i - mu^u_{i-1}(x_i) the error of its prediction in round i. Candidate u is eliminated when
+
+    |sum_{S^u} eta_i| > sqrt(xi_t |S^u|) + sum_{S^u} w^u_i sigma^u_{i-1}(x_i),
+    xi_t = 2 R^2 log(|U| pi^2 t^2 / (3 delta)).
+
+The paper prints sigma_i for sigma_{i-1} and, in Theorem 4.1, pi for pi^2; the proofs need what stands here. |U| is the
+number of candidates at the start.
+
+The true candidate passes every test with probability 1 - delta if its width holds with probability 1 - delta / 2 and
+|U| >= 2: the two-sided bound adds delta / |U|. HE-StableOpt has two families of sums, which add twice that and ask for
+|U| >= 4. The last survivor is never eliminated: if it fails too, the assumptions do not hold.
+
+Both interfaces use these functions: arms with s trials, and the BoTorch model with one. Between rounds they keep who is
+alive, the :class:`Failures`, and three sums as ``3 x s x h``: of eta_i and of w_i sigma_{i-1}, in units of the reward,
+and |S^u| in between.
+
+Axes: ``s`` trials, ``h`` candidates; a candidate's index is its index in U throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bo_robust.validation import check_count, check_delta, check_positive, check_round
+
+__all__ = ["UNFIT", "Failures", "Verdict", "judge", "largest_alive", "noise_allowance", "start", "timeline", "violated"]
+
+UNFIT = (
+    "the assumptions do not hold: no candidate fits, the noise is larger than noise_scale, or the norm bound is too "
+    "small"
+)
+"""What it means that every candidate failed its test."""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The first test that each candidate failed.
+
+    Attributes:
+        at: Its round, counted from 1, ``s x h`` long; 0 where no test was failed.
+        sides: |sum eta| of that round, the limit that it exceeded, and the part sum w_i sigma_{i-1}(x_i) of the limit
+            (the rest is allowed to the noise). ``3 x s x h``, in units of the reward, 0 where no test was failed.
+    """
+
+    at: Tensor
+    sides: Tensor
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a round's test found; all of it includes this round.
+
+    Attributes:
+        alive: ``s x h`` bool.
+        sums: ``3 x s x h``.
+        failures: First failures.
+        left: |sum eta| of the candidate tested, ``s``.
+        right: Its limit, ``s``.
+        failed: Where left > right, ``s`` bool. The candidate is eliminated, unless it is the last of its trial.
+    """
+
+    alive: Tensor
+    sums: Tensor
+    failures: Failures
+    left: Tensor
+    right: Tensor
+    failed: Tensor
+
+
+def start(like: Tensor) -> tuple[Tensor, Failures]:
+    """The sums and failures of no rounds, with the candidates, dtype and device of ``like`` (``s x h``)."""
+    sums = like.new_zeros(3, *like.shape)
+    return sums, Failures(torch.zeros_like(like, dtype=torch.long), sums.clone())
+
+
+def noise_allowance(t: int, noise_scale: float, candidates: int, delta: float) -> float:
+    """xi_t = 2 R^2 log(|U| pi^2 t^2 / (3 delta)), in squared units of the reward.
+
+    The noise is R-sub-Gaussian with R = ``noise_scale``; |U| = ``candidates`` is the number at the start. Raises
+    ``ValueError`` if an argument is outside its range.
+    """
+    check_round(t)
+    check_positive(noise_scale=noise_scale)
+    check_count(1, candidates=candidates)
+    check_delta(delta)
+    return 2.0 * noise_scale**2 * math.log(candidates * math.pi**2 * t**2 / (3.0 * delta))
+
+
+def largest_alive(bounds: Tensor, alive: Tensor, rounding: float = 0.0) -> Tensor:
+    """u_t: the living candidate of largest upper bound at the point, first of equals, ``s`` long.
+
+    ``bounds`` and ``alive`` are ``s x h``. Relative differences up to ``rounding`` count as none.
+    """
+    bounds = bounds.masked_fill(~alive, -math.inf)
+    if rounding == 0.0:
+        return bounds.argmax(1)
+    top = bounds.amax(1, keepdim=True)
+    return (bounds >= top - rounding * (1.0 + top.abs())).to(torch.uint8).argmax(1)
+
+
+def judge(
+    alive: Tensor,
+    sums: Tensor,
+    failures: Failures,
+    chosen: Tensor,
+    error: Tensor,
+    reach: Tensor,
+    xi: float,
+    t: int,
+    ok: Tensor,
+) -> Verdict:
+    """Lines 8 and 11-14: enter the round and test the candidate that chose. No argument is written to.
+
+    Args:
+        alive: ``s x h`` bool, at least one per trial.
+        sums: Up to the round before, ``3 x s x h``.
+        failures: Up to the round before.
+        chosen: u_t, ``s`` long.
+        error: eta_t = y_t - mu^u_{t-1}(x_t) of every candidate, ``s x h``.
+        reach: w^u_t sigma^u_{t-1}(x_t) of every candidate before the reward, ``s x h``.
+        xi: :func:`noise_allowance` of this round.
+        t: Round, counted from 1.
+        ok: False where the pull failed, ``s`` bool: nothing is entered or tested there.
+    """
+    index, taken = chosen.unsqueeze(1), ok.unsqueeze(1)
+    own = error.gather(1, index)
+    entered = torch.stack([own, torch.ones_like(own), reach.gather(1, index)]).masked_fill_(~taken, 0.0)
+    thrice = index.expand(3, -1, 1)
+    sums = sums.scatter_add(2, thrice, entered)
+    left, count, reached = sums.gather(2, thrice).unbind(0)
+    right = count.mul_(xi).sqrt_().add_(reached)
+    failed = (left.abs_() > right).logical_and_(taken)
+    if failed.is_cuda or bool(failed.any()):  # on a CPU looking costs nothing and nearly always ends it here
+        failed.logical_and_(alive.gather(1, index))
+        first = failed & (failures.at.gather(1, index) == 0)
+        sides = torch.stack([left, right, reached])
+        failures = Failures(
+            _put(failures.at, index, first, torch.full_like(index, t)), _put(failures.sides, thrice, first, sides)
+        )
+        dies = failed & (alive.sum(1, keepdim=True) > 1)
+        alive = _put(alive, index, dies, torch.zeros_like(dies))
+    return Verdict(alive, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
+
+
+def _put(x: Tensor, index: Tensor, where: Tensor, value: Tensor) -> Tensor:
+    """``x`` (``... x h``) with ``value`` at ``index`` in the rows where ``where`` is True."""
+    return x.scatter(-1, index, torch.where(where, value, x.gather(-1, index)))
+
+
+def violated(alive: Tensor, failures: Failures) -> Tensor:
+    """Trials whose last survivor failed its test as well, ``s`` bool: no candidate fits, the assumptions are wrong."""
+    return (alive & (failures.at > 0)).any(1)
+
+
+def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
+    """Who failed when and by how much, by trial and round; read to the host.
+
+    Returns:
+        One entry per failure. ``trial``; ``hypothesis``, the candidate's index in U under the paper's name, which
+        stored results have; ``round`` (from 1); ``left`` > ``right``, both sides of the test in units of the reward;
+        ``noise_factor``, how many times the noise's share of the limit would have been needed; ``eliminated``, False
+        for a last survivor that was kept. The factor says how sudden the failure was, not what was wrong: sums that
+        drift slowly fail with a factor near 1.
+    """
+    left, right, reach = failures.sides
+    factor = (left - reach) / (right - reach)
+    at, lefts, rights, factors, kept = (x.tolist() for x in (failures.at, left, right, factor, alive))
+    rows = [
+        {
+            "trial": i,
+            "hypothesis": u,
+            "round": t,
+            "left": lefts[i][u],
+            "right": rights[i][u],
+            "noise_factor": factors[i][u],
+            "eliminated": not kept[i][u],
+        }
+        for i, row in enumerate(at)
+        for u, t in enumerate(row)
+        if t > 0
+    ]
+    return sorted(rows, key=lambda row: (row["trial"], row["round"]))

@@ -1,0 +1,210 @@
+"""From what was told to the next trial and the recommendation: every round builds one model from all of it.
+
+Every result is a function of the space, the settings, the seed, what was told in its order, what failed, what is
+pending, and the trial's number. Random numbers come from streams keyed by the seed and that number, so no state is
+carried from trial to trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.optim import optimize_acqf
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from bo_robust.random import stream
+from bo_robust.study.settings import StudySettings
+from bo_robust.study.space import Arms, Space
+from bo_robust.study.steps import seeded, stream_seed
+from bo_robust.study.surrogates import Surrogate, Surrogates
+from bo_robust.study.units import units_of, warn_of_spoilt_units
+
+__all__ = ["History", "Policy", "Recommendation"]
+
+CHUNK = 4096  # arms evaluated at once
+LARGEST = 1e100  # limit of |reward| as models see it: they square it
+STARTS = 100  # best points told, about which the search may start
+CERTIFIED = 1e8  # beside a reward beyond this, rounding may exceed all others: nothing is certified
+Point = dict[str, float]
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known when something is decided.
+
+    Attributes:
+        told: Points and their rewards in the order told, without failures.
+        failed: Points told FAILED, in that order. Models see there the worst reward told so far (of those not
+            truncated).
+        pending: Points asked and not told, in the order asked. Their means stay and their variances fall, so that
+            others are asked, unless the width is so small that even then nothing beats them.
+    """
+
+    told: list[tuple[Point, float]]
+    failed: list[Point]
+    pending: list[Point]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The point to use, in units of the rewards.
+
+    ``worst`` and ``regret_bound`` hold with probability 1 - delta where the assumptions of the certificate's width
+    hold: see ``certificate`` of :class:`bo_robust.study.settings.KernelSettings`. On a box its default is a heuristic.
+    The f they speak of has the worst reward at the failed points.
+
+    Both are None in three cases. A reward better than ``value`` was truncated: the model did not see what may be the
+    best there is. All rewards are equal and no ``scale`` was given: nothing says how far f may go. A reward is beyond
+    1e8 times the scale: beside it floating point loses the others.
+
+    Attributes:
+        x: The point (without its condition, where the method chooses one).
+        value: Posterior mean of f there (of the value at risk, where that is maximised).
+        worst: f(x) is no worse than this.
+        regret_bound: x is at most this far from optimal: the largest upper confidence bound, as far as the search finds
+            it, minus the lower one of x.
+    """
+
+    x: Point
+    value: float
+    worst: float | None
+    regret_bound: float | None
+
+
+class Policy:
+    """From a history to the next point: a method on a space. ``fits`` are hyperparameters known already."""
+
+    def __init__(self, space: Space, settings: StudySettings, seed: int, fits: Mapping[str, Any] | None = None) -> None:
+        self.space, self.settings, self.seed = space, settings, seed
+        conditions = settings.method.environment
+        self.environment = None if conditions is None else Arms(conditions["points"])
+        self._warned_at = 0
+        self._surrogates = Surrogates(settings, seed, self.environment, fits or {})
+
+    @property
+    def fits(self) -> Mapping[str, Any]:
+        """Hyperparameters known and fitted since: plain JSON by a digest of the data they were fitted to."""
+        return self._surrogates.fits
+
+    def propose(self, history: History, trial: int) -> Point:
+        """Return the point of trial number ``trial``."""
+        seed = stream_seed(self.seed, "ask", trial)
+        if trial < self.settings.known["num_initial"] or not history.told:
+            return self._initial(trial)
+        pending = self._unit(history.pending) if history.pending else None
+        acqf = self._surrogate(history).acquisition(pending, torch.Generator().manual_seed(seed))
+        x = self._maximise(acqf, seed, history)[0]
+        if self.environment is None:
+            return x
+        choice = acqf.select_environment(self._unit([x])[0])
+        return x | dict(self.environment.points[int(choice.index)])
+
+    def recommend(self, history: History) -> Recommendation:
+        """Recommend the point of largest lower confidence bound among those told (among all, where they are arms)."""
+        names = self.space.names
+        surrogate = self._surrogate(history)
+        designs = {tuple(x[n] for n in names): {n: x[n] for n in names} for x, _ in history.told}
+        points = [dict(p) for p in self.space.points] if isinstance(self.space, Arms) else list(designs.values())
+        with torch.no_grad():
+            mean, lower, upper = surrogate.bounds(self._unit(points))
+        best = int(lower.argmax())
+        # The search may miss the maximum on a box, so the bounds at the points told count too.
+        top = max(
+            self._maximise(surrogate.upper(), stream_seed(self.seed, "recommend", len(history.told)), history)[1],
+            float(upper.max()),
+        )
+        units = units_of([y for _, y in history.told], self.settings.common)
+        value, low = float(mean[best]), float(lower[best])
+        if not units.known or surrogate.truncated_top > value or surrogate.largest > CERTIFIED:
+            return Recommendation(points[best], units.of_model(value), None, None)
+        return Recommendation(points[best], units.of_model(value), units.of_model(low), units.scale * (top - low))
+
+    def checked(self, x: Any) -> Point:
+        """Return a point as stored, with its condition if any; raise ``ValueError`` if it is not in the space."""
+        if self.environment is None or not isinstance(x, Mapping):
+            return self.space.check(x)
+        names = self.space.names
+        design = self.space.check({k: v for k, v in x.items() if k in names})
+        return design | self.environment.check({k: v for k, v in x.items() if k not in names})
+
+    def try_out(self) -> None:
+        """Build everything once from two points, to find what the checks of single settings miss.
+
+        Raises ``ValueError`` if settings do not fit each other, the space or the machine.
+        """
+        try:
+            told = [(self._initial(0), 0.0), (self._initial(1), 1.0)]
+            surrogate = self._surrogate(History(told, [], []))
+            surrogate.acquisition(None, torch.Generator().manual_seed(0))
+            surrogate.upper()
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise ValueError(f"{self.settings.name} cannot be built with these settings: {error}") from error
+
+    def _initial(self, trial: int) -> Point:
+        generator = stream(self.seed, "study.initial", trial)
+        if isinstance(self.space, Arms):
+            # the first num_initial of one permutation of the arms, so that none comes twice
+            order = stream(self.seed, "study.arms", 0).permutation(len(self.space.points))
+            x = dict(self.space.points[int(order[trial % len(order)])])
+        else:
+            engine = SobolEngine(
+                len(self.space.names), scramble=True, seed=stream_seed(self.seed, "initial", 0) % 2**31
+            )
+            x = self.space.from_unit(engine.fast_forward(trial).draw(1, dtype=torch.float64)[0].tolist())
+        if self.environment is not None:
+            p = self.settings.method.environment.get("probabilities")
+            n = len(self.environment.points)
+            x |= self.environment.points[int(generator.choice(n, p=p))]
+        return x
+
+    def _unit(self, points: list[Point]) -> Tensor:
+        """Coordinates ``n x d`` of points in the unit cube; conditions are included where points have them."""
+        rows = [self.space.to_unit(p) for p in points]
+        if self.environment is not None and len(points[0]) > len(self.space.names):
+            rows = [row + self.environment.to_unit(p) for row, p in zip(rows, points, strict=True)]
+        return torch.tensor(rows, dtype=torch.float64, device=self.settings.common.device)
+
+    def _best(self, history: History) -> Tensor:
+        """Points ``n x d`` of the best rewards; among them the search takes those of the largest means."""
+        worse = 1.0 if self.settings.common.minimize else -1.0
+        return self._unit([x for x, _ in sorted(history.told, key=lambda told: worse * told[1])[:STARTS]])
+
+    def _maximise(self, acqf: AcquisitionFunction, seed: int, history: History) -> tuple[Point, float]:
+        """The best point, and its value before rounding."""
+        device = self.settings.common.device
+        if isinstance(self.space, Arms):
+            with torch.no_grad():
+                chunks = self.space.unit_points().to(device).unsqueeze(-2).split(CHUNK)
+                values = torch.cat([acqf(chunk) for chunk in chunks])
+            best = int(values.argmax())
+            return dict(self.space.points[best]), float(values[best])
+        bounds = torch.zeros(2, len(self.space.names), dtype=torch.float64, device=device)
+        bounds[1] = 1.0
+        options: dict[str, Any] = {"seed": seed % 2**31}
+        if self.environment is None:  # also start about the best points told: other starts may miss their peak
+            acqf.X_baseline = self._best(history)  # where BoTorch looks for them
+            options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
+        with seeded(seed, device):
+            x, value = optimize_acqf(
+                acqf,
+                bounds,
+                q=1,
+                num_restarts=self.settings.common.restarts,
+                raw_samples=self.settings.common.raw_samples,
+                options=options,
+                retry_on_optimization_warning=False,  # the kinks of a value at risk end line searches, at good points
+            )
+        return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))
+
+    def _surrogate(self, history: History) -> Surrogate:
+        X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]
+        units = units_of(rewards, self.settings.common)
+        self._warned_at = warn_of_spoilt_units(rewards, units, self.settings.common, self._warned_at)
+        Y = (units.sign / units.scale) * (X.new_tensor(rewards).unsqueeze(-1) - units.center)
+        failed = self._unit(history.failed) if history.failed else X[:0]
+        return self._surrogates.of(X, Y.clamp(-LARGEST, LARGEST), failed)

@@ -1,0 +1,170 @@
+import math
+
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+
+from bo_robust.acquisition import lnso
+from bo_robust.acquisition.lnso import climb, estimate_value_at_risk, optimize_lnso, pinball_loss, upper_bound_of
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.functionals import CVaR
+
+ALPHA = 0.1
+QUICK = {"rounds": 2, "fit_steps": 5, "ascent_steps": 5, "num_x": 7, "num_z": 3}
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+def uniform(tkwargs, d_z=1):
+    box = torch.tensor([[0.0], [1.0]], **tkwargs).repeat(1, d_z)
+    return ContinuousEnvironment(box, torch.distributions.Uniform(box[0, 0], box[1, 0], validate_args=False))
+
+
+def unit_box(tkwargs, d=1):
+    return torch.tensor([[0.0], [1.0]], **tkwargs).repeat(1, d)
+
+
+def hill(points):
+    """-(x - 0.6)^2 + z / 10: with Z uniform its VaR is -(x - 0.6)^2 + alpha / 10."""
+    return -(points[:, :-1] - 0.6).square().sum(-1) + points[:, -1] / 10
+
+
+def gp(tkwargs, n=12, batch=()):
+    X = torch.rand(*batch, n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
+    Y = torch.sin(5 * X[..., :1]) * torch.cos(3 * X[..., 1:])
+    return SingleTaskGP(X, Y, torch.full_like(Y, 0.01)).eval()
+
+
+def test_pinball_loss_by_hand_and_its_minimiser(tkwargs):
+    errors = torch.tensor([2.0, 0.0, -2.0], **tkwargs)
+    assert pinball_loss(errors, 0.1).tolist() == pytest.approx([0.2, 0.0, 1.8])
+    values = torch.randn(37, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
+    losses = pinball_loss(values - values.unsqueeze(-1), 0.3).mean(-1)  # a minimiser is one of the values
+    assert values[losses.argmin()] == values.sort().values[11]  # the 12th: 11 / 37 < 0.3 <= 12 / 37
+    with pytest.raises(ValueError, match="alpha"):
+        pinball_loss(values, 1.0)
+
+
+def test_estimated_value_at_risk_of_a_known_law(tkwargs):
+    x = torch.tensor([[0.6], [0.1]], **tkwargs)
+    got = estimate_value_at_risk(hill, uniform(tkwargs), x, ALPHA)
+    # sd of the quantile: 0.1 sqrt(0.1 0.9 / 4096) = 0.0005
+    assert got.tolist() == pytest.approx([0.01, 0.01 - 0.25], abs=0.0015)
+    assert float(got[0] - got[1]) == pytest.approx(0.25, abs=1e-12)  # the same draws
+    with pytest.raises(ValueError, match="n x d to n"):
+        estimate_value_at_risk(lambda p: p, uniform(tkwargs), x, ALPHA)
+
+
+def test_draws_are_uniform_in_the_ball(tkwargs):
+    draws = lnso._in_ball((20, 500, 2), torch.Generator(tkwargs["device"]).manual_seed(0), torch.zeros(1, **tkwargs))
+    length = draws.norm(dim=-1)
+    assert float(length.max()) <= 1.0 + 1e-12
+    assert float((length <= 0.5).double().mean()) == pytest.approx(0.25, abs=0.02)  # 4 sd = 0.017
+    assert draws.mean((0, 1)).tolist() == pytest.approx([0.0, 0.0], abs=0.02)  # sd 0.005
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_climbs_to_the_top_over_many_balls(tkwargs, d):
+    """From 0.05, five and a half radii away, in a box of another size."""
+    low, high = torch.tensor([[-3.0], [7.0]], **tkwargs).expand(2, d)
+    bounds = torch.stack([low, high])
+    starts = low + (high - low) * torch.tensor([[0.05], [0.5], [1.0]], **tkwargs).expand(3, d)
+    environment = uniform(tkwargs)
+
+    def u(points):
+        unit = (points[:, :-1] - low) / (high - low)
+        return 1e3 * hill(torch.cat([unit, points[:, -1:]], -1))
+
+    ends = climb(u, environment, bounds, starts, ALPHA, rounds=10, fit_steps=100, ascent_steps=30)
+    unit = (ends - low) / (high - low)
+    assert float((unit - 0.6).abs().max()) < 0.06
+
+
+def test_moves_about_a_radius_a_round_and_stays_in_the_box(tkwargs):
+    starts = torch.tensor([[0.1], [0.95]], **tkwargs)
+    settings = {"fit_steps": 40, "ascent_steps": 40, "num_x": 20}
+
+    def slope(points):
+        return 5 * points[:, 0] + points[:, 1]
+
+    for rounds in (1, 3):
+        ends = climb(slope, uniform(tkwargs), unit_box(tkwargs), starts, ALPHA, rounds=rounds, **settings)
+        # Adam's step is at most about a tenth of the radius, so a ball is left by no more than that.
+        assert 0.099 * rounds <= float(ends[0] - starts[0]) <= 0.12 * rounds
+        assert float(ends[1]) == 1.0
+
+
+def test_a_start_does_the_same_alone_as_among_others(tkwargs):
+    acqf = ValueAtRiskUCB(gp(tkwargs), uniform(tkwargs), ALPHA, 2.0)
+    bound, alpha = upper_bound_of(acqf, None)
+    starts = torch.tensor([[0.1], [0.4], [0.9]], **tkwargs)
+    problem = bound, acqf.environment, unit_box(tkwargs)
+    together = climb(*problem, starts, alpha, **QUICK)
+    alone = torch.cat([climb(*problem, start.unsqueeze(0), alpha, **QUICK) for start in starts])
+    torch.testing.assert_close(together, alone, rtol=0.0, atol=1e-9)
+    assert float((together - starts).abs().min()) > 1e-3
+
+
+def test_optimizes_a_value_at_risk_ucb(tkwargs):
+    acqf = ValueAtRiskUCB(gp(tkwargs), uniform(tkwargs), ALPHA, 2.0)
+    grid = torch.linspace(0, 1, 201, **tkwargs).view(-1, 1, 1)
+    with torch.no_grad():
+        values = acqf(grid)
+    settings = {"rounds": 4, "fit_steps": 60, "num_x": 20}
+    x, value = optimize_lnso(acqf, acqf.environment, unit_box(tkwargs), num_starts=4, **settings)
+    assert x.shape == (1, 1)
+    assert value.shape == ()
+    spread = float(values.max() - values.min())
+    exact = float(acqf(x).detach())
+    assert float(values.max()) - exact < 0.02 * spread
+    assert float(value) == pytest.approx(exact, abs=0.02 * spread)
+    again, _ = optimize_lnso(acqf, acqf.environment, unit_box(tkwargs), num_starts=4, **settings)
+    torch.testing.assert_close(again, x)
+
+
+def test_never_worse_than_the_starts(tkwargs):
+    environment = uniform(tkwargs)
+    settings = {**QUICK, "fit_rate": 1e-12, "ascent_rate": 1.0}  # networks that know nothing
+    _, value = optimize_lnso(hill, environment, unit_box(tkwargs), 16, ALPHA, **settings)
+    sobol = torch.quasirandom.SobolEngine(1, scramble=True, seed=0).draw(16, dtype=torch.float64).to(**tkwargs)
+    assert float(value) >= float(estimate_value_at_risk(hill, environment, sobol, ALPHA, seed=1).max())
+
+
+def test_pending_points_lower_the_bound(tkwargs):
+    plain = ValueAtRiskUCB(gp(tkwargs), uniform(tkwargs), ALPHA, 2.0)
+    pending = torch.tensor([[0.5, 0.5]], **tkwargs)
+    hallucinated = ValueAtRiskUCB(gp(tkwargs), uniform(tkwargs), ALPHA, 2.0, X_pending=pending)
+    point = torch.tensor([[0.5, 0.5], [0.2, 0.9]], **tkwargs)
+    for acqf in (plain, hallucinated):
+        _, upper = acqf.bounds_of(point.unsqueeze(1), acqf.pending_points)
+        torch.testing.assert_close(upper_bound_of(acqf, None)[0](point), upper.squeeze(-1))
+
+
+def test_bad_input(tkwargs):
+    environment, box = uniform(tkwargs), unit_box(tkwargs)
+    model = gp(tkwargs)
+    with pytest.raises(ValueError, match="ContinuousEnvironment"):
+        optimize_lnso(hill, FiniteEnvironment(box), box, alpha=ALPHA)
+    with pytest.raises(ValueError, match="needs alpha"):
+        optimize_lnso(hill, environment, box)
+    with pytest.raises(ValueError, match="its own alpha"):
+        optimize_lnso(ValueAtRiskUCB(model, environment, ALPHA, 2.0), environment, box, alpha=ALPHA)
+    with pytest.raises(ValueError, match="of a ValueAtRisk"):
+        optimize_lnso(ValueAtRiskUCB(model, environment, CVaR(ALPHA), 2.0), environment, box)
+    batched = ValueAtRiskUCB(gp(tkwargs, batch=(2,)), environment, ALPHA, 2.0)
+    with pytest.raises(ValueError, match="batch shape"):
+        optimize_lnso(batched, environment, box)
+    with pytest.raises(ValueError, match="lower below upper"):
+        optimize_lnso(hill, environment, box.flip(0), alpha=ALPHA)
+    with pytest.raises(ValueError, match="convert one"):
+        optimize_lnso(hill, environment, box.float(), alpha=ALPHA)
+    with pytest.raises(ValueError, match="fit_steps"):
+        optimize_lnso(hill, environment, box, alpha=ALPHA, fit_steps=0)
+    with pytest.raises(ValueError, match="radius"):
+        optimize_lnso(hill, environment, box, alpha=ALPHA, radius=math.nan)
+    with pytest.raises(ValueError, match="within the bounds"):
+        climb(hill, environment, box, box + 0.5, ALPHA)

@@ -1,0 +1,124 @@
+"""MLE-GP-UCB, ExpectedUCB and A-GP-UCB: picks by plain loops, GP-UCB with one candidate, bad settings."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from bo_robust.algorithms import GPUCB
+from bo_robust.algorithms.a_gp_ucb import AGPUCB
+from bo_robust.algorithms.expected_ucb import ExpectedUCB
+from bo_robust.algorithms.mle_gp_ucb import MLEGPUCB
+from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
+from bo_robust.covariance import SquaredExponential
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.posteriors.snapshots import restore_, snapshot
+
+LENGTHSCALES = (0.05, 0.4, 0.15)
+N, S, ROUNDS = 25, 3, 20
+WIDTH = SelfNormalisedWidth(1.0, 0.3, 0.05)
+
+
+def world(device):
+    g = torch.Generator().manual_seed(0)
+    x = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(1).to(device)
+    f = torch.sin(torch.tensor([[4.0], [9.0], [30.0]], dtype=torch.float64, device=device) * x.T)
+    noise = 0.1 * torch.randn(ROUNDS, S, generator=g, dtype=torch.float64).to(device)
+    return candidate_kernel([SquaredExponential(ell) for ell in LENGTHSCALES], x), f, noise
+
+
+def methods(width):
+    return {"mle": MLEGPUCB(width), "expected": ExpectedUCB(width), "a": AGPUCB(width, LENGTHSCALES)}
+
+
+def rounds(algorithm, state, f, noise):
+    u = torch.zeros(len(f), dtype=torch.float64, device=f.device)
+    for eta in noise:
+        selection = algorithm.select(state, u)
+        yield selection
+        algorithm.observe(state, selection.arms, f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + eta, u)
+
+
+@pytest.mark.parametrize("name", ["mle", "expected", "a"])
+def test_picks_by_loops(name, device):
+    kernel, f, noise = world(device)
+    algorithm = methods(WIDTH)[name]
+    state, used = algorithm.init(kernel, 0.01, S), set()
+    for t, selection in enumerate(rounds(algorithm, state, f, noise), 1):
+        posterior = state.posterior
+        for i in range(S):
+            evidence = posterior.evidence[i].tolist()
+            w = [WIDTH(t, float(gain)) for gain in posterior.gains[i]]
+            bounds = [posterior.means[i, h] + w[h] * posterior.variances[i, h].sqrt() for h in range(3)]
+            if name == "expected":
+                weights = [math.exp(e - max(evidence)) for e in evidence]
+                bound = sum(p * b for p, b in zip(weights, bounds, strict=True)) / sum(weights)
+                assert selection.candidate is None
+            else:
+                target = 0.4 / t**0.9
+                h = evidence.index(max(evidence)) if name == "mle" else min(
+                    range(3), key=lambda u: abs(LENGTHSCALES[u] - target)
+                )  # fmt: skip
+                bound = bounds[h]
+                used.add(h)
+                assert int(selection.candidate[i]) == h
+                assert torch.equal(posterior.mean[i], posterior.means[i, h])
+                assert float(selection.width[i]) == pytest.approx(w[h], rel=1e-12)
+            assert float(bound[selection.arms[i]]) == pytest.approx(float(bound.max()), rel=1e-12)
+    assert used == set() if name == "expected" else len(used) == 3
+
+
+@pytest.mark.parametrize("name", ["mle", "expected", "a"])
+def test_one_candidate_is_gp_ucb(name, device):
+    _, f, noise = world(device)
+    kernel = ArmKernel.from_covariance(
+        SquaredExponential(0.15), torch.linspace(0, 1, N, dtype=torch.float64, device=device).unsqueeze(1)
+    )
+    algorithm = AGPUCB(WIDTH, (0.15,)) if name == "a" else methods(WIDTH)[name]
+    one, plain = algorithm.init(kernel, 0.01, S), GPUCB(WIDTH).init(kernel, 0.01, S)
+    pairs = zip(rounds(algorithm, one, f, noise), rounds(GPUCB(WIDTH), plain, f, noise), strict=True)
+    for ours, theirs in pairs:
+        assert torch.equal(ours.arms, theirs.arms)
+
+
+@pytest.mark.parametrize("name", ["mle", "expected", "a"])
+def test_resuming_is_bit_identical(name, device):
+    kernel, f, noise = world(device)
+    algorithm = methods(WIDTH)[name]
+    whole = algorithm.init(kernel, 0.01, S)
+    list(rounds(algorithm, whole, f, noise[:7]))
+    tensors, numbers = snapshot(whole)
+    saved = {k: v.clone() for k, v in tensors.items()}
+    again = algorithm.init(kernel, 0.01, S)
+    restore_(again, saved, json.loads(json.dumps(numbers)))
+    rest = [s.arms for s in rounds(algorithm, whole, f, noise[7:])]
+    assert all(torch.equal(a, b.arms) for a, b in zip(rest, rounds(algorithm, again, f, noise[7:]), strict=True))
+    assert torch.equal(whole.posterior.evidence, again.posterior.evidence)
+
+
+def test_a_gp_ucb_shrinks_by_hand():
+    """theta_0 / t^0.9 of 1.0: 1, .536, .372, .287, ...; candidates of the paper's experiment (a)."""
+    algorithm = AGPUCB(ConstantWidth(1.0), (0.3, 0.4, 0.5, 0.7, 1.0))
+    assert [algorithm.nearest(t) for t in (1, 2, 3, 4, 50)] == [4, 2, 1, 0, 0]
+    x = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(1)
+    state = algorithm.init(candidate_kernel([SquaredExponential(ell) for ell in algorithm.lengthscales], x), 0.01, 2)
+    arm, reward = torch.zeros(2, dtype=torch.long), torch.zeros(2, dtype=torch.float64)
+    initial, chosen = algorithm.observe_initial, algorithm.observe
+    for act, believed in ((initial, 4), (initial, 4), (chosen, 2), (chosen, 1)):
+        act(state, arm, reward)  # a lengthscale does not shrink in an initial design
+        assert state.posterior.alive.double().argmax(1).tolist() == [believed, believed]
+
+
+def test_bad_settings_are_refused(device):
+    kernel, *_ = world(device)
+    with pytest.raises(ValueError, match="2 lengthscales for 3"):
+        AGPUCB(ConstantWidth(1.0), (0.1, 0.2)).init(kernel, 0.1)
+    for bad in ({"lengthscales": ()}, {"lengthscales": (0.1, 0.0)}, {"lengthscales": (0.1,), "power": 0.0}):
+        with pytest.raises(ValueError, match=r"lengthscale|power"):
+            AGPUCB(ConstantWidth(1.0), **bad)
+    with pytest.raises(ValueError, match="1 widths for 3"):
+        MLEGPUCB((ConstantWidth(1.0),)).init(kernel, 0.1)
+    with pytest.raises(ValueError, match="noise_var"):
+        ExpectedUCB(ConstantWidth(1.0)).init(kernel, 0.0)

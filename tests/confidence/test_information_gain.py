@@ -1,0 +1,245 @@
+"""Information gain against dense determinants, brute force over multisets, and golden values."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_robust.confidence import information_gain as ig
+
+SHARE = 1.0 - math.exp(-1.0)
+
+
+def kernel_matrix(n, seed, device, rank=None):
+    g = torch.Generator().manual_seed(seed)
+    A = torch.randn(n, rank or n, generator=g, dtype=torch.float64)
+    K = A @ A.mT
+    return (K / K.diagonal().max()).to(device)
+
+
+def se_matrix(X, lengthscale):
+    return torch.exp(-0.5 * torch.cdist(X, X).square() / lengthscale**2)
+
+
+def dense_gain(K, picks, noise_var):
+    """1/2 logdet by slogdet, with no code of the module."""
+    index = torch.as_tensor(picks, device=K.device)
+    sub = K[index][:, index]
+    eye = torch.eye(len(picks), dtype=K.dtype, device=K.device)
+    return float(0.5 * torch.linalg.slogdet(eye + sub / noise_var).logabsdet)
+
+
+def dense_variances(K, picks, noise_var):
+    """Posterior variance of every point after the picks, by one dense solve."""
+    if not len(picks):
+        return K.diagonal().clone()
+    index = torch.as_tensor(picks, device=K.device)
+    M = K[index][:, index] + noise_var * torch.eye(len(picks), dtype=K.dtype, device=K.device)
+    return K.diagonal() - (K[index] * torch.linalg.solve(M, K[index])).sum(0)
+
+
+@pytest.fixture
+def golden_matrix(golden, device):
+    X = torch.tensor(golden["data"]["X"], dtype=torch.float64, device=device)
+    assert golden["data"]["kernel"] == "exp(-r^2/(2*0.4^2))"
+    return se_matrix(X, 0.4), golden["data"]["noise_var"]
+
+
+def test_golden(golden, golden_matrix):
+    K, noise_var = golden_matrix
+    expected = golden["information_gain"]
+    T = expected["greedy_T"]
+    assert float(ig.exact(K, noise_var)) == pytest.approx(expected["of_all_12"], rel=1e-11)
+    assert float(ig.greedy(K, noise_var, T)[0][-1]) == pytest.approx(expected["greedy"], rel=1e-11)
+    assert float(ig.spectral_bound(K, noise_var, T)[-1]) == pytest.approx(expected["spectral_bound_T6"], rel=1e-11)
+    assert float(ig.effective_dimension(K, noise_var)) == pytest.approx(expected["d_eff"], rel=1e-11)
+
+
+def test_exact_by_hand(device):
+    one = torch.tensor([[3.0]], dtype=torch.float64, device=device)
+    assert float(ig.exact(one, 1.0)) == pytest.approx(math.log(2.0))  # 1/2 log(1 + 3)
+    # one point with k = 1 three times, noise_var 1/5: det(I + 5 11^T) = 1 + 15
+    thrice = torch.ones(3, 3, dtype=torch.float64, device=device)
+    assert float(ig.exact(thrice, 0.2)) == pytest.approx(0.5 * math.log(16.0))
+    assert float(ig.exact(torch.empty(0, 0, dtype=torch.float64, device=device), 1.0)) == 0.0
+
+
+def test_exact_and_dimension_of_a_batch_equal_singles(device):
+    K = torch.stack([kernel_matrix(5, seed, device) for seed in range(6)]).reshape(2, 3, 5, 5)
+    gain, dimension = ig.exact(K, 0.3), ig.effective_dimension(K, 0.3)
+    assert gain.shape == dimension.shape == (2, 3)
+    for i, j in itertools.product(range(2), range(3)):
+        assert float(gain[i, j]) == pytest.approx(dense_gain(K[i, j], range(5), 0.3), rel=1e-12)
+        assert float(dimension[i, j]) == pytest.approx(float(ig.effective_dimension(K[i, j], 0.3)), rel=1e-12)
+
+
+def test_effective_dimension_by_hand(device):
+    K = torch.diag(torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64, device=device))
+    assert float(ig.effective_dimension(K, 1.0)) == pytest.approx(1.25)  # 1/2 + 3/4 + 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    noise_var=st.floats(1e-3, 10.0),
+    picks=st.lists(st.integers(0, 5), min_size=1, max_size=12),
+)
+def test_increments_sum_to_the_determinant(seed, noise_var, picks):
+    K = kernel_matrix(6, seed, "cpu", rank=3)  # singular, and the picks repeat
+    variances = torch.stack([dense_variances(K, picks[:t], noise_var)[p] for t, p in enumerate(picks)])
+    total = float(ig.increments(variances, noise_var).sum())
+    index = torch.as_tensor(picks)
+    assert total == pytest.approx(float(ig.exact(K[index][:, index], noise_var)), rel=1e-8)
+
+
+def test_increments_by_hand(device):
+    got = ig.increments(torch.tensor([0.0, 3.0, 1.5], dtype=torch.float64, device=device), 0.5)
+    assert got.tolist() == pytest.approx([0.0, 0.5 * math.log(7.0), math.log(2.0)])
+    assert ig.increments(torch.ones(2, dtype=torch.float32, device=device), 0.5).dtype == torch.float32
+
+
+@pytest.mark.parametrize("T", [1, 4, 5, 6, 23])  # n = 5: without, at and after several folds of the cache
+def test_greedy_is_the_dense_greedy(T, device):
+    noise_var = 0.07
+    K = kernel_matrix(5, 3, device)
+    gains, picks = ig.greedy(K, noise_var, T)
+    assert gains.shape == picks.shape == (T,)
+    chosen = picks.tolist()
+    for t in range(T):
+        assert chosen[t] == int(dense_variances(K, chosen[:t], noise_var).argmax())
+        assert float(gains[t]) == pytest.approx(dense_gain(K, chosen[: t + 1], noise_var), rel=1e-11)
+
+
+def test_greedy_prefers_the_first_of_equals_and_repeats_a_lone_point(device):
+    assert ig.greedy(torch.eye(3, dtype=torch.float64, device=device), 1.0, 6)[1].tolist() == [0, 1, 2] * 2
+    # one point with k = 1, noise_var 1: 1/2 log(1 + t)
+    gains, picks = ig.greedy(torch.ones(1, 1, dtype=torch.float64, device=device), 1.0, 4)
+    assert picks.tolist() == [0] * 4
+    assert gains.tolist() == pytest.approx([0.5 * math.log(1 + t) for t in range(1, 5)])
+
+
+def test_greedy_stays_exact_over_a_long_run_on_a_near_singular_kernel(device):
+    X = torch.linspace(0, 1, 30, dtype=torch.float64, device=device)[:, None]
+    K = se_matrix(X, 0.3)
+    gains, picks = ig.greedy(K, 1e-3, 1000)
+    counts = torch.bincount(picks, minlength=30).double()
+    root = counts.sqrt()
+    eye = torch.eye(30, dtype=torch.float64, device=device)
+    want = 0.5 * torch.linalg.slogdet(eye + root[:, None] * K * root / 1e-3).logabsdet
+    assert float(gains[-1]) == pytest.approx(float(want), rel=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 5),
+    rank=st.integers(1, 5),
+    noise_var=st.sampled_from([0.01, 0.3, 5.0]),
+)
+def test_bounds_hold_for_the_true_maximum_over_multisets(seed, n, rank, noise_var):
+    T = 4
+    K = kernel_matrix(n, seed, "cpu", rank=rank)
+    reached = ig.greedy(K, noise_var, T)[0]
+    upper = ig.greedy_bound(K, noise_var, T)
+    spectral = ig.spectral_bound(K, noise_var, T)
+    for t in range(1, T + 1):
+        best = max(
+            dense_gain(K, multiset, noise_var) for multiset in itertools.combinations_with_replacement(range(n), t)
+        )
+        slack = 1e-9 * (1.0 + best)
+        assert SHARE * best - slack <= float(reached[t - 1]) <= best + slack
+        assert best <= float(upper[t - 1]) + slack
+        assert best <= float(spectral[t - 1]) + slack
+
+
+def test_greedy_bound_is_the_greedy_gain_over_its_share(golden_matrix):
+    K, noise_var = golden_matrix
+    # 1 / (1 - 1/e) = 1.5819767068693265
+    torch.testing.assert_close(ig.greedy_bound(K, noise_var, 5), ig.greedy(K, noise_var, 5)[0] * 1.5819767068693265)
+
+
+def test_spectral_bound_by_hand(device):
+    # eigenvalues 3, 1, noise_var 1. t=1: (1,0) 4. t=2: (1,1) 4*2 = 8 beats (2,0) 7. t=3: (2,1) 7*2 = 14 beats
+    # (1,2) 4*3 = 12 and (3,0) 10. t=4: (2,2) 7*3 = 21 beats (3,1) 10*2 = 20.
+    spectrum = torch.tensor([1.0, 3.0], dtype=torch.float64, device=device)
+    want = [0.5 / SHARE * math.log(x) for x in (4, 8, 14, 21)]
+    assert ig.spectral_bound(spectrum, 1.0, 4).tolist() == pytest.approx(want)
+    assert ig.spectral_bound(torch.diag(spectrum), 1.0, 4).tolist() == pytest.approx(want)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    spectrum=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=4),
+    noise_var=st.floats(0.01, 10.0),
+    T=st.integers(1, 6),
+)
+def test_spectral_bound_is_the_best_integer_allocation(spectrum, noise_var, T):
+    got = ig.spectral_bound(torch.tensor(spectrum, dtype=torch.float64), noise_var, T)
+    assert got.shape == (T,)
+    for t in range(1, T + 1):
+        best = max(
+            sum(math.log1p(m * x / noise_var) for m, x in zip(allocation, spectrum, strict=True))
+            for allocation in itertools.product(range(t + 1), repeat=len(spectrum))
+            if sum(allocation) == t
+        )
+        assert float(got[t - 1]) == pytest.approx(0.5 / SHARE * best, rel=1e-9, abs=1e-12)
+
+
+def test_spectral_bound_with_more_points_than_rounds(device):
+    # T = 2 < n: the two largest once each, log(1 + 4) + log(1 + 3) > log(1 + 8)
+    spectrum = torch.tensor([0.1, 3.0, 0.2, 4.0], dtype=torch.float64, device=device)
+    assert ig.spectral_bound(spectrum, 1.0, 2).tolist() == pytest.approx(
+        [0.5 / SHARE * math.log(5.0), 0.5 / SHARE * math.log(20.0)]
+    )
+
+
+def test_rates_by_hand():
+    e = math.e
+    assert ig.rate_linear(e**2, 3) == pytest.approx(6.0)  # 3 * 2
+    assert ig.rate_se(e**2, 2) == pytest.approx(8.0)  # 2^3
+    assert ig.rate_matern(e**3, 1, 2.0) == pytest.approx(3.0 * e)  # exponent 2 / (4 + 2) = 1/3
+    assert ig.rate_matern(e**2, 2, 2.5) == pytest.approx(2.0 * e ** (12 / 11))  # 6 / (5 + 6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(T=st.integers(2, 10**6), d=st.integers(1, 8))
+def test_rates_grow(T, d):
+    for rate in (ig.rate_linear, ig.rate_se, lambda T, d: ig.rate_matern(T, d, 2.5)):
+        assert rate(T + 1, d) > rate(T, d) > 0.0
+
+
+def test_bad_input(device):
+    K = torch.eye(3, dtype=torch.float64, device=device)
+    for f in (ig.exact, ig.increments, ig.effective_dimension):
+        for noise_var in (0.0, -1.0, math.nan):
+            with pytest.raises(ValueError, match="noise_var"):
+                f(K, noise_var)
+    for f in (ig.greedy, ig.greedy_bound, ig.spectral_bound):
+        with pytest.raises(ValueError, match="noise_var"):
+            f(K, 0.0, 3)
+        with pytest.raises(ValueError, match="T must be a whole number >= 1"):
+            f(K, 1.0, 0)
+        with pytest.raises(ValueError, match="positive semi-definite"):
+            f(-K, 1.0, 3)
+    for f in (ig.exact, ig.effective_dimension):
+        with pytest.raises(ValueError, match="t x t"):
+            f(K[:2], 1.0)
+        with pytest.raises(ValueError, match="int64"):
+            f(K.long(), 1.0)
+    with pytest.raises(ValueError, match="one kernel matrix"):
+        ig.greedy(K[None], 1.0, 3)
+    with pytest.raises(ValueError, match="eigenvalues must be >= 0"):
+        ig.spectral_bound(torch.tensor([1.0, -0.1], device=device), 1.0, 3)
+    with pytest.raises(ValueError, match="NaN"):
+        ig.spectral_bound(torch.tensor([1.0, math.nan], device=device), 1.0, 3)
+    with pytest.raises(ValueError, match="spectrum"):
+        ig.spectral_bound(torch.empty(0, device=device), 1.0, 3)
+    with pytest.raises(ValueError, match="T must be >= 2"):
+        ig.rate_linear(1, 2)
+    with pytest.raises(ValueError, match="d must be"):
+        ig.rate_se(10, 0)
+    with pytest.raises(ValueError, match="nu > 1"):
+        ig.rate_matern(10, 2, 1.0)

@@ -1,0 +1,85 @@
+"""The regret bounds of Srinivas et al. 2010 against hand arithmetic and against simulated regret."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.confidence import FiniteWidth, gp_ucb_regret_bound
+from bo_robust.confidence import information_gain as ig
+
+NOISE_VAR_C1_8 = 1.0 / (math.e - 1.0)  # log(1 + 1/noise_var) = 1, so C1 = 8
+
+
+def tensor(values, device):
+    return torch.tensor(values, dtype=torch.float64, device=device)
+
+
+def test_by_hand(device):
+    # C1 = 8, w = 2: sqrt(8 * 1 * 4 * 2) = 8, sqrt(8 * 2 * 4 * 4) = 16, sqrt(8 * 3 * 4 * 6) = 24
+    widths, gamma = tensor([2.0, 2.0, 2.0], device), tensor([2.0, 4.0, 6.0], device)
+    assert gp_ucb_regret_bound(widths, gamma, NOISE_VAR_C1_8).tolist() == pytest.approx([8.0, 16.0, 24.0])
+    compact = gp_ucb_regret_bound(widths, gamma, NOISE_VAR_C1_8, compact=True)
+    assert compact.tolist() == pytest.approx([10.0, 18.0, 26.0])
+
+
+def test_largest_width_so_far_counts(device):
+    # w = 2, 1: the second round still has 2; w = 2, 3: it has 3, sqrt(8 * 2 * 9 * 4) = 24
+    gamma = tensor([2.0, 4.0], device)
+    falling = gp_ucb_regret_bound(tensor([2.0, 1.0], device), gamma, NOISE_VAR_C1_8)
+    rising = gp_ucb_regret_bound(tensor([2.0, 3.0], device), gamma, NOISE_VAR_C1_8)
+    assert falling.tolist() == pytest.approx([8.0, 16.0])
+    assert rising.tolist() == pytest.approx([8.0, 24.0])
+
+
+def test_batch_equals_singles(device):
+    g = torch.Generator().manual_seed(0)
+    widths = torch.rand(3, 7, dtype=torch.float64, generator=g).to(device)
+    gamma = torch.rand(3, 7, dtype=torch.float64, generator=g).cumsum(-1).to(device)
+    got = gp_ucb_regret_bound(widths, gamma, 0.3)
+    for i in range(3):
+        assert torch.equal(got[i], gp_ucb_regret_bound(widths[i], gamma[i], 0.3))
+
+
+def test_gp_ucb_stays_below_the_bound():
+    """Cumulative regret of dense GP-UCB on GP samples, against the bound with gamma replaced by the realised
+    gain (sharpest) and by the greedy and the spectral bound on gamma_T (a priori)."""
+    n, T, noise_var, delta = 15, 25, 0.1, 0.1
+    g = torch.Generator().manual_seed(1)
+    X = torch.linspace(0, 1, n, dtype=torch.float64)[:, None]
+    K = torch.exp(-0.5 * torch.cdist(X, X).square() / 0.2**2)
+    root = torch.linalg.cholesky(K + 1e-10 * torch.eye(n, dtype=torch.float64))
+    width = FiniteWidth(n, delta)
+    widths = torch.tensor([width(t) for t in range(1, T + 1)], dtype=torch.float64)
+    greedy = gp_ucb_regret_bound(widths, ig.greedy_bound(K, noise_var, T), noise_var)
+    spectral = gp_ucb_regret_bound(widths, ig.spectral_bound(K, noise_var, T), noise_var)
+    for _ in range(10):
+        f = root @ torch.randn(n, dtype=torch.float64, generator=g)
+        picks, y, regret, variances = [], [], [], []
+        for t in range(1, T + 1):
+            index = torch.tensor(picks, dtype=torch.long)
+            M = K[index][:, index] + noise_var * torch.eye(t - 1, dtype=torch.float64)
+            weights = torch.linalg.solve(M, K[index])
+            mean = weights.mT @ torch.tensor(y, dtype=torch.float64)
+            variance = K.diagonal() - (K[index] * weights).sum(0)
+            pick = int((mean + width(t) * variance.clamp(min=0).sqrt()).argmax())
+            picks.append(pick)
+            variances.append(float(variance[pick]))
+            regret.append(float(f.max() - f[pick]))
+            y.append(float(f[pick] + noise_var**0.5 * torch.randn((), dtype=torch.float64, generator=g)))
+        cumulative = torch.tensor(regret, dtype=torch.float64).cumsum(0)
+        realised = ig.increments(torch.tensor(variances, dtype=torch.float64), noise_var).cumsum(0)
+        sharpest = gp_ucb_regret_bound(widths, realised, noise_var)
+        assert (cumulative <= sharpest).all()
+        assert (sharpest <= greedy).all()
+        assert (sharpest <= spectral).all()
+
+
+def test_bad_input(device):
+    two, three = tensor([1.0, 2.0], device), tensor([1.0, 2.0, 3.0], device)
+    with pytest.raises(ValueError, match="noise_var"):
+        gp_ucb_regret_bound(two, two, 0.0)
+    with pytest.raises(ValueError, match="one shape"):
+        gp_ucb_regret_bound(two, three, 0.1)
+    with pytest.raises(ValueError, match="one shape"):
+        gp_ucb_regret_bound(two[:0], two[:0], 0.1)

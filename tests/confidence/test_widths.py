@@ -1,0 +1,281 @@
+"""Confidence widths: hand-computed and golden values, tensors, monotonicity, coverage, bad input."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_robust.confidence import (
+    WIDTHS,
+    ATAFourierWidth,
+    ATANystromWidth,
+    BayesianFiniteWidth,
+    BKBWidth,
+    CompactWidth,
+    ConstantWidth,
+    FiniteWidth,
+    LogWidth,
+    PublishedATAWidth,
+    PublishedTGPWidth,
+    RandomisedWidth,
+    RKHSWidth,
+    SelfNormalisedWidth,
+    TGPWidth,
+)
+from bo_robust.truncation import TGPTruncation
+
+E = math.e
+BKB_AT_5 = 2.0 * math.sqrt(6.0 * math.log(4.0) + math.log(10.0)) + 1.0 + math.sqrt(2.0)
+HEAVY = {"norm_bound": 1.0, "moment_bound": 4.0, "alpha": 0.7, "noise_var": 0.5, "delta": 0.1}
+EXAMPLES = {
+    "finite": {"num_arms": 100, "delta": 0.1},
+    "compact": {"dim": 2, "delta": 0.1, "a": 1.0, "b": 1.0, "r": 1.0},
+    "rkhs": {"norm_bound_squared": 2.0, "delta": 0.1},
+    "self_normalised": {"norm_bound": 1.5, "noise_scale": 0.2, "delta": 0.1},
+    "randomised": {"num_arms": 100},
+    "tgp": HEAVY,
+    "ata_fourier": {**HEAVY, "horizon": 50, "num_features": 8},
+    "ata_nystrom": {**HEAVY, "horizon": 50, "num_features": 8, "epsilon": 0.1},
+    "tgp_published": {k: v for k, v in HEAVY.items() if k != "delta"},
+    "ata_published": {**{k: v for k, v in HEAVY.items() if k != "delta"}, "horizon": 50, "num_directions": 16},
+    "bayesian_finite": {"num_arms": 100, "delta": 0.1},
+    "bkb": {"norm_bound": 1.0, "noise_scale": 0.5, "noise_var": 0.25, "delta": 0.1, "epsilon": 0.5},
+    "constant": {"value": 2.0},
+    "log": {},
+}
+GAIN_FREE = sorted(set(WIDTHS) - {"rkhs", "self_normalised", "tgp", "randomised", "bkb"})
+
+
+def make(name, **changes):
+    return WIDTHS[name](**{**EXAMPLES[name], **changes})
+
+
+def test_examples_cover_the_registry():
+    assert set(EXAMPLES) == set(WIDTHS)
+
+
+@pytest.mark.parametrize(
+    ("width", "t", "kwargs", "expected"),
+    [
+        # 1 * 1 * pi^2 / (6 delta) = e^2 at delta = pi^2 / (6 e^2) = 0.2226; sqrt(2 * 2) = 2
+        (FiniteWidth(1, math.pi**2 / (6 * E**2)), 1, {}, 2.0),
+        # 5 arms, t = 2: 5 * 4 * pi^2 / (6 delta) = e^8 at delta = 20 pi^2 / (6 e^8); sqrt(2 * 8) = 4
+        (FiniteWidth(5, 20 * math.pi**2 / (6 * E**8)), 2, {}, 4.0),
+        # the same with 3 for 6
+        (BayesianFiniteWidth(5, 20 * math.pi**2 / (3 * E**8)), 2, {}, 4.0),
+        # t = 2, delta = 8 pi^2 / (3 e^5) = 0.177: 2 * 5; a = e delta / 4: sqrt(log e) = 1;
+        # b = e / 4 : 2 * 1 * log(4 * 1 * e/4 * 1 * 1) = 2; sqrt(10 + 2)
+        (
+            CompactWidth(1, 8 * math.pi**2 / (3 * E**5), a=2 * math.pi**2 / (3 * E**4), b=E / 4, r=1.0),
+            2,
+            {},
+            math.sqrt(12.0),
+        ),
+        # the grid has at least one point: b = 1e-9 leaves 2 * 5 only
+        (
+            CompactWidth(1, 8 * math.pi**2 / (3 * E**5), a=2 * math.pi**2 / (3 * E**4), b=1e-9, r=1.0),
+            2,
+            {},
+            math.sqrt(10.0),
+        ),
+        # log^3(1 / e^-1) = 1; 2 * 2 + 300 * 0.32 = 100
+        (RKHSWidth(2.0, 1 / E), 1, {"information_gain": 0.32}, 10.0),
+        # log^3(2 / (2 e^-2)) = 8; 2 * 8 + 300 * 0.02 * 8 = 64
+        (RKHSWidth(8.0, 2 / E**2), 2, {"information_gain": 0.02}, 8.0),
+        # 1 + 0.5 sqrt(2 (6 + 1 + 1)) = 1 + 0.5 * 4
+        (SelfNormalisedWidth(1.0, 0.5, 1 / E), 1, {"information_gain": 6.0}, 3.0),
+        # 2 log(2 / 2) = 0 and -2 log(e^-2) = 4
+        (RandomisedWidth(2), 9, {"uniform": 1 - E**-2}, 2.0),
+        # u = 0 leaves the shift: 2 log(20 / 2) = 2 log 10 = 4.605170
+        (RandomisedWidth(20), 9, {"uniform": 0.0}, math.sqrt(4.605170185988092)),
+        # b_16 = 4^(1/2) 16^(1/4) = 4; 3 / sqrt(9) = 1; sqrt(2 * 7 + 2) = 4; 1 + 4 * 4
+        (TGPWidth(1.0, 4.0, 1.0, 9.0, 1 / E), 17, {"information_gain": 7.0}, 17.0),
+        # alpha = 1/2: b_27 = 8^(2/3) 27^(1/3) = 12; 3 / 1; sqrt(0 + 2 * 2) = 2; 1 + 3 * 12 * 2
+        (TGPWidth(1.0, 8.0, 0.5, 1.0, E**-2), 28, {}, 73.0),
+        # b_0 = 0
+        (TGPWidth(1.0, 8.0, 0.5, 1.0, E**-2), 1, {}, 1.0),
+        # alpha = 1: 2 * 4 * 5 / delta = e^4; 1 + 4 sqrt(4 / 1) * 9^(1/2) * 4^(1/2) * 1
+        (ATAFourierWidth(1.0, 9.0, 1.0, 1.0, 40 / E**4, 5, 4), 3, {}, 49.0),
+        # and so in the first round, as 0^0 = 1
+        (ATAFourierWidth(1.0, 9.0, 1.0, 1.0, 40 / E**4, 5, 4), 1, {}, 49.0),
+        # alpha = 1/2: 2 * 1 * 5 / delta = e^8; 1 + 4 sqrt(1 / 4) * 8^(2/3) * 8^(1/3) * 64^(1/6) = 1 + 2*4*2*2
+        (ATAFourierWidth(1.0, 8.0, 0.5, 4.0, 10 / E**8, 5, 1), 65, {}, 33.0),
+        (ATAFourierWidth(1.0, 8.0, 0.5, 4.0, 10 / E**8, 5, 1), 1, {}, 1.0),
+        # 4 * 1 * 5 / delta = e^8; B (1 + 1 / sqrt(1/4)) = 3; 3 + 32
+        (ATANystromWidth(1.0, 8.0, 0.5, 4.0, 20 / E**8, 5, 1, epsilon=0.75), 65, {}, 35.0),
+        # alpha = 3, log 4 after 4 rewards, sum sigma~^2 = 2: (2 * 0.5 / 0.5) sqrt(3 log(4) 2 + log 10) + 1 + sqrt 2
+        (BKBWidth(1.0, 0.5, 0.25, 0.1, 0.5), 5, {"information_gain": 2.0}, BKB_AT_5),
+        # 1 + 4 * 16^(1/4) * sqrt(log 16 / 4), b_16 with v = 16 and alpha = 1
+        (PublishedTGPWidth(1.0, 16.0, 1.0, 4.0), 16, {}, 1.0 + 4.0 * math.sqrt(math.log(16.0))),
+        # 1 + sqrt(16 / 4) * 8^(2/3) * log(16 * 5)^(1/3) * 64^(1/6)
+        (PublishedATAWidth(1.0, 8.0, 0.5, 4.0, 5, 16), 64, {}, 1.0 + 16.0 * math.log(80.0) ** (1.0 / 3.0)),
+        (ConstantWidth(2.5), 7, {}, 2.5),
+        (ConstantWidth(0.0), 7, {}, 0.0),
+        # log 7 = 1.945910149
+        (LogWidth(), 7, {}, 1.9459101490553132),
+        (LogWidth(), 1, {}, 0.0),
+    ],
+)
+def test_hand_computed(width, t, kwargs, expected):
+    assert width(t, **kwargs) == pytest.approx(expected, rel=1e-13, abs=1e-15)
+
+
+def test_golden(golden):
+    def value(name, t=1, B=None, R=None, v=None, d=None, logdet=0.0, information_gain=0.0, **rest):
+        if name.startswith("finite"):
+            return FiniteWidth(**rest)(t)
+        if name.startswith("compact"):
+            return CompactWidth(dim=d, **rest)(t)
+        if name.startswith("RKHS"):
+            return RKHSWidth(B, **rest)(t, information_gain)
+        if name.startswith("self-normalised"):
+            return SelfNormalisedWidth(B, R, **rest)(t, information_gain)
+        if name.startswith("TGP"):  # golden t is the number of observations, its width that of round t + 1
+            return TGPWidth(B, v, **rest)(t + 1, logdet / 2)
+        assert name.startswith("HE Bayesian finite")
+        return BayesianFiniteWidth(**rest)(t)
+
+    assert len(golden["widths"]) == 7
+    for case in golden["widths"]:
+        assert value(case["name"], **case["args"]) == pytest.approx(case["width"], rel=1e-12), case["name"]
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_scale_multiplies_the_width(name):
+    whole, fifth = make(name), make(name, scale=0.2)
+    assert fifth(6, 1.5, 0.4) == pytest.approx(0.2 * whole(6, 1.5, 0.4), rel=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", WIDTHS)
+def test_tensor_of_trials_equals_single_numbers(name, dtype, device):
+    width = make(name, scale=0.3)
+    gains, draws = [0.0, 0.7, 12.5], [0.0, 0.4, 0.999]
+    got = width(
+        11,
+        torch.tensor(gains, dtype=dtype, device=device),
+        torch.tensor(draws, dtype=dtype, device=device),
+    )
+    want = torch.tensor([width(11, g, u) for g, u in zip(gains, draws, strict=True)], dtype=dtype, device=device)
+    if isinstance(got, float):  # depends on t alone
+        got = torch.full_like(want, got)
+    torch.testing.assert_close(got, want, rtol=1e-5 if dtype == torch.float32 else 1e-13, atol=0.0)
+    assert got.device == want.device
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_tensors_do_not_touch_the_host(name):
+    # tensors on the meta device have no values: any read of one raises
+    gain = torch.empty(5, dtype=torch.float64, device="meta")
+    width = make(name)(4, gain, gain)
+    assert isinstance(width, float) if name in GAIN_FREE else width.shape == (5,)
+
+
+@settings(max_examples=30, deadline=None)
+@given(t=st.integers(1, 10**6), gain=st.floats(0.0, 500.0), more=st.floats(0.0, 10.0))
+@pytest.mark.parametrize("name", sorted(set(WIDTHS) - {"randomised"}))
+def test_never_decreases_in_t_or_gain(name, t, gain, more):
+    width = make(name)
+    assert width(t + 1, gain) >= width(t, gain) >= 0.0
+    assert width(t, gain + more) >= width(t, gain)
+
+
+@settings(max_examples=30, deadline=None)
+@given(t=st.integers(2, 10**5), alpha=st.floats(0.05, 1.0), gain=st.floats(0.0, 100.0))
+def test_tgp_width_uses_the_level_of_the_last_observation(t, alpha, gain):
+    width = TGPWidth(1.5, 3.0, alpha, 0.2, 0.05)
+    level = TGPTruncation(3.0, alpha)(t - 1)
+    expected = 1.5 + 3.0 / math.sqrt(0.2) * level * math.sqrt(2 * gain + 2 * math.log(20.0))
+    assert width(t, gain) == pytest.approx(expected, rel=1e-12)
+
+
+def test_randomised_width_has_the_law_of_the_paper(device):
+    # midpoints of a fine grid stand for u ~ U[0, 1)
+    u = (torch.arange(200_000, dtype=torch.float64, device=device) + 0.5) / 200_000
+    zeta = RandomisedWidth(50)(1, uniform=u).square()
+    shift = 2 * math.log(25.0)
+    assert float(zeta.min()) >= shift
+    assert float(zeta.mean()) == pytest.approx(shift + 2.0, rel=1e-4)  # Exp(rate 1/2): mean 2
+    for x in (0.5, 1.0, 4.0):  # Pr(Exp > x) = exp(-x / 2)
+        assert float((zeta > shift + x).double().mean()) == pytest.approx(math.exp(-x / 2), abs=1e-4)
+
+
+def test_self_normalised_width_covers_at_small_noise_var_with_the_rescaled_noise():
+    # One arm, k = 1, f = 0, N(0, 1) noise, noise_var = 0.01: mu_t = sum / (t + 0.01),
+    # sigma_t^2 = 0.01 / (t + 0.01), gain 1/2 log(1 + t / 0.01). R = 1 as printed (a theorem for
+    # noise_var = 1 + 2/T) must fail, R / 0.1 must not.
+    noise_var, delta = 0.01, 0.1
+    noise = torch.randn(500, 60, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    t = torch.arange(1, 61, dtype=torch.float64)
+    error = (noise.cumsum(-1) / (t + noise_var)).abs()
+    sigma = (noise_var / (t + noise_var)).sqrt()
+    gain = 0.5 * torch.log1p(t / noise_var)
+
+    def covered(noise_scale):
+        width = SelfNormalisedWidth(1e-6, noise_scale, delta)
+        w = torch.stack([width(i + 2, gain[i]) for i in range(60)])
+        return float((error <= w * sigma).all(-1).double().mean())
+
+    assert covered(1.0 / math.sqrt(noise_var)) >= 1 - delta
+    assert covered(1.0) < 0.5
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_pickle_and_deepcopy(name):
+    width = make(name, scale=0.4)
+    for twin in (pickle.loads(pickle.dumps(width)), copy.deepcopy(width)):
+        assert twin == width
+        assert twin(5, 2.0, 0.3) == width(5, 2.0, 0.3)
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_bad_scale(name, bad):
+    with pytest.raises(ValueError, match="scale"):
+        make(name, scale=bad)
+
+
+BAD = {
+    "delta": [0.0, 1.0, -0.1, 1.5, math.nan],
+    "alpha": [0.0, -0.5, 1.01, math.nan],
+    "moment_bound": [0.0, -1.0, math.inf],
+    "noise_var": [0.0, -1.0, math.nan],
+    "num_arms": [0, -3, 2.5],
+    "dim": [0],
+    "horizon": [0],
+    "num_features": [0, 1.5],
+    "num_directions": [0, 1.5],
+    "norm_bound": [0.0, -1.0],
+    "norm_bound_squared": [0.0],
+    "noise_scale": [0.0],
+    "epsilon": [0.0, 1.0],
+    "a": [0.0, 0.0125],  # 4 * 2 * 0.0125 = 0.1 = delta
+    "b": [0.0],
+    "r": [-1.0],
+    "value": [-0.1, math.nan],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "bad"),
+    [(name, field, bad) for name, args in EXAMPLES.items() for field in args for bad in BAD[field]],
+)
+def test_bad_argument_is_named(name, field, bad):
+    with pytest.raises(ValueError, match=rf"^{field}\b"):
+        make(name, **{field: bad})
+
+
+def test_bad_calls():
+    for name in WIDTHS:
+        with pytest.raises(ValueError, match="round"):
+            make(name)(0, 1.0, 0.5)
+    with pytest.raises(ValueError, match="num_arms must be a whole number >= 2"):
+        RandomisedWidth(1)
+    with pytest.raises(ValueError, match="needs `uniform`"):
+        RandomisedWidth(10)(1)
+    with pytest.raises(ValueError, match=r"\[0, 1\)"):
+        RandomisedWidth(10)(1, uniform=1.0)

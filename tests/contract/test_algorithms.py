@@ -1,0 +1,173 @@
+"""The contract of every algorithm over arms. A new one is one row of every_algorithm and passes the whole suite."""
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+import torch
+
+from bo_robust.algorithms import (
+    AGPUCB,
+    ALGORITHMS,
+    ATAGPUCB,
+    BBKB,
+    BKB,
+    GPUCB,
+    HEGPUCB,
+    IRGPUCB,
+    MLEGPUCB,
+    TGPUCB,
+    ExpectedImprovement,
+    ExpectedUCB,
+    MiniGPUCB,
+    MoMGPUCB,
+    ProbabilityOfImprovement,
+    PureMean,
+    PureVariance,
+    RandomArm,
+)
+from bo_robust.confidence import (
+    WIDTHS,
+    FiniteWidth,
+    RandomisedWidth,
+    TGPWidth,
+)
+from bo_robust.features import FourierFeatures
+from bo_robust.posteriors.snapshots import snapshot
+from bo_robust.truncation import TGPTruncation
+from tests.algorithms.worlds import LENGTHSCALES, N, begin, kernel, play, table
+
+FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
+
+
+def every_algorithm():
+    return {
+        "gp-ucb": GPUCB(FiniteWidth(N, 0.1)),
+        "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
+        "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
+        "ata-gp-ucb": ATAGPUCB(FiniteWidth(N, 0.1), TGPTruncation(0.3, 1.0), FOURIER),
+        "mom-gp-ucb": MoMGPUCB(FiniteWidth(N, 0.1), FOURIER, 5),
+        "bkb": BKB(FiniteWidth(N, 0.1), 5.0),
+        "bbkb": BBKB(FiniteWidth(N, 0.1), 5.0, 0.5),
+        "mini-gp-ucb": MiniGPUCB(FiniteWidth(N, 0.1), 1.2),
+        "he-gp-ucb": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1),
+        "mle-gp-ucb": MLEGPUCB(FiniteWidth(N, 0.1)),
+        "expected-ucb": ExpectedUCB(FiniteWidth(N, 0.1)),
+        "a-gp-ucb": AGPUCB(FiniteWidth(N, 0.1), LENGTHSCALES),
+        "ei": ExpectedImprovement(),
+        "pi": ProbabilityOfImprovement(),
+        "mean": PureMean(),
+        "variance": PureVariance(),
+        "random": RandomArm(),
+    }
+
+
+def test_the_registry_is_complete():
+    assert {name: type(a) for name, a in every_algorithm().items()} == ALGORITHMS
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_a_batch_is_its_trials(name, device):
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = table(9, 60, device)
+    together, _ = play(algorithm, kernel(device), f, noise, uniforms)
+    assert together.dtype == torch.long
+    assert int(together.min()) >= 0
+    assert int(together.max()) < N
+    for i in (0, 7):
+        alone, _ = play(algorithm, kernel(device), f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
+        assert torch.equal(alone[:, 0], together[:, i])
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_select_is_pure_and_settings_are_frozen(name, device):
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = table(3, 10, device)
+    _, state = play(algorithm, kernel(device), f, noise, uniforms)
+    first = algorithm.select(state, uniforms[0])  # BBKB brings variances up to date on the way, once
+    before = {k: v.clone() for k, v in snapshot(state)[0].items()}
+    second = algorithm.select(state, uniforms[0])
+    assert torch.equal(first.arms, second.arms)
+    after = snapshot(state)[0]
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert state.round == 10
+    for f_ in dataclasses.fields(algorithm):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(algorithm, f_.name, None)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_non_finite_rewards_are_failed_pulls(name, device):
+    algorithm = every_algorithm()[name]
+    state = begin(algorithm, kernel(device), 0.1, 4)
+    arms = torch.tensor([0, 1, 2, 3], device=device)
+    bad = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.5], dtype=torch.float64, device=device)
+    info = algorithm.observe(state, arms, bad, torch.full((4,), 0.5, dtype=torch.float64, device=device))
+    assert info.ok.tolist() == [False, False, False, True]
+    assert torch.equal(state.posterior.counts.sum(1).cpu(), torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64))
+    assert torch.isfinite(state.posterior.mean).all()
+    if info.truncated is not None:
+        assert not info.truncated.any()
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_an_initial_design_is_learnt(name, device):
+    """Arms nobody chose go in before the first selection; the counts are those of the design, and play goes on."""
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = table(3, 12, device)
+    state = begin(algorithm, kernel(device), 0.1, 3)
+    design = torch.tensor([[0, 20, 39], [0, 5, 39], [7, 5, 1]], device=device)
+    for arms, eta, u in zip(design, noise, uniforms, strict=False):
+        info = algorithm.observe_initial(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+        assert bool(info.ok.all())
+    assert state.round == 3
+    counts = torch.zeros(3, N, dtype=torch.float64, device=device)
+    assert torch.equal(state.posterior.counts, counts.scatter_add_(1, design.T, torch.ones_like(counts)))
+    for eta, u in zip(noise[3:], uniforms[3:], strict=True):
+        arms = algorithm.select(state, u).arms
+        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+    assert float(state.posterior.counts.sum()) == 36.0
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_copies_go_on_alike(name, device):
+    """A deep copy and a pickled copy of the state play the same arms, and leave the original alone."""
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = table(3, 14, device)
+    _, state = play(algorithm, kernel(device), f, noise[:8], uniforms[:8])
+    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
+    played = []
+    for one in copies:
+        picks = []
+        for eta, u in zip(noise[8:], uniforms[8:], strict=True):
+            arms = algorithm.select(one, u).arms
+            algorithm.observe(one, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+            picks.append(arms)
+        played.append(torch.stack(picks))
+    assert torch.equal(played[0], played[2])
+    assert torch.equal(played[1], played[2])
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_float32_stays_float32(name, device):
+    algorithm = every_algorithm()[name]
+    f, noise, uniforms = (x.float() for x in table(3, 10, device))
+    _, state = play(algorithm, kernel(device, dtype=torch.float32), f, noise, uniforms)
+    assert state.posterior.mean.dtype == state.posterior.variance.dtype == torch.float32
+    assert bool(state.posterior.mean.isfinite().all())
+    assert bool((state.posterior.variance >= 0).all())
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_what_an_experiment_reads_of_it(name):
+    """Its class attributes are of the right kind, and what it says it records is there."""
+    cls = ALGORITHMS[name]
+    assert cls.records <= {"dictionary", "eliminations"}
+    assert cls.default_width["kind"] in WIDTHS
+    assert all(isinstance(getattr(cls, flag), bool) for flag in ("over_candidates", "static_rounds", "is_baseline"))
+    algorithm = every_algorithm()[name]
+    state = begin(algorithm, kernel(torch.device("cpu")), 0.1, 2)
+    assert ("dictionary" in cls.records) == hasattr(state.posterior, "effective_dimension")
+    assert ("eliminations" in cls.records) == hasattr(state, "failures")

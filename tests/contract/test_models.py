@@ -1,0 +1,345 @@
+"""The contract of every model. A new model is one row of ROWS and passes the whole suite."""
+
+import copy
+import io
+import pickle
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import qUpperConfidenceBound
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.exceptions import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.model import Model
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import RBFKernel
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from bo_robust.confidence import ConstantWidth
+from bo_robust.models import (
+    BKBModel,
+    CandidateEnsemble,
+    FeatureGP,
+    FourierMap,
+    NystromMap,
+    TruncatedFeatureGP,
+    TruncatedGP,
+)
+from bo_robust.truncation import NoTruncation, TGPTruncation
+
+LENGTHSCALE, NOISE_VAR = 0.4, 0.05
+
+
+def rbf(X: Tensor) -> RBFKernel:
+    kernel = RBFKernel().to(X)
+    kernel.lengthscale = torch.tensor(LENGTHSCALE).to(X)
+    return kernel
+
+
+def fixed(X: Tensor) -> dict[str, Any]:
+    return {"noise_var": NOISE_VAR, "covar_module": rbf(X)}
+
+
+def ensemble(X: Tensor, Y: Tensor, **options: Any) -> CandidateEnsemble:
+    kinds = [{"kernel": "rbf", "lengthscale": scale, "noise_var": NOISE_VAR} for scale in (LENGTHSCALE, 0.3)]
+    return CandidateEnsemble(X, Y, options.pop("kinds", kinds), ConstantWidth(2.0), 0.5, 0.1, **options)
+
+
+def one_candidate(X: Tensor, Y: Tensor) -> CandidateEnsemble:
+    return ensemble(X, Y, kinds=[{"kernel": "rbf", "lengthscale": LENGTHSCALE, "noise_var": NOISE_VAR}])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model and what can be asked of it.
+
+    Attributes:
+        make: The model of data ``n x d`` and ``n x 1``, with the hyperparameters above where they are fixed.
+        exact: The same where it is to equal the exact GP with these hyperparameters; None if it never does.
+        ensemble: Whether its posterior has an axis of members.
+    """
+
+    make: Callable[..., Model]
+    exact: Callable[[Tensor, Tensor], Model] | None
+    ensemble: bool = False
+
+
+def grid(X: Tensor) -> Tensor:
+    return torch.cartesian_prod(*[torch.linspace(0, 1, 4).to(X)] * 2)
+
+
+ROWS = {
+    "truncated": Row(
+        lambda X, Y: TruncatedGP(X, Y, TGPTruncation(1.0, 1.0), **fixed(X)),
+        lambda X, Y: TruncatedGP(X, Y, NoTruncation(), **fixed(X)),
+    ),
+    "truncated, learned": Row(lambda X, Y: TruncatedGP(X, Y, TGPTruncation(1.0, 1.0)), None),
+    "fourier": Row(
+        lambda X, Y: FeatureGP(X, Y, FourierMap(8), **fixed(X)),
+        lambda X, Y: FeatureGP(X, Y, FourierMap(24), **fixed(X)),
+    ),
+    "nystrom": Row(
+        lambda X, Y: FeatureGP(X, Y, NystromMap(grid(X)), **fixed(X)),
+        lambda X, Y: FeatureGP(X, Y, NystromMap(X), **fixed(X)),
+    ),
+    "nystrom, learned": Row(lambda X, Y: FeatureGP(X, Y, NystromMap(grid(X))), None),
+    "truncated fourier": Row(
+        lambda X, Y: TruncatedFeatureGP(X, Y, FourierMap(8), 0.4, **fixed(X)),
+        lambda X, Y: TruncatedFeatureGP(X, Y, FourierMap(24), float("inf"), **fixed(X)),
+    ),
+    "truncated nystrom": Row(
+        lambda X, Y: TruncatedFeatureGP(X, Y, NystromMap(grid(X)), 0.4, **fixed(X)),
+        lambda X, Y: TruncatedFeatureGP(X, Y, NystromMap(X), float("inf"), **fixed(X)),
+    ),
+    "bkb": Row(lambda X, Y: BKBModel(X, Y, **fixed(X)), lambda X, Y: BKBModel(X, Y, **fixed(X))),
+    "bkb, learned": Row(lambda X, Y: BKBModel(X, Y), None),
+    "ensemble": Row(ensemble, one_candidate, ensemble=True),
+}
+EVERY = pytest.mark.parametrize("name", ROWS)
+
+
+@pytest.fixture
+def tkwargs(device):
+    return {"dtype": torch.float64, "device": device}
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputDataWarning)  # advice to standardise
+        yield
+
+
+def points(tkwargs, *shape, seed=0):
+    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+
+
+def rewards(X, seed=0):
+    noise = torch.randn(X.shape[0], 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(X)
+    return torch.sin(5.0 * X[:, :1]) * torch.cos(3.0 * X[:, 1:]) + 0.2 * noise
+
+
+def make(name, tkwargs, n=14):
+    X = points(tkwargs, n)
+    return ROWS[name].make(X, rewards(X))
+
+
+def moments(model, X):
+    posterior = model.posterior(X)
+    return posterior.mean.detach(), posterior.variance.detach()
+
+
+def assert_same(model, other, X, tol=1e-9):
+    for a, b in zip(moments(model, X), moments(other, X), strict=True):
+        torch.testing.assert_close(a, b, atol=tol, rtol=0)
+
+
+@EVERY
+def test_shapes_and_batches(name, tkwargs):
+    """A batch of q points has the moments of its points one at a time, whatever the batch's shape."""
+    model, X = make(name, tkwargs), points(tkwargs, 3, 5, 2, seed=1)
+    mean, variance = moments(model, X)
+    members = (mean.shape[2],) if ROWS[name].ensemble else ()
+    assert mean.shape == variance.shape == (3, 5, *members, 2, 1)
+    assert mean.dtype == torch.float64
+    assert mean.device.type == tkwargs["device"].type
+    one_mean, one_variance = moments(model, X[1, 3, 1:])
+    torch.testing.assert_close(mean[1, 3, ..., 1:, :], one_mean, atol=1e-9, rtol=0)
+    torch.testing.assert_close(variance[1, 3, ..., 1:, :], one_variance, atol=1e-9, rtol=0)
+    assert model.num_outputs == 1
+    assert model.batch_shape == torch.Size(members)
+
+
+@EVERY
+def test_the_limit_is_the_exact_gp(name, tkwargs):
+    """No truncation, enough features, all points in the dictionary, one candidate: BoTorch's GP, to rounding."""
+    row, X = ROWS[name], points(tkwargs, 14)
+    if row.exact is None:
+        pytest.skip("its hyperparameters are learned")
+    Y = rewards(X)
+    noise = torch.full_like(Y, NOISE_VAR)
+    exact = SingleTaskGP(X, Y, noise, None, rbf(X), ZeroMean(), outcome_transform=None)
+    mean, variance = moments(row.exact(X, Y), points(tkwargs, 9, seed=2))
+    expected_mean, expected_variance = moments(exact, points(tkwargs, 9, seed=2))
+    torch.testing.assert_close(mean.reshape(9), expected_mean.reshape(9), atol=1e-7, rtol=0)
+    torch.testing.assert_close(variance.reshape(9), expected_variance.reshape(9), atol=1e-7, rtol=0)
+
+
+@EVERY
+def test_joint_covariances_are_symmetric_and_positive(name, tkwargs):
+    covariance = make(name, tkwargs).posterior(points(tkwargs, 6, seed=3)).distribution.covariance_matrix
+    torch.testing.assert_close(covariance, covariance.mT, atol=1e-9, rtol=0)
+    assert float(torch.linalg.eigvalsh(covariance.detach()).min()) > -1e-7
+    assert bool((covariance.diagonal(dim1=-2, dim2=-1) >= 0).all())
+
+
+@EVERY
+def test_observation_noise_adds_its_variance(name, tkwargs):
+    model, X = make(name, tkwargs), points(tkwargs, 4, seed=4)
+    added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
+    assert float((added - added.mean()).abs().max()) < 1e-8
+    if "learned" not in name:
+        assert float(added.mean()) == pytest.approx(NOISE_VAR, abs=1e-8)
+
+
+@EVERY
+def test_gradients_are_those_of_differences(name, tkwargs):
+    model = make(name, tkwargs)
+
+    def both(X):
+        posterior = model.posterior(X)
+        return posterior.mean.sum(), posterior.variance.sum()
+
+    torch.autograd.gradcheck(both, (points(tkwargs, 2, seed=5).requires_grad_(),), atol=1e-5)
+
+
+@EVERY
+def test_the_same_data_make_the_same_model(name, tkwargs):
+    assert_same(make(name, tkwargs), make(name, tkwargs), points(tkwargs, 7, seed=6), tol=0.0)
+
+
+@EVERY
+@pytest.mark.parametrize("copier", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_are_independent(name, copier, tkwargs):
+    model, X = make(name, tkwargs), points(tkwargs, 5, seed=7)
+    before = moments(model, X)
+    other = copier(model)
+    assert_same(model, other, X)
+    for parameter in other.parameters():
+        parameter.data.add_(0.3)
+    other.train()
+    other.eval()
+    torch.testing.assert_close(moments(model, X), before, atol=0, rtol=0)
+
+
+@EVERY
+def test_state_dict_carries_hyperparameters(name, tkwargs):
+    model, X = make(name, tkwargs), points(tkwargs, 14)
+    for parameter in model.parameters():
+        parameter.data.add_(0.2)
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    other = ROWS[name].make(X, rewards(X))
+    other.load_state_dict(torch.load(file, weights_only=True))
+    model.train()
+    model.eval()
+    assert_same(model, other, points(tkwargs, 5, seed=8))
+
+
+@EVERY
+def test_float32_and_back(name, tkwargs):
+    model, X = make(name, tkwargs), points(tkwargs, 5, seed=9)
+    before = moments(model, X)
+    mean, variance = moments(model.float(), X.float())
+    assert mean.dtype == variance.dtype == torch.float32
+    torch.testing.assert_close(mean.double(), before[0], atol=2e-3, rtol=0)
+    torch.testing.assert_close(variance.double(), before[1], atol=2e-3, rtol=0)
+    torch.testing.assert_close(moments(model.double(), X), before, atol=2e-3, rtol=0)
+
+
+@EVERY
+def test_conditioning_is_building_from_all_data(name, tkwargs):
+    X = points(tkwargs, 14)
+    Y = rewards(X)
+    model, whole = ROWS[name].make(X[:11], Y[:11]), ROWS[name].make(X, Y)
+    if "learned" in name:  # hyperparameters that start from their data
+        whole.load_state_dict({**whole.state_dict(), **dict(model.named_parameters())}, strict=False)
+    before = moments(model, X[:3])
+    conditioned = model.condition_on_observations(X[11:], Y[11:])
+    assert_same(conditioned, whole, points(tkwargs, 6, seed=10), tol=1e-6)
+    torch.testing.assert_close(moments(model, X[:3]), before, atol=1e-9, rtol=0)
+
+
+@EVERY
+def test_fantasies_of_the_mean_lower_the_variance_only(name, tkwargs):
+    if ROWS[name].ensemble:
+        pytest.skip("an ensemble has no fantasies: each would need a test of its own")
+    model, X = make(name, tkwargs), points(tkwargs, 6, seed=11)
+    fantasies = model.fantasize(points(tkwargs, 2, seed=12), SobolQMCNormalSampler(torch.Size([64]), seed=0))
+    mean, variance = moments(fantasies, X)
+    assert mean.shape == (64, 6, 1)
+    plain_mean, plain_variance = moments(model, X)
+    torch.testing.assert_close(mean.mean(0), plain_mean, atol=0.1, rtol=0)
+    assert bool((variance[0] <= plain_variance + 1e-7).all())
+    assert bool((variance[0] < plain_variance - 1e-6).any())
+
+
+@EVERY
+def test_stock_acquisitions_and_their_search(name, tkwargs):
+    model = make(name, tkwargs)
+    box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
+    sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
+    for acqf in (
+        qLogNoisyExpectedImprovement(model, points(tkwargs, 4, seed=13), sampler, prune_baseline=False),
+        qUpperConfidenceBound(model, beta=2.0, sampler=sampler),
+    ):
+        X = points(tkwargs, 3, 2, seed=14).requires_grad_()
+        value = acqf(X)
+        assert value.shape == (3,)
+        (gradient,) = torch.autograd.grad(value.sum(), X)
+        assert bool(gradient.isfinite().all())
+        assert bool((gradient != 0).any())
+    torch.manual_seed(0)
+    x, value = optimize_acqf(acqf, box, q=1, num_restarts=2, raw_samples=16)
+    assert x.shape == (1, 2)
+    assert float(value) >= float(acqf(points(tkwargs, 16, 1, seed=15)).max()) - 0.2
+
+
+@EVERY
+def test_member_of_a_model_list(name, tkwargs):
+    if ROWS[name].ensemble:
+        pytest.skip("BoTorch lists no ensembles beside plain models")
+    model, X = make(name, tkwargs), points(tkwargs, 3, 2, seed=16)
+    both = ModelListGP(model, make("truncated", tkwargs))
+    mean, variance = moments(both, X)
+    assert mean.shape == (3, 2, 2)
+    torch.testing.assert_close((mean[..., :1], variance[..., :1]), moments(model, X), atol=1e-9, rtol=0)
+
+
+@EVERY
+def test_fitting(name, tkwargs):
+    """What is fixed stays; what is learned gets a larger evidence, and the same each time."""
+    model, again = make(name, tkwargs, n=20), make(name, tkwargs, n=20)
+    before = {key: value.clone() for key, value in model.named_parameters()}
+
+    def fit(one):
+        mll = ExactMarginalLogLikelihood(one.likelihood, one)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit_gpytorch_mll(mll)
+        return one
+
+    if ROWS[name].ensemble:
+        assert_same(fit(model), again, points(tkwargs, 4, seed=17), tol=0.0)
+        return
+    fit(model), fit(again)
+    assert_same(model, again, points(tkwargs, 4, seed=17), tol=1e-6)
+    changed = [key for key, value in model.named_parameters() if not torch.equal(value, before[key])]
+    assert bool(changed) == any(p.requires_grad for p in model.parameters())
+
+
+@EVERY
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_rewards_that_are_no_numbers_are_refused(name, bad, tkwargs):
+    X = points(tkwargs, 8)
+    Y = rewards(X)
+    Y[3] = bad
+    with pytest.raises((ValueError, InputDataError), match="NaN"):
+        ROWS[name].make(X, Y)
+
+
+@EVERY
+def test_data_that_do_not_fit_are_refused(name, tkwargs):
+    X = points(tkwargs, 8)
+    with pytest.raises((ValueError, InputDataError)):
+        ROWS[name].make(X, rewards(X)[:5])

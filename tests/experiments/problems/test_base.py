@@ -1,0 +1,143 @@
+"""The Problem container: its checks, its optimum, its moves."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.covariance import SquaredExponential
+from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
+from bo_robust.experiments.problems.noise import Gaussian
+from bo_robust.experiments.problems.rewards import TableRewards
+from bo_robust.random import stream
+
+F = torch.tensor([[0.0, 2.0, 1.0], [5.0, 4.0, 3.0]], dtype=torch.float64)
+
+
+def make(**changes):
+    settings = {
+        "name": "x",
+        "f": F,
+        "kernel": torch.eye(3, dtype=torch.float64),
+        "rewards": Gaussian(1.0),
+        "noise_var": 1.0,
+    }
+    return Problem(**(settings | changes))
+
+
+def test_sizes_and_optimum():
+    problem = make()
+    assert (problem.trials, problem.num_arms) == (2, 3)
+    assert problem.optimum.tolist() == [2.0, 5.0]
+
+
+def test_to_moves_every_tensor(device):
+    table = torch.zeros(4, 3, dtype=torch.float64)
+    problem = make(rewards=TableRewards(table), arms=torch.zeros(3, 2, dtype=torch.float64))
+    moved = problem.to(device, torch.float32)
+    for tensor in (moved.f, moved.kernel, moved.arms, moved.rewards.table):
+        assert (tensor.dtype, tensor.device.type) == (torch.float32, device.type)
+    assert problem.f.dtype == torch.float64
+    covariance = SquaredExponential(0.2)
+    assert make(kernel=covariance, arms=torch.zeros(3, 1).double()).to(device, torch.float32).kernel is covariance
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"f": F[0]}, "f must be s x n"),
+        ({"f": F[:0]}, "f must be s x n"),
+        ({"f": F.long()}, "f must be s x n"),
+        ({"f": F * math.nan}, "NaN"),
+        ({"kernel": torch.eye(2, dtype=torch.float64)}, "3 x 3 or 2 x 3 x 3"),
+        ({"kernel": torch.eye(3)}, "kernel matrix is torch.float32"),
+        ({"kernel": SquaredExponential(0.2)}, "needs arm locations"),
+        ({"arms": torch.zeros(2, 1).double()}, "arms must be 3 x d"),
+        ({"arms": torch.zeros(3, 1)}, "arms is torch.float32"),
+        ({"arm_names": ("a",)}, "3 names"),
+        ({"moment_bound": 1.0}, "belong together"),
+        ({"moment_bound": 1.0, "alpha": 1.5}, "alpha must be"),
+        ({"moment_bound": -1.0, "alpha": 1.0}, "moment_bound must be"),
+        ({"norm_bound": math.inf}, "norm_bound must be"),
+        ({"noise_scale": 0.0}, "noise_scale must be"),
+        ({"noise_var": 0.0}, "noise_var must be"),
+    ],
+)
+def test_bad_problems_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make(**changes)
+
+
+def two(**changes):
+    eye = torch.eye(3, dtype=torch.float64)
+    settings = {"names": ("a", "b"), "kernels": torch.stack([eye, 2.0 * eye]), "true": (1, 0)}
+    return CandidatePriors(**(settings | changes))
+
+
+def test_candidates_move_and_know_the_true_prior_mean(device):
+    means = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
+    problem = make(candidates=two(prior_means=means))
+    assert problem.prior_mean.tolist() == [[4.0, 5.0, 6.0], [1.0, 2.0, 3.0]]  # trial 0 has b, trial 1 has a
+    moved = problem.to(device, torch.float32)
+    for tensor in (moved.candidates.kernels, moved.candidates.prior_means, moved.prior_mean):
+        assert (tensor.dtype, tensor.device.type) == (torch.float32, device.type)
+    assert problem.candidates.kernels.dtype == torch.float64
+    assert make(candidates=two()).prior_mean is None
+    assert make(candidates=two(prior_means=means, true=None)).prior_mean is None
+    assert make().prior_mean is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"names": ()}, "candidates need names"),
+        ({"names": ("a", "a")}, "all different"),
+        ({"kernels": None}, "must differ in something"),
+        ({"names": ("a", "b", "c")}, "kernels must hold one entry per candidate, 3, got 2"),
+        ({"lengthscales": (1.0,)}, "lengthscales must hold one entry per candidate, 2, got 1"),
+        ({"kernels": torch.ones(2, 3).double()}, "kernels must be h x n x n"),
+        ({"prior_means": torch.ones(2, 3, 3).double()}, "prior_means must be h x n"),
+        ({"noise_vars": (1.0, 0.0)}, "noise_vars must be"),
+        ({"lengthscales": (1.0, -1.0)}, "lengthscales must be"),
+        ({"true": (0, 2)}, "one of the 2 candidates, 0 to 1, got 2"),
+        ({"true": (0, -1)}, "true must be a whole number >= 0"),
+    ],
+)
+def test_bad_candidates_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        two(**changes)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "changes", "message"),
+    [
+        ({"kernels": torch.ones(2, 4, 4).double()}, {}, "kernels of the candidates must be over 3 arms"),
+        ({"prior_means": torch.ones(2, 4).double()}, {}, "prior_means of the candidates must be over 3 arms"),
+        ({"kernels": torch.ones(2, 3, 3)}, {}, "kernels of the candidates is torch.float32"),
+        ({"prior_means": torch.full((2, 3), math.nan).double()}, {}, "NaN"),
+        ({"true": (0,)}, {}, "2 indices, one per trial"),
+        (
+            {"kernels": None, "noise_vars": (1.0, 2.0)},
+            {"kernel": torch.eye(3).double().repeat(2, 1, 1)},
+            "one kernel for all trials",
+        ),
+    ],
+)
+def test_candidates_fit_the_problem(candidates, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make(candidates=two(**candidates), **changes)
+
+
+def test_trials():
+    trials = Trials(range(3), 5)
+    assert len(trials) == 3
+    for i, (one, other) in enumerate(zip(trials.streams(), trials.streams(block=1), strict=True)):
+        first = one.random()
+        assert first == stream(5, "problem", i).random()
+        assert other.random() == stream(5, "problem", i, block=1).random() != first
+    assert trials.share(F[1]).tolist() == [[5.0, 4.0, 3.0]] * 3
+    for bad in ([], [-1], [0.5], [True]):
+        with pytest.raises(ValueError, match="trials must be"):
+            Trials(bad, 0)
+    with pytest.raises(ValueError, match=r"got \[-1.{0,80}\.\.\.\.$"):
+        Trials([-1] * 1000, 0)

@@ -1,0 +1,110 @@
+"""make_problem: every problem alone and among others, on any dtype; typos."""
+
+import importlib.util
+import inspect
+
+import pytest
+import torch
+
+from bo_robust.experiments.problems import PROBLEMS, make_problem
+from bo_robust.experiments.problems.value_at_risk import VALUE_AT_RISK_PROBLEMS
+from bo_robust.random import stream
+
+SMALL = {"gp_draw": {"num_arms": 60}, "unknown_decomposition": {"per_axis": 4}}
+
+
+@pytest.fixture
+def build(request):
+    """make_problem with the data folder, skipping where a problem's data is absent."""
+
+    def make(name, trials, **params):
+        if name == "sp500" and importlib.util.find_spec("skfolio") is None:
+            pytest.skip("skfolio is not installed")
+        reads = "data_dir" in inspect.signature(PROBLEMS[name]).parameters and name != "sp500"
+        folder = request.getfixturevalue("data_dir") if reads else None
+        return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}), **params)
+
+    return make
+
+
+@pytest.mark.parametrize("name", sorted(PROBLEMS))
+def test_trial_alone_is_the_trial_among_others(name, build, device):
+    alone = build(name, [7]).to(device, torch.float64)
+    among = build(name, range(16)).to(device, torch.float64)
+    assert alone.name == name
+    assert torch.equal(alone.f[0], among.f[7])
+    for constant in ("noise_var", "norm_bound", "moment_bound", "alpha", "noise_scale", "arm_names"):
+        assert getattr(alone, constant) == getattr(among, constant), constant
+    if isinstance(alone.kernel, torch.Tensor):
+        assert torch.equal(alone.kernel, among.kernel)
+    if alone.candidates is not None:
+        ours, theirs = alone.candidates, among.candidates
+        for part in ("names", "noise_vars", "lengthscales"):
+            assert getattr(ours, part) == getattr(theirs, part), part
+        for part in ("kernels", "prior_means"):
+            one, other = getattr(ours, part), getattr(theirs, part)
+            assert one is other is None or torch.equal(one, other)
+        assert (ours.true is None and theirs.true is None) or ours.true[0] == theirs.true[7]
+    draws = torch.from_numpy(among.rewards.draw(stream(4, "reward", 7), 16)).to(device)
+    arms = torch.arange(16, device=device) % among.num_arms
+    for t in range(16):
+        together = among.rewards(among.f, arms[t].expand(16), draws[t].expand(16, -1))
+        assert torch.equal(together[7:8], alone.rewards(alone.f, arms[t : t + 1], draws[t : t + 1]))
+
+
+@pytest.mark.parametrize("name", sorted(PROBLEMS))
+def test_single_precision(name, build, device):
+    problem = build(name, range(3)).to(device, torch.float32)
+    draws = torch.from_numpy(problem.rewards.draw(stream(0, "reward", 0), 3)).to(device, torch.float32)
+    y = problem.rewards(problem.f, torch.zeros(3, dtype=torch.long, device=device), draws)
+    assert (y.shape, y.dtype, y.device.type) == ((3,), torch.float32, device.type)
+    assert bool(torch.isfinite(y).all())
+    assert problem.notes
+    if problem.candidates is not None:
+        parts = [x for x in (problem.candidates.kernels, problem.candidates.prior_means) if x is not None]
+        assert {(x.dtype, x.device.type) for x in parts} == {(torch.float32, device.type)}
+
+
+def test_seeds_and_trials_differ(build):
+    one, two = build("rkhs_function", [0]), make_problem("rkhs_function", [0], 5)
+    assert not torch.equal(one.f, two.f)
+    f = build("rkhs_function", range(8)).f
+    assert len(torch.unique(f, dim=0)) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
+        ("zzz", {}, "one of: abalone, cmu_light"),
+        ("rkhs_function", {"lenghtscale": 0.1}, "has no 'lenghtscale'; did you mean 'lengthscale'"),
+        ("djia29", {"scale": "paper"}, "did you mean 'scaling'"),
+        ("intel_lab", {"rows": 3}, r"has no 'rows'; \(one of: data_dir\)"),
+        ("gp_draw", {"seed": 3}, "has no 'seed'"),
+        ("gp_draw", {"name": "x"}, "has no 'name'"),
+        ("gp_draw", {"trials": [1]}, "has no 'trials'"),
+    ],
+)
+def test_typos_name_the_nearest(name, params, message):
+    with pytest.raises(ValueError, match=message):
+        make_problem(name, [0], 0, **params)
+
+
+def test_data_dir_is_ignored_by_problems_without_data(tmp_path):
+    assert make_problem("hard_instance", [0], 0, data_dir=tmp_path).num_arms == 100
+
+
+def test_first_lines_say_what_the_problem_is():
+    """`bo-robust list` shows them: one plain sentence without markup."""
+    for name, kind in (PROBLEMS | VALUE_AT_RISK_PROBLEMS).items():
+        first = (kind.__doc__ or "").splitlines()[0]
+        assert 30 < len(first) < 100, name
+        assert first.endswith("."), name
+        assert "`" not in first, name
+
+
+def test_notes_say_what_a_standard_error_covers(build):
+    for name in ("intel_lab", "metr_la_week"):
+        assert "not new days" in build(name, [0]).notes, name
+    for name in ("cmu_light", "djia29", "seattle_latency", "sp500"):
+        assert "All trials share one f" in build(name, [0]).notes, name

@@ -1,0 +1,166 @@
+"""Synthetic problems against sums written out, exact roots, and the paper's constants."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy import linalg, stats
+
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.experiments.problems import make_problem
+from bo_robust.experiments.problems.noise import Gaussian, SymmetricPareto
+from bo_robust.random import stream
+
+
+@pytest.mark.parametrize(("positive", "low"), [(False, -1.0), (True, 0.0)])
+def test_rkhs_function_is_the_sum_of_the_paper(positive, low):
+    problem = make_problem("rkhs_function", [3], 11, num_arms=20, positive=positive, normalise=False, norm_bound=100.0)
+    rng = stream(11, "problem", 3)
+    a, centres = rng.uniform(low, 1.0, 100), rng.integers(0, 20, 100)
+    x = np.linspace(0, 1, 20)
+    f = sum(a[i] * np.exp(-((x - x[centres[i]]) ** 2) / (2 * 0.2**2)) for i in range(100))
+    np.testing.assert_allclose(problem.f[0].numpy(), f, rtol=1e-10, atol=1e-12)
+    assert problem.moment_bound == pytest.approx(100.0**2 + 3)
+
+    scaled = make_problem("rkhs_function", [3], 11, num_arms=20, positive=positive)
+    np.testing.assert_allclose(scaled.f[0].numpy(), f / np.abs(f).max(), rtol=1e-10, atol=1e-12)
+    assert scaled.norm_bound == 1.0
+    assert scaled.moment_bound == pytest.approx(4.0)
+    gram = np.exp(-((x[centres][:, None] - x[centres]) ** 2) / (2 * 0.2**2))
+    norm = math.sqrt(a @ gram @ a) / np.abs(f).max()
+    stated = float(re.search(r"norms of these trials are ([\d.]+)", scaled.notes).group(1))
+    assert stated == pytest.approx(norm, rel=0.01)
+    assert norm >= 1.0  # |f(x)| <= ||f|| sqrt(k(x, x)): B = max|f| is below the norm
+
+
+def test_rkhs_function_settings():
+    problem = make_problem(
+        "rkhs_function", range(2), 0, kernel="matern52", noise={"kind": "symmetric_pareto", "index": 1.5}
+    )
+    assert problem.kernel == Matern(2.5, 0.2)
+    assert problem.rewards == SymmetricPareto(1.5)
+    assert problem.alpha == pytest.approx(0.4)
+    assert problem.noise_var == 1.0
+    assert problem.noise_scale is None
+    np.testing.assert_allclose(problem.arms[:, 0].numpy(), np.linspace(0, 1, 100))
+    pareto = make_problem("rkhs_function", range(4), 0, positive=True, noise={"kind": "pareto"})
+    assert pareto.moment_bound == pytest.approx(1 / (2**0.9 * 0.1))  # B^1.9 / (2^0.9 (1 - 0.9)) with B = 1
+    assert float(pareto.f.min()) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"noise": {"kind": "pareto"}}, "positive=True"),
+        ({"normalise": False}, "no default with normalise=False"),
+        ({"norm_bound": 0.5}, "at least max|f|"),
+        ({"kernel": "rbf"}, "kernel must be one of"),
+        ({"lengthscale": -0.2}, "lengthscale"),
+        ({"num_arms": 0}, "num_arms"),
+        ({"alpha": 1.2}, "alpha must be in"),
+        ({"noise_var": 0.0}, "noise_var"),
+    ],
+)
+def test_rkhs_function_bad_input(params, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make_problem("rkhs_function", range(3), 0, **params)
+
+
+def test_gp_draw_is_the_symmetric_root_times_normals():
+    problem = make_problem("gp_draw", [0, 5], 3, num_arms=6, lengthscale=0.15)
+    x = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(1)
+    K = SquaredExponential(0.15)(x, x).numpy()
+    z = np.stack([stream(3, "problem", i).standard_normal(6) for i in (0, 5)])
+    np.testing.assert_allclose(problem.f.numpy(), z @ linalg.sqrtm(K).real, rtol=1e-8, atol=1e-10)
+
+
+def test_gp_draw_has_the_prior_covariance():
+    f = make_problem("gp_draw", range(1500), 0, num_arms=12).f.numpy()
+    x = np.linspace(0, 1, 12)
+    K = np.exp(-((x[:, None] - x) ** 2) / (2 * 0.2**2))
+    assert np.abs(f.T @ f / 1500 - K).max() < 5 * math.sqrt(2 / 1500)
+    assert stats.kstest(f[:, 4], "norm").pvalue > 0.01
+
+
+def test_gp_draw_constants():
+    problem = make_problem("gp_draw", range(3), 0)
+    assert problem.f.shape == (3, 1000)
+    assert problem.rewards == Gaussian(0.025)
+    assert problem.noise_var == 0.025
+    assert problem.noise_scale == pytest.approx(math.sqrt(0.025))
+    assert problem.moment_bound == pytest.approx(2 * math.log(20_000) + 0.025)
+    assert float(problem.f.square().max()) < problem.moment_bound
+    assert problem.norm_bound is None
+
+
+def test_gp_draw_exceeds_its_sup_bound_rarely():
+    f = make_problem("gp_draw", range(300), 1, num_arms=100).f
+    assert float((f.abs().max(dim=1).values > math.sqrt(2 * math.log(2 * 100 / 0.1))).double().mean()) <= 0.1
+
+
+def test_spiked_function(device):
+    problem = make_problem("spiked_function", range(50), 0).to(device, torch.float64)
+    assert torch.equal(problem.f, problem.f[:1].expand_as(problem.f))
+    assert float(problem.f.min()) == 0.0
+    assert float(problem.f.max()) == 1.0
+    points = problem.rewards.points
+    assert points.tolist() == [int(stream(0, "problem", i, block=1).integers(100)) for i in range(50)]
+    plus = torch.ones(50, 1, dtype=torch.float64, device=device)
+    rewards = torch.stack([problem.rewards(problem.f, torch.full_like(points, a), plus) for a in range(100)], 1)
+    spiked = (rewards - problem.f).abs() > 1e-9
+    assert torch.equal(spiked.sum(dim=1), torch.ones_like(points))
+    torch.testing.assert_close(rewards[spiked] - problem.f[spiked], torch.full_like(plus[:, 0], 10.0))
+    assert problem.moment_bound == 101.0
+
+
+def test_spiked_function_bad_input():
+    with pytest.raises(ValueError, match="num_arms must be at least 2"):
+        make_problem("spiked_function", [0], 0, num_arms=1)
+    with pytest.raises(ValueError, match="magnitude"):
+        make_problem("spiked_function", [0], 0, magnitude=0.0)
+
+
+def test_many_arms_is_the_sum_over_one_set_of_arms(device):
+    problem = make_problem("many_arms", [4, 9], 7, num_arms=200, dim=3, lengthscale=0.4).to(device, torch.float64)
+    arms = stream(7, "arms", 0).random((200, 3))
+    assert np.array_equal(problem.arms.cpu().numpy(), arms)
+    for row, trial in enumerate([4, 9]):
+        rng = stream(7, "problem", trial)
+        a, centres = rng.uniform(-1.0, 1.0, 100), rng.random((100, 3))
+        f = np.exp(-((arms[:, None] - centres) ** 2).sum(2) / (2 * 0.4**2)) @ a
+        np.testing.assert_allclose(problem.f[row].cpu().numpy(), f / np.abs(f).max(), rtol=1e-10, atol=1e-12)
+    assert problem.kernel == SquaredExponential(0.4)
+    assert problem.rewards == Gaussian(0.01)
+    assert (problem.noise_var, problem.noise_scale) == (0.01, pytest.approx(0.1))
+    assert problem.moment_bound == pytest.approx(1.01)
+
+
+def test_many_arms_are_evaluated_in_chunks(monkeypatch):
+    whole = make_problem("many_arms", [0], 0, num_arms=1000, dim=2)
+    monkeypatch.setattr("bo_robust.experiments.problems.synthetic.ARM_CHUNK", 300)
+    in_chunks = make_problem("many_arms", [0], 0, num_arms=1000, dim=2)
+    torch.testing.assert_close(in_chunks.f, whole.f, rtol=1e-12, atol=1e-14)
+    assert not torch.equal(make_problem("many_arms", [0], 1, num_arms=1000, dim=2).arms, whole.arms)
+
+
+def test_a_million_arms():
+    problem = make_problem("many_arms", [0], 0, num_arms=1_000_000)
+    assert problem.arms.shape == (1_000_000, 6)
+    assert float(problem.f.abs().max()) == 1.0
+    assert 0.4 < float(problem.optimum) <= 1.0  # max|f| may lie at the bottom
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"num_arms": 0}, "num_arms"),
+        ({"dim": 0}, "dim"),
+        ({"lengthscale": 0.0}, "lengthscale"),
+        ({"noise_var": 0.0}, "noise_var"),
+    ],
+)
+def test_many_arms_bad_input(params, message):
+    with pytest.raises(ValueError, match=message):
+        make_problem("many_arms", [0], 0, **{"num_arms": 5, **params})

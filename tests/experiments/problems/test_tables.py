@@ -1,0 +1,113 @@
+"""Table problems on the real files (skipped where absent), against numbers of the reference notes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bo_robust.covariance import SquaredExponential
+from bo_robust.experiments.problems import make_problem
+from bo_robust.validation import check_kernel_matrix
+
+
+def average_over_rows(problem, device):
+    """The mean reward of every arm, taking every row of the table once."""
+    problem = problem.to(device, torch.float64)
+    m = problem.rewards.table.shape[0]
+    draws = torch.arange(m, dtype=torch.float64, device=device).unsqueeze(1)
+    f = problem.f[:1].expand(m, -1)
+    arms = range(problem.num_arms)
+    return torch.stack([problem.rewards(f, torch.full((m,), a, device=device), draws).mean() for a in arms]).cpu()
+
+
+def check(problem, device):
+    torch.testing.assert_close(average_over_rows(problem, device), problem.f[0], rtol=1e-10, atol=1e-10)
+    if isinstance(problem.kernel, torch.Tensor):
+        assert torch.equal(problem.kernel, problem.kernel.T)
+        check_kernel_matrix(problem.kernel, tol=1e-12)
+        torch.testing.assert_close(problem.kernel.diagonal(), torch.ones(problem.num_arms, dtype=torch.float64))
+
+
+def test_djia29(data_dir, device):
+    problem = make_problem("djia29", range(2), 0, data_dir=data_dir)
+    check(problem, device)
+    assert problem.f.shape == (2, 29)
+    assert problem.arm_names[problem.f[0].argmax()] == "BA"
+    assert problem.optimum.tolist() == pytest.approx([1.0, 1.0])
+    top = 237.33  # peers.md: B, and v = 14437.9 on the raw scale
+    assert problem.moment_bound == pytest.approx(14437.9 / top**2, rel=1e-4)
+    assert float(problem.rewards.table.max()) * top > top
+    frame = pd.read_csv(data_dir / "djia29/djia29_adjclose.csv.gz", index_col="Date")
+    assert frame["BA"].mean() == pytest.approx(237.3, abs=0.05)
+    np.testing.assert_allclose(problem.f[0].numpy(), (frame.mean() / frame["BA"].mean()).to_numpy(), rtol=1e-12)
+    np.testing.assert_allclose(problem.kernel.numpy(), frame.corr().to_numpy(), rtol=1e-8, atol=1e-10)
+
+
+def test_djia29_centred(data_dir, device):
+    problem = make_problem("djia29", [0], 0, data_dir=data_dir, scaling="centred")
+    check(problem, device)
+    table = problem.rewards.table
+    assert float(table.flatten().quantile(0.5)) == pytest.approx(0.0, abs=1e-9)
+    assert float(table.abs().flatten().quantile(0.5)) == pytest.approx(1.0, abs=1e-9)
+    assert problem.arm_names[problem.f[0].argmax()] == "BA"
+    assert problem.moment_bound == pytest.approx(float(table.square().mean(dim=0).max()))
+
+
+def test_cmu_light(data_dir, device):
+    problem = make_problem("cmu_light", [4], 0, data_dir=data_dir)
+    check(problem, device)
+    assert problem.f.shape == (1, 41)
+    arrays = np.load(data_dir / "cmu_light/cmu_light.npz")
+    means = arrays["test"].mean(axis=0)
+    assert means.max() == pytest.approx(945.54, abs=0.005)  # peers.md: B, and v = 377421
+    assert problem.moment_bound == pytest.approx(377421 / 945.54**2, rel=1e-4)
+    np.testing.assert_allclose(problem.f[0].numpy(), means / means.max(), rtol=1e-12)
+    np.testing.assert_allclose(problem.kernel.numpy(), np.corrcoef(arrays["train"].T.astype(float)), atol=1e-10)
+    assert float(problem.arms.min()) == 0.0
+    assert float(problem.arms.max()) == 1.0
+
+
+def test_cmu_light_location_kernel(data_dir):
+    problem = make_problem("cmu_light", [0], 0, data_dir=data_dir, kernel="se")
+    assert isinstance(problem.kernel, SquaredExponential)
+    assert problem.kernel.lengthscale**2 == pytest.approx(0.1)
+    assert problem.arms.shape == (41, 2)
+
+
+@pytest.mark.parametrize(("view", "arms"), [("client", 98), ("node", 99)])
+def test_seattle_latency(data_dir, device, view, arms):
+    problem = make_problem("seattle_latency", [0], 0, data_dir=data_dir, view=view, client=40)
+    check(problem, device)
+    assert problem.num_arms == arms
+    rtt = np.load(data_dir / "seattle_latency/seattle_rtt.npz")["rtt_10ms"] / 100.0
+    off = ~np.eye(99, dtype=bool)
+    if view == "client":
+        rewards = np.stack([-rtt[:, 40, j] for j in range(99) if j != 40], axis=1)
+        assert "node 40" not in problem.arm_names
+    else:
+        rewards = -np.stack([rtt[:, i, off[i]].mean(axis=1) for i in range(99)], axis=1)
+    centre = np.median(rewards[:344])
+    scale = np.median(np.abs(rewards[:344] - centre))
+    np.testing.assert_allclose(problem.f[0].numpy(), (rewards[344:].mean(axis=0) - centre) / scale, rtol=1e-9)
+    assert f"(y - {centre:.6g}) / {scale:.6g}" in problem.notes
+    best = problem.arm_names[problem.f[0].argmax()]
+    assert best == f"node {[j for j in range(99) if view == 'node' or j != 40][rewards[344:].mean(axis=0).argmax()]}"
+
+
+def test_seattle_alpha_changes_the_moment(data_dir):
+    heavy = make_problem("seattle_latency", [0], 0, data_dir=data_dir, alpha=0.2)
+    past = (np.load(data_dir / "seattle_latency/seattle_rtt.npz")["rtt_10ms"][:344, 0, 1:] / -100.0 + 0.15) / 0.11
+    assert heavy.moment_bound == pytest.approx((np.abs(past) ** 1.2).mean(axis=0).max())
+
+
+def test_bad_input(data_dir):
+    with pytest.raises(ValueError, match="scaling must be one of"):
+        make_problem("djia29", [0], 0, data_dir=data_dir, scaling="raw")
+    with pytest.raises(ValueError, match="kernel must be"):
+        make_problem("cmu_light", [0], 0, data_dir=data_dir, kernel="matern")
+    with pytest.raises(ValueError, match="view must be"):
+        make_problem("seattle_latency", [0], 0, data_dir=data_dir, view="server")
+    with pytest.raises(ValueError, match=r"0\.\.98"):
+        make_problem("seattle_latency", [0], 0, data_dir=data_dir, client=99)
+    with pytest.raises(FileNotFoundError, match="--data-dir"):
+        make_problem("djia29", [0], 0, data_dir=data_dir / "nowhere")

@@ -1,0 +1,117 @@
+"""What a value-at-risk problem refuses, and the distributions of Z."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from bo_robust.environments import FiniteEnvironment
+from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, make
+from bo_robust.experiments.problems.value_at_risk.environments import unit_environment
+
+
+def tiny(**changes):
+    fields = {
+        "name": "tiny",
+        "f": lambda X: X.sum(-1),
+        "x_bounds": torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64),
+        "z_bounds": torch.tensor([[0.0], [1.0]], dtype=torch.float64),
+        "noise_var": 0.1,
+        "alpha": 0.5,
+        "initial_points": 3,
+        "environment": FiniteEnvironment(
+            torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([0.25, 0.75], dtype=torch.float64)
+        ),
+    }
+    return ValueAtRiskProblem(**(fields | changes))
+
+
+def test_what_a_finite_problem_offers():
+    problem = tiny()
+    assert (problem.dim_x, problem.dim_z) == (2, 1)
+    assert problem.points.tolist() == [[0.0], [1.0]]
+    assert problem.probabilities.tolist() == [0.25, 0.75]
+    assert problem.sampler is None
+    assert problem.log_prob is None
+    equal = tiny(environment=FiniteEnvironment(torch.zeros(4, 1, dtype=torch.float64)))
+    assert equal.probabilities.tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"noise_var": 0.0}, "noise_var"),
+        ({"initial_points": 0}, "initial_points"),
+        ({"x_bounds": torch.zeros(2, dtype=torch.float64)}, "x_bounds must be 2 x d"),
+        ({"x_bounds": torch.tensor([[0.0], [0.0]], dtype=torch.float64)}, "lower row below"),
+        ({"z_bounds": torch.tensor([[0.0], [1.0]])}, "z_bounds is torch.float32"),
+        ({"environment": FiniteEnvironment(torch.zeros(2, 2, dtype=torch.float64))}, "within z_bounds"),
+        ({"environment": FiniteEnvironment(torch.full((2, 1), 1.5, dtype=torch.float64))}, "within z_bounds"),
+        ({"environment": FiniteEnvironment(torch.zeros(2, 1))}, "the environment is torch.float32"),
+    ],
+)
+def test_bad_problems_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        tiny(**changes)
+
+
+def test_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        tiny().alpha = 0.1
+
+
+@pytest.mark.parametrize(("dim", "w", "largest"), [(1, 100, 49 / 99), (2, 64, 3 / 7)])
+def test_discrete_environment(dim, w, largest, device):
+    found = unit_environment("discrete", dim, device, torch.float64)
+    points, probabilities = found["environment"].z, found["environment"].probabilities
+    assert points.shape == (w, dim)
+    assert points.device.type == device.type
+    assert float(points.min()) == 0.0
+    assert float(points.max()) == 1.0
+    torch.testing.assert_close(probabilities.sum(), torch.ones((), dtype=torch.float64, device=device))
+    # exp(-||z - 0.5||^2 / 0.1^2) by hand for two points, as a ratio.
+    corner, middle = points[0], points[probabilities.argmax()]
+    by_hand = math.exp((-0.25 * dim + sum((m - 0.5) ** 2 for m in middle.tolist())) / 0.01)
+    assert float(probabilities[0] / probabilities.max()) == pytest.approx(by_hand, rel=1e-9)
+    assert float(corner.sum()) == 0.0
+    assert abs(float(middle[0]) - 0.5) == pytest.approx(abs(largest - 0.5), abs=1e-4)
+
+
+def test_effective_support_of_the_paper_pmf():
+    probabilities = unit_environment("discrete", 1, "cpu", torch.float64)["environment"].probabilities
+    assert 1.0 / float(probabilities.square().sum()) == pytest.approx(24.8, abs=0.05)  # peers.md
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_truncated_normal(dim, device):
+    found = unit_environment("continuous", dim, device, torch.float64)
+    assert found["z_bounds"].tolist() == [[0.25] * dim, [0.75] * dim]
+    z = found["environment"]
+    draws = z.sample(20_000, torch.Generator(device).manual_seed(0))
+    assert draws.shape == (20_000, dim)
+    assert bool(((draws >= 0.25) & (draws <= 0.75)).all())
+    # A normal cut at 2 sd has variance sd^2 (1 - 4 phi(2) / (Phi(2) - Phi(-2))) = 0.7737 sd^2; 5 standard errors.
+    assert torch.allclose(draws.mean(0), draws.new_tensor(0.5), atol=5 * 0.11 / math.sqrt(20_000))
+    assert torch.allclose(draws.var(0), draws.new_tensor(0.7737 * 0.125**2), rtol=0.05)
+    # The density at the mean and its integral.
+    peak = math.exp(float(z.log_prob(torch.full((dim,), 0.5, dtype=torch.float64, device=device))))
+    assert peak == pytest.approx((1 / (0.125 * math.sqrt(2 * math.pi) * math.erf(math.sqrt(2)))) ** dim)
+    axis = (torch.arange(400, dtype=torch.float64, device=device) + 0.5) / 400
+    cells = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
+    assert float(z.log_prob(cells).exp().mean()) == pytest.approx(1.0, abs=2e-5)
+    assert float(z.log_prob(torch.full((dim,), 0.2, dtype=torch.float64, device=device))) == -math.inf
+
+
+def test_samplers_repeat_by_generator():
+    problem = make("branin", z="continuous")
+    one, two = (problem.sampler(5, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, problem.sampler(5, torch.Generator().manual_seed(4)))
+
+
+def test_bad_environments_are_refused():
+    with pytest.raises(ValueError, match="'discrete' or 'continuous'"):
+        make("branin", z="uniform")

@@ -1,0 +1,138 @@
+"""True values at risk against hand-computed ones, and the known optima of algorithms.md section 6."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from bo_robust.environments import FiniteEnvironment
+from bo_robust.experiments.problems.value_at_risk import make, optimum, over_environment, regret, value_at_risk
+from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
+
+
+def table(values, probabilities, alpha, device="cpu"):
+    """A problem whose f at x is (values of z) + x, on the points 0, 1, 2, ..."""
+    column = torch.tensor(values, dtype=torch.float64, device=device)
+    points = torch.arange(len(values), dtype=torch.float64, device=device).unsqueeze(-1)
+    return ValueAtRiskProblem(
+        name="table",
+        f=lambda X: column[X[..., 1].long()] + X[..., 0],
+        x_bounds=torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device),
+        z_bounds=torch.tensor([[0.0], [99.0]], dtype=torch.float64, device=device),
+        noise_var=1.0,
+        alpha=alpha,
+        initial_points=1,
+        environment=FiniteEnvironment(points, torch.tensor(probabilities, dtype=torch.float64, device=device)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("alpha", "expected"), [(0.05, 1.0), (0.1, 1.0), (0.1001, 2.0), (0.5, 2.0), (0.51, 3.0), (0.99, 5.0)]
+)
+def test_value_by_hand(alpha, expected, device):
+    # P(f <= 1) = .1, P(f <= 2) = .5 (a tie of .1 and .3), P(f <= 3) = .7, P(f <= 5) = 1; a point of probability 0.
+    problem = table([2.0, 5.0, 1.0, 3.0, 2.0, -9.0], [0.1, 0.3, 0.1, 0.2, 0.3, 0.0], alpha, device)
+    X = torch.tensor([[0.0], [0.25]], dtype=torch.float64, device=device)
+    assert value_at_risk(problem, X).tolist() == [expected, expected + 0.25]
+
+
+def test_f_over_the_environment(device):
+    problem = table([2.0, 5.0, 1.0], [0.2, 0.3, 0.5], 0.1, device)
+    f, p = over_environment(problem, torch.tensor([0.25], dtype=torch.float64, device=device))
+    assert (f.tolist(), p.tolist()) == ([2.25, 5.25, 1.25], [0.2, 0.3, 0.5])
+    problem = make("hartmann3_12", z="continuous", device=device)
+    x = torch.tensor([0.3], dtype=torch.float64, device=device)
+    f, p = over_environment(problem, x)
+    assert f.shape == p.shape == (1024,)
+    assert float(p.sum()) == pytest.approx(1.0)
+    value = value_at_risk(problem, x, z_points=1024)
+    assert float(p[f < value].sum()) < problem.alpha <= float(p[f <= value].sum()) + 1e-12
+
+
+def test_equality_survives_rounding():
+    # Ten times 0.1 and a hundred times 0.01 do not sum exactly; inf{v: P >= alpha} must not slip to the next value.
+    for w, alpha in ((10, 0.3), (10, 0.7), (100, 0.2), (100, 0.29)):
+        problem = table(list(range(w)), [1.0 / w] * w, alpha)
+        found = float(value_at_risk(problem, torch.zeros(1, 1, dtype=torch.float64)))
+        assert found == round(alpha * w) - 1
+
+
+def test_any_leading_axes(device):
+    problem = make("hartmann3_21", device=device)
+    X = torch.rand(2, 3, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+    together = value_at_risk(problem, X)
+    assert together.shape == (2, 3, 4)
+    torch.testing.assert_close(together[1, 2, 3], value_at_risk(problem, X[1, 2, 3]))
+    assert value_at_risk(problem, X[:0]).shape == (0, 3, 4)
+
+
+def test_continuous_value_by_hand(device):
+    # f = z: VaR_alpha is the alpha-quantile of N(.5, .125^2) cut at 2 sd: Phi^-1(.02275 + .1 x .9545) = -1.1839.
+    problem = dataclasses.replace(make("branin", z="continuous", device=device), f=lambda X: X[..., 1])
+    x = torch.zeros(1, 1, dtype=torch.float64, device=device)
+    assert float(value_at_risk(problem, x)) == pytest.approx(0.5 - 0.125 * 1.1839, abs=5e-5)
+
+
+def test_continuous_value_agrees_with_draws(device):
+    problem = make("hartmann3_12", z="continuous", device=device)
+    z = problem.sampler(200_000, torch.Generator(device).manual_seed(0))
+    X = torch.tensor([[0.1], [0.6]], dtype=torch.float64, device=device)
+    pairs = torch.cat([X.unsqueeze(1).expand(-1, len(z), -1), z.expand(2, -1, -1)], -1)
+    drawn = np.quantile(problem.f(pairs).cpu().numpy(), 0.1, axis=-1)
+    # Standard error of the level: sqrt(.09 / 2e5) = 7e-4; the density of f there is about 1, so 5 of them are 4e-3.
+    np.testing.assert_allclose(value_at_risk(problem, X).cpu().numpy(), drawn, atol=4e-3)
+
+
+def test_bad_decisions_are_refused():
+    problem = make("branin")
+    for X, message in (
+        (torch.zeros(3, 2, dtype=torch.float64), "must be ... x 1"),
+        (torch.zeros(3, 1), "torch.float32"),
+        (torch.full((1, 1), 1.5, dtype=torch.float64), "leaves the box"),
+        (torch.full((1, 1), float("nan"), dtype=torch.float64), "NaN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            value_at_risk(problem, X)
+    with pytest.raises(ValueError, match="z_points"):
+        value_at_risk(make("branin", z="continuous"), torch.zeros(1, 1, dtype=torch.float64), z_points=0)
+
+
+# algorithms.md section 6; the discrete values to their printed digits (a grid of 20001 x there), the continuous ones
+# within the quantile's resolution of 2^14 points.
+KNOWN = {
+    ("branin", "discrete"): (0.7324785, 0.2348, 2e-7, 1e-4),
+    ("goldstein_price", "discrete"): (1.79938, 0.836, 5e-5, 5e-4),
+    ("branin", "continuous"): (0.639491, 0.2475, 2e-4, 5e-4),
+    ("goldstein_price", "continuous"): (1.65173, 0.728, 2e-4, 5e-4),
+}
+
+
+@pytest.mark.parametrize(("name", "z"), sorted(KNOWN))
+def test_known_optima(name, z, device):
+    problem = make(name, z=z, device=device)
+    best = optimum(problem)
+    value, x, tolerance, x_tolerance = KNOWN[name, z]
+    assert best.value == pytest.approx(value, abs=tolerance)
+    assert best.x.tolist() == pytest.approx([x], abs=x_tolerance)
+    assert best.z_points == (None if z == "discrete" else 2**14)
+    assert best.x.device.type == device.type
+    assert optimum(problem) is best
+    assert float(value_at_risk(problem, best.x)) == pytest.approx(best.value, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["hartmann3_12", "hartmann3_21"])
+def test_hartmann_optimum_beats_a_finer_grid(name, device):
+    problem = make(name, device=device)
+    sobol = torch.quasirandom.SobolEngine(problem.dim_x, seed=1, scramble=True)
+    X = sobol.draw(20_000, dtype=torch.float64).to(device)
+    losses = regret(problem, X)
+    assert float(losses.min()) >= -1e-9
+    # The grid comes close: the search is not somewhere else, the function has no spike above it.
+    assert float(losses.min()) < 2e-3
+
+
+def test_single_precision(device):
+    problem = make("goldstein_price", device=device, dtype=torch.float32)
+    assert optimum(problem).value == pytest.approx(1.7994, abs=1e-3)
+    assert optimum(problem).x.dtype == torch.float32

@@ -1,0 +1,82 @@
+"""The portfolio surrogate rebuilt from its data: fit, sign, optimum."""
+
+import json
+
+import pytest
+import torch
+
+from bo_robust.experiments.problems.data import load_npz, verified
+from bo_robust.experiments.problems.value_at_risk import make, optimum, value_at_risk
+from bo_robust.experiments.problems.value_at_risk.portfolio import saved_gp
+
+
+@pytest.fixture(scope="module")
+def problem(request):
+    return make("portfolio", data_dir=request.getfixturevalue("data_dir"), device=request.getfixturevalue("device"))
+
+
+@pytest.fixture(scope="module")
+def data(data_dir, device):
+    arrays = load_npz("borisk_portfolio", data_dir)
+    return tuple(torch.from_numpy(arrays[key]).double().to(device) for key in ("X", "Y"))
+
+
+def test_constants(problem):
+    assert (problem.dim_x, problem.dim_z, problem.alpha, problem.initial_points) == (3, 2, 0.2, 20)
+    assert problem.points.shape == (100, 2)
+    assert problem.probabilities.tolist() == pytest.approx([0.01] * 100)
+
+
+def test_missing_data_says_how_to_point_at_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match="folder that holds borisk_portfolio/ with --data-dir"):
+        make("portfolio", data_dir=tmp_path)
+
+
+def test_saved_hyperparameters(data_dir):
+    covariance, noise_var, constant = saved_gp(json.loads(verified("borisk_portfolio_surrogate", data_dir)))
+    # From the data folder's README.
+    assert covariance.lengthscale == pytest.approx((0.2209, 7.1345, 0.2523, 0.5368, 2.5114), abs=1e-4)
+    assert (covariance.nu, covariance.outputscale) == (2.5, pytest.approx(4.4518, abs=1e-4))
+    assert (noise_var, constant) == (pytest.approx(0.01377, abs=1e-5), pytest.approx(-0.5330, abs=1e-4))
+
+
+def test_posterior_mean_predicts_the_return(problem, data, data_dir):
+    X, loss = data
+    covariance, noise_var, constant = saved_gp(json.loads(verified("borisk_portfolio_surrogate", data_dir)))
+    assert float((problem.f(X) + loss).square().mean().sqrt()) < 0.35
+    # Leave-one-out error 0.93 % a year (README): residual i without i is [K^-1 (y - c)]_i / [K^-1]_ii.
+    K = covariance(X, X)
+    K.diagonal().add_(noise_var)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(K))
+    standard = (loss - loss.mean()) / loss.std() - constant
+    left_out = inverse @ standard / inverse.diagonal() * loss.std()
+    assert float(left_out.square().mean().sqrt()) == pytest.approx(0.93, abs=0.005)
+    # f by a dense solve at the first rows: mean + k (K + noise)^-1 residual, negated.
+    at = X[:5] * 0.9
+    dense = loss.mean() + loss.std() * (constant + covariance(at, X) @ (inverse @ standard))
+    torch.testing.assert_close(problem.f(at), -dense, rtol=1e-5, atol=1e-5)
+
+
+def test_f_is_a_return_not_a_loss(problem, device):
+    # The README's economics: low holding-cost aversion with a high borrow cost gives the worst return.
+    x = torch.tensor([[0.5, 0.5, 0.0, 0.5, 1.0], [0.5, 0.5, 0.0, 0.5, 0.0]], dtype=torch.float64, device=device)
+    worst, better = problem.f(x).tolist()
+    assert worst < better - 5.0
+
+
+@pytest.mark.slow
+def test_optimum(problem):
+    best = optimum(problem)
+    # A run of the grid of 12^3 and refinement gave 17.7655 at (0, 1, 0.589).
+    assert best.value == pytest.approx(17.7655, abs=1e-3)
+    assert best.x.tolist() == pytest.approx([0.0, 1.0, 0.589], abs=0.01)
+    X = torch.rand(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(best.x)
+    assert float(value_at_risk(problem, X).max()) < best.value
+
+
+def test_single_precision(data_dir, device, problem):
+    single = make("portfolio", data_dir=data_dir, device=device, dtype=torch.float32)
+    X = torch.rand(20, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+    y = single.f(X.float())
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y.double(), problem.f(X), atol=0.05, rtol=0.0)

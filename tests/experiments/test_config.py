@@ -1,0 +1,406 @@
+"""Configuration files: defaults, includes, overrides, and errors that name the nearest key."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bo_robust.experiments.build import build_algorithm, build_problem, resolved
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.files import load
+from bo_robust.experiments.parsing import parse
+from bo_robust.features.leverage import theory_oversampling
+
+
+def base():
+    return {
+        "name": "demo",
+        "trials": 3,
+        "horizon": 10,
+        "algorithms": [{"name": "gp-ucb", "label": "A"}, {"name": "random", "label": "B"}],
+        "panels": [{"name": "p", "problem": {"kind": "gp_draw", "num_arms": 12}}],
+    }
+
+
+def write(tmp_path, data, name="c.yaml"):
+    path = tmp_path / name
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def test_defaults_reach_panels_and_panels_win(tmp_path):
+    data = base()
+    data["panels"].append({"name": "q", "problem": {"kind": "gp_draw"}, "horizon": 7})
+    config = load(write(tmp_path, data))
+    assert [(p.trials, p.horizon) for p in config.panels] == [(3, 10), (3, 7)]
+    assert [a.label for a in config.panels[1].algorithms] == ["A", "B"]
+    assert config.panels[0].delta == 0.1
+
+
+def test_round_trip_and_digest(tmp_path):
+    config = load(write(tmp_path, base()))
+    again = parse(config.to_dict())
+    assert again == config
+    assert again.digest == config.digest
+    assert load(write(tmp_path, base()), ["trials=4"]).digest != config.digest
+
+
+def test_include_takes_panels_and_overrides_them(tmp_path):
+    write(tmp_path, base(), "a.yaml")
+    config = load(write(tmp_path, {"name": "both", "include": ["a.yaml"], "trials": 2}, "b.yaml"))
+    assert config.name == "both"
+    assert config.panels[0].trials == 2
+    assert config.panels[0].horizon == 10
+    assert len(config.panels[0].algorithms) == 2
+
+
+def test_overrides(tmp_path):
+    path = write(tmp_path, base())
+    config = load(path, ["seed=5", "panels.0.problem.num_arms=30", "algorithms.1.label=C"], trials=9)
+    panel = config.panels[0]
+    assert (panel.seed, panel.trials, panel.problem["num_arms"]) == (5, 9, 30)
+    assert panel.algorithms[1].label == "C"
+
+
+def change(data, path, value):
+    *steps, last = path
+    for step in steps:
+        data = data[step]
+    data[last] = value
+
+
+BAD = [
+    (["trails"], 3, "did you mean 'trials'"),
+    (["trials"], "many", "trials of panel 'p' must be a whole number"),
+    (["trials"], 0, "trials of panel 'p' must be a whole number >= 1, got 0"),
+    (["trials"], True, "must be a whole number"),
+    (["horizon"], 0, "horizon of panel 'p' must be a whole number >= 1, got 0"),
+    (["delta"], 1.5, "delta of panel 'p' must be a number strictly between 0 and 1, got 1.5"),
+    (["seed"], -1, "seed of panel 'p' must be a whole number >= 0, got -1"),
+    (["dtype"], "float16", "float64 or float32"),
+    (["noise_var"], -0.1, "noise_var of panel 'p' must be a finite number > 0"),
+    (["noise_var"], math.inf, "noise_var of panel 'p' must be a finite number > 0"),
+    (["noise_var"], math.nan, "noise_var of panel 'p' must be a finite number > 0"),
+    (["noise_var"], 10**400, "noise_var of panel 'p' must be a finite number > 0, got 1000"),
+    (["name"], "", "becomes a folder"),
+    (["name"], "..", "becomes a folder"),
+    (["name"], ".hidden", "becomes a folder"),
+    (["name"], "a/b", "becomes a folder"),
+    (["name"], "a\\b", "becomes a folder"),
+    (["name"], "a\nb", "becomes a folder"),
+    (["name"], 5, "name of the run must be text, got 5"),
+    ([7], 3, "key 7, which is no text"),
+    (["panels"], None, "panels of the run must be a list of panels, got None"),
+    (["panels", 0], 3, "a panel of the configuration must be a mapping"),
+    (["panels", 0, "problem"], "gp_draw", "problem of panel 'p' must be a mapping with a `kind`, got 'gp_draw'"),
+    (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
+    (["panels", 0, "problem"], {"kind": "gp_draw", 3: 4}, "key 3, which is no text"),
+    (["algorithms", 0, "width"], {"kind": ["f"]}, "kind of `width` of algorithm 'gp-ucb' of panel 'p' must be text"),
+    (["algorithms"], [], "has no algorithms"),
+    (["algorithms", 0, "name"], "gp_ucb", "did you mean 'gp-ucb'"),
+    (["algorithms", 0, "widht"], {"kind": "finite"}, "did you mean 'width'"),
+    (["algorithms", 0, "width"], {"scale": 1.0}, "`width` of algorithm .* has no `kind`"),
+    (["algorithms", 1, "label"], "A", "two algorithms labelled 'A'"),
+    (["panels"], [], "has no panels"),
+    (["panels"], {"name": "p"}, "must be a list"),
+    (["panels", 0], {"problem": {"kind": "gp_draw"}}, "has no `name:`"),
+    (["panels", 0, "problem"], {"num_arms": 3}, "`problem` of panel 'p' has no `kind`"),
+    (["compare"], [["A", "Z"]], "compares 'Z'"),
+    (["compare"], [["A"]], "pairs of labels"),
+    (["compare"], "A", "list of pairs"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), BAD)
+def test_bad_configurations_say_what_to_change(tmp_path, path, value, message):
+    data = base()
+    change(data, path, value)
+    with pytest.raises(RunError, match=message):
+        load(write(tmp_path, data))
+
+
+def test_two_panels_of_one_name(tmp_path):
+    data = base()
+    data["panels"] *= 2
+    with pytest.raises(RunError, match="two panels named 'p'"):
+        load(write(tmp_path, data))
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(RunError, match="cannot read"):
+        load(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [1,")
+    with pytest.raises(RunError, match="not valid YAML"):
+        load(tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text("- 1")
+    with pytest.raises(RunError, match="mapping"):
+        load(tmp_path / "list.yaml")
+    write(tmp_path, {"include": ["loop.yaml"]}, "loop.yaml")
+    with pytest.raises(RunError, match="includes itself"):
+        load(tmp_path / "loop.yaml")
+    (tmp_path / "date.yaml").write_text("description: 2020-13-45")
+    with pytest.raises(RunError, match="not valid YAML"):
+        load(tmp_path / "date.yaml")
+    (tmp_path / "twice.yaml").write_text("trials: 3\nhorizon: 2\ntrials: 4\n")
+    with pytest.raises(RunError, match="key 'trials' stands twice"):
+        load(tmp_path / "twice.yaml")
+    (tmp_path / "object.yaml").write_text("a: !!python/object/apply:os.system ['true']")
+    with pytest.raises(RunError, match="not valid YAML"):
+        load(tmp_path / "object.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("trials", "key=value"),
+        ("panels.3.trials=1", "there is no '3'"),
+        ("panels.0.problme.x=1", "did you mean 'problem'"),
+        ("panels.0.name.x=1", "there is no|has no keys"),
+        ("panels.0.name.x.y=1", "has no keys"),
+        ("panels.-1.trials=1", "there is no '-1'"),
+        ("panels.-1=1", "there is no '-1'"),
+        ("panels.0=1", "must be a mapping"),
+        ("panels=5", "must be a list of panels, got 5"),
+        ("x=[", "the value of --set 'x=.' is not valid YAML"),
+        ("panels.0.problem={kind: gp_draw, kind: sp500}", "key 'kind' stands twice"),
+    ],
+)
+def test_bad_overrides(tmp_path, text, message):
+    with pytest.raises(RunError, match=message):
+        load(write(tmp_path, base()), [text])
+
+
+@pytest.mark.parametrize("panels", [5, None, {"name": "p"}])
+def test_panels_of_a_wrong_shape(tmp_path, panels):
+    path = write(tmp_path, {**base(), "panels": panels})
+    outer = write(tmp_path, {"include": ["c.yaml"]}, "outer.yaml")
+    for call in (lambda: load(path), lambda: load(path, trials=3), lambda: load(outer), lambda: load(outer, trials=3)):
+        with pytest.raises(RunError, match="must be a list of panels"):
+            call()
+
+
+def test_no_mapping_at_all():
+    with pytest.raises(RunError, match="must be a mapping"):
+        parse([])
+
+
+@pytest.mark.parametrize("text", ["1e-3", "+1e-3", "1.E-3", "1E-3", ".1e-2", "0.001", "10e-4"])
+def test_numbers_with_an_exponent_are_numbers(tmp_path, text):
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(base()) + f"delta: {text}\n")
+    assert load(path).panels[0].delta == pytest.approx(1e-3)
+    assert load(path, [f"delta={text}"]).panels[0].delta == pytest.approx(1e-3)
+
+
+def test_text_with_an_e_stays_text(tmp_path):
+    config = load(write(tmp_path, base()), ["name=e-3", "description=1e3x"])
+    assert (config.name, config.description) == ("e-3", "1e3x")
+
+
+def test_merged_keys_may_be_overridden(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "algorithms: [random]\npanels:\n"
+        "  - {name: a, problem: &p {kind: gp_draw, num_arms: 9}}\n"
+        "  - {name: b, problem: {<<: *p, num_arms: 8}}\n"
+    )
+    assert load(path).panels[1].problem == {"kind": "gp_draw", "num_arms": 8}
+
+
+def test_the_shipped_configurations_load():
+    paths = sorted((Path(__file__).resolve().parents[2] / "configs").rglob("*.yaml"))
+    assert len(paths) >= 15
+    for path in paths:
+        config = load(path)
+        assert config.panels
+        assert (config.loop == "value_at_risk") == (path.parent.name == "value_at_risk")
+
+
+SCHEDULES = [
+    ({"name": "gp-ucb", "width": {"kind": "finit"}}, "did you mean 'finite'"),
+    ({"name": "gp-ucb", "width": {"kind": "finite", "sclae": 2}}, "did you mean 'scale'"),
+    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": -1.0}}, "scale"),
+    ({"name": "gp-ucb", "width": {"kind": "compact"}}, "needs 'dim'"),
+    ({"name": "gp-ucb", "margin": 0.1}, "unknown key 'margin' in algorithm 'gp-ucb' of panel"),
+    ({"name": "ei", "width": {"kind": "finite"}}, "unknown key 'width' in algorithm 'ei' of panel"),
+    ({"name": "pi", "margin": -1.0}, "margin"),
+    ({"name": "bkb", "oversampling": 0.5}, "must be a finite number >= 1"),
+    ({"name": "bkb", "epsilon": 1.5}, "epsilon"),
+    ({"name": "bkb", "epsilon": 0.5, "oversampling": 5.0}, "in place of oversampling"),
+    ({"name": "gp-ucb", "epsilon": 0.5}, "unknown key 'epsilon' in algorithm 'gp-ucb' of panel"),
+    ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
+    ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
+    ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": 2.0, "alpha": 1.5}}, "alpha"),
+    (
+        {"name": "tgp-ucb", "truncation": {"kind": "tgp", "alpha": "1"}},
+        "'TGP-UCB' of panel 'p': alpha of truncation 'tgp' must be a number",
+    ),
+    (
+        {"name": "gp-ucb", "width": {"kind": "constant", "value": True}},
+        "'GP-UCB' of panel 'p': value of width 'constant' must be a number, got True",
+    ),
+    ({"name": "gp-ucb", "width": {"kind": "constant", "value": math.nan}}, "value must be a finite number"),
+    (
+        {"name": "gp-ucb", "width": {"kind": "finite", "num_arms": 2.5}},
+        "num_arms of .* must be a whole number, got 2.5",
+    ),
+    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": "big"}}, "scale of .* must be a number, got 'big'"),
+    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": None}}, "scale of .* must be a number, got None"),
+    ({"name": "gp-ucb", "width": {"kind": "compact", "dim": 10**400, "a": 1.0, "b": 1.0, "r": 1.0}}, "too large"),
+    ({"name": "pi", "margin": math.inf}, "margin must be a finite number"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "message"), SCHEDULES)
+def test_bad_schedules_are_named(tmp_path, device, algorithm, message):
+    data = base()
+    data["algorithms"] = [algorithm]
+
+    def built():
+        panel = load(write(tmp_path, data)).panels[0]
+        return build_algorithm(panel.algorithms[0], panel, build_problem(panel, range(2), None, device))
+
+    with pytest.raises(RunError, match=message):
+        built()
+
+
+def test_schedules_take_their_constants_from_problem_and_panel(tmp_path, device):
+    data = base()
+    data["delta"] = 0.05
+    data["algorithms"] = [
+        {"name": "gp-ucb", "width": {"kind": "finite", "scale": 0.5}},
+        {"name": "tgp-ucb", "width": {"kind": "finite", "delta": 0.2}, "truncation": {"kind": "none"}},
+        {"name": "bkb", "epsilon": 0.5},
+    ]
+    panel = load(write(tmp_path, data)).panels[0]
+    problem = build_problem(panel, range(2), None, device)
+    first, second, third = (build_algorithm(a, panel, problem) for a in panel.algorithms)
+    assert third.oversampling == theory_oversampling(panel.horizon, 0.05, 0.5)
+    assert (first.width.num_arms, first.width.delta, first.width.scale) == (12, 0.05, 0.5)
+    assert second.width.delta == 0.2
+
+
+def test_unknown_problem_and_parameter(tmp_path, device):
+    for problem, message in (
+        ({"kind": "gp_drew"}, "did you mean 'gp_draw'"),
+        ({"kind": "gp_draw", "num_arm": 3}, "did you mean 'num_arms'"),
+    ):
+        data = base()
+        data["panels"][0]["problem"] = problem
+        with pytest.raises(RunError, match=message):
+            build_problem(load(write(tmp_path, data)).panels[0], range(2), None, device)
+
+
+def on(problem):
+    """A panel of ``problem``, from a file's data."""
+    return parse({**base(), "panels": [{"name": "p", "problem": problem}]}).panels[0]
+
+
+NOISY = {"kind": "rkhs_function", "num_arms": 10}
+PARAMETERS = [
+    (
+        {"kind": "rkhs_function", "positive": "no"},
+        "panel 'p': positive of problem 'rkhs_function' must be true or false, got 'no'",
+    ),
+    ({"kind": "rkhs_function", "positive": 1}, "positive of .* must be true or false"),
+    ({"kind": "rkhs_function", "num_arms": 2.5}, "panel 'p': num_arms of .* must be a whole number, got 2.5"),
+    ({"kind": "rkhs_function", "num_arms": True}, "num_arms of .* must be a whole number, got True"),
+    ({"kind": "rkhs_function", "num_arms": 0}, "panel 'p': num_arms must be at least 1"),
+    ({"kind": "rkhs_function", "lengthscale": True}, "lengthscale of .* must be a number"),
+    ({"kind": "rkhs_function", "lengthscale": math.nan}, "panel 'p': lengthscale"),
+    ({"kind": "rkhs_function", "kernel": ["se"]}, "kernel of .* must be text"),
+    ({"kind": "rkhs_function", "alpha": "1"}, "alpha of .* must be a number or empty"),
+    ({"kind": "hard_instance", "peaks": 2.5}, "peaks of .* must be a whole number, got 2.5"),
+    ({"kind": "hard_instance", "peaks": 400}, "panel 'p': peaks=400 .* beyond float64"),
+    ({"kind": "hard_instance", "alpha": 1e-9}, "panel 'p': a parameter is too large or too small"),
+    ({"kind": "seattle_latency", "client": "first"}, "client of .* must be a whole number"),
+    ({"kind": "sp500", "bad_ticks": "0.1"}, "bad_ticks of .* must be a number"),
+    (
+        {**NOISY, "noise": "gaussian"},
+        "panel 'p': noise of problem 'rkhs_function' must be a mapping or empty, got 'gaussian'",
+    ),
+    ({**NOISY, "noise": {"df": 3}}, "panel 'p': noise has no `kind`"),
+    ({**NOISY, "noise": {"kind": ["f"]}}, "panel 'p': the kind of noise must be text"),
+    ({**NOISY, "noise": {"kind": "studentt"}}, "panel 'p': .*did you mean 'student_t'"),
+    ({**NOISY, "noise": {"kind": "student_t", "df": "3"}}, "panel 'p': df of noise 'student_t' must be a number"),
+    ({**NOISY, "noise": {"kind": "student_t", "df": True}}, "df of .* must be a number, got True"),
+    ({**NOISY, "noise": {"kind": "student_t", 3: 4}}, "key 3, which is no text"),
+    ({"kind": "gp_draw", "seed": 3}, "panel 'p': 'seed' is no parameter of a problem; set `seed:` of the panel"),
+    ({"kind": "gp_draw", "trials": 3}, "set `trials:` of the panel"),
+    ({"kind": "gp_draw", "name": "x"}, "set `kind:`"),
+    ({"kind": "intel_lab", "data_dir": "/tmp"}, "use --data-dir"),
+    ({"kind": "gp_draw", "return": 3}, "panel 'p'"),
+]
+
+
+@pytest.mark.parametrize(("problem", "message"), PARAMETERS)
+def test_bad_parameters_name_panel_and_key(device, problem, message):
+    with pytest.raises(RunError, match=message):
+        build_problem(on(problem), range(2), None, device)
+
+
+def test_whole_numbers_are_numbers(device):
+    problem = build_problem(on({**NOISY, "noise": {"kind": "student_t", "df": 3}, "noise_var": 2}), [0], None, device)
+    assert problem.noise_var == 2.0
+    assert problem.rewards.df == 3.0
+
+
+def test_unreadable_data_and_memory(tmp_path, device, monkeypatch):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    file = tmp_path / "intel_lab" / "intel_lab_30min.npz"
+    file.parent.mkdir()
+    file.touch()
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(RunError, match=r"panel 'p': .*Permission denied.*intel_lab_30min.npz"):
+        build_problem(on({"kind": "intel_lab"}), range(2), tmp_path, device)
+    with pytest.raises(RunError, match=r"panel 'p': .*not fit into memory"):
+        build_problem(on({"kind": "rkhs_function", "num_arms": 10**8}), range(2), None, device)
+
+
+def test_resolved_states_class_kind_and_constants(device):
+    panel = on({"kind": "rkhs_function", "num_arms": 20, "noise": {"kind": "gaussian", "noise_var": 0.25}})
+    problem = build_problem(panel, [0], None, device)
+
+    def used(**algorithm):
+        panel = parse(
+            {"algorithms": [algorithm], "panels": [{"name": "p", "problem": {"kind": "rkhs_function"}}]}
+        ).panels[0]
+        found = resolved(build_algorithm(panel.algorithms[0], panel, problem))
+        assert json.loads(json.dumps(found)) == found
+        return panel.algorithms[0].label, found
+
+    label, found = used(name="tgp-ucb", width={"kind": "finite", "scale": 0.5})
+    assert (label, found) == (
+        "TGP-UCB",
+        {
+            "class": "TGPUCB",
+            "width": {"kind": "finite", "scale": 0.5, "num_arms": 20, "delta": 0.1},
+            "truncation": {"kind": "tgp", "moment_bound": 1.25, "alpha": 1.0, "scale": 1.0},
+            "rule": "zero",
+        },
+    )
+    # no width given: the label stays, the record says which width it was
+    label, found = used(name="gp-ucb")
+    assert label == "GP-UCB"
+    assert found["width"] == {"kind": "randomised", "scale": 5.0**-0.5, "num_arms": 20}
+    assert used(name="pi", margin=0.2)[1] == {"class": "ProbabilityOfImprovement", "margin": 0.2}
+    assert used(name="random")[1] == {"class": "RandomArm"}
+
+
+def test_errors_repeat_little_of_a_long_value(tmp_path):
+    long = "x" * 5000
+    for path, value in ((["trials"], long), (["panels", 0, "problem"], long), (["compare"], long), (["name"], long)):
+        data = base()
+        change(data, path, value)
+        with pytest.raises(RunError) as found:
+            load(write(tmp_path, data))
+        assert "x" * 50 in str(found.value)
+        assert len(str(found.value)) < 400
+    for text in (f"{long}", f"panels.0.{long}.y=1", f"{long}=[", f"panels=[{long}]"):
+        with pytest.raises(RunError) as found:
+            load(write(tmp_path, base()), [text])
+        assert len(str(found.value)) < 1000

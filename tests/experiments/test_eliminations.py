@@ -1,0 +1,245 @@
+"""Runs of algorithms over candidates: what they take from the problem, initial designs, resuming, and the record."""
+
+import dataclasses
+import json
+import os
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rich.console import Console
+
+from bo_robust.algorithms.he_gp_ucb import eliminations
+from bo_robust.experiments import arm_run, play
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.problems.base import CandidatePriors
+from bo_robust.experiments.tables import closing_lines
+from bo_robust.experiments.traces import Traces
+
+B2 = {"kind": "self_normalised", "norm_bound": 2.0}
+ALL = [
+    {"name": "he-gp-ucb", "label": "HE", "width": B2},
+    {"name": "mle-gp-ucb", "label": "MLE", "width": B2},
+    {"name": "expected-ucb", "label": "Expected", "width": B2},
+    {"name": "gp-ucb", "label": "oracle", "width": B2},
+]
+
+
+def config(problem="unknown_period", algorithms=ALL, **panel):
+    problem = {"kind": problem} if isinstance(problem, str) else problem
+    settings = {"trials": 4, "horizon": 40, "initial": 5, **panel}
+    return parse({"name": "test", "algorithms": algorithms, "panels": [{"name": "p", "problem": problem, **settings}]})
+
+
+def quiet():
+    return Console(file=open(os.devnull, "w"), width=200)
+
+
+def built(device, **changes):
+    panel = config(**changes).panels[0]
+    problem = build_problem(panel, range(panel.trials), None, device)
+    return panel, problem, [build_algorithm(a, panel, problem) for a in panel.algorithms]
+
+
+def test_a_run_reports_who_was_eliminated(tmp_path, device):
+    out = tmp_path / "out"
+    summary = runs.start(config(trials=6, compare=[["HE", "MLE"]]), out, device=str(device), console=quiet())
+    assert (out / "eliminations.png").stat().st_size > 1000
+    panel = summary["panels"][0]
+    assert [label for label, entry in panel["algorithms"].items() if entry["eliminations"]] == ["HE"]
+    found = panel["algorithms"]["HE"]["eliminations"]
+    # the same game, played by hand
+    panel_config, problem, algorithms = built(device, trials=6)
+    traces = Traces.empty(40, 6, device, torch.float64)
+    state = play.play(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
+    record = eliminations(state)
+    assert len(record) > 0
+    names = problem.candidates.names
+    assert found["eliminations"] == [{"candidate": names[row["hypothesis"]], **row} for row in record]
+    assert min(row["round"] for row in record) > panel_config.initial  # nobody is tested in the initial design
+    alive = state.posterior.alive.cpu()
+    assert found["survivors"] == [[n for n, a in zip(names, row, strict=True) if a] for row in alive.tolist()]
+    assert found["survived"] == dict(zip(names, alive.sum(0).tolist(), strict=True))
+    assert found["true_survived"] == int(alive[:, 0].sum())
+    assert found["mean_eliminated"] == pytest.approx(len(record) / 6)
+    assert (found["candidates"], found["trials"], found["all_failed"]) == (4, 6, 0)
+    line = next(line for line in closing_lines(summary) if line.startswith("  HE: the true"))
+    assert line.startswith(
+        f"  HE: the true candidate survived in {found['true_survived']} of 6 trials; on average {len(record) / 6:.3g} "
+        f"of 4 were eliminated; left at the end (of 6 trials): period 1 in {found['true_survived']}, period 0.25 in"
+    )
+    assert json.loads((out / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    settings = json.loads((out / "run.json").read_text())["used"]["p"]["algorithms"]["HE"]
+    assert (settings["noise_scale"], settings["delta"], settings["width"]["delta"]) == (0.1, 0.1, 0.05)
+
+
+def test_runs_without_elimination_have_no_picture(tmp_path):
+    summary = runs.start(config(algorithms=ALL[1:2], horizon=8), tmp_path / "out", console=quiet())
+    assert not (tmp_path / "out" / "eliminations.png").exists()
+    assert summary["panels"][0]["algorithms"]["MLE"]["eliminations"] is None
+
+
+def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
+    """Chunks of 8 rounds, interrupted after each: traces and record as uninterrupted."""
+    monkeypatch.setattr(play, "CHUNK_ROUNDS", 8)
+    monkeypatch.setattr(arm_run, "CHECKPOINT_PAUSE", 0.0)
+    algorithms = [ALL[0], {"name": "a-gp-ucb", "width": B2}, ALL[2]]
+    problem = {"kind": "unknown_lengthscale", "num_arms": 30}
+    # a small B and R: many eliminations, and trials in which every candidate failed
+    algorithms[0] = {**algorithms[0], "noise_scale": 0.01, "width": {**B2, "norm_bound": 0.5}}
+    whole = config(problem, algorithms, horizon=30, initial=3)
+    expected = runs.start(whole, tmp_path / "a", console=quiet())
+    first = expected["panels"][0]["algorithms"]["HE"]["eliminations"]
+    dead_at = [row["round"] for row in first["eliminations"]]
+    assert min(dead_at) <= 16 < max(dead_at)  # some before and some after the interruptions
+    assert first["all_failed"] > 0
+    real = play.draw_chunk
+    for chunks in (1, 2, 3, 5, 10):
+        left = [chunks]
+
+        def dying(*args, left=left):
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return real(*args)
+
+        folder = tmp_path / f"b{chunks}"
+        with monkeypatch.context() as patch:
+            patch.setattr(play, "draw_chunk", dying)
+            with pytest.raises(KeyboardInterrupt):
+                runs.start(whole, folder, checkpoint_seconds=0.0, console=quiet())
+        assert len(list((folder / "checkpoints").iterdir())) == 1
+        resumed = runs.resume(folder, console=quiet())
+        traces = [pd.read_parquet(path / "traces.parquet") for path in (tmp_path / "a", folder)]
+        pd.testing.assert_frame_equal(*traces, check_exact=True)
+        assert resumed["panels"][0]["algorithms"]["HE"]["eliminations"] == first
+
+
+def test_violated_assumptions_are_said_once(tmp_path):
+    problem = {"kind": "unknown_lengthscale", "num_arms": 30}
+    algorithms = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        summary = runs.start(config(problem, algorithms), tmp_path / "out", console=quiet())
+    panel = summary["panels"][0]
+    found = panel["algorithms"]["HE"]["eliminations"]
+    assert found["all_failed"] == 4
+    assert found["true_survived"] is None
+    assert found["mean_eliminated"] == 4.0
+    (line,) = panel["warnings"]
+    assert line.startswith("HE: in 4 of 4 trials every candidate failed its test")
+    kept = [row for row in found["eliminations"] if not row["eliminated"]]
+    assert [row["trial"] for row in kept] == [0, 1, 2, 3]
+
+
+def test_losing_the_true_candidate_too_often_warns(tmp_path):
+    algorithms = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
+    summary = runs.start(config(algorithms=algorithms), tmp_path / "out", console=quiet())
+    found = summary["panels"][0]["algorithms"]["HE"]["eliminations"]
+    lost = 4 - found["true_survived"]
+    assert lost > 0
+    line = f"HE: the true candidate was eliminated in {lost} of 4 trials, more than delta = 0.1"
+    assert any(warning.startswith(line) for warning in summary["panels"][0]["warnings"])
+
+
+def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
+    algorithms = [*ALL, {"name": "random"}, {"name": "ei"}]
+    out = tmp_path / "out"
+    runs.start(config(algorithms=algorithms, trials=60), out, device=str(device), console=quiet())
+    traces = pd.read_parquet(out / "traces.parquet")
+    design = traces[traces["round"] <= 5]
+    assert design["width"].isna().all()
+    per_algorithm = [rows["arm"].to_numpy() for _, rows in design.groupby("algorithm", observed=True)]
+    assert len(per_algorithm) == 6
+    for arms in per_algorithm[1:]:
+        np.testing.assert_array_equal(arms, per_algorithm[0])
+    # 300 draws from 0..200: mean 100 within 4 sd of 58 / sqrt(300)
+    assert abs(per_algorithm[0].mean() - 100) < 4 * 58 / np.sqrt(300)
+    assert traces[(traces["round"] > 5) & (traces["algorithm"] == "HE")]["width"].notna().all()
+    # trial 7 alone has the design of trial 7 among others
+    panel, _, algorithms = built(device, trials=1)
+    alone = Traces.empty(40, 1, device, torch.float64)
+    problem = build_problem(panel, [7], None, device)
+    play.play(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
+    he = traces[(traces["algorithm"] == "HE") & (traces["trial"] == 7)]
+    assert alone.arms[:, 0].tolist() == he["arm"].tolist()
+
+
+def test_others_are_told_the_true_prior_mean(device):
+    width = {"kind": "bayesian_finite"}
+    algorithms = [{"name": "he-gp-ucb"}, {"name": "gp-ucb", "width": width}, {"name": "bkb", "oversampling": 5.0}]
+    _, problem, (ours, plain, bkb) = built(device, problem="unknown_mean", algorithms=algorithms)
+    he, gp = (start_state(a, problem, problem.noise_var, 4, 40) for a in (ours, plain))
+    assert torch.equal(he.posterior.means[2], problem.candidates.prior_means)
+    assert torch.equal(gp.posterior.mean, problem.prior_mean)
+    assert torch.equal(
+        he.posterior.of(torch.tensor(problem.candidates.true).to(device), he.posterior.means), gp.posterior.mean
+    )
+    assert ours.width == plain.width  # by default the Bayesian one, whose formula has delta / 2 in it
+    with pytest.raises(RunError, match=r"BKB cannot start on problem 'unknown_mean'.*prior mean"):
+        start_state(bkb, problem, problem.noise_var, 4)
+
+
+def test_candidates_may_differ_in_noise_only(device):
+    panel, problem, algorithms = built(device, problem="unknown_mean", algorithms=[{"name": "he-gp-ucb"}])
+    noises = CandidatePriors(("calm", "loud"), noise_vars=(0.01, 1.0), true=(0,) * 4)
+    problem = dataclasses.replace(problem, candidates=noises)
+    state = start_state(algorithms[0], problem, 0.5, 4)
+    assert state.posterior.flat.noise_var.tolist() == [0.01, 1.0] * 4
+    with_noise = panel.model_copy(update={"noise_var": 0.3})
+    with pytest.raises(RunError, match="leave out `noise_var:`"):
+        build_algorithm(panel.algorithms[0], with_noise, problem)
+
+
+def test_constants_reach_test_and_width(device):
+    algorithms = [
+        {"name": "he-gp-ucb", "label": "own R", "noise_scale": 0.3, "width": {"kind": "self_normalised"}},
+        {"name": "he-gp-ucb", "label": "own delta", "width": {"kind": "finite", "delta": 0.2}},
+        {"name": "a-gp-ucb"},
+        {"name": "mle-gp-ucb", "width": {"kind": "finite"}},
+    ]
+    _, _, (first, second, third, fourth) = built(
+        device, problem="unknown_lengthscale", algorithms=algorithms, delta=0.04
+    )
+    assert (first.noise_scale, first.delta) == (0.3, 0.04)
+    assert (first.width.noise_scale, first.width.norm_bound, first.width.delta) == (0.3, 8.0, 0.02)
+    assert (second.noise_scale, second.width.delta) == (0.1, 0.2)
+    assert third.lengthscales == (0.3, 0.4, 0.5, 0.7, 1.0)
+    assert (third.width.num_arms, third.width.delta) == (201, 0.04)
+    assert fourth.width.delta == 0.04
+    assert resolved(first)["class"] == "HEGPUCB"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"problem": "gp_draw"},
+            "he-gp-ucb chooses among candidate priors and problem 'gp_draw' has none; .*unknown_m",
+        ),
+        ({"algorithms": [{"name": "a-gp-ucb"}]}, "a-gp-ucb needs lengthscales, which the problem does not state"),
+        (
+            {"algorithms": [{"name": "gp-ucb", "noise_scale": 0.1}]},
+            "unknown key 'noise_scale' in algorithm 'gp-ucb'",
+        ),
+        ({"algorithms": [{"name": "he-gp-ucb", "noise_scale": -1.0}]}, "noise_scale must be"),
+        ({"initial": 40}, "initial must be below the horizon"),
+        ({"initial": -1}, "initial of panel 'p' must be a whole number >= 0"),
+        ({"initial": 2.5}, "initial of panel 'p' must be a whole number"),
+    ],
+)
+def test_mistakes_are_named(device, changes, message):
+    with pytest.raises(RunError, match=message):
+        built(device, **changes)
+
+
+def test_too_large_kernels_are_refused_before_the_run(tmp_path, data_dir):
+    wide = config("unknown_kernel_temperature", [{"name": "he-gp-ucb", "width": B2}])
+    with pytest.raises(RunError, match=r"HEGPUCB cannot start .*assumes k\(x, x\) <= 1"):
+        runs.start(wide, tmp_path / "out", data_dir=data_dir, console=quiet())
+    assert not (tmp_path / "out").exists()

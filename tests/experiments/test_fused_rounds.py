@@ -1,0 +1,110 @@
+"""Many rounds in one call: the traces and the posterior of round-by-round play, whole, resumed, and refused."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.algorithms import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement
+from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.experiments import play as plays
+from bo_robust.experiments.build import start_state
+from bo_robust.experiments.fused_rounds import FusedRounds
+from bo_robust.experiments.play import fast_rounds, play
+from bo_robust.experiments.problems import make_problem
+from bo_robust.experiments.traces import Traces
+from bo_robust.posteriors.snapshots import restore_, snapshot
+from bo_robust.truncation import TGPTruncation
+
+HORIZON, TRIALS = 70, range(3)
+ALGORITHMS = {
+    "gp-ucb": GPUCB(FiniteWidth(40, 0.1)),
+    "irgp-ucb": IRGPUCB(RandomisedWidth(40)),
+    "tgp-ucb": TGPUCB(RandomisedWidth(40, scale=0.447), TGPTruncation(moment_bound=2.0, alpha=1.0)),
+}
+
+
+def problem(device, **changes):
+    made = make_problem("rkhs_function", TRIALS, 3, **({"num_arms": 40, "noise_var": 0.5} | changes))
+    return made.to(device, torch.float64)
+
+
+def played(algorithm, made, capture, monkeypatch, horizon=HORIZON, state=None, traces=None):
+    monkeypatch.setattr(plays, "CHUNK_ROUNDS", 32)
+    if traces is None:
+        traces = Traces.empty(horizon, len(TRIALS), made.f.device, torch.float64)
+    return play(algorithm, made, TRIALS, 5, 0.5, traces, state, fast=capture), traces
+
+
+def fused(algorithm, made, state, horizon):
+    assert FusedRounds.can_play(algorithm, made, state)
+    return FusedRounds(algorithm, made, state)
+
+
+def same(a, b):
+    for name, ours in a[1].tensors().items():
+        torch.testing.assert_close(ours, getattr(b[1], name), rtol=1e-9, atol=1e-10, equal_nan=True)
+    for name in ("mean", "variance", "counts", "information_gain"):
+        ours, theirs = getattr(a[0].posterior, name), getattr(b[0].posterior, name)
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
+    assert a[0].round == b[0].round == HORIZON
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_is_round_by_round_play(name, device, monkeypatch):
+    made = problem(device)
+    ours = played(ALGORITHMS[name], made, fused, monkeypatch)
+    theirs = played(ALGORITHMS[name], made, lambda *_: None, monkeypatch)
+    same(ours, theirs)
+    assert bool(ours[1].truncated.any()) == (name == "tgp-ucb")
+
+
+def test_goes_on_from_a_state_played_round_by_round(device, monkeypatch):
+    """40 rounds one by one (a block is pending), saved, restored, the rest in calls."""
+    made, algorithm = problem(device), ALGORITHMS["tgp-ucb"]
+    state, first = played(algorithm, made, lambda *_: None, monkeypatch, horizon=40)
+    assert state.posterior.buffers.num_pending > 0
+    tensors, numbers = snapshot(state)
+    again = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
+    restore_(again, {k: v.clone() for k, v in tensors.items()}, numbers)
+    traces = Traces.empty(HORIZON, len(TRIALS), device, torch.float64)
+    for name, values in first.tensors().items():
+        getattr(traces, name)[:40] = values
+    traces.rounds = 40
+    ours = played(algorithm, made, fused, monkeypatch, state=again, traces=traces)
+    same(ours, played(algorithm, made, lambda *_: None, monkeypatch))
+
+
+def test_what_cannot_be_played_from_tables(device):
+    made = problem(device)
+    level = TGPTruncation(moment_bound=2.0, alpha=1.0)
+    for algorithm in (
+        ExpectedImprovement(),
+        TGPUCB(FiniteWidth(40, 0.1), level, rule="clip"),
+        GPUCB(SelfNormalisedWidth(1.0, 0.1, 0.1)),
+    ):
+        state = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
+        assert not FusedRounds.can_play(algorithm, made, state)
+    plain = ALGORITHMS["gp-ucb"]
+    for other in (problem(device, num_arms=150), make_problem("hard_instance", TRIALS, 0).to(device, torch.float64)):
+        state = start_state(plain, other, 0.5, len(TRIALS), HORIZON)
+        assert not FusedRounds.can_play(plain, other, state)
+    state = start_state(plain, made, 0.5, len(TRIALS), HORIZON)
+    found = fast_rounds(plain, made, state, HORIZON)
+    assert isinstance(found, FusedRounds) if device.type == "cuda" else found is None
+
+
+def test_a_reward_that_is_not_finite_asks_for_an_eager_round(device):
+    made, algorithm = problem(device), ALGORITHMS["gp-ucb"]
+    state = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
+    draws, uniforms = (
+        torch.zeros(4, 3, 1, dtype=torch.float64, device=device),
+        torch.zeros(4, 3, device=device).double(),
+    )
+    draws[2, 1] = math.inf
+    traces = Traces.empty(HORIZON, 3, device, torch.float64)
+    many = FusedRounds(algorithm, made, state)
+    assert many.play(draws[2:], uniforms[2:], traces) == 0
+    assert (traces.rounds, state.round) == (0, 0)
+    assert many.play(draws, uniforms, traces) == 2
+    assert (traces.rounds, state.round) == (2, 2)

@@ -1,0 +1,492 @@
+"""The page of a run: whole, escaped, self-contained, its numbers those of summary.json, readable in a browser."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.image import imread
+from rich.console import Console
+
+from bo_robust.experiments import cli, report
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.build import build_problem
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.problems.value_at_risk import make, value_at_risk
+from bo_robust.experiments.report import write_report
+from bo_robust.experiments.report.pictures import curves_picture, legend
+from bo_robust.experiments.shards import ShardKey
+from bo_robust.experiments.tables import COLUMNS, Column, closing_lines
+
+TAG = "<img src=x>"
+SCRIPT, AMPERSAND = "<script>alert(1)</script>", "A & B"
+ARMS = {
+    "name": "<i>run & co",
+    "description": 'Says "2 < 3".',
+    "trials": 3,
+    "horizon": 30,
+    "panels": [
+        {
+            "name": "<b>t</b>(3)",
+            "problem": {"kind": "rkhs_function", "num_arms": 40, "noise": {"kind": "student_t", "df": 3}},
+            "algorithms": [
+                {"name": "gp-ucb", "label": SCRIPT},
+                {"name": "tgp-ucb", "label": AMPERSAND, "truncation": {"kind": "tgp", "moment_bound": 1.0}},
+                {"name": "bkb", "label": "BKB", "oversampling": 5.0},
+                {"name": "random", "label": "$_x"},
+            ],
+            "compare": [[AMPERSAND, SCRIPT]],
+            "intervals": True,
+        },
+        {
+            "name": "unknown",
+            "problem": {"kind": "unknown_period", "num_arms": 40},
+            "algorithms": [
+                {"name": "he-gp-ucb", "label": "HE", "width": {"kind": "self_normalised", "norm_bound": 0.3}},
+                {"name": "random"},
+            ],
+        },
+    ],
+}
+ROBUST = {
+    "loop": "value_at_risk",
+    "name": "robust",
+    "repetitions": 2,
+    "rounds": 2,
+    "methods": [
+        {"name": "v-ucb-prob", "label": SCRIPT, "restarts": 2, "raw_samples": 16},
+        {"name": "random", "label": AMPERSAND},
+    ],
+    "compare": [[SCRIPT, AMPERSAND]],
+    "panels": [{"name": "<b>Branin</b>", "problem": {"kind": "branin"}}],
+}
+BAD_TAGS = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "image", "foreignobject"}
+VOID = {"meta", "br", "hr", "link", "img"}
+
+
+class Page(HTMLParser):
+    """What a page holds, its nesting checked: tags with attributes, ids, tables by caption, headings, all text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.open, self.tags, self.tables, self.headings, self.text = [], [], {}, [], ""
+        self.rows, self.caption = None, ""
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes), tuple(self.open)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.rows, self.caption = [], ""
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append(["", None])
+        elif tag == "data":
+            self.rows[-1][-1][1] = float(dict(attributes)["value"])
+        elif re.fullmatch(r"h[1-6]", tag):
+            self.headings.append([int(tag[1]), ""])
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes), tuple(self.open)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag == "table":
+            assert self.caption not in self.tables
+            self.tables[self.caption] = self.rows
+
+    def handle_data(self, data):
+        if "style" in self.open:
+            return
+        self.text += data
+        if "caption" in self.open:
+            self.caption += data
+        elif {"td", "th"} & {*self.open}:
+            self.rows[-1][-1][0] += data
+        elif self.open and re.fullmatch(r"h[1-6]", self.open[-1]):
+            self.headings[-1][1] += data
+
+    def of(self, tag):
+        return [attributes for name, attributes, _ in self.tags if name == tag]
+
+
+def copy(folder, to):
+    return shutil.copytree(folder, to / "copy", ignore=lambda *_: ["report.html"])
+
+
+def quiet():
+    return Console(file=open(os.devnull, "w"), width=200)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("html") / "arms"
+    runs.start(parse(ARMS), folder, console=quiet())
+    assert write_report(folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def robust(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("html") / "robust"
+    runs.start(parse(ROBUST), folder, console=quiet())
+    write_report(folder)
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    return copy(finished, tmp_path)
+
+
+@pytest.fixture(params=["finished", "robust"])
+def folder(request):
+    return request.getfixturevalue(request.param)
+
+
+def summary_of(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_panels_labels_and_sections_are_there_and_escaped(finished):
+    page = Page(finished / "report.html")
+    assert {SCRIPT, AMPERSAND, "$_x", "<b>t</b>(3)", "<i>run & co"} <= {*re.split(r"\n+", page.text)}
+    assert 'Says "2 < 3".' in page.text
+    titles = [title for _, title in page.headings]
+    assert titles[0] == "<i>run & co"
+    assert [title for level, title in page.headings if level == 2] == [
+        "What was found",
+        "<b>t</b>(3)",
+        "unknown",
+        "Provenance",
+    ]
+    common = ["Results", "Regret", "Confidence"]
+    expected = [*common, "Truncation", "Dictionary size", "Settings", *common, "Eliminations", "Settings"]
+    assert [title for level, title in page.headings if level == 3] == expected
+    rows = page.tables["<b>t</b>(3): settings"]
+    assert "tgp(moment_bound=1, alpha=1, scale=1)" in rows[2][2][0]
+    info = json.loads((finished / "run.json").read_text())
+    for value in (info["git"] or "-", info["versions"]["torch"], info["started"], info["platform"]):
+        assert value in page.text
+
+
+def test_numbers_are_those_of_the_summary(finished):
+    page = Page(finished / "report.html")
+    for panel in summary_of(finished)["panels"]:
+        rows = page.tables[f"{panel['name']}: results"]
+        for row, (label, entry) in zip(rows[1:], panel["algorithms"].items(), strict=True):
+            assert row[0][0].removesuffix(" lowest") == label
+            assert ("lowest" in row[0][0]) == (label == panel["best"])
+            keys = ("coverage", "final_coverage", "mean_width", "truncated", "seconds")
+            expected = [entry["average_regret"][0], entry["simple_regret"][0], *(entry[key] for key in keys)]
+            assert [value for _, value in row[1:]] == expected
+            mean, error = entry["average_regret"]
+            assert row[1][0] == f"{mean:.3g} ± {error:.2g}"
+
+
+def test_closing_words_and_warnings_are_those_of_the_terminal(finished):
+    page = Page(finished / "report.html")
+    summary = summary_of(finished)
+    lines = closing_lines(summary) + [line for panel in summary["panels"] for line in panel["warnings"]]
+    assert len(lines) > 4
+    assert all(line.strip() in page.text for line in lines)
+
+
+def test_nothing_comes_from_elsewhere(folder):
+    page = Page(folder / "report.html")
+    assert not re.search(r"https?:|//[a-z]|@import|javascript:", page.source)
+    assert not {tag for tag, _, _ in page.tags} & BAD_TAGS
+    ids = [attributes["id"] for _, attributes, _ in page.tags if "id" in attributes]
+    assert len(ids) == len({*ids})
+    for _, attributes, _ in page.tags:
+        assert not [key for key in attributes if key.startswith("on") or key == "src"]
+        for key in ("href", "xlink:href"):
+            if key in attributes:
+                assert attributes[key].removeprefix("#") in ids
+    assert {*re.findall(r"url\((.)", page.source)} <= {"#"}
+
+
+def test_pictures_and_tables_are_described(folder):
+    page = Page(folder / "report.html")
+    pictures = [(a, inside) for tag, a, inside in page.tags if tag == "svg"]
+    assert len([a for a, _ in pictures if a.get("role") == "img"]) >= 4
+    for attributes, _ in pictures:
+        hidden = "role" not in attributes and len(attributes) == 1  # a swatch in an aria-hidden span
+        assert hidden or len(attributes["aria-label"]) > 30
+    assert len(page.of("figure")) == len(page.of("figcaption"))
+    assert len(page.of("table")) == len(page.of("caption"))
+    assert all("scope" in attributes for attributes in page.of("th"))
+    levels = [level for level, _ in page.headings]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert "currentColor" in page.source  # pictures follow a dark page
+    assert "#010203" not in page.source
+    assert page.of("html")[0]["lang"] == "en"
+
+
+def test_truncation_is_counted_and_measured(finished):
+    page = Page(finished / "report.html")
+    header, row = page.tables["<b>t</b>(3): truncated rewards"]
+    traces = pd.read_parquet(finished / "traces.parquet")
+    rows = traces[traces["algorithm"] == AMPERSAND]
+    ratio = rows["reward"].abs() / rows["round"] ** 0.25  # v = alpha = 1: b_t = t^(1/4)
+    assert (rows["truncated"] == (ratio > 1.0)).all()
+    beyond = ratio[rows["truncated"]]
+    early = (rows["truncated"] & (rows["round"] <= 15)).sum() / 45
+    assert [cell for cell, _ in header][2:7] == ["truncated", "share", "early", "late", "b_T"]
+    values = [value for _, value in row[2:]]
+    assert values[:5] == pytest.approx(
+        [len(beyond), len(beyond) / 90, early, 2 * len(beyond) / 90 - early, 30**0.25], rel=1e-12
+    )
+    assert values[5:] == pytest.approx([*np.quantile(beyond, [0.5, 0.9]), beyond.max()])
+    assert len(beyond) > 3
+
+
+def test_eliminations_tell_who_survived(finished):
+    page = Page(finished / "report.html")
+    found = summary_of(finished)["panels"][1]["algorithms"]["HE"]["eliminations"]
+    assert found["eliminations"]
+    rows = page.tables["HE: survivors"][1:]
+    assert {row[0][0]: row[1][1] for row in rows} == found["survived"]
+    first = [row["round"] for row in found["eliminations"] if row["eliminated"]]
+    assert min(row[2][1] for row in rows if row[2][1] is not None) >= min(first)
+
+
+def test_dictionaries_against_the_effective_dimension(finished):
+    page = Page(finished / "report.html")
+    (row,) = page.tables["<b>t</b>(3): dictionaries"][1:]
+    traces = pd.read_parquet(finished / "traces.parquet")
+    rows = traces[traces["algorithm"] == "BKB"]
+    last = rows[rows["round"] == 30]
+    exact, problem = [], build_problem(parse(ARMS).panels[0], range(3), None, torch.device("cpu"))
+    for _, of in rows.groupby("trial"):  # tr K (K + lambda I)^-1
+        arms = torch.tensor(of["arm"].tolist())
+        K = problem.kernel(problem.arms, problem.arms)[arms][:, arms]
+        exact.append(torch.linalg.solve(K + problem.noise_var * torch.eye(30).double(), K).trace().item())
+    size, distinct = last["dictionary_size"].mean(), rows.groupby("trial")["arm"].nunique().mean()
+    expected = [size, distinct, last["effective_dimension"].mean(), np.mean(exact), size / np.mean(exact)]
+    assert row[0][0] == "BKB"
+    assert [value for _, value in row[1:]] == pytest.approx(expected, rel=1e-5)
+    assert f"BKB |S| {size:.4g}, d_eff estimated" in page.source
+
+
+def test_value_at_risk_page(robust):
+    page = Page(robust / "report.html")
+    (panel,) = summary_of(robust)["panels"]
+    rows = page.tables["<b>Branin</b>: results"][1:]
+    for row, (label, entry) in zip(rows, panel["methods"].items(), strict=True):
+        assert row[0][0].removesuffix(" lowest") == label
+        keys = ("log10_regret", "median_regret", "certificate", "certificate_held", "seconds")
+        assert [value for _, value in row[1:]] == [entry[key] for key in keys]
+    recommended = page.tables["<b>Branin</b>: value at risk of the recommended designs"][1:]
+    traces = pd.read_parquet(robust / "traces.parquet")
+    last = traces[(traces["round"] == 2) & (traces["method"] == SCRIPT)]["regret"]
+    expected = panel["optimum"]["value"] - last
+    assert [value for _, value in recommended[0][1:]] == pytest.approx(
+        [expected.median(), expected.min(), expected.max()]
+    )
+    assert all(line.strip() in page.text for line in closing_lines(summary_of(robust)))
+
+
+def test_f_over_the_environments_of_the_median_repetition(robust):
+    page = Page(robust / "report.html")
+    rows = page.tables["<b>Branin</b>: f over the environments"][1:]
+    assert [row[0][0] for row in rows] == [SCRIPT, AMPERSAND, "best design found"]
+    traces, problem = pd.read_parquet(robust / "traces.parquet"), make("branin")
+    last = traces[(traces["round"] == 2) & (traces["method"] == SCRIPT)].sort_values("regret").iloc[0]
+    x = torch.tensor([[float(v) for v in last["recommended"]]], dtype=torch.float64)
+    f = problem.f(torch.cat([x.expand(len(problem.points), -1), problem.points], -1))
+    numbers = [value_at_risk(problem, x), (f * problem.probabilities).sum(), f.min(), f.max()]
+    assert rows[0][1][1] == last["repetition"]
+    assert rows[0][2][0] == f"({float(x):.4g})"
+    assert [value for _, value in rows[0][3:]] == pytest.approx([float(v) for v in numbers], rel=1e-9)
+    (panel,) = summary_of(robust)["panels"]
+    assert rows[2][3][1] == panel["optimum"]["value"]
+    assert f"best design found {panel['optimum']['value']:.4g}." in page.source
+
+
+def test_unfinished_runs_say_what_is_missing(copied):
+    ShardKey(0, 0, 0, 3).path(copied).unlink()
+    page = Page(write_report(copied))
+    assert f"<b>t</b>(3): {SCRIPT}" in page.text
+    assert f"bo-robust resume {copied}" in page.text
+    rows = page.tables["<b>t</b>(3): results"][1:]
+    entries = summary_of(copied)["panels"][0]["algorithms"]
+    assert [row[1][1] for row in rows] == [
+        entries[row[0][0].removesuffix(" lowest")]["average_regret"][0] for row in rows
+    ]
+    assert len(rows) == 3
+    shutil.rmtree(copied / "shards")
+    page = Page(write_report(copied))
+    assert page.tables == {}
+    assert "unknown: all of it" in page.text
+    assert "Provenance" in page.text
+
+
+def test_unfinished_value_at_risk_runs(robust, tmp_path):
+    folder = copy(robust, tmp_path)
+    ShardKey(0, 1, 1, 2).path(folder).unlink()
+    page = Page(write_report(folder))
+    assert f"<b>Branin</b>: {AMPERSAND}, 1 of 2 repetitions" in page.text
+    assert f"1 more repetitions of {SCRIPT} are played, and left out" in page.text
+    assert "1 repetitions × 2 rounds" in page.text
+    one = summary_of(robust)["panels"][0]["methods"][SCRIPT]["final"][0]
+    assert page.tables["<b>Branin</b>: results"][1][1][1] == pytest.approx(one)
+    ShardKey(0, 1, 0, 1).path(folder).unlink()
+    page = Page(write_report(folder))
+    assert len(page.tables["<b>Branin</b>: results"]) == 2
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: (folder / "run.json").unlink(), "is not a result folder"),
+        (lambda folder: (folder / "run.json").write_text("{"), "is damaged"),
+        (
+            lambda folder: (folder / "run.json").write_text(
+                (folder / "run.json").read_text().replace('"horizon": 30', '"horizon": 31')
+            ),
+            "was changed after the run began",
+        ),
+        (lambda folder: _cut(ShardKey(0, 0, 0, 3).path(folder)), "is damaged"),
+        (lambda folder: ShardKey(1, 0, 0, 3).path(folder).write_text("[]"), "is damaged"),
+    ],
+)
+def test_errors_are_those_of_plot(copied, spoil, message):
+    spoil(copied)
+    with pytest.raises(RunError, match=message) as ours:
+        write_report(copied)
+    with pytest.raises(RunError) as theirs:
+        runs.finish(copied, console=quiet())
+    assert str(ours.value) == str(theirs.value)
+    assert not (copied / "report.html").exists()
+
+
+def test_damaged_value_at_risk_parts(robust, tmp_path):
+    folder = copy(robust, tmp_path)
+    _cut(ShardKey(0, 0, 1, 2).path(folder))
+    with pytest.raises(RunError, match="is damaged") as ours:
+        write_report(folder)
+    with pytest.raises(RunError) as theirs:
+        runs.finish(folder, console=quiet())
+    assert str(ours.value) == str(theirs.value)
+
+
+def _with_html(value):
+    """The same data with a tag in every text."""
+    if isinstance(value, dict):
+        return {key: _with_html(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_with_html(one) for one in value]
+    return f"{value}{TAG}" if isinstance(value, str) else value
+
+
+def test_no_text_of_a_folder_is_markup(copied):
+    path = copied / "run.json"
+    info = json.loads(path.read_text())
+    kept = {key: info[key] for key in ("config", "config_digest")}
+    used = _with_html(info["used"])
+    for panel in used.values():
+        for one in panel["algorithms"].values():
+            if "truncation" in one:
+                one["truncation"]["kind"] = one["truncation"]["kind"].removesuffix(TAG)
+    path.write_text(json.dumps({**_with_html(info), **kept, "used": used, "resumed_elsewhere": [TAG]}))
+    page = Page(write_report(copied))
+    assert page.of("img") == []
+    for key in ("git", "platform", "started", "device"):
+        assert f"{info[key] or '-'}{TAG if info[key] else ''}" in page.text
+    assert f"TGPUCB{TAG}" in page.text
+    assert "resumed elsewhere" in page.text
+
+
+def test_only_pictures_are_marked_as_safe():
+    folder = Path(report.__file__).parent
+    safe = re.compile(r"\|\s*safe|autoescape|Markup|tojson")
+    found = {
+        path.name for path in folder.rglob("*.*") if path.suffix in (".py", ".j2") and safe.search(path.read_text())
+    }
+    assert found == {"page.py", "pictures.py"}  # autoescape=True, and the inside of an <svg> that matplotlib wrote
+    assert len(re.findall(r"Markup\(", (folder / "pictures.py").read_text())) == 1
+    assert "autoescape=True" in (folder / "page.py").read_text()
+
+
+def test_templates_are_packaged(tmp_path):
+    folder = Path(report.__file__).parent
+    root = folder.parents[2]
+    names = {path.relative_to(root).as_posix() for path in (folder / "templates").iterdir()}
+    assert len(names) > 10
+    with open(root / "pyproject.toml", "rb") as file:
+        targets = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]
+    assert "bo_robust" in targets["wheel"]["packages"]
+    assert "/bo_robust" in targets["sdist"]["include"]
+    assert all("exclude" not in target and "only-include" not in target for target in targets.values())
+    wheels = pytest.importorskip("hatchling.builders.wheel")
+    (wheel,) = wheels.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
+    assert names <= {*zipfile.ZipFile(wheel).namelist()}
+
+
+def test_a_column_of_the_results_is_declared_once(copied, monkeypatch):
+    column = Column("rounds cubed", lambda entry: 2.5, lambda entry: "two and a half")
+    monkeypatch.setitem(COLUMNS, "arms", [*COLUMNS["arms"], column])
+    head, *rows = Page(write_report(copied)).tables["unknown: results"]
+    assert head[-1][0] == "rounds cubed"
+    assert [row[-1] for row in rows] == [["two and a half", 2.5]] * 2
+
+
+def test_a_picture_says_in_words_what_it_shows():
+    looks = {label: {"color": colour, "linestyle": "-"} for label, colour in ((SCRIPT, "C0"), ("b", "C1"))}
+    curves = {SCRIPT: np.array([1.0, 3.0]), "b": np.array([5.0, 2.0])}
+    shown = curves_picture("title", "Two curves.", curves, looks)
+    assert shown.description == f"Two curves. At the end: b 2, {SCRIPT} 3."
+    assert "<script" not in shown.body
+    assert legend(looks) == [(SCRIPT, "#1f77b4", ""), ("b", "#ff7f0e", "")]
+
+
+def test_command_and_same_page_twice(finished, capsys):
+    path = finished / "report.html"
+    before = path.read_bytes()
+    cli.app(["report", str(finished)], standalone_mode=False)
+    assert str(path) in capsys.readouterr().out
+    assert path.read_bytes() == before
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars"),
+]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_real_browser_shows_it(finished, tmp_path):
+    path, shot = finished / "report.html", tmp_path / "shot.png"
+    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=900,2400"]
+    subprocess.run([*command, f"--screenshot={shot}", path.as_uri()], check=True, capture_output=True, timeout=100)
+    picture = imread(shot)[..., :3]
+    assert picture.shape[:2] == (2400, 900)
+    assert picture.var() > 0.005
+    inked = (picture.min(-1) < 0.9).any(1)  # of rows of pixels: text and curves down to the bottom
+    assert inked[:1200].mean() > 0.3
+    assert inked[1200:].mean() > 0.3
+    coloured = np.ptp(picture, -1) > 0.3
+    assert coloured.mean() > 0.001  # curves, not only text

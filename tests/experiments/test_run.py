@@ -1,0 +1,467 @@
+"""Runs end to end: results, resuming after any interruption, and every way a run can be refused."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from rich.console import Console
+
+from bo_robust.experiments import arm_run, checkpoint, comparisons, play, traces
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.cli import main
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.guards import locked
+from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.shards import ShardKey
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _every_chunk_is_saved(monkeypatch):
+    monkeypatch.setattr(arm_run, "CHECKPOINT_PAUSE", 0.0)
+
+
+def config(trials=4, horizon=60, **panel):
+    algorithms = [
+        {"name": "gp-ucb", "label": "GP", "width": {"kind": "finite", "scale": 5.0**-0.5}},
+        {"name": "tgp-ucb", "label": "TGP", "width": {"kind": "tgp", "scale": 0.1}},
+        {"name": "irgp-ucb", "label": "IRGP"},
+    ]
+    noise = {"kind": "student_t", "df": 3}
+    return parse(
+        {
+            "name": "test",
+            "trials": trials,
+            "horizon": horizon,
+            "algorithms": algorithms,
+            "compare": [["TGP", "GP"]],
+            "panels": [{"name": "t3", "problem": {"kind": "rkhs_function", "noise": noise}, **panel}],
+        }
+    )
+
+
+def quiet():
+    return Console(file=open(os.devnull, "w"), width=200)
+
+
+def test_a_run_leaves_what_it_promises(tmp_path, device):
+    summary = runs.start(config(), tmp_path / "out", device=str(device), console=quiet())
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert {"run.json", "summary.json", "traces.parquet", "regret.png", "shards"} == names
+    info = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert {"config", "versions", "git", "device", "seeds", "platform", "started", "command"} <= set(info)
+    used = info["used"]["t3"]
+    assert used["noise_var"] == 1.0
+    assert used["algorithms"]["GP"]["width"] == {"kind": "finite", "num_arms": 100, "delta": 0.1, "scale": 5**-0.5}
+    assert used["algorithms"]["TGP"]["truncation"]["moment_bound"] == pytest.approx(4.0)
+    traces = pd.read_parquet(tmp_path / "out" / "traces.parquet")
+    assert len(traces) == 3 * 4 * 60
+    entry = summary["panels"][0]["algorithms"]["GP"]
+    rows = traces[traces["algorithm"] == "GP"]
+    per_trial = rows.groupby("trial")["regret"].mean()
+    assert entry["average_regret"][0] == pytest.approx(per_trial.mean())
+    assert entry["average_regret"][1] == pytest.approx(per_trial.std(ddof=1) / 2.0)
+    assert (rows["regret"] >= 0).all()
+    assert rows["coverage"].between(0, 1).all()
+    # summary.json is what start returned
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == json.loads(json.dumps(summary))
+
+
+def test_traces_are_reproduced_from_first_principles(tmp_path):
+    """Regret, rewards and coverage of the traces, recomputed with dense solves for one trial."""
+    from bo_robust.confidence import FiniteWidth
+    from bo_robust.experiments.problems import make_problem
+    from bo_robust.random import stream
+
+    runs.start(config(trials=2, horizon=25), tmp_path / "out", console=quiet())
+    rows = pd.read_parquet(tmp_path / "out" / "traces.parquet").query("algorithm == 'GP' and trial == 1")
+    problem = make_problem("rkhs_function", [1], 0, noise={"kind": "student_t", "df": 3})
+    f = problem.f[0].numpy()
+    K = problem.kernel if isinstance(problem.kernel, torch.Tensor) else problem.kernel(problem.arms, problem.arms)
+    K = K.numpy()
+    draws = problem.rewards.draw(stream(0, "reward", 1, 0), 256)
+    width = FiniteWidth(len(f), 0.1, scale=5**-0.5)
+    arms, rewards = [], []
+    for t in range(25):
+        mean, variance = np.zeros(len(f)), K.diagonal()
+        if arms:
+            A = np.linalg.solve(K[np.ix_(arms, arms)] + problem.noise_var * np.eye(t), K[arms])
+            mean, variance = np.array(rewards) @ A, K.diagonal() - (K[arms] * A).sum(0)
+        sigma = np.sqrt(np.maximum(variance, 0))
+        arm = int(np.argmax(mean + width(t + 1) * sigma))
+        row = rows.iloc[t]
+        assert row["arm"] == arm
+        assert row["coverage"] == pytest.approx((np.abs(f - mean) <= width(t + 1) * sigma + 1e-9).mean(), abs=1e-6)
+        reward = problem.rewards(problem.f, torch.tensor([arm]), torch.from_numpy(draws[t : t + 1])).item()
+        assert row["reward"] == pytest.approx(reward, rel=1e-12)
+        assert row["regret"] == pytest.approx(f.max() - f[arm], abs=1e-12)
+        arms.append(arm)
+        rewards.append(reward)
+
+
+def test_trial_7_alone_is_trial_7_of_many():
+    from bo_robust.experiments.build import build_algorithm, build_problem
+
+    panel = config().panels[0]
+    seen = []
+    for trials in (range(9), [7]):
+        problem = build_problem(panel, trials, None, torch.device("cpu"))
+        algorithm = build_algorithm(panel.algorithms[2], panel, problem)
+        of = traces.Traces.empty(300, len(trials), torch.device("cpu"), torch.float64)
+        play.play(algorithm, problem, trials, 0, 1.0, of)
+        seen.append((of.arms[:, -2 if len(trials) > 1 else 0], of.rewards[:, -2 if len(trials) > 1 else 0]))
+    assert torch.equal(seen[0][0], seen[1][0])
+    torch.testing.assert_close(seen[0][1], seen[1][1], rtol=0, atol=0)
+
+
+def interrupt_after(monkeypatch, chunks):
+    """Let a run die after so many chunks of rounds, checkpoints written at each."""
+    real, count = play.draw_chunk, {"left": chunks}
+
+    def dying(*args):
+        if count["left"] == 0:
+            raise KeyboardInterrupt
+        count["left"] -= 1
+        return real(*args)
+
+    monkeypatch.setattr(play, "draw_chunk", dying)
+
+
+@pytest.mark.parametrize(
+    ("trials", "num_arms"),
+    [(3, 40), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 40), (1, 300), (3, 300)))],
+)
+def test_resume_is_bit_identical(tmp_path, monkeypatch, trials, num_arms):
+    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    problem = {"kind": "rkhs_function", "num_arms": num_arms, "noise": {"kind": "student_t", "df": 3}}
+    whole = config(trials, 75, problem=problem)
+    runs.start(whole, tmp_path / "a", console=quiet())
+    for chunks in (1, 3, 4, 7):
+        folder = tmp_path / f"b{chunks}"
+        with monkeypatch.context() as patch:
+            interrupt_after(patch, chunks)
+            with pytest.raises(KeyboardInterrupt):
+                runs.start(whole, folder, checkpoint_seconds=0.0, console=quiet())
+        assert list(folder.glob("checkpoints/*")) or list(folder.glob("shards/*"))
+        runs.resume(folder, console=quiet())
+        assert not (folder / "checkpoints").exists()
+        pd.testing.assert_frame_equal(
+            pd.read_parquet(tmp_path / "a" / "traces.parquet"),
+            pd.read_parquet(folder / "traces.parquet"),
+            check_exact=True,
+        )
+
+
+def test_killed_and_resumed_from_the_command_line(tmp_path):
+    """SIGKILL while running, then `resume`: traces equal those of an uninterrupted run, byte for byte."""
+    path = tmp_path / "c.yaml"
+    data = config(trials=3, horizon=4_000).to_dict()
+    path.write_text(yaml.safe_dump(data))
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "bo_robust.experiments.cli"]
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        [*command, "run", str(path), "--out", str(killed), "--checkpoint-seconds", "0.05"],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 120
+    while not list(killed.glob("checkpoints/00*")):
+        assert process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "traces.parquet").exists()
+    resumed = subprocess.run([*command, "resume", str(killed)], env=env, capture_output=True, text=True, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+    runs.start(parse(data), tmp_path / "whole", console=quiet())
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "whole" / "traces.parquet"),
+        pd.read_parquet(killed / "traces.parquet"),
+        check_exact=True,
+    )
+
+
+def test_refused_before_anything_is_lost(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    runs.start(config(horizon=5), out, console=quiet())
+    before = (out / "traces.parquet").read_bytes()
+    with pytest.raises(RunError, match="exists already"):
+        runs.start(config(horizon=5), out, console=quiet())
+    info = json.loads((out / "run.json").read_text())
+    info["config"]["panels"][0]["seed"] = 3
+    (out / "run.json").write_text(json.dumps(info))
+    with pytest.raises(RunError, match="changed after the run began"):
+        runs.resume(out, console=quiet())
+    assert (out / "traces.parquet").read_bytes() == before
+    with pytest.raises(RunError, match="not a result folder"):
+        runs.resume(tmp_path / "nothing", console=quiet())
+    (out / "run.json").write_text("{")
+    with pytest.raises(RunError, match="damaged"):
+        runs.resume(out, console=quiet())
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunError, match="cannot write"):
+        runs.start(config(horizon=5), file / "below", console=quiet())
+    with pytest.raises(RunError, match="unknown device"):
+        runs.start(config(horizon=5), tmp_path / "x", device="tpu7", console=quiet())
+    if not torch.cuda.is_available():
+        with pytest.raises(RunError, match="finds 0 CUDA devices"):
+            runs.start(config(horizon=5), tmp_path / "x", device="cuda", console=quiet())
+    assert not (tmp_path / "x").exists()
+
+
+def test_truncated_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 6)  # the first algorithm (4 chunks) is finished, the second under way
+        with pytest.raises(KeyboardInterrupt):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    (saved,) = (out / "checkpoints").iterdir()
+    saved.write_bytes(saved.read_bytes()[:-100])
+    with pytest.raises(RunError, match=r"damaged.*Delete it and resume"):
+        runs.resume(out, console=quiet())
+    assert {p.name for p in (out / "shards").iterdir()} == {ShardKey(0, j, 0, 4).path(out).name for j in (0, 2)}
+    saved.unlink()
+    runs.resume(out, console=quiet())
+    assert (out / "traces.parquet").exists()
+
+
+def test_full_disk_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    out, real = tmp_path / "out", checkpoint.save_file
+    calls = {"n": 0}
+
+    def full(*args, **kwargs):
+        calls["n"] += 1
+        if calls["n"] > 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", full)
+        with pytest.raises(RunError, match="No space left on device"):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    _, meta = checkpoint.load_checkpoint(ShardKey(0, 0, 0, 4).checkpoint(out))
+    assert meta["round"] == 32
+    assert not list(out.rglob(".*.part"))
+    runs.resume(out, console=quiet())
+    assert (out / "summary.json").exists()
+
+
+def test_plot_of_an_unfinished_run_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    with pytest.raises(RunError, match="no results of GP"):
+        runs.finish(out, console=quiet())
+
+
+def test_losing_most_rewards_to_truncation_warns(tmp_path):
+    data = config(horizon=200).to_dict()
+    data["panels"][0]["algorithms"] = [
+        {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
+    ]
+    data["panels"][0]["compare"] = []
+    summary = runs.start(parse(data), tmp_path / "out", console=quiet())
+    (line,) = summary["panels"][0]["warnings"]
+    assert "moment_bound" in line
+    assert "the most in number is arm" in line
+    # b_200 = v^(1/2) 200^(1/4) = .01 x 3.76
+    assert "b_t = 0.0376" in line
+
+
+def test_failed_pulls_are_reported_and_the_run_goes_on(tmp_path, monkeypatch):
+    from bo_robust.experiments.problems import noise
+
+    real = noise.StudentT.__call__
+
+    def broken(self, f, arms, draws):
+        rewards = real(self, f, arms, draws)
+        rewards[1] = float("nan")
+        return rewards
+
+    monkeypatch.setattr(noise.StudentT, "__call__", broken)
+    summary = runs.start(config(horizon=20), tmp_path / "out", console=quiet())
+    entry = summary["panels"][0]["algorithms"]["GP"]
+    assert entry["failed_pulls"] == 20
+    assert entry["first_failed"] == [1, 1]
+    assert np.isfinite(entry["average_regret"][0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "none.yaml"], "cannot read"),
+        (["resume", "."], "not a result folder"),
+        (["run", str(ROOT / "configs/quickstart.yaml"), "--threads", "9999"], "--threads must be between"),
+    ],
+)
+def test_command_line_errors_are_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bo-robust", *arguments])
+    monkeypatch.setattr(signal, "signal", lambda *given: None)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    said = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_even_a_short_run_warns_when_most_rewards_are_lost(tmp_path):
+    data = config(trials=1, horizon=9).to_dict()
+    data["panels"][0]["algorithms"] = [
+        {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
+    ]
+    data["panels"][0]["compare"] = []
+    summary = runs.start(parse(data), tmp_path / "out", console=quiet())
+    assert len(summary["panels"][0]["warnings"]) == 1
+    assert "NaN" not in (tmp_path / "out" / "summary.json").read_text()  # one trial has no standard error
+
+
+def cli(*arguments, **options):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "bo_robust.experiments.cli", *map(str, arguments)]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_interrupting_says_how_to_go_on(tmp_path, number):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "name": "x",
+                "panels": [
+                    {
+                        "name": "p",
+                        "horizon": 2_000_000,
+                        "trials": 2,
+                        "problem": {"kind": "rkhs_function"},
+                        "algorithms": ["random"],
+                    }
+                ],
+            }
+        )
+    )
+    options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a background job ignores it
+    process = cli("run", path, "--out", tmp_path / "out", "--checkpoint-seconds", "0.05", **options)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/checkpoints/00*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"bo-robust resume {tmp_path / 'out'}" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_mistake_in_the_last_panel_costs_nothing(tmp_path):
+    data = config(horizon=5).to_dict()
+    second = json.loads(json.dumps(data["panels"][0])) | {"name": "second", "problem": {"kind": "rkhs_functoin"}}
+    data["panels"].append(second)
+    with pytest.raises(RunError, match="did you mean 'rkhs_function'"):
+        runs.start(parse(data), tmp_path / "out", console=quiet())
+    assert not (tmp_path / "out").exists()
+
+
+def test_changed_code_is_refused_unless_forced(tmp_path, monkeypatch):
+    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 3)
+        with pytest.raises(KeyboardInterrupt):
+            runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
+    info = json.loads((out / "run.json").read_text())
+    info["versions"]["torch"] = "1.0"
+    (out / "run.json").write_text(json.dumps(info))
+    with pytest.raises(RunError, match=r"torch 1.0 -> .*--force"):
+        runs.resume(out, console=quiet())
+    runs.resume(out, force=True, console=quiet())
+    assert json.loads((out / "run.json").read_text())["resumed_elsewhere"] is True
+    info["versions"]["torch"] = "0.9"
+    (out / "run.json").write_text(json.dumps(info))
+    runs.resume(out, console=quiet())  # nothing left to play: summarised again
+
+
+def test_one_process_at_a_time(tmp_path):
+    out = tmp_path / "out"
+    runs.start(config(horizon=5), out, console=quiet())
+    with locked(out), pytest.raises(RunError, match="another process"), locked(out):
+        pass
+    with locked(out):
+        (out / "copy").write_bytes((out / "run.json").read_bytes())
+        (out / "copy").rename(out / "run.json")  # as `resume --force` does
+        with pytest.raises(RunError, match="another process"), locked(out):
+            pass
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b"", lambda b: b"garbage", lambda b: b[:-10], lambda b: b[:-9] + b"x" * 9])
+def test_damaged_shards_are_named_and_played_again(tmp_path, spoil):
+    out = tmp_path / "out"
+    data = config(horizon=5).to_dict()
+    data["panels"][0]["intervals"] = True
+    runs.start(parse(data), out, console=quiet())
+    before = pd.read_parquet(out / "traces.parquet")
+    shard = ShardKey(0, 1, 0, 4).path(out)
+    shard.write_bytes(spoil(shard.read_bytes()))
+    with pytest.raises(RunError, match=r"00-01-000000-000004.safetensors is damaged .*Delete it"):
+        runs.finish(out, console=quiet())
+    shard.unlink()
+    runs.resume(out, console=quiet())
+    pd.testing.assert_frame_equal(before, pd.read_parquet(out / "traces.parquet"), check_exact=True)
+
+
+def test_too_large_for_this_machine(tmp_path):
+    with pytest.raises(RunError, match="lower --trials or --horizon"):
+        runs.start(config(horizon=10**12), tmp_path / "out", console=quiet())
+
+
+def test_odd_names_do_not_break_a_run(tmp_path):
+    data = config(horizon=5).to_dict()
+    data["panels"][0] |= {"name": "a[/red]b $x_$", "compare": []}
+    data["panels"][0]["algorithms"] = [{"name": "random", "label": "_h [red]"}, {"name": "ei", "label": "$\\foo{$"}]
+    runs.start(parse(data), tmp_path / "out", console=quiet())
+    assert (tmp_path / "out" / "regret.png").exists()
+
+
+def test_tables_keep_their_digits_on_narrow_terminals(tmp_path, capsys):
+    runs.start(config(horizon=5), tmp_path / "out", console=Console(width=40))
+    printed = capsys.readouterr().out
+    assert "…" not in printed.split("average regret:")[0].split("t3: 4 trials")[1]
+
+
+def test_verdicts_use_the_t_distribution():
+    # 3 trials, differences 1, 2, 3: mean 2, error 0.577, t = 3.46 < 4.30: not significant, though above 2 errors
+    difference = comparisons.difference(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    assert difference["mean"] == pytest.approx(2.0)
+    assert difference["error"] == pytest.approx(1 / np.sqrt(3))
+    assert difference["significant"] is False
+    assert comparisons.difference(np.arange(20.0) + 5, np.arange(20.0) * 1.01)["significant"] is True
+
+
+def test_standard_error_of_one_trial_is_not_a_number():
+    mean, error = comparisons.mean_and_error(np.array([2.0]))
+    assert mean == 2.0
+    assert error is None
+    # 1, 3: mean 2, sd sqrt 2, error 1
+    assert comparisons.mean_and_error(np.array([1.0, 3.0])) == pytest.approx((2.0, 1.0))

@@ -1,0 +1,121 @@
+"""What the methods propose, and the knowledge gradient against a plain loop."""
+
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+
+from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.value_at_risk.methods import METHODS, RhoKG, Round, confidence_width, resample
+from bo_robust.experiments.value_at_risk.play import initial_points
+from bo_robust.experiments.value_at_risk.surrogate import Surrogate
+from bo_robust.random import stream
+
+TINY = {
+    "restarts": 2,
+    "raw_samples": 8,
+    "maxiter": 3,
+}
+
+
+def round_of(problem, n=6):
+    X = initial_points(problem, n, 0, 0)
+    Y = problem.f(X) + 0.1 * torch.from_numpy(stream(0, "noise", 0).standard_normal(n)).to(X)
+    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    return Round(problem, surrogate, X, Y, 1)
+
+
+def tiny(name):
+    options = {} if name == "random" else dict(TINY)
+    if name in ("mc-var", "rho-kg-apx"):
+        options |= {"samples": 4, "scenarios": 4}
+    return METHODS[name](**options)
+
+
+@pytest.mark.parametrize("z", ["discrete", "continuous"])
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_proposals_are_possible(name, z, device):
+    problem = make("hartmann3_12", z=z, device=device)
+    torch.manual_seed(0)
+    proposal = tiny(name).propose(round_of(problem))
+    assert proposal.point.shape == (3,)
+    assert proposal.point.device.type == device.type
+    x, v = proposal.point[:1], proposal.point[1:]
+    assert bool(((x >= problem.x_bounds[0]) & (x <= problem.x_bounds[1])).all())
+    if problem.points is not None:
+        same = (problem.points == v).all(-1)
+        assert int(same.sum()) == 1
+        assert float(problem.probabilities[same]) > 0.0
+    else:
+        assert bool(((v >= problem.z_bounds[0]) & (v <= problem.z_bounds[1])).all())
+    assert (proposal.max_upper is not None) == name.startswith("v-ucb")
+
+
+def test_systematic_resampling(device):
+    problem = make("branin", device=device)
+    torch.manual_seed(0)
+    drawn = resample(problem, 50)
+    counts = (drawn == problem.points.T).sum(0)
+    expected = 50 * problem.probabilities
+    assert int(counts.sum()) == 50
+    assert bool((counts >= expected.floor()).all())
+    assert bool((counts <= expected.floor() + 1).all())
+    even = make("branin", z="continuous", device=device)
+    assert resample(even, 0) is even.environment.z
+    assert len(resample(even, 7).unique()) == 7
+
+
+def test_width_of_the_paper():
+    # sqrt(2 log(pi^2 / 0.6)) = 2.36646...
+    assert float(confidence_width()(1)) == pytest.approx(2.366, abs=1e-3)
+
+
+def test_knowledge_gradient_against_a_loop(device):
+    """alpha n_w = 0.1 * 4 is off the lattice: BoTorch's VaR(0.9) of four samples is the smallest."""
+    now = round_of(make("hartmann3_21", device=device), n=4)
+    method = RhoKG(**TINY, fantasies=2, samples=3, scenarios=4)
+    torch.manual_seed(0)
+    kg = method.acquisition(now)
+    X = now.X[:2].unsqueeze(-2) * 0.9 + 0.03
+    X.requires_grad_(True)
+    together = kg(X)
+    assert together.shape == (2,)
+    for i in range(2):
+        fantasies = kg.model.fantasize(X[i : i + 1].detach(), sampler=kg.sampler)  # batch shape 2 x 1
+        designs = torch.cat([now.designs, X[i, :, :2].detach()])
+        risks = []
+        for x in designs:
+            samples = kg.inner_sampler(fantasies.posterior(x.expand(2, 1, 1, 2)))  # 3 x 2 x 1 x 4 x 1
+            risks.append(samples.squeeze(-1).amin(-1).mean(0).squeeze(-1))
+        expected = torch.stack(risks).amax(0).mean()
+        assert float(together[i].detach()) == pytest.approx(float(expected.detach()), abs=1e-8)
+    (gradient,) = torch.autograd.grad(together.sum(), X)
+    assert bool(gradient.isfinite().all())
+    assert float(gradient.abs().max()) > 0.0
+
+
+def test_conditions_of_several_dimensions_are_not_of_one_corner():
+    """Every 8th or 16th of quasi-random points lies in a slab; the draws are to cover each half of each coordinate."""
+    torch.manual_seed(0)
+    problem = make("hartmann3_12", z="continuous")
+    middle = problem.z_bounds.mean(0)
+    for n in (16, 32):
+        halves = torch.stack([(resample(problem, n) > middle).double().mean(0) for _ in range(20)])
+        assert float(halves.min()) > 0.1
+        assert float(halves.max()) < 0.9
+
+
+class _NaNGradient(AcquisitionFunction):
+    """-|x - 0.3| summed, with a gradient that is NaN everywhere."""
+
+    def forward(self, X):
+        values = -(X[:, 0] - 0.3).abs().sum(-1)
+        return values + torch.sqrt(0.0 * values.detach() * values)  # 0 * inf backward
+
+
+def test_where_the_gradient_is_nan_the_best_sample_is_taken(device):
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
+    acquisition = _NaNGradient(model=None)
+    torch.manual_seed(0)
+    x, value = METHODS["mc-var"](raw_samples=256).maximised(acquisition, bounds)
+    assert float(value) == pytest.approx(-float((x - 0.3).abs().sum()), abs=1e-12)
+    assert float(value) > -0.15  # 256 Sobol points leave no square of side 0.1 empty

@@ -1,0 +1,78 @@
+"""Configuration of value-at-risk runs: what is refused, with the nearest valid key, and problems of panels."""
+
+import pytest
+
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.files import load
+from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.value_at_risk.job import build_problem
+from bo_robust.experiments.value_at_risk.methods import build_method
+
+
+def data(**over):
+    panel = {"name": "B", "problem": {"kind": "branin"}}
+    return {"loop": "value_at_risk", "methods": ["v-ucb-prob", "random"], "panels": [panel], **over}
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ({"rouns": 3}, "did you mean 'rounds'"),
+        ({"loop": "value_at_rsk"}, "did you mean 'value_at_risk'"),
+        ({"methods": ["v-ucb-prb"]}, "did you mean 'v-ucb-prob'"),
+        ({"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
+        ({"methods": [{"name": "random", "restarts": 3}]}, "panel 'B': method 'random' has no 'restarts'"),
+        ({"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
+        ({"methods": [{"name": "mc-var", "samples": 1.5}]}, "samples of method 'mc-var' must be a whole number"),
+        ({"methods": ["random", "random"]}, "two methods labelled 'RANDOM'"),
+        ({"methods": []}, "has no methods"),
+        ({"panels": [{"name": "B", "problem": {"kind": "brannin"}}]}, "did you mean 'branin'"),
+        ({"panels": [{"name": "B"}]}, "has no `problem:`"),
+        ({"refit_every": 0}, "refit_every of panel 'B' must be a whole number >= 1"),
+        ({"initial_points": 0}, "initial_points of panel 'B' must be a whole number >= 1"),
+        ({"compare": [["RANDOM", "V-UCB"]]}, "did you mean 'V-UCB-PROB'"),
+        ({"name": "a/b"}, "becomes a folder"),
+    ],
+)
+def test_mistakes_are_refused(over, message):
+    with pytest.raises(RunError, match=message):
+        parse(data(**over))
+
+
+def test_options_of_a_problem():
+    def problem(**options):
+        panel = {"name": "B", "problem": {"kind": "branin", **options}}
+        return build_problem(parse(data(panels=[panel])).panels[0], None, "cpu")
+
+    assert problem(z="continuous").points is None
+    with pytest.raises(RunError, match="'discrete' or 'continuous'"):
+        problem(z="neither")
+    with pytest.raises(RunError, match="has no 'zz'"):
+        problem(zz="discrete")
+    with pytest.raises(RunError, match="use --device"):
+        problem(device="cpu")
+
+
+def test_plain_data_and_back():
+    config = parse(data(methods=[{"name": "rho-kg-apx", "label": "KG", "fantasies": 3}], rounds=7))
+    assert build_method(config.panels[0].methods[0].name, config.panels[0].methods[0].options).fantasies == 3
+    again = parse(config.to_dict())
+    assert again == config
+    assert again.digest == config.digest
+
+
+def test_included_files_and_overrides(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "loop: value_at_risk\nrounds: 9\nmethods: [random]\npanels: [{name: B, problem: {kind: branin}}]\n"
+    )
+    (tmp_path / "b.yaml").write_text("loop: value_at_risk\nname: b\ninclude: [a.yaml]\nrepetitions: 2\n")
+    config = load(tmp_path / "b.yaml", ["seed=5"], horizon=3)
+    panel = config.panels[0]
+    assert (config.name, panel.rounds, panel.repetitions, panel.seed) == ("b", 3, 2, 5)
+
+
+def test_loops_do_not_mix(tmp_path):
+    (tmp_path / "a.yaml").write_text("loop: value_at_risk\nmethods: [random]\npanels: []\n")
+    (tmp_path / "b.yaml").write_text("include: [a.yaml]\n")
+    with pytest.raises(RunError, match="whose `loop:` is another"):
+        load(tmp_path / "b.yaml")

@@ -1,0 +1,169 @@
+"""Value-at-risk runs end to end: what they leave, resuming, the summary's numbers, the command line."""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from bo_robust.executors import InProcess, WorkerLost
+from bo_robust.experiments import comparisons
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.cli import app
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.shards import ShardKey
+from bo_robust.experiments.value_at_risk import summary as summaries
+
+ROOT = Path(__file__).resolve().parents[3]
+CONFIG = {
+    "loop": "value_at_risk",
+    "name": "test",
+    "repetitions": 2,
+    "rounds": 2,
+    "methods": [{"name": "v-ucb-prob", "label": "V", "restarts": 1, "raw_samples": 8, "maxiter": 5}, "random"],
+    "compare": [["V", "RANDOM"]],
+    "panels": [{"name": "Branin (1,1)", "problem": {"kind": "branin"}}],
+}
+
+
+def quiet():
+    return Console(file=open(os.devnull, "w"), width=200)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("robust") / "out"
+    runs.start(parse(CONFIG), out, console=quiet())
+    return out
+
+
+def test_a_run_leaves_what_it_promises(folder):
+    names = {p.name for p in folder.iterdir()}
+    assert names == {"run.json", "summary.json", "traces.parquet", "00-branin-1-1.png", "shards"}
+    info = json.loads((folder / "run.json").read_text())
+    assert info["used"]["Branin (1,1)"]["methods"]["V"]["restarts"] == 1
+    assert {"versions", "git", "seeds", "config_digest"} <= set(info)
+
+
+def test_an_executor_plays_the_same_repetitions_and_after_a_death_only_what_is_missing(folder, tmp_path):
+    out, played = tmp_path / "out", []
+
+    class Mortal:
+        """In this process; the worker of RANDOM's second repetition always dies, while it is mortal."""
+
+        mortal = True
+
+        def submit(self, fn, text):
+            job = json.loads(text)
+            played.append((*job["key"][1:3],))
+            kill = self.mortal and played[-1] == (1, 1)
+            return InProcess().submit(_die if kill else fn, text)
+
+    executor = Mortal()
+    with pytest.raises(RunError, match=r"'RANDOM' of panel 'Branin \(1,1\)', repetition 1: 3 workers died"):
+        runs.start(parse(CONFIG), out, executor=executor, console=quiet())
+    assert sorted(played) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 1), (1, 1)]
+    executor.mortal = False
+    runs.resume(out, executor=executor, console=quiet())
+    assert played[6:] == [(1, 1)]
+    assert {p.name for p in out.iterdir()} == {p.name for p in folder.iterdir()}
+    ours, theirs = (
+        pd.read_parquet(one / "traces.parquet").drop(columns=["seconds", "fit_seconds"]) for one in (out, folder)
+    )
+    pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+
+
+def _die(text):
+    raise WorkerLost("gone")
+
+
+def test_the_summary_says_what_the_traces_say(folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    panel = summary["panels"][0]
+    assert panel["optimum"]["value"] == pytest.approx(0.7324785, abs=1e-6)
+    traces = pd.read_parquet(folder / "traces.parquet")
+    assert len(traces) == 2 * 2 * 3
+    last = traces[(traces["method"] == "V") & (traces["round"] == 2)]
+    entry = panel["methods"]["V"]
+    assert entry["log10_regret"] == pytest.approx(np.log10(last["regret"]).mean())
+    assert entry["certificate"] == pytest.approx(last["certificate"].median())
+    of = traces[traces["method"] == "V"]
+    assert entry["certificate_held"] == (of["certificate"] >= of["regret"]).mean()
+    chosen = of[of["round"] < 2]
+    assert entry["bound_held"] == (chosen["bound"] >= chosen["chosen_regret"]).mean()
+    assert panel["methods"]["RANDOM"]["certificate"] is None
+    gap = panel["comparisons"][0]["log10_regret"]["mean"]
+    assert gap == pytest.approx(entry["log10_regret"] - panel["methods"]["RANDOM"]["log10_regret"])
+
+
+def test_resuming_plays_what_is_missing_and_only_that(folder, tmp_path):
+    before = pd.read_parquet(folder / "traces.parquet")
+    part = ShardKey(0, 0, 1, 2).path(folder)
+    kept = ShardKey(0, 1, 0, 1).path(folder)
+    part.unlink()
+    stamp = kept.stat().st_mtime_ns
+    with pytest.raises(RunError, match="no results of V in panel"):
+        runs.finish(folder, console=quiet())
+    runs.resume(folder, console=quiet())
+    assert kept.stat().st_mtime_ns == stamp
+    after = pd.read_parquet(folder / "traces.parquet")
+    columns = ["panel", "method", "repetition", "round", "regret", "certificate", "bound", "y"]
+    pd.testing.assert_frame_equal(before[columns], after[columns])
+
+
+def test_refusals(folder, tmp_path):
+    config = parse(CONFIG)
+    with pytest.raises(RunError, match="exists already"):
+        runs.start(config, folder, console=quiet())
+    with pytest.raises(RunError, match="not a result folder"):
+        runs.resume(tmp_path / "none", console=quiet())
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    info = json.loads((folder / "run.json").read_text())
+    info["config"]["panels"][0]["rounds"] = 5
+    (copy / "run.json").write_text(json.dumps(info))
+    with pytest.raises(RunError, match="was changed after the run began"):
+        runs.resume(copy, console=quiet())
+
+
+def test_a_damaged_part_is_named(folder, tmp_path):
+    part = ShardKey(0, 1, 1, 2).path(folder)
+    whole = part.read_bytes()
+    try:
+        part.write_bytes(whole[:100])
+        with pytest.raises(RunError, match="is damaged"):
+            runs.finish(folder, console=quiet())
+    finally:
+        part.write_bytes(whole)
+
+
+def test_numbers_of_the_summary_by_hand():
+    assert summaries.log_regret([1.0, 0.01, 0.0, -1e-7]).tolist() == [0.0, -2.0, -5.0, -5.0]
+    mean, low, high = comparisons.mean_interval(np.array([1.0, 2.0, 3.0]), 0.7)
+    assert (mean, low + high) == (2.0, 4.0)
+    # Student's t with 2 degrees of freedom: 0.85-quantile 1.38621, standard error 1 / sqrt(3).
+    assert high - mean == pytest.approx(1.38621 / math.sqrt(3.0), abs=1e-4)
+    assert comparisons.mean_interval(np.array([4.0]), 0.7) == (4.0, 4.0, 4.0)
+
+
+def test_the_command_line_runs_and_draws(tmp_path):
+    config = tmp_path / "tiny.yaml"
+    config.write_text(
+        "loop: value_at_risk\nname: tiny\nrepetitions: 3\nrounds: 9\nmethods: [random]\n"
+        "panels: [{name: B, problem: {kind: branin}}]\n"
+    )
+    out = tmp_path / "out"
+    found = CliRunner().invoke(app, ["run", str(config), "--out", str(out), "--trials", "1", "--horizon", "1"])
+    assert found.exit_code == 0, found.output
+    assert "log10 regret" in found.output
+    assert len(pd.read_parquet(out / "traces.parquet")) == 2
+    (out / "00-b.png").unlink()
+    for command in ("plot", "resume"):
+        assert CliRunner().invoke(app, [command, str(out)]).exit_code == 0
+    assert (out / "00-b.png").exists()

@@ -1,0 +1,59 @@
+"""The shared GP."""
+
+import pytest
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.value_at_risk import surrogate as module
+from bo_robust.experiments.value_at_risk.play import initial_points
+from bo_robust.experiments.value_at_risk.surrogate import MIN_NOISE_VAR, Surrogate
+
+
+def data(device, n=20):
+    problem = make("branin", device=device)
+    X = initial_points(problem, n, 0, 0)
+    return Surrogate(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=X.dtype, device=device)), X, problem.f(X)
+
+
+def likelihood(surrogate, X, Y):
+    model = surrogate.model(X, Y)
+    model.train()
+    with torch.no_grad():
+        mll = ExactMarginalLogLikelihood(surrogate.likelihood, model)
+        return float(mll(model(*model.train_inputs), model.train_targets))
+
+
+def test_fits_by_maximum_likelihood_with_a_floor_on_the_noise(device):
+    surrogate, X, Y = data(device)
+    before = likelihood(surrogate, X, Y)
+    assert surrogate.fit(X, Y)
+    assert likelihood(surrogate, X, Y) > before
+    found = surrogate.hyperparameters()
+    assert found["noise_var"][0] == pytest.approx(MIN_NOISE_VAR, rel=1e-3)  # there is none
+    assert len(found["lengthscale"]) == 2
+
+
+def test_a_failed_fit_keeps_the_hyperparameters(device, monkeypatch):
+    surrogate, X, Y = data(device)
+    surrogate.fit(X, Y)
+    before = surrogate.hyperparameters()
+
+    def fails(mll):
+        raise ModelFittingError("no")
+
+    monkeypatch.setattr(module, "fit_gpytorch_mll", fails)
+    assert not surrogate.fit(X[:3], Y[:3])
+    assert surrogate.hyperparameters() == before
+
+
+def test_appended_conditions_are_those_points(device):
+    surrogate, X, Y = data(device)
+    z = torch.tensor([[0.2], [0.7]], dtype=X.dtype, device=device)
+    x = torch.tensor([[0.4]], dtype=X.dtype, device=device)
+    with torch.no_grad():
+        appended = surrogate.model(X, Y, append=z).posterior(x).mean
+        plain = surrogate.model(X, Y).posterior(torch.cat([x.expand(2, 1), z], -1)).mean
+    assert appended.shape == (2, 1)
+    torch.testing.assert_close(appended, plain)

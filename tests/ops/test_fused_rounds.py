@@ -1,0 +1,91 @@
+"""A whole run in one call: the arm engine's posterior and picks, and the Triton op against plain torch."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.algorithms import GPUCB, TGPUCB
+from bo_robust.confidence import ConstantWidth, FiniteWidth
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.ops.fused_rounds import fused_rounds, naive
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.truncation import TGPTruncation
+
+
+@pytest.fixture
+def fused(fused_module):
+    return fused_module("fused_rounds")
+
+
+def tables(n, s, T, device, dtype=torch.float64, own_kernels=False, seed=0):
+    """Prior, f and the tables of a run, with heavy noise; levels that truncate some of it."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(1)
+    kernels = [SquaredExponential(0.1) if i % 2 == 0 or not own_kernels else Matern(2.5, 0.3) for i in range(s)]
+    C = torch.stack([k(x, x) for k in kernels]) if own_kernels else kernels[0](x, x).expand(s, n, n)
+    f = torch.sin(7.0 * x.T + torch.rand(s, 1, generator=g, dtype=torch.float64))
+    noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64) / torch.rand(T, s, generator=g).double()
+    widths = torch.rand(T, s, generator=g, dtype=torch.float64) + 1.0
+    levels = 1.0 + 0.05 * torch.arange(T, dtype=torch.float64)
+    mean = 0.1 * torch.cos(3.0 * x.T).expand(s, n)
+    lam = 0.1 + 0.1 * torch.arange(s, dtype=torch.float64)
+    return tuple(z.to(device, dtype) for z in (C, mean, f, lam, noise, widths, levels))
+
+
+@pytest.mark.parametrize("truncation", [None, TGPTruncation(moment_bound=2.0, alpha=1.0)], ids=["gp-ucb", "tgp-ucb"])
+@pytest.mark.parametrize("s", [1, 3])
+def test_is_the_round_by_round_engine(s, truncation, device):
+    C, mean, f, lam, noise, _, _ = tables(40, s, 100, device)
+    width = FiniteWidth(40, 0.1)
+    algorithm = GPUCB(width) if truncation is None else TGPUCB(width, truncation)
+    kernel = ArmKernel.from_matrix(C[0].contiguous())
+    state = algorithm.init(kernel, lam, s, prior_mean=mean)
+    widths = torch.tensor([[width(t)] * s for t in range(1, 101)], dtype=f.dtype, device=device)
+    levels = [math.inf if truncation is None else truncation(t) for t in range(1, 101)]
+    run = fused_rounds(C, mean, f, lam, noise, widths, f.new_tensor(levels))
+    lost = 0
+    for t in range(100):
+        arms = algorithm.select(state, torch.zeros(s, dtype=f.dtype, device=device)).arms
+        assert torch.equal(arms, run.arms[t].long()), t
+        reach = widths[t].unsqueeze(1) * state.posterior.variance.sqrt()
+        covered = ((f - state.posterior.mean).abs() <= reach + 1e-9).double().mean(1)
+        torch.testing.assert_close(run.coverage[t], covered)
+        y = f.gather(1, arms.unsqueeze(1)).squeeze(1) + noise[t]
+        torch.testing.assert_close(run.rewards[t], y, rtol=0, atol=0)
+        info = algorithm.observe(state, arms, y)
+        lost += 0 if info.truncated is None else int(info.truncated.sum())
+        assert torch.equal(state.posterior.mean.argmax(1), run.recommended[t].long())
+    assert (lost > 0) == (truncation is not None)
+    for name in ("mean", "variance", "counts", "information_gain"):
+        torch.testing.assert_close(getattr(run, name), getattr(state.posterior, name), rtol=1e-9, atol=1e-11)
+    diagonal = run.covariance.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(diagonal, run.variance, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("n", "s", "own"), [(1, 1, False), (3, 2, True), (20, 3, True), (100, 2, False)])
+def test_fused_is_naive(n, s, own, dtype, fused, device):
+    given = tables(n, s, 12, device, dtype, own)
+    before = [x.clone() for x in given]
+    ours, theirs = fused.fused_rounds(*given), naive.fused_rounds(*given)
+    for x, y in zip(given, before, strict=True):
+        assert torch.equal(x, y)
+    assert torch.equal(ours.arms, theirs.arms)
+    assert torch.equal(ours.recommended, theirs.recommended)
+    tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    for name in ("rewards", "coverage", "mean", "variance", "counts", "information_gain", "covariance"):
+        torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), **tolerance)
+
+
+def test_bad_input(device):
+    C, mean, f, lam, noise, widths, levels = tables(5, 2, 3, device)
+    with pytest.raises(ValueError, match="noise must be"):
+        fused_rounds(C, mean, f, lam, noise[:, :1], widths, levels)
+    with pytest.raises(ValueError, match=r"levels is torch\.float32"):
+        fused_rounds(C, mean, f, lam, noise, widths, levels.float())
+    with pytest.raises(ValueError, match="at most 128 arms, got 200"):
+        fused_rounds(*tables(200, 1, 2, device))
+    with pytest.raises(ValueError, match="float64 or float32"):
+        fused_rounds(*(x.half() for x in (C, mean, f, lam, noise, widths, levels)))
+    assert fused_rounds(C, mean, f, lam, noise, 0.0 * widths + ConstantWidth(1.0)(1), levels).arms.shape == (3, 2)

@@ -1,0 +1,103 @@
+import math
+
+import pytest
+import torch
+
+from bo_robust.algorithms import BBKB, BKB, GPUCB
+from bo_robust.confidence import ConstantWidth
+from bo_robust.covariance import SquaredExponential
+from bo_robust.posteriors.arm_kernel import ArmKernel, noise_of_trials
+
+
+def cycle_distance(a, b, n):
+    apart = (a.unsqueeze(1) - b.unsqueeze(0)).abs()
+    return torch.minimum(apart, n - apart).double()
+
+
+def test_noise_is_one_number_or_one_per_trial():
+    kernel = ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64))
+    assert noise_of_trials(kernel, 0.5, 2).tolist() == [0.5, 0.5]
+    given = torch.tensor([0.1, 0.2], dtype=torch.float64)
+    noise = noise_of_trials(kernel, given, 2)
+    assert torch.equal(noise, given)
+    assert noise.data_ptr() != given.data_ptr()
+    for bad, trials, message in ((given, 3, "one per trial"), (0.0, 2, "noise_var must be"), (0.1, 0, "trials")):
+        with pytest.raises(ValueError, match=message):
+            noise_of_trials(kernel, bad, trials)
+    per_trial = ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64).expand(2, 3, 3))
+    with pytest.raises(ValueError, match="2 matrices for 4 trials"):
+        noise_of_trials(per_trial, 0.1, 4)
+
+
+def test_rows_columns_and_blocks_are_entries_of_the_matrix():
+    K = torch.rand(2, 5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    K = K @ K.mT
+    kernel, arms, trials = ArmKernel.from_matrix(K), torch.tensor([[0, 3], [4, 4]]), torch.arange(2)
+    assert torch.equal(kernel.rows(torch.tensor([3, 1])), kernel.matrix[trials, torch.tensor([3, 1])])
+    for i in range(2):
+        assert torch.equal(kernel.columns(arms)[i], kernel.matrix[i][:, arms[i]])
+        assert torch.equal(kernel.block(arms, slice(1, 4))[i], kernel.matrix[i][arms[i], 1:4])
+        assert torch.equal(kernel.between(arms, arms, trials)[i], kernel.matrix[i][arms[i]][:, arms[i]])
+    assert torch.equal(kernel.diagonal_of(arms, trials), kernel.diagonal.gather(1, arms))
+
+
+@pytest.mark.parametrize("n", [40, 5000])
+def test_kernel_callback(n, device):
+    """Arms around a circle, known by number only: tabulated when few, asked for row by row when many."""
+    asked = []
+
+    def matrix(a, b):
+        asked.append((len(a), len(b)))
+        return torch.exp(-0.5 * (2.0 * torch.sin(math.pi * cycle_distance(a, b, n) / n)).square() / 0.3**2)
+
+    kernel = ArmKernel.from_callback(matrix, torch.ones(n, dtype=torch.float64, device=device))
+    assert (kernel.matrix is None) == (n > 4096)
+    angles = 2.0 * math.pi * torch.arange(n, device=device, dtype=torch.float64) / n
+    same = ArmKernel.from_covariance(SquaredExponential(0.3), torch.stack([angles.cos(), angles.sin()], 1))
+    arms, rewards = (
+        torch.tensor([[3, 17, 30, 3], [0, 39, 20, 5]], device=device),
+        torch.tensor([1.0, 2.0], device=device),
+    )
+    for algorithm in (GPUCB(ConstantWidth(2.0)), BKB(ConstantWidth(2.0), 5.0), BBKB(ConstantWidth(2.0), 5.0, 0.5)):
+        states = [algorithm.init(k, 0.1, 2) for k in (kernel, same)]
+        for t in range(4):
+            for state in states:
+                u = torch.full((2,), 0.3, dtype=torch.float64, device=device)
+                algorithm.select(state, u)
+                algorithm.observe(state, arms[:, t], rewards.double() + t, u)
+        for name in ("mean", "variance"):
+            got, want = (getattr(state.posterior, name) for state in states)
+            torch.testing.assert_close(got, want, rtol=0.0, atol=1e-9)
+    assert asked
+
+
+def test_bad_kernel_callback(device):
+    one = torch.ones(30, dtype=torch.float64, device=device)
+
+    def good(a, b):
+        return torch.exp(-cycle_distance(a, b, 10_000))
+
+    for matrix, diagonal, message in (
+        (lambda a, b: good(a, b)[:, :-1], one, "must return 30 x 30"),
+        (lambda a, b: good(a, b).float(), one, "float32"),
+        (lambda a, b: good(a, b) * math.nan, one, "NaN"),
+        (lambda a, b: 2.0 * good(a, b), one, "differ by up to 1"),
+        (lambda a, b: good(a, b) - 2.0 * (a.unsqueeze(1) != b), one, "positive semi-definite"),
+        (lambda a, b: good(a, b) + a.unsqueeze(1) * 0.1, one, "not symmetric"),
+        (good, one[:0], "diagonal"),
+        (good, one.long(), "diagonal"),
+        (good, one * math.inf, "diagonal"),
+        (good, -one, "no variance is negative"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ArmKernel.from_callback(matrix, diagonal)
+    # many arms: what only 256 of them are checked for shows up when it is asked for
+    many, calls = torch.ones(5000, dtype=torch.float64, device=device), []
+
+    def turns_bad(a, b):
+        calls.append(len(a))
+        return good(a, b) if len(calls) == 1 else good(a, b)[:1]
+
+    kernel = ArmKernel.from_callback(turns_bad, many)
+    with pytest.raises(ValueError, match="must return 2 x"):
+        kernel.rows(torch.tensor([4, 7], device=device))

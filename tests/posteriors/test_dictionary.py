@@ -1,0 +1,136 @@
+"""Nyström features of arms: the paper's embedding, how dictionaries are drawn, and the limit of all arms."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.covariance import SquaredExponential
+from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors import truncated, whitening
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.dictionary import NystromDictionary, empty_table
+from bo_robust.random import spread
+
+N = 24
+
+
+def kernel_of(device, lengthscale=0.15, n=N):
+    X = torch.rand(n, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64).to(device)
+    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
+
+
+def embedding(K, members):
+    """(K_D^(1/2))^+ k_D(x) of every arm, ``n x M``, and its residual."""
+    d, E = torch.linalg.eigh(K[members][:, members])
+    keep = d > 1e-12 * d[-1]
+    phi = (E * torch.where(keep, d, 1.0).rsqrt() * keep) @ E.T @ K[members]
+    return phi.T, (K.diagonal() - phi.square().sum(0)).clamp(min=0)
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["one matrix", "a matrix per trial"])
+def test_features_are_the_papers(batched, device):
+    kernel = kernel_of(device)
+    if batched:
+        kernel = ArmKernel.from_matrix(torch.stack([kernel_of(device, ell).matrix for ell in (0.15, 0.1, 0.2)]))
+    g = torch.Generator().manual_seed(0)
+    counts = torch.randint(0, 3, (3, N), generator=g).double().to(device)
+    variance = torch.rand(3, N, generator=g, dtype=torch.float64).to(device)
+    uniform = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64, device=device)
+    table = NystromDictionary(0.7).draw(kernel, variance, counts, uniform)
+    keep = draw_dictionary(keep_probability(variance, 0.7, counts), spread(uniform, N))
+    assert len({int(k) for k in keep.sum(1)}) > 1  # dictionaries of several sizes, so that some are padded
+    assert not bool(keep[counts == 0].any())
+    for i in range(3):
+        K = kernel.matrix[i] if batched else kernel.matrix
+        members = keep[i].nonzero().squeeze(1)
+        phi, residual = embedding(K, members)
+        features = table.features[i]
+        torch.testing.assert_close(features[:, : len(members)], phi, rtol=0, atol=1e-7)
+        assert not features[:, len(members) :].any()
+        torch.testing.assert_close(table.residual[i], residual, rtol=0, atol=1e-9)
+        assert float(table.residual[i, members].max()) < 1e-9
+
+
+def test_probability_of_an_arm_is_that_of_any_of_its_copies(device):
+    # q sigma^2 = 0.2; an arm of c pulls enters with 1 - 0.8^c; 4000 trials, standard error below 0.008
+    s = 4000
+    kernel = ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device))
+    counts = torch.tensor([[1.0, 3.0, 30.0]], dtype=torch.float64, device=device).expand(s, -1)
+    uniform = torch.rand(s, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    table = NystromDictionary(0.4).draw(kernel, torch.full_like(counts, 0.5), counts, uniform)
+    kept = (table.residual < 0.5).double().mean(0)  # K = I: an arm in the dictionary has no residual
+    assert kept.tolist() == pytest.approx([0.2, 1 - 0.8**3, 1.0], abs=0.03)
+
+
+def test_a_trial_without_rewards_draws_from_all_arms(device):
+    kernel = kernel_of(device)
+    counts = torch.zeros(2, N, dtype=torch.float64, device=device)
+    counts[1, 3] = 5.0
+    uniform = torch.full((2,), 0.5, dtype=torch.float64, device=device)
+    table = NystromDictionary(1e-9).draw(kernel, torch.ones_like(counts), counts, uniform)  # keeps one by rescue
+    assert torch.isfinite(table.features).all()
+    assert float(table.residual[1, 3]) < 1e-9
+    assert bool((table.features.square().sum((1, 2)) > 0).all())
+
+
+def test_empty_table_is_the_prior(device):
+    kernel = kernel_of(device)
+    white = whitening.init(empty_table(kernel), torch.tensor([0.1, 2.0]).to(kernel.diagonal), "symmetric")
+    assert torch.equal(white.variance(white.norms()), kernel.diagonal.expand(2, -1))
+
+
+@pytest.mark.parametrize("root", whitening.ROOTS)
+def test_all_arms_in_the_dictionary_is_the_exact_gp(root, device):
+    kernel = kernel_of(device)
+    noise = torch.tensor([0.05, 1.0], dtype=torch.float64, device=device)
+    ours, exact = truncated.init(empty_table(kernel), noise, root), arm_states.init(kernel, noise, 2)
+    everything, g = NystromDictionary(1e12), torch.Generator().manual_seed(5)
+    for _ in range(40):
+        arms = torch.randint(0, N, (2,), generator=g).to(device)
+        rewards = torch.randn(2, generator=g, dtype=torch.float64).to(device)
+        uniform = torch.rand(2, generator=g, dtype=torch.float64).to(device)
+        truncated.observe(
+            ours, arms, rewards, math.inf, lambda p, u=uniform: everything.draw(kernel, p.variance, p.counts, u)
+        )
+        arm_states.observe(exact, arms, rewards)
+        # every arm pulled is in the dictionary: k - phi.phi and the mean are those of the exact posterior
+        torch.testing.assert_close(ours.mean, exact.mean, rtol=0, atol=1e-7 * float(exact.mean.abs().max()))
+        torch.testing.assert_close(ours.variance, exact.variance, rtol=0, atol=1e-8)
+    torch.testing.assert_close(ours.information_gain, exact.information_gain, rtol=1e-6, atol=0)
+
+
+def test_small_oversampling_keeps_few(device):
+    kernel = kernel_of(device, 0.3)
+    sizes = {}
+    for q in (0.3, 3.0, 1e6):
+        posterior = truncated.init(empty_table(kernel), torch.ones(4, dtype=torch.float64, device=device))
+        g, dictionary = torch.Generator().manual_seed(6), NystromDictionary(q)
+        for _ in range(60):
+            arms = torch.randint(0, N, (4,), generator=g).to(device)
+            rewards = torch.randn(4, generator=g, dtype=torch.float64).to(device)
+            uniform = torch.rand(4, generator=g, dtype=torch.float64).to(device)
+            truncated.observe(
+                posterior,
+                arms,
+                rewards,
+                1.0,
+                lambda p, u=uniform, d=dictionary: d.draw(kernel, p.variance, p.counts, u),
+            )
+        table = posterior.whitening.table
+        sizes[q] = table.axes.square().sum((1, 2)).mean().item()  # orthonormal columns: their number
+        # q sigma^2 <= 1: the expected size is at most q sum_i sigma^2(x_i), here a few standard deviations more
+        if q < 1:
+            assert sizes[q] < 3 * q * float((posterior.counts * posterior.variance).sum(1).mean()) + 2
+    assert sizes[0.3] < sizes[3.0] < sizes[1e6]
+    assert sizes[0.3] < 0.4 * sizes[1e6]
+
+
+def test_static_mistakes():
+    with pytest.raises(ValueError, match="oversampling"):
+        NystromDictionary(0.0)
+    with pytest.raises(ValueError, match="redraw"):
+        NystromDictionary(1.0, 0.9)
+    with pytest.raises(ValueError, match="redraw"):
+        NystromDictionary(1.0, math.nan)

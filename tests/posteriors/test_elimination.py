@@ -1,0 +1,107 @@
+"""The elimination test by hand: sums, limits, deaths, the last survivor."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.posteriors.elimination import judge, largest_alive, noise_allowance, start, timeline, violated
+
+
+def vector(device, *values):
+    return torch.tensor(values, dtype=torch.float64, device=device)
+
+
+def test_noise_allowance_by_hand():
+    # 2 * 0.25 * log(3 * pi^2 * 16 / (3 * 0.1)) = 0.5 * log(1579.1367)
+    assert noise_allowance(4, 0.5, 3, 0.1) == pytest.approx(0.5 * math.log(1579.1367041742973), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"t": 0}, "counted from 1"),
+        ({"noise_scale": 0.0}, "noise_scale"),
+        ({"noise_scale": -1.0}, "noise_scale"),
+        ({"candidates": 0}, "candidates"),
+        ({"delta": 1.0}, "delta"),
+    ],
+)
+def test_noise_allowance_refuses(change, match):
+    with pytest.raises(ValueError, match=match):
+        noise_allowance(**({"t": 1, "noise_scale": 1.0, "candidates": 2, "delta": 0.1} | change))
+
+
+def test_a_hand_made_sequence(device):
+    """Two trials, three candidates: sums go to who chose, limits grow, deaths are recorded once, the last is kept."""
+    alive = torch.ones(2, 3, dtype=torch.bool, device=device)
+    sums, failures = start(torch.zeros(2, 3, dtype=torch.float64, device=device))
+    ok = torch.ones(2, dtype=torch.bool, device=device)
+
+    who = [0, 0]
+
+    def by_trial(values):  # of the candidate tested; what the others say does not count
+        others = torch.full((2, 3), 7.0, dtype=torch.float64, device=device)
+        return others.scatter(1, torch.tensor(who, device=device).unsqueeze(1), vector(device, *values).unsqueeze(1))
+
+    def round_(t, chosen, error, reach, xi, ok=ok):
+        nonlocal alive, sums, failures, who
+        who = chosen
+        before = (alive.clone(), sums.clone(), failures.sides.clone())
+        given = (alive, sums, failures)
+        verdict = judge(
+            alive, sums, failures, torch.tensor(chosen, device=device), by_trial(error), by_trial(reach), xi, t, ok
+        )
+        assert torch.equal(given[0], before[0])
+        assert torch.equal(given[1], before[1])
+        assert torch.equal(given[2].sides, before[2])
+        alive, sums, failures = verdict.alive, verdict.sums, verdict.failures
+        return verdict
+
+    v = round_(1, [0, 2], [3.0, -1.0], [1.0, 0.5], 4.0)  # 3 <= 2 + 1; 1 <= 2 + 0.5
+    assert v.left.tolist() == [3.0, 1.0]
+    assert v.right.tolist() == [3.0, 2.5]
+    assert v.failed.tolist() == [False, False]
+    v = round_(2, [0, 2], [-1.0, -5.0], [0.0, 0.0], 4.5)  # |3 - 1| <= sqrt(9) + 1; |-1 - 5| > 3 + 0.5
+    assert v.left.tolist() == [2.0, 6.0]
+    assert v.right.tolist() == [4.0, 3.5]
+    assert alive.tolist() == [[True, True, True], [True, True, False]]
+    assert not violated(alive, failures).any()
+    v = round_(3, [1, 1], [9.0, math.nan], [0.0, 0.0], 1.0, torch.tensor([True, False], device=device))  # a failed pull
+    assert v.failed.tolist() == [True, False]
+    assert sums[1].tolist() == [[2.0, 1.0, 0.0], [0.0, 0.0, 2.0]]
+    assert sums.isfinite().all()
+    round_(4, [2, 1], [9.0, 9.0], [0.0, 0.0], 1.0)
+    assert alive.tolist() == [[True, False, False], [True, False, False]]
+    v = round_(5, [0, 0], [9.0, 0.5], [0.0, 0.0], 3.0)  # 11 > sqrt(9) + 1, but the last of its trial; 0.5 is fine
+    assert v.failed.tolist() == [True, False]
+    assert alive.tolist() == [[True, False, False], [True, False, False]]
+    assert violated(alive, failures).tolist() == [True, False]
+    round_(6, [0, 0], [9.0, 0.5], [0.0, 0.0], 3.0)  # the first failure is the one on record
+    assert [tuple(row.values()) for row in timeline(alive, failures)] == [
+        (0, 1, 3, 9.0, 1.0, 9.0, True),
+        (0, 2, 4, 9.0, 1.0, 9.0, True),
+        (0, 0, 5, 11.0, 4.0, (11.0 - 1.0) / 3.0, False),
+        (1, 2, 2, 6.0, 3.5, (6.0 - 0.5) / 3.0, True),
+        (1, 1, 4, 9.0, 1.0, 9.0, True),
+    ]
+
+
+def test_a_dead_candidate_is_not_tried_again(device):
+    """HE-StableOpt may test one candidate twice in a round."""
+    alive = torch.tensor([[False, True]], device=device)
+    sums, failures = start(torch.zeros(1, 2, dtype=torch.float64, device=device))
+    one = torch.ones(1, dtype=torch.bool, device=device)
+    chosen = torch.tensor([0], device=device)
+    both = vector(device, 9.0, 9.0).unsqueeze(0)
+    verdict = judge(alive, sums, failures, chosen, both, 0.0 * both, 1.0, 1, one)
+    assert not verdict.failed.any()
+    assert verdict.failures.at.tolist() == [[0, 0]]
+    assert torch.equal(verdict.alive, alive)
+
+
+def test_the_largest_bound_alive_is_tested(device):
+    bounds = torch.tensor([[1.0, 3.0, 3.0], [2.0, 5.0, 2.0 + 1e-9]], dtype=torch.float64, device=device)
+    alive = torch.tensor([[True, True, True], [True, False, True]], device=device)
+    assert largest_alive(bounds, alive).tolist() == [1, 2]
+    assert largest_alive(bounds, alive, rounding=1e-8).tolist() == [1, 0]  # equal up to rounding: the first
