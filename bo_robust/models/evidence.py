@@ -1,0 +1,221 @@
+"""Log evidence plus log prior of an exact GP on some of its training rows, with its gradient.
+
+``RobustGP`` evaluates it some hundred times in a fit. ``StationaryEvidence`` is written out in numpy for BoTorch's
+default modules, because autograd takes several times as long. ``ModuleEvidence`` takes any modules, and is its reference.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from botorch.models import SingleTaskGP
+from botorch.optim.utils import get_parameters_and_bounds
+from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.priors import LogNormalPrior
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+__all__ = ["Array", "Evidence", "ModuleEvidence", "Prior", "StationaryEvidence", "evidence_of"]
+
+Array = NDArray[np.float64]
+LOG_2PI = math.log(2.0 * math.pi)
+IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
+
+
+class Prior(NamedTuple):
+    """Prior mean ``n`` and covariance ``n x n`` of f at the training points, and the noise variances ``n``."""
+
+    mean: Array
+    covariance: Array
+    noise: Array
+
+
+class Evidence(ABC):
+    """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``.
+
+    ``start`` are the hyperparameters that the model has now.
+    """
+
+    start: Array
+    bounds: list[tuple[float | None, float | None]]
+
+    @abstractmethod
+    def prior(self, theta: Array) -> Prior:
+        """The prior of rewards at all training points."""
+
+    @abstractmethod
+    def loss(self, theta: Array, y: Array, kept: Array) -> tuple[float, Array]:
+        """Minus the log evidence of ``y[kept]`` minus the log prior, and its gradient.
+
+        Targets ``y`` are ``n``; ``kept`` are indices of rows.
+        """
+
+    def maximise(self, theta: Array, y: Array, kept: Array, steps: int) -> Array:
+        """Climb from ``theta`` for some steps of L-BFGS."""
+        options = {"maxiter": steps}
+        found: Array = minimize(self.loss, theta, (y, kept), "L-BFGS-B", True, bounds=self.bounds, options=options).x
+        return found
+
+
+class StationaryEvidence(Evidence):
+    """``theta`` are the logarithms of d lengthscales, that of the noise variance if it is learned, and the mean."""
+
+    def __init__(self, X: Array, model: SingleTaskGP) -> None:
+        kernel: Any = model.covar_module
+        self._X, self._matern = X, isinstance(kernel, MaternKernel)
+        self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
+        d = X.shape[1]
+        learned = [(kernel.lengthscale, kernel.lengthscale_prior, kernel.raw_lengthscale_constraint)] * d
+        values = [*_numpy(kernel.lengthscale).reshape(-1)]
+        if self._fixed is None:
+            noise = model.likelihood.noise_covar
+            learned.append((noise.noise, noise.noise_prior, noise.raw_noise_constraint))
+            values.append(float(noise.noise))
+        self._location = np.array([float(prior.loc) for _, prior, _ in learned])
+        self._precision = np.array([float(prior.scale) ** -2.0 for _, prior, _ in learned])
+        low = np.log([float(constraint.lower_bound) for *_, constraint in learned])
+        self.bounds = [(float(bound), None) for bound in low] + [(None, None)]
+        self.start = np.append(np.maximum(np.log(values), low), float(model.mean_module.constant))
+
+    def prior(self, theta: Array) -> Prior:
+        covariance, _ = self._covariance(theta, self._X)
+        return Prior(np.full(len(self._X), theta[-1]), covariance, self._noise(theta))
+
+    def loss(self, theta: Array, y: Array, kept: Array) -> tuple[float, Array]:
+        X, d = self._X[kept], self._X.shape[1]
+        covariance, slope = self._covariance(theta, X)
+        noise = self._noise(theta)[kept]
+        covariance[np.diag_indices_from(covariance)] += noise
+        residual = y[kept] - theta[-1]
+        root, failed = lapack.dpotrf(covariance, lower=True, overwrite_a=True)
+        if failed:
+            return IMPOSSIBLE, np.zeros_like(theta)
+        log_det = 2.0 * float(np.log(root.diagonal()).sum())
+        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        alpha = inverse @ residual
+        value = 0.5 * (float(residual @ alpha) + log_det + len(kept) * LOG_2PI)
+        weight = 0.5 * (inverse - np.outer(alpha, alpha))  # d value / d covariance
+        gradient = np.empty_like(theta)
+        if self._fixed is None:
+            gradient[d] = float(weight.diagonal() @ noise)
+        weight *= slope
+        scaled = X * np.exp(-theta[:d])
+        # sum_ij weight_ij (x_i - x_j)^2, a column of x at a time
+        gradient[:d] = 2.0 * (weight.sum(0) @ scaled**2 - (scaled * (weight @ scaled)).sum(0))
+        gradient[-1] = -float(alpha.sum())
+        distance = theta[:-1] - self._location
+        value += 0.5 * float(self._precision @ distance**2) + float(theta[:-1].sum())
+        gradient[:-1] += self._precision * distance + 1.0
+        return value, gradient
+
+    def _noise(self, theta: Array) -> Array:
+        return np.full(len(self._X), np.exp(theta[-2])) if self._fixed is None else self._fixed
+
+    def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
+        """Covariances of f, and -2 times their derivative by the squared scaled distance."""
+        scaled = X * np.exp(-theta[: X.shape[1]])
+        norms = (scaled**2).sum(1)
+        square = np.maximum(norms[:, None] + norms - 2.0 * (scaled @ scaled.T), 0.0)
+        if not self._matern:
+            covariance = np.exp(-0.5 * square)
+            return covariance, covariance.copy()
+        root = np.sqrt(5.0 * square)
+        decay = np.exp(-root)
+        return (1.0 + root + 5.0 / 3.0 * square) * decay, 5.0 / 3.0 * (1.0 + root) * decay
+
+
+class ModuleEvidence(Evidence):
+    """``theta`` are the raw parameters of the modules; ``model`` is changed, so it must be the caller's own copy."""
+
+    def __init__(self, model: SingleTaskGP) -> None:
+        self._model = model.train()
+        parameters, bounds = get_parameters_and_bounds(model, requires_grad=True)
+        self._parameters = parameters
+        self.bounds = []
+        for name, parameter in parameters.items():
+            low, high = (_elements(bound, parameter.numel()) for bound in bounds.get(name, (None, None)))
+            self.bounds += list(zip(low, high, strict=True))
+        values = [_numpy(parameter).reshape(-1) for parameter in parameters.values()]
+        self.start = np.concatenate(values) if values else np.zeros(0)
+
+    def prior(self, theta: Array) -> Prior:
+        self._set(theta)
+        with torch.no_grad():
+            return Prior(*(_numpy(x) for x in self._moments()))
+
+    def loss(self, theta: Array, y: Array, kept: Array) -> tuple[float, Array]:
+        self._set(theta)
+        mean, covariance, noise = self._moments()
+        rows = torch.as_tensor(kept)
+        total = covariance[rows][:, rows] + torch.diag(noise[rows])
+        root, failed = torch.linalg.cholesky_ex(total)
+        if failed:
+            return IMPOSSIBLE, np.zeros_like(theta)
+        residual = torch.linalg.solve_triangular(root, (torch.as_tensor(y).to(mean) - mean)[rows, None], upper=False)
+        value = 0.5 * residual.square().sum() + root.diagonal().log().sum() + 0.5 * len(kept) * LOG_2PI
+        for _, module, prior, closure, _ in self._model.named_priors():
+            value = value - prior.log_prob(closure(module)).sum()
+        parameters = list(self._parameters.values())
+        slopes = torch.autograd.grad(value, parameters, allow_unused=True) if parameters else []
+        pairs = zip(parameters, slopes, strict=True)
+        flat = [_numpy(torch.zeros_like(of) if slope is None else slope).reshape(-1) for of, slope in pairs]
+        return float(value.detach()), np.concatenate(flat) if flat else np.zeros(0)
+
+    def _moments(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        X = self._model.train_inputs[0]
+        prior = self._model.forward(X)
+        noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
+        return prior.mean, prior.covariance_matrix, noise
+
+    def _set(self, theta: Array) -> None:
+        first = 0
+        with torch.no_grad():
+            for parameter in self._parameters.values():
+                values = theta[first : first + parameter.numel()]
+                parameter.copy_(torch.as_tensor(values).to(parameter).view_as(parameter))
+                first += parameter.numel()
+
+
+def evidence_of(model: SingleTaskGP) -> Evidence:
+    """The evidence of a copy of a model without batch: written out where its modules are BoTorch's defaults."""
+    kernel: Any = model.covar_module
+    plain = (
+        (type(kernel) is RBFKernel or (type(kernel) is MaternKernel and kernel.nu == 2.5))
+        and kernel.active_dims is None
+        and kernel.lengthscale.numel() == model.train_inputs[0].shape[-1]
+        and isinstance(getattr(kernel, "lengthscale_prior", None), LogNormalPrior)
+        and math.isinf(float(kernel.raw_lengthscale_constraint.upper_bound))
+        and type(model.mean_module) is ConstantMean
+        and getattr(model.mean_module, "mean_prior", None) is None
+        and all(parameter.requires_grad for parameter in model.parameters())
+        and not list(getattr(model, "input_transform", torch.nn.Identity()).parameters())
+    )
+    if plain and not _fixed_noise(model):
+        noise = model.likelihood.noise_covar
+        plain = isinstance(getattr(noise, "noise_prior", None), LogNormalPrior)
+    if not plain:
+        return ModuleEvidence(model)
+    return StationaryEvidence(_numpy(model.eval().train_inputs[0]), model)
+
+
+def _fixed_noise(model: SingleTaskGP) -> bool:
+    return isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
+
+
+def _numpy(x: torch.Tensor) -> Array:
+    found: Array = x.detach().to("cpu", torch.float64).numpy()
+    return found
+
+
+def _elements(bound: Any, count: int) -> list[float | None]:
+    """One bound for each element of a parameter; None for an infinite one."""
+    values = torch.full((count,), math.nan) if bound is None else torch.as_tensor(bound).expand(count)
+    return [float(value) if math.isfinite(value) else None for value in values]

@@ -1,0 +1,213 @@
+"""Which rewards a GP believes: a set of rows and hyperparameters, chosen together by the evidence.
+
+A reward is judged by what the model expects of it from the others: leave-one-out in closed form (Rasmussen & Williams
+2006, equations 5.10 to 5.12). The data set all scales. The page "Heavy tails" of the documentation has the formulas.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
+
+__all__ = ["Judgement", "OutlierSearch", "robust_units"]
+
+CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
+FEWEST = 4  # rewards from which on one can be judged by the others
+STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperparameters in turn
+FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
+FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
+SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets
+AGREE = 3.0 * math.sqrt(2.0)  # noise standard deviations up to which two rewards of one point confirm each other
+TINY = 1e-12
+
+Rows = NDArray[np.bool_]
+
+
+class Judgement(NamedTuple):
+    """Which rewards are believed, ``n`` bool, and the probability of each that it is no outlier, ``n``."""
+
+    believed: Rows
+    probability: Array
+
+
+class Units(NamedTuple):
+    """The GP sees (y - center) / scale."""
+
+    center: float
+    scale: float
+
+
+def robust_units(y: Array) -> Units:
+    """Median and 1.4826 times the median absolute deviation; that of the deviating rewards where most are equal."""
+    center = float(np.median(y))
+    deviations = np.abs(y - center)
+    deviations = deviations if np.median(deviations) > 0 else deviations[deviations > 0]
+    return Units(center, 1.4826 * float(np.median(deviations)) if len(deviations) else 1.0)
+
+
+class OutlierSearch:
+    """The search among rewards ``y``, ``n``.
+
+    J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
+    turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
+    leave. At least half of the rows stay, and so do rewards that another reward of their point confirms.
+
+    Args:
+        evidence: Of the GP as a function of its hyperparameters.
+        twins: Which rows are of the same point, ``n x n`` bool; a row is no twin of itself.
+        share: Of all rewards that are outliers, before they are seen, in (0, .5).
+        density: Of an outlier, per robust standard deviation of the rewards.
+        rescale: Whether the GP sees rewards standardised by the believed ones; otherwise it sees them as they are.
+    """
+
+    def __init__(
+        self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, rescale: bool
+    ) -> None:
+        self._evidence, self._twins, self._rescale = evidence, twins, rescale
+        self._price = math.log(share / (1.0 - share) * density)
+        self._robust = robust_units(y)
+        reach = CLIP * self._robust.scale
+        self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
+
+    def fit(self) -> Judgement:
+        """Choose rows and hyperparameters, from those that the model has."""
+        start, n = self._evidence.start, len(self._y)
+        if n < FEWEST:
+            return Judgement(np.ones(n, dtype=bool), np.ones(n))
+        best, theta_best, top = np.ones(n, dtype=bool), start, -math.inf
+        tried = set()
+        for believed in self._first_sets():
+            for _ in range(PASSES):
+                if believed.tobytes() in tried:
+                    break
+                tried.add(believed.tobytes())
+                theta, plausibility = self._fit_theta(believed)
+                if plausibility > top:
+                    best, theta_best, top = believed, theta, plausibility
+                believed = self._climb(theta, believed)
+        return self._judgement(theta_best, best)
+
+    def judge(self) -> Judgement:
+        """Choose rows at the hyperparameters that the model has."""
+        n = len(self._y)
+        if n < FEWEST:
+            return Judgement(np.ones(n, dtype=bool), np.ones(n))
+        first = self._first_sets()[1:2] or [np.ones(n, dtype=bool)]
+        return self._judgement(self._evidence.start, self._climb(self._evidence.start, first[0]))
+
+    def _units(self, believed: Rows) -> Units:
+        if not self._rescale:
+            return Units(0.0, 1.0)
+        y = self._y[believed]
+        scale = float(y.std(ddof=1))
+        return Units(float(y.mean()), scale if scale > TINY * self._robust.scale else self._robust.scale)
+
+    def _given(self, theta: Array, believed: Rows, units: Units) -> _Conditioned:
+        return _Conditioned(self._evidence.prior(theta), (self._y - units.center) / units.scale, believed)
+
+    def _level(self, units: Units) -> float:
+        """Log density, in these units, of a reward that might as well be an outlier."""
+        return self._price + math.log(units.scale / self._robust.scale)
+
+    def _fit_theta(self, believed: Rows) -> tuple[Array, float]:
+        """Hyperparameters for these rows, and J there."""
+        units, rows = self._units(believed), np.flatnonzero(believed)
+        targets = (self._y - units.center) / units.scale
+        some = rows[:: math.ceil(len(rows) / FIT_ROWS)]
+        theta = self._evidence.maximise(self._evidence.start, targets, some, STEPS)
+        loss, _ = self._evidence.loss(theta, targets, rows)
+        dropped = len(believed) - len(rows)
+        return theta, -loss - len(rows) * math.log(units.scale / self._robust.scale) + dropped * self._price
+
+    def _first_sets(self) -> list[Rows]:
+        """All rows; those not far from what is expected; all but a share of the least likely."""
+        n = len(self._y)
+        given = self._given(self._evidence.start, np.ones(n, dtype=bool), self._robust)
+        residual, variance = given.expected()
+        sets = [given.believed.copy(), residual**2 < FAR**2 * variance]
+        for share in SHARES:
+            while n - given.believed.sum() < math.ceil(share * n):
+                given.drop(int(np.where(given.believed, given.log_densities(), math.inf).argmin()))
+            sets.append(given.believed.copy())
+        return [believed for believed in sets if 2 * believed.sum() >= n]
+
+    def _climb(self, theta: Array, believed: Rows) -> Rows:
+        """Drop or add the row that gains most, until none gains."""
+        units, n = self._units(believed), len(believed)
+        given = self._given(theta, believed, units)
+        confirmed = self._confirmed(given)
+        for i in np.flatnonzero(confirmed & ~believed):
+            given.add(int(i))
+        for _ in range(2 * n):
+            gain = given.log_densities() - self._level(units)
+            gain[given.believed] *= -1.0
+            stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
+            gain[stay] = -math.inf
+            i = int(gain.argmax())
+            if gain[i] < 1e-9:
+                break
+            (given.drop if given.believed[i] else given.add)(i)
+        return given.believed
+
+    def _confirmed(self, given: _Conditioned) -> Rows:
+        """Rows with another reward of their point that differs by no more than noise does."""
+        y, noise = given.residual, given.noise
+        found: Rows = (self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise))).any(1)
+        return found
+
+    def _judgement(self, theta: Array, believed: Rows) -> Judgement:
+        units = self._units(believed)
+        excess = self._given(theta, believed, units).log_densities() - self._level(units)
+        return Judgement(believed, 1.0 / (1.0 + np.exp(-np.clip(excess, -700.0, 700.0))))
+
+
+class _Conditioned:
+    """The GP given the believed rewards, at fixed hyperparameters; rows leave and enter by rank-one updates.
+
+    ``inverse`` is that of the covariance of the believed rewards, with zeros in the rows and columns of the others.
+    """
+
+    def __init__(self, prior: Prior, y: Array, believed: Rows) -> None:
+        self.noise, self.residual, self.believed = prior.noise, y - prior.mean, believed.copy()
+        self.total = prior.covariance + np.diag(prior.noise)
+        self.inverse = np.zeros_like(self.total)
+        block = np.ix_(believed, believed)
+        self.inverse[block] = np.linalg.inv(self.total[block])
+
+    def expected(self) -> tuple[Array, Array]:
+        """Each reward's distance ``n`` from what the other believed ones let expect, and its variance ``n``."""
+        believed, weights = self.believed, self.inverse @ self.residual
+        residual, variance = np.empty_like(weights), np.empty_like(weights)
+        variance[believed] = 1.0 / np.maximum(self.inverse.diagonal()[believed], TINY)
+        residual[believed] = weights[believed] * variance[believed]
+        cross = self.total[~believed]
+        residual[~believed] = self.residual[~believed] - cross @ weights
+        explained = np.einsum("ij,ij->i", cross @ self.inverse, cross)
+        variance[~believed] = self.total.diagonal()[~believed] - explained
+        return residual, np.maximum(variance, TINY)
+
+    def log_densities(self) -> Array:
+        """Log density ``n`` of each reward given the other believed ones."""
+        residual, variance = self.expected()
+        densities: Array = -0.5 * (LOG_2PI + np.log(variance) + residual**2 / variance)
+        return densities
+
+    def drop(self, i: int) -> None:
+        """Believe row i no more."""
+        column = self.inverse[:, i].copy()
+        self.inverse -= np.outer(column, column / column[i])
+        self.inverse[i] = self.inverse[:, i] = 0.0
+        self.believed[i] = False
+
+    def add(self, i: int) -> None:
+        """Believe row i too."""
+        column = self.inverse @ self.total[i]
+        variance = max(float(self.total[i, i] - self.total[i] @ column), TINY)
+        column[i] = -1.0
+        self.inverse += np.outer(column, column / variance)
+        self.believed[i] = True
