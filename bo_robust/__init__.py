@@ -18,8 +18,10 @@ if TYPE_CHECKING:
         FeatureGP,
         FourierMap,
         NystromMap,
+        RobustGP,
         TruncatedFeatureGP,
         TruncatedGP,
+        verify,
     )
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "FeatureGP",
     "FourierMap",
     "NystromMap",
+    "RobustGP",
     "StableOpt",
     "TruncatedFeatureGP",
     "TruncatedGP",
@@ -37,6 +40,7 @@ __all__ = [
     "algorithms",
     "confidence",
     "truncation",
+    "verify",
 ]
 
 __version__ = "0.1.0"
@@ -49,10 +53,12 @@ _HOMES = {
     "FourierMap": "bo_robust.models",
     "GPUCB": "bo_robust.acquisition",
     "NystromMap": "bo_robust.models",
+    "RobustGP": "bo_robust.models",
     "StableOpt": "bo_robust.acquisition",
     "TruncatedFeatureGP": "bo_robust.models",
     "TruncatedGP": "bo_robust.models",
     "ValueAtRiskUCB": "bo_robust.acquisition",
+    "verify": "bo_robust.models",
 }
 
 

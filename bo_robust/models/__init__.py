@@ -6,6 +6,7 @@ from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
+from bo_robust.models.robust import RobustGP, verify
 from bo_robust.models.truncated import TruncatedGP
 from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
 
@@ -16,6 +17,7 @@ __all__ = [
     "FeatureGP",
     "FourierMap",
     "NystromMap",
+    "RobustGP",
     "TruncatedFeatureGP",
     "TruncatedGP",
     "candidate",
@@ -23,4 +25,5 @@ __all__ = [
     "information_gain",
     "marginal_moments",
     "sequential_moments",
+    "verify",
 ]

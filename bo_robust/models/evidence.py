@@ -1,7 +1,7 @@
 """Log evidence plus log prior of an exact GP on some of its training rows, with its gradient.
 
 ``RobustGP`` evaluates it some hundred times in a fit. ``StationaryEvidence`` is written out in numpy for BoTorch's
-default modules, because autograd takes several times as long. ``ModuleEvidence`` takes any modules, and is its reference.
+default modules, because autograd takes several times as long. ``ModuleEvidence``, the reference, takes any modules.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-__all__ = ["Array", "Evidence", "ModuleEvidence", "Prior", "StationaryEvidence", "evidence_of"]
+__all__ = ["Array", "Evidence", "Indices", "ModuleEvidence", "Prior", "StationaryEvidence", "evidence_of"]
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.integer[Any]]
 LOG_2PI = math.log(2.0 * math.pi)
 IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
 
@@ -51,13 +52,13 @@ class Evidence(ABC):
         """The prior of rewards at all training points."""
 
     @abstractmethod
-    def loss(self, theta: Array, y: Array, kept: Array) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices) -> tuple[float, Array]:
         """Minus the log evidence of ``y[kept]`` minus the log prior, and its gradient.
 
         Targets ``y`` are ``n``; ``kept`` are indices of rows.
         """
 
-    def maximise(self, theta: Array, y: Array, kept: Array, steps: int) -> Array:
+    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int) -> Array:
         """Climb from ``theta`` for some steps of L-BFGS."""
         options = {"maxiter": steps}
         found: Array = minimize(self.loss, theta, (y, kept), "L-BFGS-B", True, bounds=self.bounds, options=options).x
@@ -88,7 +89,7 @@ class StationaryEvidence(Evidence):
         covariance, _ = self._covariance(theta, self._X)
         return Prior(np.full(len(self._X), theta[-1]), covariance, self._noise(theta))
 
-    def loss(self, theta: Array, y: Array, kept: Array) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices) -> tuple[float, Array]:
         X, d = self._X[kept], self._X.shape[1]
         covariance, slope = self._covariance(theta, X)
         noise = self._noise(theta)[kept]
@@ -151,7 +152,7 @@ class ModuleEvidence(Evidence):
         with torch.no_grad():
             return Prior(*(_numpy(x) for x in self._moments()))
 
-    def loss(self, theta: Array, y: Array, kept: Array) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices) -> tuple[float, Array]:
         self._set(theta)
         mean, covariance, noise = self._moments()
         rows = torch.as_tensor(kept)
@@ -160,7 +161,7 @@ class ModuleEvidence(Evidence):
         if failed:
             return IMPOSSIBLE, np.zeros_like(theta)
         residual = torch.linalg.solve_triangular(root, (torch.as_tensor(y).to(mean) - mean)[rows, None], upper=False)
-        value = 0.5 * residual.square().sum() + root.diagonal().log().sum() + 0.5 * len(kept) * LOG_2PI
+        value: Any = 0.5 * residual.square().sum() + root.diagonal().log().sum() + 0.5 * len(kept) * LOG_2PI
         for _, module, prior, closure, _ in self._model.named_priors():
             value = value - prior.log_prob(closure(module)).sum()
         parameters = list(self._parameters.values())
@@ -172,7 +173,8 @@ class ModuleEvidence(Evidence):
     def _moments(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         X = self._model.train_inputs[0]
         prior = self._model.forward(X)
-        noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
+        likelihood: Any = self._model.likelihood
+        noise = likelihood.noise.reshape(-1).expand(len(X))
         return prior.mean, prior.covariance_matrix, noise
 
     def _set(self, theta: Array) -> None:

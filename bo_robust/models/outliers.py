@@ -29,10 +29,24 @@ Rows = NDArray[np.bool_]
 
 
 class Judgement(NamedTuple):
-    """Which rewards are believed, ``n`` bool, and the probability of each that it is no outlier, ``n``."""
+    """What is thought of each reward; every field is ``n``.
+
+    Attributes:
+        believed: Whether the model believes it.
+        probability: That it is no outlier.
+        surprise: Its distance from what the other believed rewards let expect, in standard deviations.
+        level: The size of the surprise at which it might as well be an outlier.
+    """
 
     believed: Rows
     probability: Array
+    surprise: Array
+    level: Array
+
+    @classmethod
+    def all_believed(cls, n: int) -> Judgement:
+        """Without a look at the rewards."""
+        return cls(np.ones(n, dtype=bool), np.ones(n), np.zeros(n), np.full(n, math.inf))
 
 
 class Units(NamedTuple):
@@ -65,9 +79,7 @@ class OutlierSearch:
         rescale: Whether the GP sees rewards standardised by the believed ones; otherwise it sees them as they are.
     """
 
-    def __init__(
-        self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, rescale: bool
-    ) -> None:
+    def __init__(self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, rescale: bool) -> None:
         self._evidence, self._twins, self._rescale = evidence, twins, rescale
         self._price = math.log(share / (1.0 - share) * density)
         self._robust = robust_units(y)
@@ -78,7 +90,7 @@ class OutlierSearch:
         """Choose rows and hyperparameters, from those that the model has."""
         start, n = self._evidence.start, len(self._y)
         if n < FEWEST:
-            return Judgement(np.ones(n, dtype=bool), np.ones(n))
+            return Judgement.all_believed(n)
         best, theta_best, top = np.ones(n, dtype=bool), start, -math.inf
         tried = set()
         for believed in self._first_sets():
@@ -96,7 +108,7 @@ class OutlierSearch:
         """Choose rows at the hyperparameters that the model has."""
         n = len(self._y)
         if n < FEWEST:
-            return Judgement(np.ones(n, dtype=bool), np.ones(n))
+            return Judgement.all_believed(n)
         first = self._first_sets()[1:2] or [np.ones(n, dtype=bool)]
         return self._judgement(self._evidence.start, self._climb(self._evidence.start, first[0]))
 
@@ -141,8 +153,8 @@ class OutlierSearch:
         units, n = self._units(believed), len(believed)
         given = self._given(theta, believed, units)
         confirmed = self._confirmed(given)
-        for i in np.flatnonzero(confirmed & ~believed):
-            given.add(int(i))
+        for row in np.flatnonzero(confirmed & ~believed):
+            given.add(int(row))
         for _ in range(2 * n):
             gain = given.log_densities() - self._level(units)
             gain[given.believed] *= -1.0
@@ -157,13 +169,18 @@ class OutlierSearch:
     def _confirmed(self, given: _Conditioned) -> Rows:
         """Rows with another reward of their point that differs by no more than noise does."""
         y, noise = given.residual, given.noise
-        found: Rows = (self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise))).any(1)
+        agree = self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise))
+        found: Rows = np.any(agree, axis=1)
         return found
 
     def _judgement(self, theta: Array, believed: Rows) -> Judgement:
         units = self._units(believed)
-        excess = self._given(theta, believed, units).log_densities() - self._level(units)
-        return Judgement(believed, 1.0 / (1.0 + np.exp(-np.clip(excess, -700.0, 700.0))))
+        residual, variance = self._given(theta, believed, units).expected()
+        surprise = residual / np.sqrt(variance)
+        # log density of a reward that is as expected, above that of an outlier
+        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units)
+        excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
+        return Judgement(believed, 1.0 / (1.0 + np.exp(-excess)), surprise, np.sqrt(2.0 * np.maximum(margin, 0.0)))
 
 
 class _Conditioned:

@@ -1,0 +1,255 @@
+"""An exact GP that decides for itself which rewards to believe, with nothing to choose.
+
+The papers' rule truncates rewards around zero, at a level in the units of the rewards. This model judges a reward by
+what the others let expect there, and all its scales come from the data. It is a heuristic: its reference and its
+hyperparameters come from the rewards themselves, so the regret bounds of Ray Chowdhury & Gopalan (2019) do not cover
+it. ``TruncatedGP`` is the model with the guarantee.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.utils.datasets import SupervisedDataset
+from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods.likelihood import Likelihood
+from gpytorch.means import Mean
+from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.module import Module
+from torch import Tensor
+
+from bo_robust.models.evidence import evidence_of
+from bo_robust.models.outliers import Judgement, OutlierSearch, robust_units
+from bo_robust.models.training_data import check_data
+from bo_robust.validation import check_finite, check_positive
+
+__all__ = ["RobustGP", "verify"]
+
+MANY = 0.25  # share of rewards set aside from which on the model warns
+
+
+class RobustGP(SingleTaskGP):
+    """``SingleTaskGP`` on the rewards it believes; ``fit_gpytorch_mll`` decides which.
+
+    The fit chooses the believed rewards and the hyperparameters together, by the evidence: a reward is set aside if it
+    is less plausible, given the others, than an outlier. Then BoTorch fits the hyperparameters to the believed ones.
+    Where all are believed, the model is ``SingleTaskGP``, to rounding. Without a fit all are believed.
+
+    At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
+    than four rewards all are. :func:`verify` says which point to measure again before a good reward is given up.
+
+    Observations added by ``condition_on_observations`` and fantasies are believed: to judge them, make and fit a new
+    model. ``load_state_dict`` judges rewards that the state was not fitted to, at its hyperparameters.
+
+    Arguments not listed are those of ``SingleTaskGP``; the default outcome transform standardises by the believed
+    rewards. The non-persistent buffers ``points`` (``n x d``) and ``rewards`` (``n x 1``) keep all data.
+
+    Args:
+        train_X: ``n x d`` points, n >= 1.
+        train_Y: ``n x 1`` rewards, finite. Several outputs or data sets need a ``ModelListGP``.
+        train_Yvar: ``n x 1`` noise variances, where they are known.
+        outlier_share: Share of outliers among all rewards, as thought before they are seen, in (0, .5).
+        outlier_density: Density of an outlier, per robust standard deviation of the rewards: 1/20 is that of a range of
+            20 standard deviations.
+
+    Attributes:
+        believed: Whether each reward is believed, ``n`` bool.
+        inlier_probability: Probability of each reward that it is no outlier, ``n``.
+        surprise: Distance of each reward from what the other believed ones let expect, in standard deviations, ``n``.
+        level: The size of the surprise at which a reward might as well be an outlier, ``n``.
+
+    Raises:
+        ValueError: if data are not finite or have a batch or several outputs, an option is out of range, or the noise
+            is fixed by a likelihood instead of ``train_Yvar``.
+    """
+
+    _supports_batched_models = False  # Ax: one model for each metric
+
+    points: Tensor
+    rewards: Tensor
+    believed: Tensor
+    inlier_probability: Tensor
+    surprise: Tensor
+    level: Tensor
+    outcome_transform: OutcomeTransform
+    _variances: Tensor | None
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        likelihood: Likelihood | None = None,
+        covar_module: Module | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        input_transform: InputTransform | None = None,
+        outlier_share: float = 0.02,
+        outlier_density: float = 0.05,
+    ) -> None:
+        check_data("RobustGP", train_X, train_Y, batched=False)
+        if not 0.0 < outlier_share < 0.5:
+            raise ValueError(f"outlier_share must be in (0, .5), got {outlier_share!r}.")
+        check_positive(outlier_density=outlier_density)
+        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
+        train_Y = _computable(train_Y)
+        super().__init__(
+            train_X, train_Y, train_Yvar, likelihood, covar_module, mean_module, outcome_transform, input_transform
+        )
+        self.outlier_share, self.outlier_density = outlier_share, outlier_density
+        self._set_data(train_X, train_Y, train_Yvar)
+
+    @classmethod
+    def construct_inputs(
+        cls, training_data: SupervisedDataset, outlier_share: float = 0.02, outlier_density: float = 0.05, **_: Any
+    ) -> dict[str, Any]:
+        """Keyword arguments of the constructor; what Ax adds for categorical or task features is ignored."""
+        inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
+        return inputs | {"outlier_share": outlier_share, "outlier_density": outlier_density}
+
+    def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
+        """Choose the believed rewards and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
+        self._believe(self._search().fit(), restandardise=True)
+        self._warn_of_many()
+        # A view of this model without this method, which shares its modules.
+        plain = copy.copy(self)
+        plain.__class__ = SingleTaskGP
+        fit_gpytorch_mll(type(mll)(self.likelihood, plain), **options)
+        return mll.eval()
+
+    def suspects(self, maximize: bool = True) -> Tensor:
+        """Rows of the rewards that are better than all believed ones but not believed, and alone at their point.
+
+        The best comes first. ``maximize`` says whether large rewards are good.
+        """
+        value = (self.rewards if maximize else -self.rewards).squeeze(-1)
+        alone = ~self._twins().any(1)
+        rows = (~self.believed & alone & (value > value[self.believed].amax())).nonzero().squeeze(-1)
+        return rows[value[rows].argsort(descending=True)]
+
+    def load_state_dict(  # type: ignore[override]
+        self, state_dict: Mapping[str, Any], strict: bool = True, keep_transforms: bool = True, assign: bool = False
+    ) -> None:
+        """Load hyperparameters and transforms, and judge the rewards by them."""
+        super().load_state_dict(state_dict, strict=strict, keep_transforms=keep_transforms, assign=assign)
+        self.judge(restandardise=False)
+
+    def judge(self, restandardise: bool = True) -> None:
+        """Choose the believed rewards at the present hyperparameters, as between the fits of a loop.
+
+        ``restandardise`` says whether the outcome transform is trained again, on the believed rewards.
+        """
+        self._believe(self._search().judge(), restandardise)
+        self.eval()
+
+    def set_train_data(
+        self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
+    ) -> None:
+        """Replace the data, in the units of the outcome transform, and believe all of it until the next fit."""
+        super().set_train_data(inputs=inputs, targets=targets, strict=strict)
+        if targets is not None:
+            Y = targets.unsqueeze(-1)
+            if hasattr(self, "outcome_transform"):
+                Y, _ = self.outcome_transform.untransform(Y)
+            fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
+            self._set_data(self.train_inputs[0], Y, self._variances if fixed else None)
+
+    def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        self.register_buffer("points", X.detach().clone(), persistent=False)
+        self.register_buffer("rewards", Y.detach().clone(), persistent=False)
+        self.register_buffer("_variances", None if Yvar is None else Yvar.detach().clone(), persistent=False)
+        self._set_judgement(Judgement.all_believed(len(X)))
+
+    def _set_judgement(self, judgement: Judgement) -> None:
+        names = ("believed", "inlier_probability", "surprise", "level")
+        for name, of in zip(names, judgement, strict=True):
+            value = torch.as_tensor(of, device=self.rewards.device)
+            value = value if value.dtype == torch.bool else value.to(self.rewards)
+            self.register_buffer(name, value, persistent=False)
+
+    def _twins(self) -> Tensor:
+        """Which rows are of the same point, ``n x n``."""
+        same = (self.points.unsqueeze(1) == self.points).all(-1)
+        return same & ~torch.eye(len(same), dtype=torch.bool, device=same.device)
+
+    def _search(self) -> OutlierSearch:
+        """The search among all rewards, in the units of an outcome transform that is not the default one."""
+        self._believe(Judgement.all_believed(len(self.rewards)), restandardise=False)
+        model = copy.deepcopy(self)
+        standardised = type(getattr(self, "outcome_transform", None)) is Standardize
+        y = self.rewards if standardised else self.train_targets.unsqueeze(-1)
+        return OutlierSearch(
+            evidence_of(model),
+            y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
+            self._twins().cpu().numpy(),
+            self.outlier_share,
+            self.outlier_density,
+            rescale=standardised,
+        )
+
+    def _believe(self, judgement: Judgement, restandardise: bool) -> None:
+        """Make the believed rewards the training data."""
+        self.train()
+        self._set_judgement(judgement)
+        X, Y = self.points[self.believed], self.rewards[self.believed]
+        Yvar = None if self._variances is None else self._variances[self.believed]
+        if hasattr(self, "outcome_transform"):
+            self.outcome_transform.train(restandardise)
+            Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
+            super().set_train_data(X, Y.squeeze(-1), strict=False)
+        if Yvar is not None:
+            self.likelihood.noise_covar.noise = Yvar.squeeze(-1)
+
+    def _warn_of_many(self) -> None:
+        n, lost = len(self.believed), int((~self.believed).sum())
+        if lost <= max(2.0, MANY * n):
+            return
+        advice = (
+            "no more can be, so there may be more outliers: do not trust this model"
+            if 2 * (n - lost - 1) < n
+            else "look at them with bo_robust.tails.plot_outliers(model)"
+        )
+        warnings.warn(f"RobustGP sets {lost} of {n} rewards aside; {advice}.", UserWarning, stacklevel=4)
+
+
+def verify(model: Model, maximize: bool = True, at_most: float = 0.1) -> Tensor | None:
+    """The point to measure again before the acquisition is maximised, ``1 x d``, or None if there is none.
+
+    A reward that is better than all believed ones, but not believed, is an outlier or the find of the campaign. One
+    more reading tells: if it agrees, both are believed; if not, the point is never asked for again. Use it as ::
+
+        candidate = verify(model)
+        if candidate is None:
+            candidate, _ = optimize_acqf(...)
+
+    Args:
+        model: A fitted model; only a ``RobustGP`` has suspects.
+        maximize: Whether large rewards are good.
+        at_most: Share of all rewards that may have been readings which refuted a suspect.
+    """
+    if not isinstance(model, RobustGP):
+        return None
+    suspects = model.suspects(maximize)
+    refuted = int((~model.believed & model._twins().any(1)).sum())
+    if not len(suspects) or refuted > at_most * len(model.believed):
+        return None
+    return model.points[suspects[:1]]
+
+
+def _computable(Y: Tensor) -> Tensor:
+    """Rewards without those so far out that their squares overflow; the order of all others stays."""
+    check_finite("train_Y", Y)
+    units = robust_units(Y.detach().to("cpu", torch.float64).flatten().numpy())
+    reach = units.scale * torch.finfo(Y.dtype).max ** 0.25
+    return Y.clamp(units.center - reach, units.center + reach)
