@@ -1,0 +1,96 @@
+"""What is done to readings: by the number of the evaluation only, so that it is the same for every method."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.robustness.problems import Problem
+from bo_robust.random import stream
+
+__all__ = ["CONTAMINATED", "REGIMES", "TABLE_REGIMES", "Draws", "Regime", "draw"]
+
+STUDENT_SCALE = 0.3  # of Student-t(2) noise, in sd of f: then 8 % of it lies beyond one sd of f
+DEAD_RANGE = 3.0  # what a dead sensor shows lies within this many sd of f's mean
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A kind of contamination.
+
+    Attributes:
+        kind: "none", "shift" (by ``size`` sd of f), "cauchy" (noise of scale ``size``), "student" (instead of Gaussian
+            noise, on all), "dead" (one constant) or "diverged" (the problem itself, see ``problems.diverging``).
+        share: Of readings.
+        size: In sd of f; a negative shift is on the bad side.
+    """
+
+    kind: str
+    share: float = 0.0
+    size: float = 0.0
+
+
+REGIMES: dict[str, Regime] = {
+    "none": Regime("none"),
+    **{
+        f"{share}% {size}sd {side}": Regime("shift", share / 100, size if side == "good" else -size)
+        for share in (10, 20)
+        for size in (1, 3, 10)
+        for side in ("bad", "good")
+    },
+    "20% cauchy": Regime("cauchy", 0.2, 1.0),
+    "student-t": Regime("student", 1.0, STUDENT_SCALE),
+    "dead sensor": Regime("dead", 0.15),
+    "diverged": Regime("diverged"),
+}
+# Rewards are wrong in these. In "diverged" they are right, so it counts as neither clean nor contaminated.
+CONTAMINATED = tuple(name for name in REGIMES if name not in ("none", "diverged"))
+TABLE_REGIMES = ("none", "10% 3sd bad", "10% 3sd good")
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The randomness of one campaign, a number for each evaluation.
+
+    Attributes:
+        uniform: Which replicate of a table is read.
+        normal: Standard Gaussian noise.
+        shift: Added to the reading, in sd of f.
+        stuck: Shown instead of the reading; NaN where it is not.
+        outlier: Whether the reading is one, which the method ``known`` is told. Of Student-t noise: beyond one sd of f.
+    """
+
+    uniform: np.ndarray
+    normal: np.ndarray
+    shift: np.ndarray
+    stuck: np.ndarray
+    outlier: np.ndarray
+
+    def reading(self, problem: Problem, x: object, t: int) -> float:
+        """What is told of evaluation ``t`` (from 0) at a point."""
+        if math.isfinite(self.stuck[t]):
+            return float(self.stuck[t])
+        return problem.read(x, self.uniform[t], self.normal[t]) + self.shift[t]  # type: ignore[arg-type]
+
+
+def draw(problem: Problem, regime: Regime, seed: int, count: int | None = None, purpose: str = "readings") -> Draws:
+    """The draws of a campaign. Regimes share numbers: what is hit at 10 % is hit at 20 % too."""
+    n = problem.budget if count is None else count
+    rng = stream(seed, f"robustness {purpose} {problem.name}", 0)
+    uniform, normal, hit, wild = stats.norm.cdf(rng.standard_normal((n, 4))).T
+    gauss = stats.norm.ppf(normal)
+    shift, stuck, outlier = np.zeros(n), np.full(n, np.nan), hit < regime.share
+    if regime.kind == "shift":
+        shift = np.where(outlier, regime.size, 0.0)
+    elif regime.kind == "cauchy":
+        shift = np.where(outlier, regime.size * np.tan(math.pi * (wild - 0.5)), 0.0)
+    elif regime.kind == "student":
+        shift = regime.size * stats.t(2).ppf(wild)
+        gauss, outlier = np.zeros(n), np.abs(shift) > 1.0
+    elif regime.kind == "dead":
+        level = stream(seed, f"robustness dead {problem.name}", 0).uniform(-DEAD_RANGE, DEAD_RANGE)
+        stuck = np.where(outlier, level, np.nan)
+    return Draws(uniform, gauss, shift, stuck, outlier)
