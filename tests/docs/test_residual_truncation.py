@@ -204,16 +204,38 @@ def test_no_dictionary_adds_to_the_noise():
         assert np.linalg.eigvalsh((gap + gap.T) / 2)[0] > -1e-6
 
 
-@pytest.mark.parametrize("noise", [pareto, spikes])
-def test_intervals_of_bkb_cover_f(noise):
-    alpha, epsilon = 0.5, 0.5
-    width, level = proved(
-        alpha,
-        B,
-        norm_bound=B * (1 + 1 / math.sqrt(1 - epsilon)),
-        scale=math.sqrt((1 + epsilon) / (1 - epsilon)),
-    )
-    algorithm = BKB(width, 5.0, truncation=level, rule="residual", reference_bound=B)
-    worst, lost = used(algorithm, width, level, alpha, noise)
-    assert lost > 0
-    assert (worst > 1).double().mean() <= DELTA
+@pytest.mark.parametrize("oversampling", [1.0, 3.0])
+def test_the_parts_of_bkbs_error(oversampling):
+    """Noise and bias of truncation move the mean by sigma N_t(e) / sqrt(lambda) at most; the rest is the dictionary."""
+    trials, rounds, lam, g = 50, 40, 0.1, torch.Generator().manual_seed(5)
+    X = torch.linspace(0, 1, N_ARMS, dtype=torch.float64).unsqueeze(1)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.1), X)
+    K = kernel.matrix.numpy()
+    f = torch.from_numpy(K[7] - 0.5 * K[15])
+    norm = math.sqrt(K[7, 7] - K[7, 15] + 0.25 * K[15, 15])
+    width, level = TGPWidth(B, 1.0, 0.5, lam, DELTA), TGPTruncation(1.0, 0.5)
+    noisy = BKB(width, oversampling, truncation=level, rule="residual", reference_bound=B)
+    states = noisy.init(kernel, lam, trials), noisy.init(kernel, lam, trials)  # of truncated rewards, of f itself
+    errors, arms = [], torch.randint(0, N_ARMS, (rounds,), generator=g)
+    for arm in arms:
+        uniform, here = torch.rand(trials, generator=g, dtype=torch.float64), arm.expand(trials)
+        sizes = torch.rand(trials, generator=g, dtype=torch.float64) ** (-1 / 1.6)
+        y = f[here] + sizes * (2 * torch.randint(0, 2, (trials,), generator=g) - 1)
+        errors.append(noisy.transform_rewards(states[0], here, y) - f[here])
+        noisy.observe(states[0], here, y, uniform)
+        BKB(width, oversampling).observe(states[1], here, f[here], uniform)
+    N = norms(K[np.ix_(arms, arms)], torch.stack(errors, 1).numpy(), lam)[0][:, -1:]
+    posterior, clean = (state.posterior for state in states)
+    assert torch.equal(posterior.dictionary, clean.dictionary)
+    assert len(posterior.dictionary.unique(dim=0)) > 1
+    sigma = posterior.variance.sqrt().numpy()
+    share = (posterior.mean - clean.mean).abs().numpy() / (sigma * N / math.sqrt(lam))
+    assert 0.5 < share.max() <= 1 + 1e-6
+    gaps = []
+    for i in range(trials):
+        D = posterior.dictionary[i].numpy()
+        rest = K - K[:, D] @ np.linalg.pinv(K[np.ix_(D, D)], rcond=1e-12, hermitian=True) @ K[D]
+        gaps.append(np.linalg.eigvalsh(rest[np.ix_(arms, arms)])[-1].clip(0.0))  # ||K_t - Q_t||
+        error = (clean.mean[i] - f).abs().numpy()
+        assert (error <= norm * (1 + math.sqrt(gaps[-1] / lam)) * sigma[i] + 1e-6).all()
+    assert max(gaps) > 0.1 * lam
