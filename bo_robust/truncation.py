@@ -99,7 +99,7 @@ class TGPTruncation(_MomentLevel):
     With v = alpha = 1 it is t^(1/4), as in Figure 1 (f).
 
     Args:
-        moment_bound: v > 0, E|y|^(1+alpha) <= v.
+        moment_bound: v > 0, E|y|^(1+alpha) <= v; of y - g where residuals are truncated (rule "residual").
         alpha: Tail index in (0, 1].
     """
 
@@ -184,11 +184,12 @@ class PublishedATATruncation(_MomentLevel):
 def truncate(y: Tensor, level: float | Tensor, rule: str = "zero", centre: Tensor | None = None) -> Tensor:
     """Truncate rewards: those beyond the level become zero, are clipped, or become the mean they met.
 
-    - "zero" is the papers' y 1{|y| <= b}, the only rule their proofs cover. It pulls the mean towards zero wherever it
-      acts.
+    - "zero" is the papers' y 1{|y| <= b}. It pulls the mean towards zero wherever it acts.
     - "clip" is sign(y) b beyond the level. It changes rewards less and suits one-sided tails.
     - "residual" is centre + (y - centre) 1{|y - centre| <= b}. It neither pulls to zero nor needs centred rewards, but
       a wrong mean defends itself.
+
+    TGP-UCB's theorem holds for each, for "residual" with a centre of bounded error: docs/pages/residual_truncation.md.
 
     NaN stays NaN, and an infinite reward stays infinite at an infinite level, so that a failed pull is not mistaken for
     a reward.
@@ -197,7 +198,8 @@ def truncate(y: Tensor, level: float | Tensor, rule: str = "zero", centre: Tenso
         y: Rewards, any shape.
         level: b >= 0, a number or a tensor that broadcasts against ``y``.
         rule: "zero", "clip" or "residual"; another raises ``ValueError``.
-        centre: mu_{t-1}(x_t) of every reward; "residual" without it raises ``ValueError``.
+        centre: Reference of every reward, such as mu_{t-1}(x_t); "residual" without it raises ``ValueError``. The proof
+            needs it to be fixed before the reward is seen.
     """
     check_rule(rule)
     if rule == "residual":

@@ -2,13 +2,15 @@
 
 Calandriello, Carratino, Lazaric, Valko, Rosasco (COLT 2019), Algorithm 1. Every past x_i is kept independently with
 probability min(1, q sigma~^2_t(x_i)); repeated pulls are copies, stored as counts. Difference from :mod:`gp_ucb`: the
-posterior (:mod:`bo_robust.posteriors.dtc`).
+posterior (:mod:`bo_robust.posteriors.dtc`). With a truncation level its rewards are truncated as those of
+:mod:`tgp_ucb`; docs/pages/residual_truncation.md has the proof.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -16,12 +18,15 @@ from bo_robust.algorithms.base import Info, Selection, State
 from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
 from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.algorithms.random_arm import uniform_arms
+from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import check_oversampling, draw_dictionary, keep_probability
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.random import spread
+from bo_robust.truncation import NoTruncation, Truncation
+from bo_robust.validation import check_rule
 
 __all__ = ["BKB", "REDRAWS", "new_dictionary", "sparse_width"]
 
@@ -46,6 +51,11 @@ class BKB(FeatureSpaceAlgorithm):
         redraw: "fresh" (the paper's) draws independently every round. "persistent" keeps one uniform per arm, so that
             an arm enters or leaves only when its probability crosses it. Each dictionary then has the paper's law, but
             is no longer independent of the past, as the proof needs.
+        truncation: Level b_t beyond which rewards are truncated, by default none. With
+            :class:`bo_robust.truncation.TGPTruncation` the theorem's width is
+            ``TGPWidth(B * (1 + 1 / sqrt(1 - epsilon)), ..., scale=sqrt((1 + epsilon) / (1 - epsilon)))``.
+        rule: As in :class:`.tgp_ucb.TGPUCB`, and so is ``reference_bound``.
+        reference_bound: C >= 0 or None.
     """
 
     records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
@@ -53,11 +63,20 @@ class BKB(FeatureSpaceAlgorithm):
     width: Width
     oversampling: float
     redraw: str = "fresh"
+    truncation: Truncation = field(default_factory=NoTruncation)
+    rule: str = "zero"
+    reference_bound: float | None = None
 
     def __post_init__(self) -> None:
         check_oversampling(self.oversampling)
+        check_rule(self.rule, self.reference_bound)
         if self.redraw not in REDRAWS:
             raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {self.redraw!r}.")
+
+    @classmethod
+    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
+        """No truncation, as in the paper."""
+        return {"kind": "none"}
 
     def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
         return BKBState(dtc.init(kernel, noise_var, len(noise_var)))
@@ -70,12 +89,13 @@ class BKB(FeatureSpaceAlgorithm):
         return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Learn from the rewards and redraw the dictionaries."""
+        """Learn from the rewards, truncated, and redraw the dictionaries."""
         if uniform is None:
             raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
         assert isinstance(state, BKBState)
         posterior: DTCPosterior = state.posterior
-        ok = dtc.count(posterior, arms, rewards)
+        kept = self.transform_rewards(state, arms, rewards)
+        ok = dtc.count(posterior, arms, kept)
         state.round += 1
         uniforms = state.uniforms
         if uniforms is None:
@@ -83,7 +103,12 @@ class BKB(FeatureSpaceAlgorithm):
             state.uniforms = uniforms if self.redraw == "persistent" else None
         # variances of the round before, as the paper: count did not change them
         dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
-        return Info(ok)
+        return Info(ok, (kept != rewards) & ok)
+
+    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
+        level = self.truncation(state.round + 1)
+        return truncated_rewards(state, arms, rewards, level, self.rule, self.reference_bound)
 
 
 def new_dictionary(posterior: DTCPosterior, variance: Tensor, oversampling: float, uniforms: Tensor) -> Tensor:

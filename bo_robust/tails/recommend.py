@@ -195,11 +195,11 @@ _RULES = {
     "zero": "The largest rewards have either sign: set rewards beyond the level to zero (rule 'zero', TGP-UCB's).",
     "clip": (
         "The largest rewards have one sign: clip rewards to the level (rule 'clip'), for zeroing them would be a bias "
-        "at every arm. Clipping is outside the theorem's proof."
+        "at every arm."
     ),
     "residual": (
         "Zeroing would pull arms far from the centre towards it: truncate what is left after subtracting the posterior "
-        "mean (rule 'residual'). That is outside the theorem's proof."
+        "mean (rule 'residual'). The theorem covers it with a `reference_bound`."
     ),
 }
 _TIMID = (

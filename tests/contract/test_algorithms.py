@@ -63,13 +63,25 @@ def every_algorithm():
     }
 
 
+def variants():
+    """Settings that learn in another way than those of every_algorithm."""
+    level = TGPTruncation(0.3, 1.0)
+    return {
+        "tgp-ucb, residual": TGPUCB(FiniteWidth(N, 0.1), level, "residual", 1.0),
+        "bkb, residual": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "residual", 1.0),
+    }
+
+
+ROWS = every_algorithm() | variants()
+
+
 def test_the_registry_is_complete():
     assert {name: type(a) for name, a in every_algorithm().items()} == ALGORITHMS
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_a_batch_is_its_trials(name, device):
-    algorithm = every_algorithm()[name]
+    algorithm = ROWS[name]
     f, noise, uniforms = table(9, 60, device)
     together, _ = play(algorithm, kernel(device), f, noise, uniforms)
     assert together.dtype == torch.long
@@ -80,9 +92,9 @@ def test_a_batch_is_its_trials(name, device):
         assert torch.equal(alone[:, 0], together[:, i])
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_select_is_pure_and_settings_are_frozen(name, device):
-    algorithm = every_algorithm()[name]
+    algorithm = ROWS[name]
     f, noise, uniforms = table(3, 10, device)
     _, state = play(algorithm, kernel(device), f, noise, uniforms)
     first = algorithm.select(state, uniforms[0])  # BBKB brings variances up to date on the way, once
@@ -98,9 +110,9 @@ def test_select_is_pure_and_settings_are_frozen(name, device):
             setattr(algorithm, f_.name, None)
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_non_finite_rewards_are_failed_pulls(name, device):
-    algorithm = every_algorithm()[name]
+    algorithm = ROWS[name]
     state = begin(algorithm, kernel(device), 0.1, 4)
     arms = torch.tensor([0, 1, 2, 3], device=device)
     bad = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.5], dtype=torch.float64, device=device)
@@ -112,10 +124,10 @@ def test_non_finite_rewards_are_failed_pulls(name, device):
         assert not info.truncated.any()
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_an_initial_design_is_learnt(name, device):
     """Arms nobody chose go in before the first selection; the counts are those of the design, and play goes on."""
-    algorithm = every_algorithm()[name]
+    algorithm = ROWS[name]
     f, noise, uniforms = table(3, 12, device)
     state = begin(algorithm, kernel(device), 0.1, 3)
     design = torch.tensor([[0, 20, 39], [0, 5, 39], [7, 5, 1]], device=device)
@@ -131,10 +143,10 @@ def test_an_initial_design_is_learnt(name, device):
     assert float(state.posterior.counts.sum()) == 36.0
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_copies_go_on_alike(name, device):
     """A deep copy and a pickled copy of the state play the same arms, and leave the original alone."""
-    algorithm = every_algorithm()[name]
+    algorithm = ROWS[name]
     f, noise, uniforms = table(3, 14, device)
     _, state = play(algorithm, kernel(device), f, noise[:8], uniforms[:8])
     copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
@@ -150,9 +162,9 @@ def test_copies_go_on_alike(name, device):
     assert torch.equal(played[1], played[2])
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_float32_stays_float32(name, device):
-    algorithm = every_algorithm()[name]
+    algorithm = ROWS[name]
     f, noise, uniforms = (x.float() for x in table(3, 10, device))
     _, state = play(algorithm, kernel(device, dtype=torch.float32), f, noise, uniforms)
     assert state.posterior.mean.dtype == state.posterior.variance.dtype == torch.float32
@@ -160,14 +172,14 @@ def test_float32_stays_float32(name, device):
     assert bool((state.posterior.variance >= 0).all())
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_what_an_experiment_reads_of_it(name):
     """Its class attributes are of the right kind, and what it says it records is there."""
-    cls = ALGORITHMS[name]
+    cls = type(ROWS[name])
     assert cls.records <= {"dictionary", "eliminations"}
     assert cls.default_width["kind"] in WIDTHS
     assert all(isinstance(getattr(cls, flag), bool) for flag in ("over_candidates", "static_rounds", "is_baseline"))
-    algorithm = every_algorithm()[name]
+    algorithm = ROWS[name]
     state = begin(algorithm, kernel(torch.device("cpu")), 0.1, 2)
     assert ("dictionary" in cls.records) == hasattr(state.posterior, "effective_dimension")
     assert ("eliminations" in cls.records) == hasattr(state, "failures")
