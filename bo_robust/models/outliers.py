@@ -23,6 +23,7 @@ FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many ro
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
 SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets
 AGREE = 3.0 * math.sqrt(2.0)  # noise standard deviations up to which two rewards of one point confirm each other
+STRONG = 3.0  # nats by which the evidence for outliers must exceed that for none: odds of 20 (Kass & Raftery 1995)
 TINY = 1e-12
 
 Rows = NDArray[np.bool_]
@@ -68,7 +69,7 @@ class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
-    turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
+    turn, from several first sets; the largest J counts, if it is clearly larger than that of all rows. h = log(share / (1 - share) density) is what a row pays to
     leave. At least half of the rows stay, and so do rewards that another reward of their point confirms.
 
     Args:
@@ -99,6 +100,7 @@ class OutlierSearch:
                     break
                 tried.add(believed.tobytes())
                 theta, plausibility = self._fit_theta(believed)
+                plausibility -= 0.0 if believed.all() else STRONG
                 if plausibility > top:
                     best, theta_best, top = believed, theta, plausibility
                 believed = self._climb(theta, believed)

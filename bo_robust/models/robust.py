@@ -94,7 +94,7 @@ class RobustGP(SingleTaskGP):
         mean_module: Mean | None = None,
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
-        outlier_share: float = 0.02,
+        outlier_share: float = 0.05,
         outlier_density: float = 0.05,
     ) -> None:
         check_data("RobustGP", train_X, train_Y, batched=False)
@@ -112,7 +112,7 @@ class RobustGP(SingleTaskGP):
 
     @classmethod
     def construct_inputs(
-        cls, training_data: SupervisedDataset, outlier_share: float = 0.02, outlier_density: float = 0.05, **_: Any
+        cls, training_data: SupervisedDataset, outlier_share: float = 0.05, outlier_density: float = 0.05, **_: Any
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor; what Ax adds for categorical or task features is ignored."""
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
