@@ -69,8 +69,9 @@ class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
-    turn, from several first sets; the largest J counts, if it is clearly larger than that of all rows. h = log(share / (1 - share) density) is what a row pays to
-    leave. At least half of the rows stay, and so do rewards that another reward of their point confirms.
+    turn, from several first sets. The largest J counts, if it is clearly larger than that of all rows.
+    h = log(share / (1 - share) density) is what a row pays to leave. At least half of the rows stay, and so do rewards
+    that another reward of their point confirms.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
