@@ -300,7 +300,7 @@ def test_leave_one_out_is_that_of_the_rows_left():
 
 
 def test_rcgp_minimises_the_generalised_bayes_loss():
-    """The sum of w^2 s^2 + 2 d(w^2 s)/dy with s = (f - y) / sigma^2, w^2 = sigma^2 / 2 / (1 + r^2 / c^2), and the prior."""
+    """It sums w^2 s^2 + 2 d(w^2 s)/dy, s = (f - y) / sigma^2, w^2 = sigma^2 / 2 / (1 + r^2 / c^2), with the prior."""
     torch.manual_seed(1)
     X = torch.rand(6, 2, dtype=torch.float64)
     K = torch.exp(-torch.cdist(X, X).square()) + 1e-6 * torch.eye(6, dtype=torch.float64)
