@@ -36,18 +36,29 @@ def _random(cell: Cell, t: int) -> int:
     return zlib.crc32(repr((*cell[:3], t)).encode())
 
 
+def unmeasured(candidates: Tensor, X: Tensor) -> Tensor:
+    """Candidates not measured yet; all of them once none is left.
+
+    A table has few replicates, and repeats of what is known best would fill a campaign. So a row is measured again only
+    where a method asks to verify it.
+    """
+    rest = candidates[torch.cdist(candidates, X).amin(-1) > 0.0]
+    return rest if len(rest) else candidates
+
+
 def cheap(model: Any, X: Tensor, best: Tensor, problem: Problem, seed: int) -> Tensor:
     """The next point ``1 x d`` by log expected improvement over the best posterior mean at the points measured.
 
-    It is the best of all candidates of a table. Over the cube it is the best of 512 Sobol points and 128 Gaussian steps
-    from the best point so far, improved by L-BFGS from the best three.
+    It is the best of a table's candidates that are not measured yet. Over the cube it is the best of 512 Sobol points
+    and 128 Gaussian steps from the best point so far, improved by L-BFGS from the best three.
     """
     with torch.no_grad():
         top = model.posterior(X).mean.max()
     acquisition = LogExpectedImprovement(model, top)
     if problem.candidates is not None:
+        rest = unmeasured(problem.candidates, X)
         with torch.no_grad():
-            return problem.candidates[acquisition(problem.candidates.unsqueeze(1)).argmax()].unsqueeze(0)
+            return rest[acquisition(rest.unsqueeze(1)).argmax()].unsqueeze(0)
     draws = torch.Generator().manual_seed(seed)
     steps = torch.randn(len(RADII), LOCAL // len(RADII), problem.d, generator=draws, dtype=torch.float64)
     near = best + steps * torch.tensor(RADII, dtype=torch.float64)[:, None, None]
@@ -71,7 +82,7 @@ def qlognei(model: Any, X: Tensor, best: Tensor, problem: Problem, seed: int) ->
     torch.manual_seed(seed)
     acquisition = qLogNoisyExpectedImprovement(model, X, prune_baseline=True)
     if problem.candidates is not None:
-        return optimize_acqf_discrete(acquisition, q=1, choices=problem.candidates, unique=False)[0]
+        return optimize_acqf_discrete(acquisition, q=1, choices=unmeasured(problem.candidates, X))[0]
     box = torch.tensor([[0.0] * problem.d, [1.0] * problem.d], dtype=torch.float64)
     return optimize_acqf(acquisition, box, q=1, num_restarts=4, raw_samples=64)[0]
 

@@ -15,9 +15,10 @@ from botorch.models import SingleTaskGP
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.baselines import RelevancePursuitGP, StudentTGP, tukey_limits
-from benchmarks.robustness.rcgp import rcgp, robust_units
+from benchmarks.baselines import RelevancePursuitGP, tukey_limits
+from benchmarks.robustness.rcgp import rcgp
 from benchmarks.robustness.samplers import SAMPLERS
+from benchmarks.robustness.student_t import StudentTGP
 from bo_robust.models import TruncatedGP
 from bo_robust.tails import recommend
 from bo_robust.truncation import TGPTruncation
@@ -75,15 +76,7 @@ def _relevance_pursuit(pilot: Tensor | None) -> Modeller:
 
 def _student_t(pilot: Tensor | None) -> Modeller:
     gp = StudentTGP()
-    units: list[tuple[float, float]] = []
-
-    def model(X: Tensor, Y: Tensor, outlier: np.ndarray) -> Any:
-        if not units:  # those of the initial design, for good: the posterior is trained on from call to call
-            units.append(robust_units(Y))
-        (centre, scale), *_ = units
-        return gp(X, (Y - centre) / scale)
-
-    return model
+    return lambda X, Y, outlier: gp(X, Y)
 
 
 def _truncated(pilot: Tensor | None) -> Modeller:
