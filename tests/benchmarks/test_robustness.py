@@ -8,10 +8,11 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 
-from benchmarks.robustness import contamination, grid, loop, rcgp, samplers, summary
+from benchmarks.robustness import contamination, grid, loop, rcgp, samplers, student_t, summary
 from benchmarks.robustness.contamination import REGIMES, draw
 from benchmarks.robustness.models import METHODS, OURS, PEERS
 from benchmarks.robustness.picture import curve
+from benchmarks.robustness.picture import draw as draw_picture
 from benchmarks.robustness.problems import FUNCTIONS, LAB, diverging, initial_design, make_problem
 from benchmarks.robustness.split import half_of
 from benchmarks.robustness.tuning import friedman, train
@@ -279,6 +280,33 @@ def test_curves_step_where_the_recommendation_changes():
     assert steps[-1] == -2.0
     assert steps[49] == 0.0  # 22 of 40 evaluations: 49 % of the 34 after the initial design
     assert steps[50] == -2.0
+
+
+def test_the_picture_is_drawn_of_what_was_played(tmp_path):
+    path = tmp_path / "regret.png"
+    draw_picture(made(), "cheap", path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_student_t_peer_goes_on_where_it_was():
+    """A call with one more point starts from the posterior of the last one, and soon agrees with a long first call."""
+    X = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
+    Y = torch.sin(6.0 * X)
+    Y[5] += 20.0
+    torch.manual_seed(0)
+    gp = student_t.StudentTGP()
+    gp(X[:11], Y[:11])
+    centre, scale = rcgp.robust_units(Y)
+    mean = gp(X, Y).posterior(X).mean.detach() * scale + centre
+    error = (mean - torch.sin(6.0 * X)).abs()
+    assert error.median() < 0.2
+    assert error[5] < 2.0
+
+
+def test_tables_are_measured_row_after_row():
+    candidates = torch.tensor([[0.0], [0.5], [1.0]]).double()
+    assert loop.unmeasured(candidates, candidates[[1]]).tolist() == [[0.0], [1.0]]
+    assert torch.equal(loop.unmeasured(candidates, candidates), candidates)
 
 
 def test_every_peer_has_a_name_of_its_own():

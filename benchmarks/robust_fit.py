@@ -1,0 +1,63 @@
+"""What ``RobustGP`` costs: construction and fit over those of ``SingleTaskGP``: ``python -m benchmarks.robust_fit``.
+
+Data are the first n Sobol points of Hartmann-6 with the noise and contamination of ``benchmarks.robustness``, a seed a
+pair. Each pair is timed one after the other in one process, in alternating order; reported is the median of the
+ratios. One thread, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import warnings
+
+import torch
+from botorch.models import SingleTaskGP
+from torch.quasirandom import SobolEngine
+
+from benchmarks.common import environment, report, seconds
+from benchmarks.robustness.contamination import REGIMES, draw
+from benchmarks.robustness.models import fitted
+from benchmarks.robustness.problems import make_problem
+from bo_robust import RobustGP
+
+SIZES = (20, 100, 500)
+
+
+def pair(n: int, regime: str, seed: int) -> tuple[float, float]:
+    """Seconds of ``SingleTaskGP`` and of ``RobustGP`` on the same data."""
+    problem = make_problem("hartmann6")
+    X = SobolEngine(problem.d, scramble=True, seed=seed).draw(n, dtype=torch.float64)
+    draws = draw(problem, REGIMES[regime], seed, n)
+    Y = torch.tensor([[draws.reading(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
+    models = {"plain": SingleTaskGP, "robust": RobustGP}
+    order = list(models) if seed % 2 else list(models)[::-1]
+    took = {name: seconds(lambda name=name: fitted(models[name](X, Y))) for name in order}  # type: ignore[misc]
+    return took["plain"], took["robust"]
+
+
+def main() -> None:
+    """A line for each size and regime."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    report("environment", 0, "none", None, None, environment())
+    pair(20, "none", 0)  # imports, caches
+    for n in options.sizes:
+        for regime in ("none", "10% 3sd good", "10% 10sd good"):
+            plain, robust = zip(*(pair(n, regime, seed) for seed in range(options.pairs)), strict=True)
+            ratios = sorted(b / a for a, b in zip(plain, robust, strict=True))
+            ratio = statistics.median(ratios)
+            detail = {
+                "SingleTaskGP, s": round(statistics.median(plain), 4),
+                "RobustGP, s": round(statistics.median(robust), 4),
+                "ratios": [round(r, 2) for r in ratios],
+            }
+            report(f"fit, n = {n}, {regime}", ratio, "times SingleTaskGP", "<= 3", ratio <= 3.0, detail)
+
+
+if __name__ == "__main__":
+    main()
