@@ -32,7 +32,7 @@ class Difference:
 
     Attributes:
         mean: First minus second.
-        low: Lower end of the 95 % interval.
+        low: Lower end of the 95 % interval; infinite, as ``high``, with one cluster only.
         high: Upper end.
         pairs: Cells that both played.
         clusters: Their (problem, seed) pairs: what is resampled, for regimes of one pair share design and noise.
@@ -48,7 +48,7 @@ class Difference:
 
     def detail(self) -> dict[str, Any]:
         """For the report."""
-        interval = [round(self.low, 3), round(self.high, 3)]
+        interval = [round(end, 3) if math.isfinite(end) else None for end in (self.low, self.high)]
         by_problem = {name: round(value, 3) for name, value in self.problems.items()}
         return {"95 %": interval, "pairs": self.pairs, "clusters": self.clusters, "by problem": by_problem}
 

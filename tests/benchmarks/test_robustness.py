@@ -258,6 +258,7 @@ def test_differences_are_paired_and_resampled_by_problem_and_seed():
     assert gap.high - gap.mean == pytest.approx(reach, abs=0.06)
     assert gap.mean - gap.low == pytest.approx(reach, abs=0.06)
     assert summary.difference(ours, {}) is None
+    assert summary.difference(ours, {("levy2", "r0", 0): {"regret": 1.0}}).detail()["95 %"] == [None, None]
 
 
 def test_a_claim_not_reached_is_not_met():
