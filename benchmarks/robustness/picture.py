@@ -60,7 +60,7 @@ def draw(rows: list[dict[str, Any]], acquisition: str, path: Path) -> None:
             axis.fill_between(
                 100 * SHARES, 10 ** (middle - band), 10 ** (middle + band), color=style["color"], alpha=0.15
             )
-        axis.set(title=title, xlabel="evaluations after the initial design, % of 20 d", yscale="log")
+        axis.set(title=title, xlabel="evaluations after the initial design, %", yscale="log")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("simple regret, sd of f (geometric mean)")
     axes[0].legend()
