@@ -22,8 +22,7 @@ STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperpa
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
 SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets
-AGREE = 3.0 * math.sqrt(2.0)  # noise standard deviations up to which two rewards of one point confirm each other
-STRONG = 3.0  # nats by which the evidence for outliers must exceed that for none: odds of 20 (Kass & Raftery 1995)
+AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
 TINY = 1e-12
 
 Rows = NDArray[np.bool_]
@@ -69,29 +68,35 @@ class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
-    turn, from several first sets. The largest J counts, if it is clearly larger than that of all rows.
-    h = log(share / (1 - share) density) is what a row pays to leave. At least half of the rows stay, and so do rewards
-    that another reward of their point confirms.
+    turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
+    leave. At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if
+    they are fewer than four, or more than half of them equal.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
         twins: Which rows are of the same point, ``n x n`` bool; a row is no twin of itself.
         share: Of all rewards that are outliers, before they are seen, in (0, .5).
         density: Of an outlier, per robust standard deviation of the rewards.
-        rescale: Whether the GP sees rewards standardised by the believed ones; otherwise it sees them as they are.
+        scale: Of the rewards, now, where the GP sees them standardised by the believed ones; None where it sees them as
+            they are.
     """
 
-    def __init__(self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, rescale: bool) -> None:
-        self._evidence, self._twins, self._rescale = evidence, twins, rescale
+    def __init__(
+        self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, scale: float | None
+    ) -> None:
+        self._evidence, self._twins, self._scale = evidence, twins, scale
         self._price = math.log(share / (1.0 - share) * density)
         self._robust = robust_units(y)
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
+        # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
+        most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
+        self._can_judge = len(y) >= FEWEST and not most_equal
 
     def fit(self) -> Judgement:
         """Choose rows and hyperparameters, from those that the model has."""
         start, n = self._evidence.start, len(self._y)
-        if n < FEWEST:
+        if not self._can_judge:
             return Judgement.all_believed(n)
         best, theta_best, top = np.ones(n, dtype=bool), start, -math.inf
         tried = set()
@@ -101,7 +106,6 @@ class OutlierSearch:
                     break
                 tried.add(believed.tobytes())
                 theta, plausibility = self._fit_theta(believed)
-                plausibility -= 0.0 if believed.all() else STRONG
                 if plausibility > top:
                     best, theta_best, top = believed, theta, plausibility
                 believed = self._climb(theta, believed)
@@ -110,20 +114,25 @@ class OutlierSearch:
     def judge(self) -> Judgement:
         """Choose rows at the hyperparameters that the model has."""
         n = len(self._y)
-        if n < FEWEST:
+        if not self._can_judge:
             return Judgement.all_believed(n)
         first = self._first_sets()[1:2] or [np.ones(n, dtype=bool)]
         return self._judgement(self._evidence.start, self._climb(self._evidence.start, first[0]))
 
     def _units(self, believed: Rows) -> Units:
-        if not self._rescale:
+        if self._scale is None:
             return Units(0.0, 1.0)
         y = self._y[believed]
         scale = float(y.std(ddof=1))
         return Units(float(y.mean()), scale if scale > TINY * self._robust.scale else self._robust.scale)
 
+    def _unit(self, units: Units) -> float:
+        """Unit of the targets, in that of the model now."""
+        return 1.0 if self._scale is None else units.scale / self._scale
+
     def _given(self, theta: Array, believed: Rows, units: Units) -> _Conditioned:
-        return _Conditioned(self._evidence.prior(theta), (self._y - units.center) / units.scale, believed)
+        prior = self._evidence.prior(theta, self._unit(units))
+        return _Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
     def _level(self, units: Units) -> float:
         """Log density, in these units, of a reward that might as well be an outlier."""
@@ -133,9 +142,11 @@ class OutlierSearch:
         """Hyperparameters for these rows, and J there."""
         units, rows = self._units(believed), np.flatnonzero(believed)
         targets = (self._y - units.center) / units.scale
-        some = rows[:: math.ceil(len(rows) / FIT_ROWS)]
-        theta = self._evidence.maximise(self._evidence.start, targets, some, STEPS)
-        loss, _ = self._evidence.loss(theta, targets, rows)
+        # some of each size, whatever the order and sign of the rewards
+        some = rows[np.abs(targets[rows]).argsort(kind="stable")][:: math.ceil(len(rows) / FIT_ROWS)]
+        unit = self._unit(units)
+        theta = self._evidence.maximise(self._evidence.start, targets, np.sort(some), STEPS, unit)
+        loss, _ = self._evidence.loss(theta, targets, rows, unit)
         dropped = len(believed) - len(rows)
         return theta, -loss - len(rows) * math.log(units.scale / self._robust.scale) + dropped * self._price
 
@@ -172,7 +183,7 @@ class OutlierSearch:
     def _confirmed(self, given: _Conditioned) -> Rows:
         """Rows with another reward of their point that differs by no more than noise does."""
         y, noise = given.residual, given.noise
-        agree = self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise))
+        agree = self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise[:, None] + noise))
         found: Rows = np.any(agree, axis=1)
         return found
 
