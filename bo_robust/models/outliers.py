@@ -23,6 +23,7 @@ FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many ro
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
 SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets
 AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
+STRONG = 3.0  # nats by which J of outliers must exceed that of none: odds of 20, strong evidence (Kass & Raftery 1995)
 TINY = 1e-12
 
 Rows = NDArray[np.bool_]
@@ -69,8 +70,9 @@ class OutlierSearch:
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
     turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
-    leave. At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if
-    they are fewer than four, or more than half of them equal.
+    leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less. At least
+    half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are fewer
+    than four, or more than half of them equal.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
@@ -105,7 +107,8 @@ class OutlierSearch:
                 if believed.tobytes() in tried:
                     break
                 tried.add(believed.tobytes())
-                theta, plausibility = self._fit_theta(believed)
+                theta = self._fit_theta(believed)
+                plausibility = self._plausibility(theta, believed)
                 if plausibility > top:
                     best, theta_best, top = believed, theta, plausibility
                 believed = self._climb(theta, believed)
@@ -113,11 +116,13 @@ class OutlierSearch:
 
     def judge(self) -> Judgement:
         """Choose rows at the hyperparameters that the model has."""
-        n = len(self._y)
+        theta, n = self._evidence.start, len(self._y)
         if not self._can_judge:
             return Judgement.all_believed(n)
-        first = self._first_sets()[1:2] or [np.ones(n, dtype=bool)]
-        return self._judgement(self._evidence.start, self._climb(self._evidence.start, first[0]))
+        every = np.ones(n, dtype=bool)
+        first = self._first_sets()[1:2] or [every]
+        sets = [every, self._climb(theta, first[0])]
+        return self._judgement(theta, max(sets, key=lambda believed: self._plausibility(theta, believed)))
 
     def _units(self, believed: Rows) -> Units:
         if self._scale is None:
@@ -138,17 +143,23 @@ class OutlierSearch:
         """Log density, in these units, of a reward that might as well be an outlier."""
         return self._price + math.log(units.scale / self._robust.scale)
 
-    def _fit_theta(self, believed: Rows) -> tuple[Array, float]:
-        """Hyperparameters for these rows, and J there."""
+    def _fit_theta(self, believed: Rows) -> Array:
+        """Hyperparameters for these rows."""
         units, rows = self._units(believed), np.flatnonzero(believed)
         targets = (self._y - units.center) / units.scale
         # some of each size, whatever the order and sign of the rewards
-        some = rows[np.abs(targets[rows]).argsort(kind="stable")][:: math.ceil(len(rows) / FIT_ROWS)]
-        unit = self._unit(units)
-        theta = self._evidence.maximise(self._evidence.start, targets, np.sort(some), STEPS, unit)
-        loss, _ = self._evidence.loss(theta, targets, rows, unit)
+        some = np.sort(rows[np.abs(targets[rows]).argsort(kind="stable")][:: math.ceil(len(rows) / FIT_ROWS)])
+        return self._evidence.maximise(self._evidence.start, targets, some, STEPS, self._unit(units))
+
+    def _plausibility(self, theta: Array, believed: Rows) -> float:
+        """J, with a bonus for all rows; minus infinity for rows that lack a confirmed one."""
+        units, rows = self._units(believed), np.flatnonzero(believed)
+        if np.any(self._confirmed(theta, units) & ~believed):
+            return -math.inf
+        loss, _ = self._evidence.loss(theta, (self._y - units.center) / units.scale, rows, self._unit(units))
+        found = -loss - len(rows) * math.log(units.scale / self._robust.scale)
         dropped = len(believed) - len(rows)
-        return theta, -loss - len(rows) * math.log(units.scale / self._robust.scale) + dropped * self._price
+        return found + (dropped * self._price if dropped else STRONG)
 
     def _first_sets(self) -> list[Rows]:
         """All rows; those not far from what is expected; all but a share of the least likely."""
@@ -165,8 +176,7 @@ class OutlierSearch:
     def _climb(self, theta: Array, believed: Rows) -> Rows:
         """Drop or add the row that gains most, until none gains."""
         units, n = self._units(believed), len(believed)
-        given = self._given(theta, believed, units)
-        confirmed = self._confirmed(given)
+        given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
         for row in np.flatnonzero(confirmed & ~believed):
             given.add(int(row))
         for _ in range(2 * n):
@@ -180,9 +190,9 @@ class OutlierSearch:
             (given.drop if given.believed[i] else given.add)(i)
         return given.believed
 
-    def _confirmed(self, given: _Conditioned) -> Rows:
+    def _confirmed(self, theta: Array, units: Units) -> Rows:
         """Rows with another reward of their point that differs by no more than noise does."""
-        y, noise = given.residual, given.noise
+        noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._y / units.scale
         agree = self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise[:, None] + noise))
         found: Rows = np.any(agree, axis=1)
         return found
@@ -204,7 +214,7 @@ class _Conditioned:
     """
 
     def __init__(self, prior: Prior, y: Array, believed: Rows) -> None:
-        self.noise, self.residual, self.believed = prior.noise, y - prior.mean, believed.copy()
+        self.residual, self.believed = y - prior.mean, believed.copy()
         self.total = prior.covariance + np.diag(prior.noise)
         self.inverse = np.zeros_like(self.total)
         block = np.ix_(believed, believed)
