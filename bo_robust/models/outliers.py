@@ -70,9 +70,9 @@ class OutlierSearch:
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
     turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
-    leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less. At least
-    half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are fewer
-    than four, or more than half of them equal.
+    leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
+    At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are
+    fewer than four, or more than half of them equal.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
