@@ -11,7 +11,7 @@ from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.transforms import Log, Normalize
+from botorch.models.transforms import Log, Normalize, Standardize
 from botorch.models.transforms.input import Warp
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
@@ -230,7 +230,8 @@ class TestBadInput:
     def test_replicates_that_disagree_are_judged_by_the_others(self):
         X, Y, _ = data()
         model = fit(RobustGP(torch.cat([X, X[:3]]), torch.cat([Y, Y[:3] + torch.tensor([[0.05], [5.0], [-8.0]])])))
-        assert lost(model) == [21, 22]
+        assert bool(model.believed[[0, 1, 2, 20]].all())
+        assert not bool(model.believed[[21, 22]].any())
 
     def test_many_outliers_give_a_warning(self):
         X, Y, rows = data(40, wild=14, size=30.0)
@@ -260,7 +261,7 @@ class TestBadInput:
 
 class TestState:
     def test_a_saved_state_gives_the_same_posterior(self):
-        X, Y, rows = data(30, wild=3)
+        X, Y, rows = data(30, seed=1, wild=3)
         model = fit(RobustGP(X, Y, input_transform=Normalize(2)))
         file = io.BytesIO()
         torch.save(model.state_dict(), file)
@@ -282,7 +283,7 @@ class TestState:
         assert not other.training
 
     def test_new_training_data_are_believed_until_the_next_fit(self):
-        X, Y, rows = data(30, wild=3)
+        X, Y, rows = data(30, seed=1, wild=3)
         model = fit(RobustGP(X[:20], Y[:20]))
         targets, _ = model.outcome_transform(Y)
         model.set_train_data(X, targets.squeeze(-1), strict=False)
@@ -313,7 +314,7 @@ class TestState:
             fit(added)
 
     def test_moving_to_single_precision_and_back(self):
-        X, Y, rows = data(30, wild=3)
+        X, Y, rows = data(30, seed=1, wild=3)
         model = fit(RobustGP(X, Y, input_transform=Normalize(2)))
         before = moments(model)
         model.float()
@@ -393,6 +394,52 @@ class TestLoops:
         assert model.outlier_share == 0.1
         assert model.outlier_density == 0.05
         assert torch.equal(model.points, X)
+
+    def test_ax_fits_and_cross_validates_it(self):
+        pytest.importorskip("ax")
+        from ax.adapter.cross_validation import cross_validate
+        from ax.adapter.registry import Generators, MBM_X_trans
+        from ax.adapter.transforms.derelativize import Derelativize
+        from ax.api.client import Client
+        from ax.api.configs import RangeParameterConfig
+        from ax.generation_strategy.generation_node import GenerationNode
+        from ax.generation_strategy.generation_strategy import GenerationStrategy
+        from ax.generation_strategy.generator_spec import GeneratorSpec
+        from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
+
+        config = ModelConfig(
+            botorch_model_class=RobustGP,
+            model_options={"outlier_share": 0.02},
+            outcome_transform_classes=[Standardize],  # Ax's own is none
+        )
+        spec = GeneratorSpec(
+            generator_enum=Generators.BOTORCH_MODULAR,
+            generator_kwargs={
+                "surrogate_spec": SurrogateSpec(model_configs=[config]),
+                "transforms": [*MBM_X_trans, Derelativize],
+            },
+            generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 16}}},
+        )
+        client = Client(random_seed=0)
+        box = [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in ("a", "b")]
+        client.configure_experiment(box)
+        client.configure_optimization(objective="y")
+        node = GenerationNode(name="robust", generator_specs=[spec])
+        client.set_generation_strategy(GenerationStrategy(name="robust", nodes=[node]))
+        X, Y, rows = data(20, wild=2)
+        for (a, b), y in zip(X.tolist(), Y.flatten().tolist(), strict=True):
+            client.complete_trial(client.attach_trial({"a": a, "b": b}), raw_data={"y": y})
+        (trial,) = client.get_next_trials(max_trials=1).values()
+        assert set(trial) == {"a", "b"}
+        adapter = client._generation_strategy.adapter
+        model = adapter.generator.surrogate.model
+        assert type(model) is RobustGP
+        assert model.outlier_share == 0.02
+        assert lost(model) == rows
+        assert_equal(model, fit(RobustGP(X, Y, outlier_share=0.02)), tol=1e-3)
+        results = cross_validate(adapter, folds=4)
+        errors = [abs(one.observed.data.means[0] - one.predicted.means[0]) for one in results]
+        assert sorted(errors)[9] < 0.3  # the median, with two wild rewards among the 20
 
 
 class TestWithTheOtherMethods:
