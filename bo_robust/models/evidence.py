@@ -71,20 +71,21 @@ class StationaryEvidence(Evidence):
     """``theta`` are the logarithms of d lengthscales, that of the noise variance if it is learned, and the mean."""
 
     def __init__(self, X: Array, model: SingleTaskGP) -> None:
-        kernel: Any = model.covar_module
+        modules: Any = model
+        kernel = modules.covar_module
         self._X, self._matern = X, isinstance(kernel, MaternKernel)
         self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
         values = [*_numpy(kernel.lengthscale).reshape(-1)]
         learned = [(kernel.lengthscale_prior, kernel.raw_lengthscale_constraint)] * len(values)
         if self._fixed is None:
             noise = model.likelihood.noise_covar
-            values.append(float(noise.noise))
+            values.append(noise.noise.item())
             learned.append((noise.noise_prior, noise.raw_noise_constraint))
         self._location = np.array([float(prior.loc) for prior, _ in learned])
         self._precision = np.array([float(prior.scale) ** -2.0 for prior, _ in learned])
         lowest = [max(float(constraint.lower_bound), SMALLEST) for _, constraint in learned]
         self.bounds = [(math.log(bound), None) for bound in lowest] + [(None, None)]
-        self.start = np.append(np.log(np.maximum(values, lowest)), float(model.mean_module.constant))
+        self.start = np.append(np.log(np.maximum(values, lowest)), modules.mean_module.constant.item())
 
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:
         covariance, _ = self._covariance(theta, self._X)
