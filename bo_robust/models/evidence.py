@@ -18,6 +18,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.priors import LogNormalPrior
+from gpytorch.settings import min_fixed_noise
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
@@ -28,6 +29,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 LOG_2PI = math.log(2.0 * math.pi)
 IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
+FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise variances
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 
 
@@ -120,7 +122,11 @@ class StationaryEvidence(Evidence):
         return value, gradient
 
     def _noise(self, theta: Array, unit: float) -> Array:
-        return np.full(len(self._X), np.exp(theta[-2])) if self._fixed is None else self._fixed / unit**2
+        return (
+            np.full(len(self._X), np.exp(theta[-2]))
+            if self._fixed is None
+            else np.maximum(self._fixed / unit**2, FLOOR)
+        )
 
     def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
         """Covariances of f, and -2 times their derivative by the squared scaled distance."""
@@ -178,7 +184,8 @@ class ModuleEvidence(Evidence):
         prior = self._model.forward(X)
         likelihood: Any = self._model.likelihood
         noise = likelihood.noise.reshape(-1).expand(len(X))
-        return prior.mean, prior.covariance_matrix, noise / unit**2 if _fixed_noise(self._model) else noise
+        noise = (noise / unit**2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
+        return prior.mean, prior.covariance_matrix, noise
 
     def _set(self, theta: Array) -> None:
         first = 0

@@ -26,6 +26,7 @@ from gpytorch.likelihoods.likelihood import Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
+from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.evidence import evidence_of
@@ -200,8 +201,11 @@ class RobustGP(MovableGP):
         transform: Any = getattr(self, "outcome_transform", None)
         standardised = type(transform) is Standardize
         y = self.rewards if standardised else self.train_targets.unsqueeze(-1)
+        model = copy.deepcopy(self).double()
+        if standardised and self._variances is not None:  # not rounded up where outliers make the unit large
+            model.likelihood.noise_covar.noise = (self._variances.double() / transform.stdvs.double() ** 2).flatten()
         return OutlierSearch(
-            evidence_of(copy.deepcopy(self).double()),
+            evidence_of(model),
             y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
             self._twins().cpu().numpy(),
             self.outlier_share,
@@ -220,7 +224,7 @@ class RobustGP(MovableGP):
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
         super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
-            self.likelihood.noise_covar.noise = Yvar.squeeze(-1)
+            self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
 
     def _warn_of_many(self) -> None:
         n, lost = len(self.believed), int((~self.believed).sum())

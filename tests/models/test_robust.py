@@ -93,6 +93,21 @@ def test_wild_rewards_are_as_if_they_were_not_there(name, n, d, seed, known):
     assert bool((model.surprise.abs()[rows] > model.level[rows]).all())
 
 
+@pytest.mark.filterwarnings("ignore::linear_operator.utils.warnings.NumericalWarning")
+@pytest.mark.parametrize("variance", [1e-12, 0.01])
+@pytest.mark.parametrize("size", [0.0, 1e6])
+def test_known_noise_far_below_the_spread(variance, size):
+    """GPyTorch rounds up noise far below the rewards' variance: the model does as SingleTaskGP, the search does not."""
+    X, Y, _ = data(20, noise=0.0)
+    X, Y = torch.cat([X, X[:1]]), torch.cat([Y, Y[:1]])
+    Y[7] += size
+    noise = torch.full_like(Y, variance)
+    model = fit(RobustGP(X, Y, noise))
+    assert lost(model) == ([7] if size else [])
+    keep = model.believed
+    assert_equal(model, fit(SingleTaskGP(X[keep], Y[keep], noise[keep])))
+
+
 def test_before_a_fit_all_are_believed():
     X, Y, _ = data(wild=3)
     model = RobustGP(X, Y)
