@@ -18,6 +18,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.priors import LogNormalPrior
+from gpytorch.settings import min_fixed_noise
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
@@ -28,6 +29,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 LOG_2PI = math.log(2.0 * math.pi)
 IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
+FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise variances
+SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 
 
 class Prior(NamedTuple):
@@ -41,27 +44,28 @@ class Prior(NamedTuple):
 class Evidence(ABC):
     """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``.
 
-    ``start`` are the hyperparameters that the model has now.
+    ``start`` are the hyperparameters that the model has now. Targets may be in another ``unit`` than those of the
+    model, in the units of the model: known noise variances are then divided by its square.
     """
 
     start: Array
     bounds: list[tuple[float | None, float | None]]
 
     @abstractmethod
-    def prior(self, theta: Array) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0) -> Prior:
         """The prior of rewards at all training points."""
 
     @abstractmethod
-    def loss(self, theta: Array, y: Array, kept: Indices) -> tuple[float, Array]:
-        """Minus the log evidence of ``y[kept]`` minus the log prior, and its gradient.
+    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
+        """Minus the log evidence of ``y[kept]`` minus the log prior, up to a constant, and its gradient.
 
         Targets ``y`` are ``n``; ``kept`` are indices of rows.
         """
 
-    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int) -> Array:
+    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int, unit: float = 1.0) -> Array:
         """Climb from ``theta`` for some steps of L-BFGS."""
-        options = {"maxiter": steps}
-        found: Array = minimize(self.loss, theta, (y, kept), "L-BFGS-B", True, bounds=self.bounds, options=options).x
+        arguments, options = (y, kept, unit), {"maxiter": steps}
+        found: Array = minimize(self.loss, theta, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options).x
         return found
 
 
@@ -69,30 +73,30 @@ class StationaryEvidence(Evidence):
     """``theta`` are the logarithms of d lengthscales, that of the noise variance if it is learned, and the mean."""
 
     def __init__(self, X: Array, model: SingleTaskGP) -> None:
-        kernel: Any = model.covar_module
+        modules: Any = model
+        kernel = modules.covar_module
         self._X, self._matern = X, isinstance(kernel, MaternKernel)
         self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
-        d = X.shape[1]
-        learned = [(kernel.lengthscale, kernel.lengthscale_prior, kernel.raw_lengthscale_constraint)] * d
         values = [*_numpy(kernel.lengthscale).reshape(-1)]
+        learned = [(kernel.lengthscale_prior, kernel.raw_lengthscale_constraint)] * len(values)
         if self._fixed is None:
             noise = model.likelihood.noise_covar
-            learned.append((noise.noise, noise.noise_prior, noise.raw_noise_constraint))
-            values.append(float(noise.noise))
-        self._location = np.array([float(prior.loc) for _, prior, _ in learned])
-        self._precision = np.array([float(prior.scale) ** -2.0 for _, prior, _ in learned])
-        low = np.log([float(constraint.lower_bound) for *_, constraint in learned])
-        self.bounds = [(float(bound), None) for bound in low] + [(None, None)]
-        self.start = np.append(np.maximum(np.log(values), low), float(model.mean_module.constant))
+            values.append(noise.noise.item())
+            learned.append((noise.noise_prior, noise.raw_noise_constraint))
+        self._location = np.array([float(prior.loc) for prior, _ in learned])
+        self._precision = np.array([float(prior.scale) ** -2.0 for prior, _ in learned])
+        lowest = [max(float(constraint.lower_bound), SMALLEST) for _, constraint in learned]
+        self.bounds = [(math.log(bound), None) for bound in lowest] + [(None, None)]
+        self.start = np.append(np.log(np.maximum(values, lowest)), modules.mean_module.constant.item())
 
-    def prior(self, theta: Array) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0) -> Prior:
         covariance, _ = self._covariance(theta, self._X)
-        return Prior(np.full(len(self._X), theta[-1]), covariance, self._noise(theta))
+        return Prior(np.full(len(self._X), theta[-1]), covariance, self._noise(theta, unit))
 
-    def loss(self, theta: Array, y: Array, kept: Indices) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
         X, d = self._X[kept], self._X.shape[1]
         covariance, slope = self._covariance(theta, X)
-        noise = self._noise(theta)[kept]
+        noise = self._noise(theta, unit)[kept]
         covariance[np.diag_indices_from(covariance)] += noise
         residual = y[kept] - theta[-1]
         root, failed = lapack.dpotrf(covariance, lower=True, overwrite_a=True)
@@ -117,8 +121,12 @@ class StationaryEvidence(Evidence):
         gradient[:-1] += self._precision * distance + 1.0
         return value, gradient
 
-    def _noise(self, theta: Array) -> Array:
-        return np.full(len(self._X), np.exp(theta[-2])) if self._fixed is None else self._fixed
+    def _noise(self, theta: Array, unit: float) -> Array:
+        return (
+            np.full(len(self._X), np.exp(theta[-2]))
+            if self._fixed is None
+            else np.maximum(self._fixed / unit**2, FLOOR)
+        )
 
     def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
         """Covariances of f, and -2 times their derivative by the squared scaled distance."""
@@ -147,14 +155,14 @@ class ModuleEvidence(Evidence):
         values = [_numpy(parameter).reshape(-1) for parameter in parameters.values()]
         self.start = np.concatenate(values) if values else np.zeros(0)
 
-    def prior(self, theta: Array) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0) -> Prior:
         self._set(theta)
         with torch.no_grad():
-            return Prior(*(_numpy(x) for x in self._moments()))
+            return Prior(*(_numpy(x) for x in self._moments(unit)))
 
-    def loss(self, theta: Array, y: Array, kept: Indices) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
         self._set(theta)
-        mean, covariance, noise = self._moments()
+        mean, covariance, noise = self._moments(unit)
         rows = torch.as_tensor(kept)
         total = covariance[rows][:, rows] + torch.diag(noise[rows])
         root, failed = torch.linalg.cholesky_ex(total)
@@ -162,7 +170,8 @@ class ModuleEvidence(Evidence):
             return IMPOSSIBLE, np.zeros_like(theta)
         residual = torch.linalg.solve_triangular(root, (torch.as_tensor(y).to(mean) - mean)[rows, None], upper=False)
         value: Any = 0.5 * residual.square().sum() + root.diagonal().log().sum() + 0.5 * len(kept) * LOG_2PI
-        for _, module, prior, closure, _ in self._model.named_priors():
+        modules: Any = self._model
+        for _, module, prior, closure, _ in modules.named_priors():
             value = value - prior.log_prob(closure(module)).sum()
         parameters = list(self._parameters.values())
         slopes = torch.autograd.grad(value, parameters, allow_unused=True) if parameters else []
@@ -170,11 +179,12 @@ class ModuleEvidence(Evidence):
         flat = [_numpy(torch.zeros_like(of) if slope is None else slope).reshape(-1) for of, slope in pairs]
         return float(value.detach()), np.concatenate(flat) if flat else np.zeros(0)
 
-    def _moments(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _moments(self, unit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         X = self._model.train_inputs[0]
         prior = self._model.forward(X)
         likelihood: Any = self._model.likelihood
         noise = likelihood.noise.reshape(-1).expand(len(X))
+        noise = (noise / unit**2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
         return prior.mean, prior.covariance_matrix, noise
 
     def _set(self, theta: Array) -> None:
@@ -187,25 +197,24 @@ class ModuleEvidence(Evidence):
 
 
 def evidence_of(model: SingleTaskGP) -> Evidence:
-    """The evidence of a copy of a model without batch: written out where its modules are BoTorch's defaults."""
-    kernel: Any = model.covar_module
+    """The evidence of a double-precision copy of a model without batch: written out for BoTorch's default modules."""
+    modules: Any = model
+    kernel = modules.covar_module
+    learned = 1 if _fixed_noise(model) else 2  # hyperparameters with a prior: lengthscales, and perhaps the noise
+    priors = [prior for _, _, prior, _, _ in modules.named_priors()]
+    limits = [constraint for _, constraint in modules.named_constraints()]
     plain = (
         (type(kernel) is RBFKernel or (type(kernel) is MaternKernel and kernel.nu == 2.5))
         and kernel.active_dims is None
         and kernel.lengthscale.numel() == model.train_inputs[0].shape[-1]
-        and isinstance(getattr(kernel, "lengthscale_prior", None), LogNormalPrior)
-        and math.isinf(float(kernel.raw_lengthscale_constraint.upper_bound))
         and type(model.mean_module) is ConstantMean
-        and getattr(model.mean_module, "mean_prior", None) is None
+        and len(list(model.parameters())) == learned + 1  # that of the mean
         and all(parameter.requires_grad for parameter in model.parameters())
-        and not list(getattr(model, "input_transform", torch.nn.Identity()).parameters())
+        and len(priors) == len(limits) == learned
+        and all(type(prior) is LogNormalPrior and prior.loc.numel() == prior.scale.numel() == 1 for prior in priors)
+        and all(limit.lower_bound.numel() == 1 and math.isinf(float(limit.upper_bound)) for limit in limits)
     )
-    if plain and not _fixed_noise(model):
-        noise = model.likelihood.noise_covar
-        plain = isinstance(getattr(noise, "noise_prior", None), LogNormalPrior)
-    if not plain:
-        return ModuleEvidence(model)
-    return StationaryEvidence(_numpy(model.eval().train_inputs[0]), model)
+    return StationaryEvidence(_numpy(model.eval().train_inputs[0]), model) if plain else ModuleEvidence(model)
 
 
 def _fixed_noise(model: SingleTaskGP) -> bool:

@@ -22,8 +22,8 @@ STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperpa
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
 SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets
-AGREE = 3.0 * math.sqrt(2.0)  # noise standard deviations up to which two rewards of one point confirm each other
-STRONG = 3.0  # nats by which the evidence for outliers must exceed that for none: odds of 20 (Kass & Raftery 1995)
+AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
+STRONG = 3.0  # nats by which J of outliers must exceed that of none: odds of 20, strong evidence (Kass & Raftery 1995)
 TINY = 1e-12
 
 Rows = NDArray[np.bool_]
@@ -69,29 +69,36 @@ class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
-    turn, from several first sets. The largest J counts, if it is clearly larger than that of all rows.
-    h = log(share / (1 - share) density) is what a row pays to leave. At least half of the rows stay, and so do rewards
-    that another reward of their point confirms.
+    turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
+    leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
+    At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are
+    fewer than four, or more than half of them equal.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
         twins: Which rows are of the same point, ``n x n`` bool; a row is no twin of itself.
         share: Of all rewards that are outliers, before they are seen, in (0, .5).
         density: Of an outlier, per robust standard deviation of the rewards.
-        rescale: Whether the GP sees rewards standardised by the believed ones; otherwise it sees them as they are.
+        scale: Of the rewards, now, where the GP sees them standardised by the believed ones; None where it sees them as
+            they are.
     """
 
-    def __init__(self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, rescale: bool) -> None:
-        self._evidence, self._twins, self._rescale = evidence, twins, rescale
+    def __init__(
+        self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, scale: float | None
+    ) -> None:
+        self._evidence, self._twins, self._scale = evidence, twins, scale
         self._price = math.log(share / (1.0 - share) * density)
         self._robust = robust_units(y)
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
+        # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
+        most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
+        self._can_judge = len(y) >= FEWEST and not most_equal
 
     def fit(self) -> Judgement:
         """Choose rows and hyperparameters, from those that the model has."""
         start, n = self._evidence.start, len(self._y)
-        if n < FEWEST:
+        if not self._can_judge:
             return Judgement.all_believed(n)
         best, theta_best, top = np.ones(n, dtype=bool), start, -math.inf
         tried = set()
@@ -100,8 +107,8 @@ class OutlierSearch:
                 if believed.tobytes() in tried:
                     break
                 tried.add(believed.tobytes())
-                theta, plausibility = self._fit_theta(believed)
-                plausibility -= 0.0 if believed.all() else STRONG
+                theta = self._fit_theta(believed)
+                plausibility = self._plausibility(theta, believed)
                 if plausibility > top:
                     best, theta_best, top = believed, theta, plausibility
                 believed = self._climb(theta, believed)
@@ -109,35 +116,50 @@ class OutlierSearch:
 
     def judge(self) -> Judgement:
         """Choose rows at the hyperparameters that the model has."""
-        n = len(self._y)
-        if n < FEWEST:
+        theta, n = self._evidence.start, len(self._y)
+        if not self._can_judge:
             return Judgement.all_believed(n)
-        first = self._first_sets()[1:2] or [np.ones(n, dtype=bool)]
-        return self._judgement(self._evidence.start, self._climb(self._evidence.start, first[0]))
+        every = np.ones(n, dtype=bool)
+        first = self._first_sets()[1:2] or [every]
+        sets = [every, self._climb(theta, first[0])]
+        return self._judgement(theta, max(sets, key=lambda believed: self._plausibility(theta, believed)))
 
     def _units(self, believed: Rows) -> Units:
-        if not self._rescale:
+        if self._scale is None:
             return Units(0.0, 1.0)
         y = self._y[believed]
         scale = float(y.std(ddof=1))
         return Units(float(y.mean()), scale if scale > TINY * self._robust.scale else self._robust.scale)
 
+    def _unit(self, units: Units) -> float:
+        """Unit of the targets, in that of the model now."""
+        return 1.0 if self._scale is None else units.scale / self._scale
+
     def _given(self, theta: Array, believed: Rows, units: Units) -> _Conditioned:
-        return _Conditioned(self._evidence.prior(theta), (self._y - units.center) / units.scale, believed)
+        prior = self._evidence.prior(theta, self._unit(units))
+        return _Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
     def _level(self, units: Units) -> float:
         """Log density, in these units, of a reward that might as well be an outlier."""
         return self._price + math.log(units.scale / self._robust.scale)
 
-    def _fit_theta(self, believed: Rows) -> tuple[Array, float]:
-        """Hyperparameters for these rows, and J there."""
+    def _fit_theta(self, believed: Rows) -> Array:
+        """Hyperparameters for these rows."""
         units, rows = self._units(believed), np.flatnonzero(believed)
         targets = (self._y - units.center) / units.scale
-        some = rows[:: math.ceil(len(rows) / FIT_ROWS)]
-        theta = self._evidence.maximise(self._evidence.start, targets, some, STEPS)
-        loss, _ = self._evidence.loss(theta, targets, rows)
+        # some of each size, whatever the order and sign of the rewards
+        some = np.sort(rows[np.abs(targets[rows]).argsort(kind="stable")][:: math.ceil(len(rows) / FIT_ROWS)])
+        return self._evidence.maximise(self._evidence.start, targets, some, STEPS, self._unit(units))
+
+    def _plausibility(self, theta: Array, believed: Rows) -> float:
+        """J, with a bonus for all rows; minus infinity for rows that lack a confirmed one."""
+        units, rows = self._units(believed), np.flatnonzero(believed)
+        if np.any(self._confirmed(theta, units) & ~believed):
+            return -math.inf
+        loss, _ = self._evidence.loss(theta, (self._y - units.center) / units.scale, rows, self._unit(units))
+        found = -loss - len(rows) * math.log(units.scale / self._robust.scale)
         dropped = len(believed) - len(rows)
-        return theta, -loss - len(rows) * math.log(units.scale / self._robust.scale) + dropped * self._price
+        return found + (dropped * self._price if dropped else STRONG)
 
     def _first_sets(self) -> list[Rows]:
         """All rows; those not far from what is expected; all but a share of the least likely."""
@@ -154,8 +176,7 @@ class OutlierSearch:
     def _climb(self, theta: Array, believed: Rows) -> Rows:
         """Drop or add the row that gains most, until none gains."""
         units, n = self._units(believed), len(believed)
-        given = self._given(theta, believed, units)
-        confirmed = self._confirmed(given)
+        given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
         for row in np.flatnonzero(confirmed & ~believed):
             given.add(int(row))
         for _ in range(2 * n):
@@ -169,10 +190,10 @@ class OutlierSearch:
             (given.drop if given.believed[i] else given.add)(i)
         return given.believed
 
-    def _confirmed(self, given: _Conditioned) -> Rows:
+    def _confirmed(self, theta: Array, units: Units) -> Rows:
         """Rows with another reward of their point that differs by no more than noise does."""
-        y, noise = given.residual, given.noise
-        agree = self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise))
+        noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._y / units.scale
+        agree = self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise[:, None] + noise))
         found: Rows = np.any(agree, axis=1)
         return found
 
@@ -193,7 +214,7 @@ class _Conditioned:
     """
 
     def __init__(self, prior: Prior, y: Array, believed: Rows) -> None:
-        self.noise, self.residual, self.believed = prior.noise, y - prior.mean, believed.copy()
+        self.residual, self.believed = y - prior.mean, believed.copy()
         self.total = prior.covariance + np.diag(prior.noise)
         self.inverse = np.zeros_like(self.total)
         block = np.ix_(believed, believed)

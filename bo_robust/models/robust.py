@@ -26,11 +26,12 @@ from gpytorch.likelihoods.likelihood import Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
+from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.evidence import evidence_of
 from bo_robust.models.outliers import Judgement, OutlierSearch, robust_units
-from bo_robust.models.training_data import check_data
+from bo_robust.models.training_data import MovableGP, check_data
 from bo_robust.validation import check_finite, check_positive
 
 __all__ = ["RobustGP", "verify"]
@@ -38,7 +39,7 @@ __all__ = ["RobustGP", "verify"]
 MANY = 0.25  # share of rewards set aside from which on the model warns
 
 
-class RobustGP(SingleTaskGP):
+class RobustGP(MovableGP):
     """``SingleTaskGP`` on the rewards it believes; ``fit_gpytorch_mll`` decides which.
 
     The fit chooses the believed rewards and the hyperparameters together, by the evidence: a reward is set aside if it
@@ -46,7 +47,8 @@ class RobustGP(SingleTaskGP):
     Where all are believed, the model is ``SingleTaskGP``, to rounding. Without a fit all are believed.
 
     At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
-    than four rewards all are. :func:`verify` says which point to measure again before a good reward is given up.
+    than four rewards, or more than half of them equal, all are. :func:`verify` says which point to measure again before
+    a good reward is given up.
 
     Observations added by ``condition_on_observations`` and fantasies are believed: to judge them, make and fit a new
     model. ``load_state_dict`` judges rewards that the state was not fitted to, at its hyperparameters.
@@ -104,6 +106,8 @@ class RobustGP(SingleTaskGP):
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
         train_Y = _computable(train_Y)
+        if outcome_transform == DEFAULT:
+            outcome_transform = Standardize(1, min_stdv=_smallest_deviation(train_Y))
         super().__init__(
             train_X, train_Y, train_Yvar, likelihood, covar_module, mean_module, outcome_transform, input_transform
         )
@@ -156,14 +160,19 @@ class RobustGP(SingleTaskGP):
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
-        """Replace the data, in the units of the outcome transform, and believe all of it until the next fit."""
+        """Replace the data, in the units of the outcome transform, and believe all of it until the next fit.
+
+        Raises ``ValueError`` for new targets where noise variances are known: make a new model.
+        """
+        if targets is not None and self._variances is not None:
+            raise ValueError("a RobustGP with train_Yvar keeps its data; make a new one of all data.")
         super().set_train_data(inputs=inputs, targets=targets, strict=strict)
         if targets is not None:
             Y = targets.unsqueeze(-1)
             if hasattr(self, "outcome_transform"):
                 Y, _ = self.outcome_transform.untransform(Y)
-            fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-            self._set_data(self.train_inputs[0], Y, self._variances if fixed else None)
+            kept = self._original_train_inputs if inputs is None and self._has_transformed_inputs else None
+            self._set_data(self.train_inputs[0] if kept is None else kept, Y, None)
 
     def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         self.register_buffer("points", X.detach().clone(), persistent=False)
@@ -185,17 +194,23 @@ class RobustGP(SingleTaskGP):
 
     def _search(self) -> OutlierSearch:
         """The search among all rewards, in the units of an outcome transform that is not the default one."""
+        self.train()
+        if not torch.equal(self.train_inputs[0], self.points[self.believed]):
+            raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
         self._believe(Judgement.all_believed(len(self.rewards)), restandardise=False)
-        model = copy.deepcopy(self)
-        standardised = type(getattr(self, "outcome_transform", None)) is Standardize
+        transform: Any = getattr(self, "outcome_transform", None)
+        standardised = type(transform) is Standardize
         y = self.rewards if standardised else self.train_targets.unsqueeze(-1)
+        model = copy.deepcopy(self).double()
+        if standardised and self._variances is not None:  # not rounded up where outliers make the unit large
+            model.likelihood.noise_covar.noise = (self._variances.double() / transform.stdvs.double() ** 2).flatten()
         return OutlierSearch(
             evidence_of(model),
             y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
             self._twins().cpu().numpy(),
             self.outlier_share,
             self.outlier_density,
-            rescale=standardised,
+            float(transform.stdvs) if standardised else None,
         )
 
     def _believe(self, judgement: Judgement, restandardise: bool) -> None:
@@ -207,9 +222,9 @@ class RobustGP(SingleTaskGP):
         if hasattr(self, "outcome_transform"):
             self.outcome_transform.train(restandardise)
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
-            super().set_train_data(X, Y.squeeze(-1), strict=False)
+        super().set_train_data(X, Y.squeeze(-1), strict=False)
         if Yvar is not None:
-            self.likelihood.noise_covar.noise = Yvar.squeeze(-1)
+            self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
 
     def _warn_of_many(self) -> None:
         n, lost = len(self.believed), int((~self.believed).sum())
@@ -245,6 +260,12 @@ def verify(model: Model, maximize: bool = True, at_most: float = 0.1) -> Tensor 
     if not len(suspects) or refuted > at_most * len(model.believed):
         return None
     return model.points[suspects[:1]]
+
+
+def _smallest_deviation(Y: Tensor) -> float:
+    """Standard deviation below which rewards are equal, to rounding; at most BoTorch's, which supposes a unit of 1."""
+    info = torch.finfo(Y.dtype)
+    return min(1e-8, max(10.0 * info.eps * float(Y.detach().abs().max()), info.tiny))
 
 
 def _computable(Y: Tensor) -> Tensor:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from botorch.exceptions.warnings import InputDataWarning
+from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
 from gpytorch.constraints import Positive
@@ -19,6 +20,7 @@ from torch import Tensor
 from bo_robust.validation import check_finite, check_positive
 
 __all__ = [
+    "MovableGP",
     "check_added",
     "check_data",
     "check_no_outcome_transform",
@@ -26,6 +28,21 @@ __all__ = [
     "one_noise_likelihood",
     "rewards_as_they_are",
 ]
+
+
+class MovableGP(SingleTaskGP):
+    """``SingleTaskGP`` that can be moved to another dtype or device after predictions."""
+
+    _original_train_inputs: Tensor | None
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MovableGP:
+        before = self.train_targets
+        super()._apply(fn)
+        if self.train_targets is not before:  # really moved: caches and original inputs are left behind
+            self.prediction_strategy = None
+            if self._original_train_inputs is not None:
+                self._original_train_inputs = fn(self._original_train_inputs)
+        return self
 
 
 def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:

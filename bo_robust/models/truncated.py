@@ -7,11 +7,10 @@ observation, and would truncate fantasies too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
@@ -25,6 +24,7 @@ from torch import Tensor
 from bo_robust.models.inputs import from_spec, levels_of_rounds
 from bo_robust.models.moments import information_gain
 from bo_robust.models.training_data import (
+    MovableGP,
     check_added,
     check_data,
     check_no_outcome_transform,
@@ -37,7 +37,7 @@ from bo_robust.validation import check_finite, check_like, check_rule
 __all__ = ["TruncatedGP"]
 
 
-class TruncatedGP(SingleTaskGP):
+class TruncatedGP(MovableGP):
     """Exact GP on rewards truncated at b_t (TGP-UCB); ``SingleTaskGP`` in everything else.
 
     Row i (from 0) of the data is round t = i + 1, with level b_{i+1}. Observations added by
@@ -235,15 +235,6 @@ class TruncatedGP(SingleTaskGP):
         if noise is not None:
             self.likelihood.noise_covar.noise = noise.expand(targets.shape).clone()
         self._set_rewards(rewards, levels)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TruncatedGP:
-        before = self.train_targets
-        super()._apply(fn)
-        if self.train_targets is not before:  # really moved: caches and original inputs are left behind
-            self.prediction_strategy = None
-            if self._original_train_inputs is not None:
-                self._original_train_inputs = fn(self._original_train_inputs)
-        return self
 
     def _set_rewards(self, rewards: Tensor, levels: Tensor) -> None:
         # Detached: a tensor with a history (a fantasy) could not be copied with the model.

@@ -9,10 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
+from bo_robust.models import RobustGP
 from bo_robust.tails.data import as_labels, as_rewards, within_arms
 from bo_robust.tails.index import default_k
 
-__all__ = ["tail_plot"]
+__all__ = ["plot_outliers", "tail_plot"]
 
 # More points than these cannot be told apart in a picture.
 POINTS = 1000
@@ -69,6 +70,28 @@ def tail_plot(y: Any, path: Path | str | None = None, *, arms: Any = None) -> Fi
     hills.axhline(2.0, color="r", linewidth=1, label="below: infinite variance")
     hills.set(title="Hill estimate of the tail index", xlabel="k", xscale="log", ylim=(0.0, 6.0))
     hills.legend(fontsize=8)
+    if path is not None:
+        figure.savefig(path, dpi=120)
+    return figure
+
+
+def plot_outliers(model: RobustGP, path: Path | str | None = None, *, maximize: bool = True) -> Figure:
+    """Draw the surprise of each reward against the level from which the model does not believe it, by row.
+
+    Suspects (:meth:`bo_robust.RobustGP.suspects`, for ``maximize``) have a ring: measure them again. The figure is
+    saved if there is a path. Before a fit no reward is surprising.
+    """
+    believed, surprise, level = (x.cpu().numpy() for x in (model.believed, model.surprise.abs(), model.level))
+    rows, suspects = np.arange(len(believed)), model.suspects(maximize).cpu().numpy()
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(rows, level, "k_", label="level")
+    axes.plot(rows[believed], surprise[believed], ".", label="believed")
+    axes.plot(rows[~believed], surprise[~believed], "x", label="not believed")
+    axes.plot(suspects, surprise[suspects], "o", fillstyle="none", markersize=10, label="suspect: measure again")
+    axes.set(title="which rewards RobustGP believes", xlabel="row", ylabel="|surprise|, standard deviations")
+    axes.set_yscale("symlog", linthresh=10.0)
+    axes.legend(fontsize=8)
     if path is not None:
         figure.savefig(path, dpi=120)
     return figure

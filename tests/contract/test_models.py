@@ -31,6 +31,7 @@ from bo_robust.models import (
     FeatureGP,
     FourierMap,
     NystromMap,
+    RobustGP,
     TruncatedFeatureGP,
     TruncatedGP,
 )
@@ -56,6 +57,13 @@ def ensemble(X: Tensor, Y: Tensor, **options: Any) -> CandidateEnsemble:
 
 def one_candidate(X: Tensor, Y: Tensor) -> CandidateEnsemble:
     return ensemble(X, Y, kinds=[{"kernel": "rbf", "lengthscale": LENGTHSCALE, "noise_var": NOISE_VAR}])
+
+
+def robust(X: Tensor, Y: Tensor) -> RobustGP:
+    """With about the noise that there is, for at the hyperparameters of a state it judges rewards."""
+    model = RobustGP(X, Y)
+    model.likelihood.noise = 0.1
+    return model
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,10 @@ ROWS = {
     ),
     "bkb": Row(lambda X, Y: BKBModel(X, Y, **fixed(X)), lambda X, Y: BKBModel(X, Y, **fixed(X))),
     "bkb, learned": Row(lambda X, Y: BKBModel(X, Y), None),
+    "robust, learned": Row(
+        robust,
+        lambda X, Y: RobustGP(X, Y, torch.full_like(Y, NOISE_VAR), None, rbf(X), ZeroMean(), None),
+    ),
     "ensemble": Row(ensemble, one_candidate, ensemble=True),
 }
 EVERY = pytest.mark.parametrize("name", ROWS)
@@ -253,7 +265,7 @@ def test_conditioning_is_building_from_all_data(name, tkwargs):
     Y = rewards(X)
     model, whole = ROWS[name].make(X[:11], Y[:11]), ROWS[name].make(X, Y)
     if "learned" in name:  # hyperparameters that start from their data
-        whole.load_state_dict({**whole.state_dict(), **dict(model.named_parameters())}, strict=False)
+        whole.load_state_dict({**whole.state_dict(), **model.state_dict()}, strict=False)
     before = moments(model, X[:3])
     conditioned = model.condition_on_observations(X[11:], Y[11:])
     assert_same(conditioned, whole, points(tkwargs, 6, seed=10), tol=1e-6)

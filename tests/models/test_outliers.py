@@ -1,0 +1,176 @@
+"""The search for outliers: closed forms against refitting, its moves against their gains, its limits."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from scipy import stats
+
+from bo_robust.models.evidence import evidence_of
+from bo_robust.models.outliers import Judgement, OutlierSearch, robust_units
+
+N = 9
+
+
+def data(n=N, seed=0, noise=0.05):
+    draws = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 1, generator=draws, dtype=torch.float64)
+    return X, torch.sin(6.0 * X) + noise * torch.randn(n, 1, generator=draws, dtype=torch.float64)
+
+
+def search(X, Y, share=0.02, density=0.05, scale=None, yvar=None):
+    model = SingleTaskGP(X, Y, yvar, outcome_transform=None)
+    twins = (X.unsqueeze(1) == X).all(-1).numpy() & ~np.eye(len(X), dtype=bool)
+    evidence = evidence_of(model)
+    return OutlierSearch(evidence, Y.numpy().ravel(), twins, share, density, scale), evidence
+
+
+def naive_expected(prior, y, believed):
+    """Residual and variance of each reward given the other believed ones, one inversion each."""
+    total = prior.covariance + np.diag(prior.noise)
+    found = []
+    for i in range(len(y)):
+        rest = [j for j in np.flatnonzero(believed) if j != i]
+        weights = np.linalg.solve(total[np.ix_(rest, rest)], total[rest, i])
+        mean = prior.mean[i] + weights @ (y - prior.mean)[rest]
+        found.append((y[i] - mean, total[i, i] - weights @ total[rest, i]))
+    return np.array(found).T
+
+
+def plausibility(evidence, y, believed, theta, price):
+    """J up to the log prior, from a dense normal density."""
+    prior = evidence.prior(theta)
+    rows = np.flatnonzero(believed)
+    total = (prior.covariance + np.diag(prior.noise))[np.ix_(rows, rows)]
+    return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + (len(y) - len(rows)) * price
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+class TestSearch:
+    def test_surprise_and_level_are_those_of_refitting_without_the_row(self):
+        X, Y = data()
+        Y[4] += 3.0
+        found, evidence = search(X, Y)
+        judged, y = found.judge(), Y.numpy().ravel()
+        residual, variance = naive_expected(evidence.prior(evidence.start), y, judged.believed)
+        assert not judged.believed[4]
+        assert judged.believed.sum() == N - 1
+        np.testing.assert_allclose(judged.surprise, residual / np.sqrt(variance), atol=1e-9)
+        # An outlier has share / (1 - share) times the density .05 per robust standard deviation.
+        height = 0.02 / 0.98 * 0.05 / robust_units(y).scale
+        inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
+        np.testing.assert_allclose(judged.probability, inlier / (inlier + height), atol=1e-12)
+        at_level = stats.norm.pdf(judged.level * np.sqrt(variance), 0.0, np.sqrt(variance))
+        np.testing.assert_allclose(at_level, height)
+        np.testing.assert_array_equal(judged.believed, np.abs(judged.surprise) < judged.level)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_no_single_move_gains_where_the_search_ends(self, seed):
+        """At fixed hyperparameters and units, J of the rows found is at least that of all their neighbours."""
+        X, Y = data(seed=seed, noise=0.3)
+        Y[seed] += 4.0
+        found, evidence = search(X, Y)
+        judged, y = found.judge(), Y.numpy().ravel()
+        price = math.log(0.02 / 0.98 * 0.05) - math.log(robust_units(y).scale)
+        best = plausibility(evidence, y, judged.believed, evidence.start, price)
+        for i in range(N):
+            other = judged.believed.copy()
+            other[i] = not other[i]
+            if 2 * other.sum() >= N:
+                assert plausibility(evidence, y, other, evidence.start, price) <= best + 1e-6
+
+    def test_two_wild_rewards_are_found_among_all_sets(self):
+        """The climb finds the best of all sets of at least half of the rows."""
+        X, Y = data()
+        Y[[1, 6]] += torch.tensor([[4.0], [-5.0]], dtype=torch.float64)
+        found, evidence = search(X, Y)
+        y = Y.numpy().ravel()
+        price = math.log(0.02 / 0.98 * 0.05) - math.log(robust_units(y).scale)
+        sets = [np.array(rows) for rows in itertools.product([True, False], repeat=N) if 2 * sum(rows) >= N]
+        best = max(sets, key=lambda rows: plausibility(evidence, y, rows, evidence.start, price))
+        np.testing.assert_array_equal(found.judge().believed, best)
+        np.testing.assert_array_equal(np.flatnonzero(~best), [1, 6])
+
+    def test_known_noise_stays_in_its_units(self):
+        """Rewards in units of 100, with noise known in these: standardising by the believed rewards changes nothing."""
+        X, Y = data(20, noise=0.0)
+        sd = 0.05 * torch.ones_like(Y)
+        sd[3] = 2.0
+        Y[3] += 3.0  # within its noise
+        Y[7] += 30.0  # far beyond
+        model = SingleTaskGP(X, 100.0 * Y, (100.0 * sd) ** 2)
+        twins = np.zeros((20, 20), dtype=bool)
+        scale = float(model.outcome_transform.stdvs)
+        y = 100.0 * Y.numpy().ravel()
+        judged = OutlierSearch(evidence_of(model), y, twins, 0.02, 0.05, scale).fit()
+        np.testing.assert_array_equal(np.flatnonzero(~judged.believed), [7])
+
+    def test_most_rewards_stay(self):
+        """Of rewards that fit to nothing at least half are believed."""
+        X, Y = data(12, noise=0.0)
+        draws = torch.Generator().manual_seed(3)
+        Y[:8] += 1e3 * torch.rand(8, 1, generator=draws, dtype=torch.float64)
+        judged = search(X, Y)[0].judge()
+        assert judged.believed.sum() == 6
+
+    @pytest.mark.parametrize("gap", [0.1, 5.0])
+    def test_a_second_reading_confirms_if_it_agrees(self, gap):
+        X, Y = data(12, noise=0.02)
+        X = torch.cat([X, X[5:6]])
+        Y = torch.cat([Y, Y[5:6]])
+        Y[5], Y[12] = 6.0, 6.0 + gap
+        for judged in (search(X, Y)[0].judge(), search(X, Y)[0].fit()):
+            assert (gap < 1.0) == judged.believed[5] == judged.believed[12]
+        assert judged.believed[:5].all()
+        assert judged.believed[6:12].all()
+
+    @pytest.mark.parametrize("Y", [[1.0, 2.0, 900.0], [5.0]])
+    def test_few_rewards_are_all_believed(self, Y):
+        Y = torch.tensor(Y, dtype=torch.float64).unsqueeze(-1)
+        X = torch.linspace(0.0, 1.0, len(Y), dtype=torch.float64).unsqueeze(-1)
+        for judged in (search(X, Y)[0].judge(), search(X, Y)[0].fit()):
+            assert judged.believed.all()
+            assert np.isinf(judged.level).all()
+
+    @pytest.mark.parametrize("zeros", [5, 12])
+    def test_a_needle_in_zeros_is_no_outlier(self, zeros):
+        """Where most rewards are equal all are believed."""
+        X, _ = data(20)
+        Y = (X - X.sort(0).values[-(20 - zeros)]).clamp_min(0.0) * 50.0 + (0.0 if zeros == 12 else X)
+        judged = search(X, Y)[0].fit()
+        assert judged.believed.all()
+        assert np.isinf(judged.level).all() == (zeros == 12)
+
+    def test_no_price_is_no_outlier(self):
+        """In the limit of no outliers, share to 0, all rewards are believed."""
+        X, Y = data()
+        Y[4] += 3.0
+        assert not search(X, Y)[0].fit().believed.all()
+        assert search(X, Y, share=1e-300)[0].fit().believed.all()
+
+    def test_order_and_sign_do_not_matter_beyond_the_rows_of_a_fit(self):
+        """With more rewards than hyperparameters are fitted to."""
+        X, Y = data(230, noise=0.2)
+        Y[::20] += 3.0
+        lost = ~search(X, Y, scale=1.0)[0].fit().believed
+        assert 8 <= lost.sum() <= 12
+        order = torch.randperm(230, generator=torch.Generator().manual_seed(0))
+        np.testing.assert_array_equal(~search(X[order], Y[order], scale=1.0)[0].fit().believed, lost[order.numpy()])
+        np.testing.assert_array_equal(~search(X, -Y, scale=1.0)[0].fit().believed, lost)
+
+
+def test_robust_units_by_hand():
+    assert robust_units(np.array([1.0, 2.0, 3.0, 4.0, 1000.0])) == (3.0, pytest.approx(1.4826))
+    assert robust_units(np.array([0.0, 0.0, 0.0, 5.0, 9.0])) == (0.0, pytest.approx(1.4826 * 7.0))
+    assert robust_units(np.full(4, 7.0)) == (7.0, 1.0)
+
+
+def test_all_believed():
+    judged = Judgement.all_believed(3)
+    assert judged.believed.all()
+    assert list(judged.probability) == [1.0] * 3
+    assert list(judged.surprise) == [0.0] * 3
+    assert list(judged.level) == [math.inf] * 3

@@ -1,0 +1,492 @@
+"""RobustGP: what it believes, that it is SingleTaskGP on these rewards, and its place in BoTorch's loops."""
+
+import copy
+import io
+import warnings
+
+import pytest
+import torch
+from botorch.acquisition import qExpectedImprovement, qKnowledgeGradient
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms import Log, Normalize, Standardize
+from botorch.models.transforms.input import Warp
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
+from gpytorch.priors import GammaPrior
+
+from bo_robust import CandidateEnsemble, RobustGP, ValueAtRiskUCB, verify
+from bo_robust.confidence import ConstantWidth
+from bo_robust.environments import FiniteEnvironment
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+
+
+def data(n=20, d=2, seed=0, wild=0, size=10.0, noise=0.1):
+    """Points, rewards and the rows of the wild ones, which are ``size`` standard deviations off."""
+    draws = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, d, generator=draws, dtype=torch.float64)
+    Y = torch.sin(4.0 * X).sum(1, keepdim=True) + noise * torch.randn(n, 1, generator=draws, dtype=torch.float64)
+    rows = torch.randperm(n, generator=draws)[:wild].sort().values
+    Y[rows] += size * Y.std() * torch.sign(torch.randn(wild, 1, generator=draws, dtype=torch.float64))
+    return X, Y, rows.tolist()
+
+
+def fit(model):
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return model
+
+
+def lost(model):
+    return (~model.believed).nonzero().flatten().tolist()
+
+
+def moments(model, d=2):
+    X = torch.rand(7, d, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
+    posterior = model.posterior(X.to(model.rewards if isinstance(model, RobustGP) else X))
+    return posterior.mean.detach(), posterior.variance.detach()
+
+
+def assert_equal(model, other, d=2, tol=0.0):
+    torch.testing.assert_close(moments(model, d), moments(other, d), atol=tol, rtol=0)
+
+
+OPTIONS = {
+    "default": lambda d: {},
+    "no outcome transform": lambda d: {"outcome_transform": None},
+    "normalised": lambda d: {"input_transform": Normalize(d)},
+    "warped": lambda d: {"input_transform": Warp(d, [0])},
+    "other kernel": lambda d: {"covar_module": ScaleKernel(MaternKernel(1.5), outputscale_prior=GammaPrior(2.0, 0.15))},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(("n", "d", "seed"), [(4, 1, 0), (25, 3, 2)])
+@pytest.mark.parametrize("known", [False, True])
+def test_clean_data_give_single_task_gp_bit_for_bit(name, n, d, seed, known):
+    X, Y, _ = data(n, d, seed)
+    noise = torch.full_like(Y, 0.01) if known else None
+    model = fit(RobustGP(X, Y, noise, **OPTIONS[name](d)))
+    assert lost(model) == []
+    assert_equal(model, fit(SingleTaskGP(X, Y, noise, **OPTIONS[name](d))), d)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(("n", "d", "seed"), [(8, 1, 0), (25, 3, 2)])
+@pytest.mark.parametrize("known", [False, True])
+def test_wild_rewards_are_as_if_they_were_not_there(name, n, d, seed, known):
+    X, Y, rows = data(n, d, seed, wild=n // 7)
+    noise = 0.01 + 0.001 * torch.arange(n, dtype=Y.dtype).unsqueeze(-1) if known else None
+    model = fit(RobustGP(X, Y, noise, **OPTIONS[name](d)))
+    assert lost(model) == rows
+    keep = model.believed
+    plain = SingleTaskGP(X[keep], Y[keep], noise[keep] if known else None, **OPTIONS[name](d))
+    if name == "normalised":  # its box is that of all points until the fit
+        plain.input_transform.load_state_dict(SingleTaskGP(X, Y, **OPTIONS[name](d)).input_transform.state_dict())
+    assert_equal(model, fit(plain), d)
+    assert bool((model.inlier_probability[rows] < 0.5).all())
+    assert bool((model.surprise.abs()[rows] > model.level[rows]).all())
+
+
+@pytest.mark.filterwarnings("ignore::linear_operator.utils.warnings.NumericalWarning")
+@pytest.mark.parametrize("variance", [1e-12, 0.01])
+@pytest.mark.parametrize("size", [0.0, 1e6])
+def test_known_noise_far_below_the_spread(variance, size):
+    """GPyTorch rounds up noise far below the rewards' variance: the model does as SingleTaskGP, the search does not."""
+    X, Y, _ = data(20, noise=0.0)
+    X, Y = torch.cat([X, X[:1]]), torch.cat([Y, Y[:1]])
+    Y[7] += size
+    noise = torch.full_like(Y, variance)
+    model = fit(RobustGP(X, Y, noise))
+    assert lost(model) == ([7] if size else [])
+    keep = model.believed
+    assert_equal(model, fit(SingleTaskGP(X[keep], Y[keep], noise[keep])))
+
+
+def test_before_a_fit_all_are_believed():
+    X, Y, _ = data(wild=3)
+    model = RobustGP(X, Y)
+    assert_equal(model, SingleTaskGP(X, Y))
+    assert lost(model) == []
+    assert verify(model) is None
+
+
+def test_a_logarithm_is_judged_in_its_units():
+    X, Y, rows = data(wild=2)
+    model = fit(RobustGP(X, Y.exp(), outcome_transform=Log()))
+    assert lost(model) == rows
+    assert_equal(model, fit(SingleTaskGP(X[model.believed], Y[model.believed].exp(), outcome_transform=Log())))
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_units_order_and_precision_do_not_matter(n):
+    X, Y, rows = data(n, 2, 5, wild=n // 8, size=4.0)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    for scaled in (Y, 1e12 * Y, 1e-12 * Y, Y + 1e6, -Y):
+        assert lost(fit(RobustGP(X, scaled))) == rows
+    assert torch.equal(fit(RobustGP(X[order], Y[order])).believed[order.argsort()], fit(RobustGP(X, Y)).believed)
+    single = fit(RobustGP(X.float(), Y.float()))
+    assert lost(single) == rows
+    assert single.surprise.dtype == torch.float32
+
+
+def test_tiny_rewards_are_standardised():
+    X, Y, _ = data()
+    tiny, plain = fit(RobustGP(X, 1e-12 * Y)), fit(SingleTaskGP(X, Y))
+    torch.testing.assert_close(moments(tiny)[0] * 1e12, moments(plain)[0], atol=1e-4, rtol=0)
+
+
+def test_no_outliers_as_the_limit():
+    X, Y, rows = data(wild=2)
+    assert lost(fit(RobustGP(X, Y, outlier_share=0.02))) == rows
+    model = fit(RobustGP(X, Y, outlier_share=1e-300))
+    assert lost(model) == []
+    assert_equal(model, fit(SingleTaskGP(X, Y)))
+
+
+def test_fits_are_repeatable():
+    X, Y, rows = data(wild=3)
+    model, again = fit(RobustGP(X, Y)), fit(RobustGP(X, Y))
+    assert_equal(model, again)
+    fit(model)
+    assert lost(model) == rows
+    assert_equal(model, again, tol=1e-3)
+
+
+class TestVerify:
+    def spiked(self, size=8.0):
+        X, Y, _ = data()
+        Y[7] += size
+        return X, Y
+
+    def test_the_best_suspect_is_measured_again(self):
+        X, Y = self.spiked()
+        Y[3] += 30.0
+        Y[4] -= 30.0
+        model = fit(RobustGP(X, Y))
+        assert lost(model) == [3, 4, 7]
+        assert model.suspects().tolist() == [3, 7]
+        assert model.suspects(maximize=False).tolist() == [4]
+        assert torch.equal(verify(model), X[3:4])
+        assert torch.equal(verify(model, maximize=False), X[4:5])
+
+    def test_a_confirmed_find_is_believed_and_a_refuted_one_never_asked_for_again(self):
+        X, Y = self.spiked()
+        again = torch.cat([X, X[7:8]])
+        confirmed = fit(RobustGP(again, torch.cat([Y, Y[7:8] + 0.1])))
+        assert lost(confirmed) == []
+        assert verify(confirmed) is None
+        refuted = fit(RobustGP(again, torch.cat([Y, Y[7:8] - 8.0])))
+        assert lost(refuted) == [7]
+        assert verify(refuted) is None
+
+    def test_at_most(self):
+        """One of 21 rewards refuted a suspect."""
+        X, Y = self.spiked()
+        X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 8.0])
+        Y[3] += 30.0
+        model = fit(RobustGP(X, Y))
+        assert model.suspects().tolist() == [3]
+        assert torch.equal(verify(model, at_most=0.05), X[3:4])
+        assert verify(model, at_most=0.04) is None
+
+    def test_minimising_mirrors_maximising_bit_for_bit(self):
+        X, Y, _ = data(30, wild=4)
+        model, mirror = fit(RobustGP(X, Y)), fit(RobustGP(X, -Y))
+        (mean, variance), (other, same) = moments(model), moments(mirror)
+        assert torch.equal(mean, -other)
+        assert torch.equal(variance, same)
+        for side in (True, False):
+            assert torch.equal(model.suspects(side), mirror.suspects(not side))
+        assert len(model.suspects(True)) + len(model.suspects(False)) > 0
+
+    def test_other_models_have_no_suspects(self):
+        X, Y = self.spiked()
+        assert verify(fit(SingleTaskGP(X, Y))) is None
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("n", [1, 2, 3])
+    def test_few_rewards_are_all_believed(self, n):
+        X, Y, _ = data(n)
+        Y[0] = 1e4
+        model = fit(RobustGP(X, Y))
+        assert lost(model) == []
+        assert bool(moments(model)[0].isfinite().all())
+
+    @pytest.mark.parametrize("level", [0.0, 0.1, 1e12])
+    def test_equal_rewards(self, level):
+        X, Y, _ = data()
+        model = fit(RobustGP(X, torch.full_like(Y, level)))
+        assert lost(model) == []
+        torch.testing.assert_close(moments(model)[0], torch.full((7, 1), level, dtype=Y.dtype), rtol=1e-6, atol=1e-6)
+
+    @pytest.mark.parametrize(("dtype", "huge"), [(torch.float64, 1e300), (torch.float32, 1e38)])
+    def test_huge_rewards(self, dtype, huge):
+        X, Y, _ = data()
+        Y[3], Y[5] = huge, -huge
+        model = fit(RobustGP(X.to(dtype), Y.to(dtype)))
+        assert lost(model) == [3, 5]
+        plain = fit(SingleTaskGP(X[model.believed], Y[model.believed]))
+        torch.testing.assert_close(moments(model)[0].double(), moments(plain)[0], atol=1e-2, rtol=0)
+
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+    def test_no_numbers_are_refused(self, bad):
+        X, Y, _ = data()
+        Y[3] = bad
+        with pytest.raises(ValueError, match="train_Y has 1 NaN or infinite"):
+            RobustGP(X, Y)
+
+    def test_replicates_that_disagree_are_judged_by_the_others(self):
+        X, Y, _ = data()
+        model = fit(RobustGP(torch.cat([X, X[:3]]), torch.cat([Y, Y[:3] + torch.tensor([[0.05], [5.0], [-8.0]])])))
+        assert bool(model.believed[[0, 1, 2, 20]].all())
+        assert not bool(model.believed[[21, 22]].any())
+
+    def test_many_outliers_give_a_warning(self):
+        X, Y, rows = data(40, wild=14, size=30.0)
+        with pytest.warns(UserWarning, match="RobustGP sets 14 of 40 rewards aside; look at them with"):
+            model = fit(RobustGP(X, Y))
+        assert lost(model) == rows
+
+    def test_a_needle_in_equal_rewards_is_believed(self):
+        X, _, _ = data(50)
+        distance = (X - 0.4).norm(dim=1, keepdim=True)
+        model = fit(RobustGP(X, (distance.flatten().sort().values[5] - distance).clamp_min(0.0)))
+        assert lost(model) == []
+
+    def test_what_has_to_change_is_said(self):
+        X, Y, _ = data()
+        with pytest.raises(ValueError, match="ModelListGP"):
+            RobustGP(X.expand(2, 20, 2), Y.expand(2, 20, 1))
+        with pytest.raises(ValueError, match="ModelListGP"):
+            RobustGP(X, torch.cat([Y, Y], -1))
+        with pytest.raises(ValueError, match=r"outlier_share must be in \(0, .5\)"):
+            RobustGP(X, Y, outlier_share=0.5)
+        with pytest.raises(ValueError, match="outlier_density"):
+            RobustGP(X, Y, outlier_density=0.0)
+        with pytest.raises(ValueError, match="train_Yvar"):
+            RobustGP(X, Y, likelihood=FixedNoiseGaussianLikelihood(torch.ones(20)))
+
+
+class TestState:
+    def test_a_saved_state_gives_the_same_posterior(self):
+        X, Y, rows = data(30, seed=1, wild=3)
+        model = fit(RobustGP(X, Y, input_transform=Normalize(2)))
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        file.seek(0)
+        other = RobustGP(X, Y, input_transform=Normalize(2))
+        other.load_state_dict(torch.load(file, weights_only=True))
+        assert lost(other) == rows
+        assert_equal(model, other, tol=1e-9)
+
+    @pytest.mark.parametrize("keep", [True, False])
+    def test_a_state_judges_other_rewards(self, keep):
+        """Rows that it was not fitted to: the wild one is found without a fit."""
+        X, Y, _ = data(30, seed=1)
+        model = fit(RobustGP(X[:20], Y[:20]))
+        Y[25] += 8.0
+        other = RobustGP(X, Y)
+        other.load_state_dict(model.state_dict(), keep_transforms=keep)
+        assert lost(other) == [25]
+        assert not other.training
+
+    def test_new_training_data_are_believed_until_the_next_fit(self):
+        X, Y, rows = data(30, seed=1, wild=3)
+        model = fit(RobustGP(X[:20], Y[:20]))
+        targets, _ = model.outcome_transform(Y)
+        model.set_train_data(X, targets.squeeze(-1), strict=False)
+        assert lost(model) == []
+        torch.testing.assert_close(model.rewards, Y)
+        assert lost(fit(model)) == rows
+
+    def test_new_targets_under_an_input_transform(self):
+        X, Y, rows = data(20, wild=2)
+        model = RobustGP(4.0 * X, Y * 0.0 + X[:, :1], input_transform=Normalize(2), outcome_transform=None).eval()
+        model.set_train_data(targets=Y.squeeze(-1))
+        torch.testing.assert_close(model.points, 4.0 * X)
+        assert lost(fit(model)) == rows
+
+    def test_known_noise_keeps_its_data(self):
+        X, Y, _ = data()
+        with pytest.raises(ValueError, match="make a new one"):
+            RobustGP(X, Y, torch.full_like(Y, 0.01)).set_train_data(X, Y.squeeze(-1))
+
+    def test_added_observations_are_believed_and_no_fit_forgets_them(self):
+        X, Y, _ = data(24, wild=2)
+        model = fit(RobustGP(X[:20], Y[:20]))
+        plain = fit(SingleTaskGP(X[:20][model.believed], Y[:20][model.believed]))
+        moments(model), moments(plain)
+        added, expected = (one.condition_on_observations(X[20:], Y[20:]) for one in (model, plain))
+        assert_equal(added, expected)
+        with pytest.raises(ValueError, match="make and fit a new one"):
+            fit(added)
+
+    def test_moving_to_single_precision_and_back(self):
+        X, Y, rows = data(30, seed=1, wild=3)
+        model = fit(RobustGP(X, Y, input_transform=Normalize(2)))
+        before = moments(model)
+        model.float()
+        torch.testing.assert_close(moments(model)[0].double(), before[0], atol=1e-2, rtol=0)
+        model.double()
+        torch.testing.assert_close(moments(model)[0], before[0], atol=1e-2, rtol=0)
+        assert lost(fit(model)) == rows
+        assert model.believed.dtype == torch.bool
+
+    def test_copies_are_independent(self):
+        X, Y, rows = data(20, wild=2)
+        model = fit(RobustGP(X, Y))
+        other = copy.deepcopy(model)
+        assert_equal(model, other)
+        other.covar_module.lengthscale = 0.1
+        other.judge()
+        assert lost(model) == rows
+
+    def test_a_failed_fit_leaves_a_model_that_can_be_fitted(self):
+        X, Y, _ = data(20, wild=2)
+        model = RobustGP(X, Y)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+
+        def fails(mll, **_):
+            raise ModelFittingError("no")
+
+        with pytest.raises(ModelFittingError, match="no"):
+            fit_gpytorch_mll(mll, optimizer=fails)
+        assert type(model) is RobustGP
+        assert_equal(fit(model), fit(RobustGP(X, Y)), tol=1e-9)
+
+
+class TestLoops:
+    def test_acquisitions_see_single_task_gp_on_the_believed(self):
+        X, Y, _ = data(20, wild=2)
+        model = fit(RobustGP(X, Y))
+        keep = model.believed
+        plain = fit(SingleTaskGP(X[keep], Y[keep]))
+        box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
+        for make in (
+            lambda of: qLogNoisyExpectedImprovement(of, X, sampler, prune_baseline=False),
+            lambda of: qExpectedImprovement(of, best_f=0.5, sampler=sampler, X_pending=X[:2]),
+            lambda of: qKnowledgeGradient(of, num_fantasies=4, sampler=SobolQMCNormalSampler(torch.Size([4]), seed=0)),
+        ):
+            found = []
+            for one in (model, plain):
+                torch.manual_seed(0)
+                found.append(optimize_acqf(make(one), box, q=1, num_restarts=2, raw_samples=8, options={"maxiter": 5}))
+            torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)
+
+    def test_fantasies(self):
+        X, Y, rows = data(20, wild=2)
+        model = fit(RobustGP(X, Y))
+        fantasies = model.fantasize(X[:3], SobolQMCNormalSampler(torch.Size([8]), seed=0))
+        assert fantasies.posterior(X[:5]).mean.shape == (8, 5, 1)
+        assert lost(model) == rows
+
+    def test_a_list_of_models_is_fitted_one_by_one(self):
+        X, Y, rows = data(20, wild=2)
+        W, Z, others = data(20, seed=4, wild=1)
+        both = ModelListGP(RobustGP(X, Y), RobustGP(W, Z), SingleTaskGP(X, Y))
+        fit_gpytorch_mll(SumMarginalLogLikelihood(both.likelihood, both))
+        assert [lost(model) for model in both.models[:2]] == [rows, others]
+        assert_equal(both.models[0], fit(RobustGP(X, Y)))
+        again = ModelListGP(RobustGP(X, Y), RobustGP(W, Z), SingleTaskGP(X, Y))
+        again.load_state_dict(both.state_dict())
+        assert [lost(model) for model in again.models[:2]] == [rows, others]
+
+    def test_construct_inputs_takes_what_ax_adds(self):
+        from botorch.utils.datasets import SupervisedDataset
+
+        X, Y, _ = data()
+        training = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
+        inputs = RobustGP.construct_inputs(training, outlier_share=0.1, categorical_features=[0])
+        model = RobustGP(**inputs)
+        assert model.outlier_share == 0.1
+        assert model.outlier_density == 0.05
+        assert torch.equal(model.points, X)
+
+    def test_ax_fits_and_cross_validates_it(self):
+        pytest.importorskip("ax")
+        from ax.adapter.cross_validation import cross_validate
+        from ax.adapter.registry import Generators, MBM_X_trans
+        from ax.adapter.transforms.derelativize import Derelativize
+        from ax.api.client import Client
+        from ax.api.configs import RangeParameterConfig
+        from ax.generation_strategy.generation_node import GenerationNode
+        from ax.generation_strategy.generation_strategy import GenerationStrategy
+        from ax.generation_strategy.generator_spec import GeneratorSpec
+        from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
+
+        config = ModelConfig(
+            botorch_model_class=RobustGP,
+            model_options={"outlier_share": 0.02},
+            outcome_transform_classes=[Standardize],  # Ax's own is none
+        )
+        spec = GeneratorSpec(
+            generator_enum=Generators.BOTORCH_MODULAR,
+            generator_kwargs={
+                "surrogate_spec": SurrogateSpec(model_configs=[config]),
+                "transforms": [*MBM_X_trans, Derelativize],
+            },
+            generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 16}}},
+        )
+        client = Client(random_seed=0)
+        box = [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in ("a", "b")]
+        client.configure_experiment(box)
+        client.configure_optimization(objective="y")
+        node = GenerationNode(name="robust", generator_specs=[spec])
+        client.set_generation_strategy(GenerationStrategy(name="robust", nodes=[node]))
+        X, Y, rows = data(20, wild=2)
+        for (a, b), y in zip(X.tolist(), Y.flatten().tolist(), strict=True):
+            client.complete_trial(client.attach_trial({"a": a, "b": b}), raw_data={"y": y})
+        (trial,) = client.get_next_trials(max_trials=1).values()
+        assert set(trial) == {"a", "b"}
+        adapter = client._generation_strategy.adapter
+        model = adapter.generator.surrogate.model
+        assert type(model) is RobustGP
+        assert model.outlier_share == 0.02
+        assert lost(model) == rows
+        assert_equal(model, fit(RobustGP(X, Y, outlier_share=0.02)), tol=1e-3)
+        results = cross_validate(adapter, folds=4)
+        errors = [abs(one.observed.data.means[0] - one.predicted.means[0]) for one in results]
+        assert sorted(errors)[9] < 0.3  # the median, with two wild rewards among the 20
+
+
+class TestWithTheOtherMethods:
+    """Heavy tails x value at risk x unknown kernel, in continuous space."""
+
+    def test_value_at_risk(self):
+        X, Y, rows = data(25, wild=3, size=20.0)
+        environment = FiniteEnvironment(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1))
+        model = fit(RobustGP(X, Y))
+        assert lost(model) == rows
+        keep = model.believed
+        x = torch.rand(4, 1, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        bound, expected, wild = (
+            ValueAtRiskUCB(one, environment, 0.2, width=2.0)(x)
+            for one in (model, fit(SingleTaskGP(X[keep], Y[keep])), fit(SingleTaskGP(X, Y)))
+        )
+        torch.testing.assert_close(bound, expected, atol=1e-12, rtol=0)
+        assert float((bound - wild).abs().max()) > 0.3
+
+    def test_candidates_see_believed_rewards(self):
+        X, Y, _ = data(25, wild=3, size=20.0)
+        kinds = [{"kernel": "rbf", "lengthscale": scale, "noise_var": 0.01} for scale in (0.5, 0.3)]
+
+        def alive(points, rewards):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return CandidateEnsemble(points, rewards, kinds, ConstantWidth(2.0), 0.1, 0.1)
+
+        keep = fit(RobustGP(X, Y)).believed
+        truth = torch.sin(4.0 * X).sum(1, keepdim=True)
+
+        def error(ensemble):
+            return float((ensemble.posterior(X).mixture_mean - truth).abs().mean())
+
+        assert error(alive(X[keep], Y[keep])) < 0.3 < 1.0 < error(alive(X, Y))
