@@ -45,9 +45,11 @@ class Evidence(ABC):
     """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``.
 
     ``start`` are the hyperparameters that the model has now. Targets may be in another ``unit`` than those of the
-    model, in the units of the model: known noise variances are then divided by its square.
+    model, in the units of the model: known noise variances are then divided by its square. ``blur`` is a noise variance
+    that every target has beside its own.
     """
 
+    blur = 0.0
     start: Array
     bounds: list[tuple[float | None, float | None]]
 
@@ -110,7 +112,7 @@ class StationaryEvidence(Evidence):
         weight = 0.5 * (inverse - np.outer(alpha, alpha))  # d value / d covariance
         gradient = np.empty_like(theta)
         if self._fixed is None:
-            gradient[d] = float(weight.diagonal() @ noise)
+            gradient[d] = float(weight.diagonal().sum() * np.exp(theta[d]))
         weight *= slope
         scaled = X * np.exp(-theta[:d])
         # sum_ij weight_ij (x_i - x_j)^2, a column of x at a time
@@ -122,11 +124,9 @@ class StationaryEvidence(Evidence):
         return value, gradient
 
     def _noise(self, theta: Array, unit: float) -> Array:
-        return (
-            np.full(len(self._X), np.exp(theta[-2]))
-            if self._fixed is None
-            else np.maximum(self._fixed / unit**2, FLOOR)
-        )
+        if self._fixed is None:
+            return np.full(len(self._X), np.exp(theta[-2]) + self.blur)
+        return np.maximum(self._fixed / unit**2, FLOOR) + self.blur
 
     def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
         """Covariances of f, and -2 times their derivative by the squared scaled distance."""
@@ -185,7 +185,7 @@ class ModuleEvidence(Evidence):
         likelihood: Any = self._model.likelihood
         noise = likelihood.noise.reshape(-1).expand(len(X))
         noise = (noise / unit**2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
-        return prior.mean, prior.covariance_matrix, noise
+        return prior.mean, prior.covariance_matrix, noise + self.blur
 
     def _set(self, theta: Array) -> None:
         first = 0

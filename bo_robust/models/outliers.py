@@ -22,7 +22,11 @@ STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperpa
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
 SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets
+# Noise, in standard deviations of the rewards, that the search adds: where hyperparameters of few rewards leave hardly
+# any, all that no kernel fits exactly would look like an outlier.
+BLUR = 0.1
 AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
+CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
 STRONG = 3.0  # nats by which J of outliers must exceed that of none: odds of 20, strong evidence (Kass & Raftery 1995)
 TINY = 1e-12
 
@@ -89,6 +93,7 @@ class OutlierSearch:
         self._evidence, self._twins, self._scale = evidence, twins, scale
         self._price = math.log(share / (1.0 - share) * density)
         self._robust = robust_units(y)
+        evidence.blur = BLUR**2 * (1.0 if scale is not None else min(self._robust.scale**2, 1.0))
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
         # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
@@ -191,11 +196,11 @@ class OutlierSearch:
         return given.believed
 
     def _confirmed(self, theta: Array, units: Units) -> Rows:
-        """Rows with another reward of their point that differs by no more than noise does."""
+        """Rows whose point has other rewards, all of which are near: no more away than noise is, and than CLOSE."""
         noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._y / units.scale
-        agree = self._twins & (np.abs(y[:, None] - y) <= AGREE * np.sqrt(noise[:, None] + noise))
-        found: Rows = np.any(agree, axis=1)
-        return found
+        apart, away = np.abs(y[:, None] - y), np.abs(y - self._robust.center / units.scale)
+        agree = (apart <= AGREE * np.sqrt(noise[:, None] + noise)) & (apart <= CLOSE * np.maximum(away[:, None], away))
+        return np.any(self._twins, axis=1) & np.all(agree | ~self._twins, axis=1)
 
     def _judgement(self, theta: Array, believed: Rows) -> Judgement:
         units = self._units(believed)

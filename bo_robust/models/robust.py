@@ -238,7 +238,7 @@ class RobustGP(MovableGP):
         warnings.warn(f"RobustGP sets {lost} of {n} rewards aside; {advice}.", UserWarning, stacklevel=4)
 
 
-def verify(model: Model, maximize: bool = True, at_most: float = 0.1) -> Tensor | None:
+def verify(model: Model, maximize: bool = True, at_most: float = 0.05) -> Tensor | None:
     """The point to measure again before the acquisition is maximised, ``1 x d``, or None if there is none.
 
     A reward that is better than all believed ones, but not believed, is an outlier or the find of the campaign. One
@@ -251,13 +251,13 @@ def verify(model: Model, maximize: bool = True, at_most: float = 0.1) -> Tensor 
     Args:
         model: A fitted model; only a ``RobustGP`` has suspects.
         maximize: Whether large rewards are good.
-        at_most: Share of all rewards that may have been readings which refuted a suspect.
+        at_most: No more is verified once this share of all rewards, and at least one, belongs to refuted suspects.
     """
     if not isinstance(model, RobustGP):
         return None
     suspects = model.suspects(maximize)
     refuted = int((~model.believed & model._twins().any(1)).sum())
-    if not len(suspects) or refuted > at_most * len(model.believed):
+    if not len(suspects) or refuted >= max(1.0, at_most * len(model.believed)):
         return None
     return model.points[suspects[:1]]
 

@@ -77,7 +77,7 @@ def test_clean_data_give_single_task_gp_bit_for_bit(name, n, d, seed, known):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize(("n", "d", "seed"), [(8, 1, 0), (25, 3, 2)])
+@pytest.mark.parametrize(("n", "d", "seed"), [(10, 1, 0), (25, 3, 2)])
 @pytest.mark.parametrize("known", [False, True])
 def test_wild_rewards_are_as_if_they_were_not_there(name, n, d, seed, known):
     X, Y, rows = data(n, d, seed, wild=n // 7)
