@@ -101,7 +101,7 @@ def quoted(value: Any) -> str:
     try:
         text = repr(value[: QUOTED + 1]) if isinstance(value, str) else _SHORT.repr(value)
     except ValueError:  # Python writes no whole number of more than 4300 digits
-        text = f"a {type(value).__name__} of very many digits"
+        text = "a number of very many digits"
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
 
 

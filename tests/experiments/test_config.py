@@ -404,6 +404,11 @@ def test_errors_repeat_little_of_a_long_value(tmp_path):
             load(write(tmp_path, data))
         assert "x" * 50 in str(found.value)
         assert len(str(found.value)) < 400
+    for path in (["panels", 0, "name"], ["algorithms", 0, "label"]):  # which stand in other errors
+        data = base()
+        change(data, path, "x" * 101)
+        with pytest.raises(RunError, match="must be text of at most 100 characters"):
+            parse(data)
     for text in (f"{long}", f"panels.0.{long}.y=1", f"{long}=[", f"panels=[{long}]"):
         with pytest.raises(RunError) as found:
             load(write(tmp_path, base()), [text])
