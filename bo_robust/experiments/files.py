@@ -22,6 +22,7 @@ __all__ = ["apply_overrides", "load", "read"]
 # What the command line calls trials and horizon, by loop.
 COUNTS = {"value_at_risk": {"trials": "repetitions", "horizon": "rounds"}}
 LARGEST, DEEPEST = 1_000_000, 50  # characters and levels of a configuration; the largest in configs/: 3456 and 6
+MOST_FILES = 1000  # that one configuration reads
 LONGEST = 1000  # characters of a number, which takes a time quadratic in them
 OF_A_RUN = ("name", "description", "panels", "loop")  # the other keys are of panels
 
@@ -45,16 +46,20 @@ def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> Run:
     return parse(data)
 
 
-def read(path: Path, including: tuple[Path, ...] = ()) -> dict[str, Any]:
+def read(path: Path, including: tuple[Path, ...] = (), opened: list[Path] | None = None) -> dict[str, Any]:
     """The data of one file, with the panels of the files that it includes.
 
-    ``including`` are the files on the way here, to notice a circle.
+    ``including`` are the files on the way here, to notice a circle, and ``opened`` all files so far.
 
     Raises:
         RunError: if a file cannot be read, is no YAML mapping, includes itself, or includes a run of another loop.
     """
     if path.resolve() in including:
         raise RunError(f"{path} includes itself.")
+    opened = [] if opened is None else opened
+    opened.append(path)
+    if len(opened) > MOST_FILES:  # a few files that include each other often are a bomb, too
+        raise RunError(f"{opened[0]} includes more than {MOST_FILES} files; name fewer of them.")
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(LARGEST + 1)  # a device has no end
@@ -71,7 +76,7 @@ def read(path: Path, including: tuple[Path, ...] = ()) -> dict[str, Any]:
     # From weak to strong: top-level keys of an included file, its panels, top-level keys of this file.
     panels: list[dict[str, Any]] = []
     for name in included:
-        inner = read(path.parent / name, (*including, path.resolve()))
+        inner = read(path.parent / name, (*including, path.resolve()), opened)
         if inner.get("loop") != data.get("loop"):
             raise RunError(f"{path} includes {quoted(name)}, whose `loop:` is another; give both the same.")
         shared = {key: value for key, value in inner.items() if key not in OF_A_RUN}

@@ -469,6 +469,14 @@ def test_includes_are_files(tmp_path):
             load(write(tmp_path, {"include": included}))
 
 
+def test_few_files_include_not_many(tmp_path):
+    write(tmp_path, {"panels": []}, "0.yaml")
+    for i in range(1, 10):
+        write(tmp_path, {"include": 9 * [f"{i - 1}.yaml"]}, f"{i}.yaml")
+    with pytest.raises(RunError, match=r"9\.yaml includes more than 1000 files"):
+        load(tmp_path / "9.yaml")
+
+
 VALUES = {
     "text": "x" * 5000,
     "list": ["x" * 5000] * 50,
