@@ -39,6 +39,7 @@ from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.provenance import read_run
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.results import load
+from bo_robust.experiments.shards import parquet_bytes
 from bo_robust.study import Study, StudyDamaged
 
 REMEDIES = ("Delete it", "start a new run", "make it anew", "exports them", "move it away")
@@ -86,13 +87,21 @@ def result_folders(folder: Path) -> list[Path]:
     finished, stopped = folder / "finished", folder / "stopped"
     runs.start(config(), finished, console=quiet())
     write_report(finished)
-    long, pid = config(horizon=100_000), 0
-    while not list(stopped.glob("shards/*")) or not list(stopped.glob("checkpoints/*")):
-        if pid == 0:
-            pid = forked(lambda: runs.start(long, stopped, checkpoint_seconds=0.0, console=quiet()))
-        time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+
+    def dies() -> None:
+        save = arm_run.save_checkpoint
+
+        def saves_and_dies(path: Path, *content: Any) -> None:
+            save(path, *content)
+            if path.name.startswith("00-01"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        arm_run.save_checkpoint = saves_and_dies
+        runs.start(config(horizon=600), stopped, checkpoint_seconds=0.0, console=quiet())
+
+    exit_of(forked(dies))
+    assert list(stopped.glob("shards/*"))
+    assert list(stopped.glob("checkpoints/*"))
     return [finished, stopped]
 
 
@@ -113,13 +122,13 @@ def content_of_run(folder: Path) -> Any:
     checkpoints = [load_checkpoint(path) for path in folder.glob("checkpoints/*")]
     if checkpoints:  # read only: to play on would take long
         plain = [({name: t.tolist() for name, t in tensors.items()}, meta) for tensors, meta in checkpoints]
-        return read_run(folder)[0], plain, load(folder, unfinished=True).traces.to_csv()
+        return read_run(folder)[0], plain, parquet_bytes(load(folder, unfinished=True).traces)
     said = io.StringIO()
     runs.resume(folder, console=Console(file=said, width=2000))
     if "Warning" in said.getvalue():
         raise RunError(said.getvalue())
     summary = (folder / "summary.json").read_text()
-    return read_run(folder)[0], pd.read_parquet(folder / "traces.parquet").to_csv(), summary
+    return read_run(folder)[0], parquet_bytes(pd.read_parquet(folder / "traces.parquet")), summary
 
 
 def content_of_study(folder: Path) -> Any:
@@ -179,7 +188,7 @@ def damage(
 
 def killed_runs(count: int, scratch: Path) -> None:
     """Kill runs at random moments and resume them, up to five times each, and compare their traces."""
-    whole, folder, choice = config(horizon=2000), scratch / "killed_run", random.Random(0)
+    whole, folder, choice = config(horizon=1000), scratch / "killed_run", random.Random(0)
     runs.start(whole, scratch / "whole", console=quiet())
     good = pd.read_parquet(scratch / "whole" / "traces.parquet")
     found: Counter[str] = Counter()
@@ -254,7 +263,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of harms and kills")
     parser.add_argument("--dir", default=None, help="where folders are made; the system's temporary one by default")
     options = parser.parse_args()
-    share = 0.06 if options.quick else options.share
+    share = 0.08 if options.quick else options.share
 
     def part(full: int) -> int:
         return max(1, round(share * full))
@@ -264,13 +273,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.dir) as name:
         scratch = Path(name)
         folders, stored = result_folders(scratch), studies(scratch)
-        for which, harm, full in (("flips", flipped, 400), ("truncations", truncated, 100)):
+        for which, harm, full in (("flips", flipped, 250), ("truncations", truncated, 75)):
             damage(f"{which}_of_result_folders", folders, harm, content_of_run, part(full), scratch)
             damage(f"{which}_of_studies", stored, harm, content_of_study, part(full), scratch)
-        racing_runs(part(40), scratch)
-        killed_runs(part(100), scratch)
+        racing_runs(part(20), scratch)
         killed_studies("studies_killed", part(100), scratch, SETTINGS, part(200))
         killed_studies("studies_with_fits_killed", part(100), scratch, LEARNED, part(40))
+        killed_runs(part(100), scratch)
     sys.exit(bool(MISSED))
 
 

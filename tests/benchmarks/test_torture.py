@@ -45,7 +45,7 @@ def test_runs_that_end_differently_are_counted(tmp_path, capsys, monkeypatch):
     real, seeds = torture.runs.start, iter([0])
 
     def other(config, folder, **options):
-        return real(torture.config(next(seeds, 1), 2000), folder, **options)
+        return real(torture.config(next(seeds, 1), 1000), folder, **options)
 
     monkeypatch.setattr(torture.runs, "start", other)
     torture.killed_runs(1, tmp_path)
