@@ -42,7 +42,7 @@ from bo_robust.experiments.results import load
 from bo_robust.experiments.shards import parquet_bytes
 from bo_robust.study import Study, StudyDamaged
 
-REMEDIES = ("Delete it", "start a new run", "make it anew", "exports them", "move it away")
+REMEDIES = ("Delete it", "start a new run", "make it anew", "exports them", "move it away", "copy back")
 LEARNED = {"method": "tgp-ucb", "restarts": 1, "raw_samples": 8, "num_initial": 4}
 MISSED: list[str] = []
 
@@ -96,7 +96,7 @@ def result_folders(folder: Path) -> list[Path]:
             if path.name.startswith("00-01"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        arm_run.save_checkpoint = saves_and_dies
+        vars(arm_run)["save_checkpoint"] = saves_and_dies
         runs.start(config(horizon=600), stopped, checkpoint_seconds=0.0, console=quiet())
 
     exit_of(forked(dies))
@@ -121,7 +121,7 @@ def content_of_run(folder: Path) -> Any:
     """What a result folder says: its checkpoint, or else all of it resumed; a warning counts as an error."""
     checkpoints = [load_checkpoint(path) for path in folder.glob("checkpoints/*")]
     if checkpoints:  # read only: to play on would take long
-        plain = [({name: t.tolist() for name, t in tensors.items()}, meta) for tensors, meta in checkpoints]
+        plain = [({name: t.numpy().tobytes() for name, t in tensors.items()}, meta) for tensors, meta in checkpoints]
         return read_run(folder)[0], plain, parquet_bytes(load(folder, unfinished=True).traces)
     said = io.StringIO()
     runs.resume(folder, console=Console(file=said, width=2000))
@@ -174,13 +174,13 @@ def damage(
             verdict = "harmless" if said == good[folder] else "wrong"
         except (RunError, StudyDamaged, FileExistsError) as error:
             named = path is not None and str(copy) in str(error) and any(remedy in str(error) for remedy in REMEDIES)
-            verdict = "said" if named else "said without file or remedy"
+            verdict = "said" if named else f"said without file or remedy: {error}"
         except Exception:
-            verdict = "raw error"
+            verdict = f"raw error: {traceback.format_exc()}"
         if path is not None:
-            found[verdict] += 1
+            found[verdict.split(":")[0]] += 1
         if verdict not in ("said", "harmless"):
-            print(f"{verdict}: {path}, {i}\n{traceback.format_exc()}", file=sys.stderr)
+            print(f"{path}, {i}: {verdict}", file=sys.stderr)
         shutil.rmtree(copy)
     wrong = count - found["said"] - found["harmless"]
     tell(name, wrong, wrong == 0, {"harmed": count, "files": len(files), **found})
