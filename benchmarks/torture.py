@@ -29,7 +29,7 @@ import pandas as pd
 from rich.console import Console
 
 from benchmarks.common import environment, report
-from benchmarks.study import SETTINGS, SPACE, killed_writer, kills
+from benchmarks.study import SETTINGS, SPACE, kills
 from bo_robust.experiments import arm_run
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.checkpoint import load_checkpoint
@@ -113,7 +113,14 @@ def studies(folder: Path) -> list[Path]:
         with Study.create(place / "a.study", SPACE, num_initial=10_000, **SETTINGS) as study:
             for trial in study.ask(60):
                 study.tell(trial.id, trial.id / 8)
-    killed_writer(made[1] / "a.study", 0.0, least=30)
+
+    def dies() -> None:
+        with Study.open(made[1] / "a.study") as study:
+            for trial in study.ask(30):
+                study.tell(trial.id, trial.id / 8)
+            os.kill(os.getpid(), signal.SIGKILL)  # between two commits: all that is on disk was acknowledged
+
+    exit_of(forked(dies))
     return made
 
 
