@@ -248,13 +248,13 @@ def racing_runs(count: int, scratch: Path) -> None:
     tell("runs_into_one_folder", wrong, wrong == 0, {"pairs": count, **found})
 
 
-def killed_studies(name: str, count: int, scratch: Path, settings: dict[str, Any], least_told: int) -> None:
-    """Kill writers of a study; every other one after its first acknowledged tell at the earliest."""
+def killed_studies(name: str, count: int, scratch: Path, settings: dict[str, Any]) -> None:
+    """Kill writers of a study, after one or four acknowledged tells at the earliest."""
     place = scratch / name
     place.mkdir()
-    found = kills(count, place, least=(0, 1), settings=settings)
+    found = kills(count, place, least=(1, 4), settings=settings)
     wrong = found["lost"] + found["corrupt"] + found["mismatches"]
-    tell(name, wrong, wrong == 0 and found["acknowledged"] >= least_told, {"kills": count, **found})
+    tell(name, wrong, wrong == 0 and found["acknowledged"] >= 2 * count, {"kills": count, **found})
 
 
 def tell(name: str, wrong: int, met: bool, detail: dict[str, Any]) -> None:
@@ -284,8 +284,8 @@ def main() -> None:
             damage(f"{which}_of_result_folders", folders, harm, content_of_run, part(full), scratch)
             damage(f"{which}_of_studies", stored, harm, content_of_study, part(full), scratch)
         racing_runs(part(20), scratch)
-        killed_studies("studies_killed", part(100), scratch, SETTINGS, part(200))
-        killed_studies("studies_with_fits_killed", part(100), scratch, LEARNED, part(40))
+        killed_studies("studies_killed", part(100), scratch, SETTINGS)
+        killed_studies("studies_with_fits_killed", part(100), scratch, LEARNED)
         killed_runs(part(100), scratch)
     sys.exit(bool(MISSED))
 
