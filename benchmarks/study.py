@@ -95,7 +95,14 @@ def killed_writer(path: Path, after: float, least: int = 0) -> dict[int, float]:
     return {int(trial): float(value) for trial, value in rows}
 
 
-def kills(count: int, folder: Path, longest: float = 0.6, seed: int = 0, least: Sequence[int] = (0,)) -> dict[str, int]:
+def kills(
+    count: int,
+    folder: Path,
+    longest: float = 0.6,
+    seed: int = 0,
+    least: Sequence[int] = (0,),
+    settings: dict[str, Any] = SETTINGS,
+) -> dict[str, int]:
     """Kill writers of one study, then play the same without kills; what differs.
 
     Args:
@@ -105,6 +112,7 @@ def kills(count: int, folder: Path, longest: float = 0.6, seed: int = 0, least: 
         seed: Of those moments.
         least: Tells that the writers wait for before that time begins, in turn: a busy machine may acknowledge none
             in it.
+        settings: Of the study.
 
     Returns:
         Tells acknowledged and lost, corrupt stores, trials and those whose x is not the uninterrupted run's.
@@ -112,8 +120,8 @@ def kills(count: int, folder: Path, longest: float = 0.6, seed: int = 0, least: 
     moments = random.Random(seed)
     path, found = folder / "killed.study", {"acknowledged": 0, "lost": 0, "corrupt": 0}
     acknowledged: dict[int, float] = {}
-    Study.create(path, SPACE, **SETTINGS).close()
-    with Study.create(folder / "warm.study", SPACE, **SETTINGS) as warm:  # what a first round loads, forks have then
+    Study.create(path, SPACE, **settings).close()
+    with Study.create(folder / "warm.study", SPACE, **settings) as warm:  # what a first round loads, forks have then
         while len(warm.results()) < 8:
             step(warm)
     for i in range(count):
@@ -126,7 +134,7 @@ def kills(count: int, folder: Path, longest: float = 0.6, seed: int = 0, least: 
             break
         found["lost"] += sum(kept.get(trial) != value for trial, value in acknowledged.items())
     found["acknowledged"] = len(acknowledged)
-    with Study.open(path) as study, Study.create(folder / "whole.study", SPACE, **SETTINGS) as whole:
+    with Study.open(path) as study, Study.create(folder / "whole.study", SPACE, **settings) as whole:
         step(study)  # the next ask
         told = study.results()
         while len(whole.results()) < len(told):

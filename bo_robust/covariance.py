@@ -96,7 +96,7 @@ class Matern:
 
     def __post_init__(self) -> None:
         if self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; use a GPyTorch kernel for others.")
+            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r:.80}; use a GPyTorch kernel for others.")
         _check(self.lengthscale, self.outputscale)
 
     def diagonal(self, X: Tensor) -> Tensor:
@@ -173,7 +173,9 @@ class CallbackCovariance:
 
 def _check(lengthscale: float | tuple[float, ...], outputscale: float) -> None:
     if not isinstance(lengthscale, float | int | tuple) or lengthscale == ():
-        raise ValueError(f"lengthscale must be a positive number or a tuple of one per dimension, got {lengthscale!r}.")
+        raise ValueError(
+            f"lengthscale must be a positive number or a tuple of one per dimension, got {lengthscale!r:.80}."
+        )
     for value in lengthscale if isinstance(lengthscale, tuple) else (lengthscale,):
         check_positive(lengthscale=value)
     check_positive(outputscale=outputscale)

@@ -222,7 +222,7 @@ def as_functional(functional: Functional | float) -> Functional:
     if isinstance(functional, float):
         return ValueAtRisk(functional)
     raise ValueError(
-        f"functional must be one of bo_robust.functionals, such as ValueAtRisk(0.1), or its alpha; got {functional!r}."
+        f"functional must be one of bo_robust.functionals, as ValueAtRisk(0.1), or its alpha; got {functional!r:.80}."
     )
 
 
@@ -263,7 +263,7 @@ def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: 
 def check_rule(rule: str) -> None:
     """Raise ``ValueError`` unless the rule is one of :func:`pick`."""
     if rule not in PICK_RULES:
-        raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}; got {rule!r}.")
+        raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}; got {rule!r:.80}.")
 
 
 def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None) -> tuple[Tensor, Tensor]:

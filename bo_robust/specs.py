@@ -6,6 +6,7 @@ name that a user writes (in a configuration, in the settings of a method, in Ax)
 
 import difflib
 import inspect
+import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +72,7 @@ def kind_of(spec: Any, role: str) -> str:
 def nearest(name: Any, valid: Iterable[Any]) -> str:
     """Make a hint such as ``did you mean 'tgp-ucb'? (one of: ...)``."""
     options = sorted(str(v) for v in valid)
-    close = difflib.get_close_matches(str(name), options, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name if isinstance(name, str) else quoted(name), options, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}(one of: {', '.join(options)})"
 
@@ -96,6 +97,14 @@ def typed(value: Any, hint: Any, where: str) -> Any:
 
 
 def quoted(value: Any) -> str:
-    """The value as errors repeat it, cut where it is long."""
-    text = repr(value)
+    """The value as errors repeat it, cut where it is long; what is cut off is never written out."""
+    try:
+        text = repr(value[: QUOTED + 1]) if isinstance(value, str) else _SHORT.repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        text = "a number of very many digits"
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 2 * QUOTED
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 4, 10, 10, 10  # at most 10^4 parts

@@ -110,10 +110,10 @@ RULES = ("zero", "clip", "residual")
 def check_rule(rule: str, reference_bound: float | None = None) -> None:
     """Raise ``ValueError`` unless ``rule`` is in RULES, and a ``reference_bound`` >= 0 and beside rule "residual"."""
     if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r}.")
+        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r:.80}.")
     if reference_bound is None:
         return
     if rule != "residual":
-        raise ValueError(f"reference_bound is for rule 'residual'; leave it out, or change rule {rule!r}.")
+        raise ValueError(f"reference_bound is for rule 'residual'; leave it out, or change rule {rule!r:.80}.")
     if not 0.0 <= reference_bound < math.inf:
         raise ValueError(f"reference_bound must be a finite number >= 0, got {reference_bound!r}.")

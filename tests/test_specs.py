@@ -71,3 +71,17 @@ def test_long_values_are_cut():
 
 def test_nearest_without_anything_near():
     assert nearest("zzz", ["b", "a"]) == "(one of: a, b)"
+
+
+def test_what_is_cut_off_is_never_written_out():
+    written = []
+
+    class Watched:
+        def __repr__(self):
+            written.append(1)
+            return "w"
+
+    assert quoted([[[[[Watched()] * 40] * 40] * 40] * 40]).startswith("[[[[")
+    assert len(written) <= 10**4
+    assert quoted(10**5000) == "a number of very many digits"
+    assert len(quoted("x" * 10**6)) == 83

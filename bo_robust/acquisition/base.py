@@ -41,11 +41,11 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
             raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
         if not callable(width):
             raise ValueError(
-                f"width must be a schedule of bo_robust.confidence, such as ConstantWidth(2.0), got {width!r}."
+                f"width must be a schedule of bo_robust.confidence, such as ConstantWidth(2.0), got {width!r:.80}."
             )
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, int):
-            raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
+            raise ValueError(f"t (the round about to be played) must be an int, got {t!r:.80}.")
         like = reference(model)
         value = width_of_round(width, self.t, model, like.dtype, generator)
         self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))

@@ -89,11 +89,11 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         generator: torch.Generator | None = None,
     ) -> None:
         if not (callable(width) or isinstance(width, int | float)):
-            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {width!r}.")
+            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {width!r:.80}.")
         schedule = ConstantWidth(float(width)) if isinstance(width, int | float) else width
         super().__init__(model, schedule, t, posterior_transform, generator)
         if not isinstance(environment, Environment):
-            raise ValueError(f"environment must be one of bo_robust.environments, got {environment!r}.")
+            raise ValueError(f"environment must be one of bo_robust.environments, got {environment!r:.80}.")
         self.environment = environment
         self.functional = as_functional(functional)
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None

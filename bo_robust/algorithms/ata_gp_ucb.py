@@ -55,7 +55,7 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
     def __post_init__(self) -> None:
         check_rule(self.rule)
         if self.root not in ROOTS:
-            raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {self.root!r}.")
+            raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {self.root!r:.80}.")
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:

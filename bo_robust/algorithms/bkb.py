@@ -71,7 +71,7 @@ class BKB(FeatureSpaceAlgorithm):
         check_oversampling(self.oversampling)
         check_rule(self.rule, self.reference_bound)
         if self.redraw not in REDRAWS:
-            raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {self.redraw!r}.")
+            raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {self.redraw!r:.80}.")
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bo_robust.algorithms import State
 from bo_robust.experiments.build import build_algorithm, start_state
-from bo_robust.experiments.checkpoint import load_checkpoint, save_checkpoint
+from bo_robust.experiments.checkpoint import REMEDY, load_checkpoint, save_checkpoint
 from bo_robust.experiments.config import PanelConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.play import play
@@ -161,7 +161,4 @@ class ArmRun:
                 target[: self.traces.rounds] = tensors[f"trace.{name}"].to(target.device)
             self.seconds = float(meta["seconds"])
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise RunError(
-                f"the checkpoint {checkpoint} does not fit this run ({error}). Delete it and resume again: what is "
-                "finished is kept, only the algorithm under way starts anew."
-            ) from None
+            raise RunError(f"the checkpoint {checkpoint} does not fit this run ({error}). {REMEDY}") from None

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from rich.console import Console
 from bo_robust.executors import Executor
 from bo_robust.experiments.errors import RunError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "folder_of", "main"]
 
 app = typer.Typer(
     add_completion=False,
@@ -60,8 +60,11 @@ def run(
 
     _set_threads(threads)
     config_ = files.load(config, set_ or (), trials=trials, horizon=horizon)
-    folder = _default_folder(config_.name) if out is None else out
-    with _interruptible(folder), _executor(executor, address, device, threads) as place:
+    with (
+        folder_of(config_.name, out) as folder,
+        _interruptible(folder),
+        _executor(executor, address, device, threads) as place,
+    ):
         runs.start(
             config_,
             folder,
@@ -87,9 +90,11 @@ def resume(
 ) -> None:
     """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
     from bo_robust.experiments import run as runs
+    from bo_robust.experiments.provenance import read_run
 
     _set_threads(threads)
-    with _interruptible(folder), _executor(executor, address, _device_of(folder), threads) as place:
+    device = read_run(folder)[0]["device"]
+    with _interruptible(folder), _executor(executor, address, device, threads) as place:
         runs.resume(folder, data_dir=data_dir, force=force, workers=workers, executor=place, console=_console())
 
 
@@ -151,7 +156,7 @@ def _executor(name: str | None, address: str | None, device: str, threads: int) 
         yield None
         return
     if name != "ray":
-        raise RunError(f"unknown --executor {name!r}; there is ray, and without it this machine.")
+        raise RunError(f"unknown --executor {name!r:.80}; there is ray, and without it this machine.")
     if device.startswith("cuda:"):
         raise RunError(f"Ray says which GPU a job has; with --executor ray give --device cuda, not {device}.")
     try:
@@ -167,22 +172,27 @@ def _executor(name: str | None, address: str | None, device: str, threads: int) 
         yield executor
 
 
-def _device_of(folder: Path) -> str:
-    """The device of a run. A damaged folder gives cpu here and is reported when it is resumed."""
+@contextmanager
+def folder_of(name: str, out: Path | None) -> Iterator[Path]:
+    """``out``, or a new folder: the first free one of results/NAME, NAME-2, -3, ..., deleted if it stays empty."""
+    if out is not None:
+        yield out
+        return
+    folder, k = Path("results") / name, 1
+    while True:
+        try:
+            folder.mkdir(parents=True)  # made, not only looked for: another run may look at the same time
+            break
+        except FileExistsError:
+            k += 1
+            folder = folder.with_name(f"{name}-{k}")
+        except OSError as error:
+            raise RunError(f"cannot make {folder} ({error.strerror}); choose a folder with --out.") from None
     try:
-        return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["device"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "cpu"
-
-
-def _default_folder(name: str) -> Path:
-    """results/NAME, or the first free one of results/NAME-2, -3, ..."""
-    base = Path("results") / name
-    folder, k = base, 1
-    while folder.exists():
-        k += 1
-        folder = base.with_name(f"{name}-{k}")
-    return folder
+        yield folder
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _console() -> Console:

@@ -42,8 +42,9 @@ __all__ = [
 ]
 
 # A description is what an error says the value must be.
-Natural = Annotated[int, Field(ge=0, description="a whole number >= 0")]
-Positive = Annotated[int, Field(ge=1, description="a whole number >= 1")]
+Natural = Annotated[int, Field(ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")]
+Positive = Annotated[int, Field(ge=1, lt=2**63, description="a whole number >= 1 and < 2^63")]
+Name = Annotated[str, Field(max_length=100, description="text of at most 100 characters")]
 # Lists of YAML become tuples; what they hold is still checked strictly.
 Entries = Annotated[tuple["Entry", ...], Strict(False), Field(description="a list")]
 Pair = Annotated[tuple[str, str], Strict(False)]
@@ -66,8 +67,8 @@ class Entry(_Frozen):
 
     model_config = ConfigDict(extra="allow")
 
-    name: str
-    label: str = ""
+    name: Name
+    label: Name = ""
 
     @validator(mode="before")
     @classmethod
@@ -98,7 +99,7 @@ class Panel(_Frozen):
     trial_name: ClassVar[str]
     """What one trial is called: "trial" or "repetition"."""
 
-    name: str
+    name: Name
     problem: dict[str, Any] = Field(description="a mapping with a `kind`")
     seed: Natural = 0
     compare: Pairs = ()
@@ -198,7 +199,7 @@ class ValueAtRiskPanelConfig(Panel):
     methods: Entries
     repetitions: Positive = 10
     rounds: Positive = 30
-    initial_points: int | None = Field(None, ge=1, description="a whole number >= 1")
+    initial_points: int | None = Field(None, ge=1, lt=2**63, description="a whole number >= 1 and < 2^63")
     refit_every: Positive = 3
 
     @validator(mode="after")

@@ -15,9 +15,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from bo_robust.experiments.checkpoint import write_atomic
 from bo_robust.experiments.comparisons import mean_interval
 from bo_robust.experiments.results import RunResults
+from bo_robust.experiments.storage import write_atomic
 from bo_robust.experiments.value_at_risk.summary import CONFIDENCE, log_regret
 
 __all__ = [

@@ -20,10 +20,11 @@ import bo_robust
 from bo_robust.experiments.config import Run
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.storage import json_digest, write_json
 from bo_robust.ops import ops_forced_naive
 from bo_robust.specs import quoted
 
-__all__ = ["check_same_world", "describe_run", "differences", "find_device", "read_run", "world"]
+__all__ = ["check_same_world", "describe_run", "differences", "find_device", "read_run", "world", "write_run"]
 
 
 NEEDED = ("config_digest", "device", "data_dir", "checkpoint_seconds", "versions", "used")  # keys of run.json
@@ -69,14 +70,24 @@ def describe_run(
     }
 
 
+def write_run(info: dict[str, Any], folder: Path) -> None:
+    """Write ``run.json``, with its digest."""
+    write_json(info | {"sha256": json_digest(info)}, folder / "run.json")
+
+
 def read_run(folder: Path) -> tuple[dict[str, Any], Run]:
     """``run.json`` of a result folder, and the configuration in it.
 
     ``RunError`` is raised when it is missing, damaged, or its configuration was changed after the run began.
     """
-    path = folder / "run.json"
+    path, anew = folder / "run.json", "start a new run with another --out"
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
+        if info["sha256"] != json_digest(info):
+            raise RunError(
+                f"{path} is damaged, or was changed after the run began: its content does not fit its sha256. Put "
+                f"back what was there, or {anew}."
+            )
         config = parse(info["config"])
         known = {key: info[key] for key in NEEDED}
         shard = info.get("shard", 1)
@@ -84,12 +95,12 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Run]:
             raise ValueError(f"shard must be a number of trials, at least 1, got {quoted(shard)}")
     except OSError as error:
         raise RunError(f"{folder} is not a result folder: cannot read {path} ({error.strerror}).") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} is damaged ({error}).") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(f"{path} is damaged ({error}). Put a copy back, or {anew}.") from None
     if config.digest != known["config_digest"]:
         raise RunError(
-            f"the configuration in {path} was changed after the run began; results would be mixed. Undo the change, or "
-            "start a new run with another --out."
+            f"the configuration in {path} means something else in this version of bo_robust; results would be mixed. "
+            f"Go back to the old one, or {anew}."
         )
     return info, config
 
@@ -115,12 +126,12 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise RunError(f"unknown device {name!r}; use cpu, cuda or cuda:0.") from None
+        raise RunError(f"unknown device {name!r:.80}; use cpu, cuda or cuda:0.") from None
     if device.type not in ("cpu", "cuda"):
-        raise RunError(f"device {name!r} is not supported; use cpu or cuda.")
+        raise RunError(f"device {name!r:.80} is not supported; use cpu or cuda.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = torch.cuda.device_count()
-        raise RunError(f"device {name!r} was asked for, but torch {torch.__version__} finds {found} CUDA devices.")
+        raise RunError(f"device {name!r:.80} was asked for, but torch {torch.__version__} finds {found} CUDA devices.")
     return device
 
 

@@ -20,14 +20,14 @@ from rich.console import Console
 from bo_robust.executors import Executor, InProcess, LocalProcesses
 from bo_robust.experiments import results
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
-from bo_robust.experiments.checkpoint import write_bytes, write_json
 from bo_robust.experiments.config import PanelConfig, Run, ValueAtRiskPanelConfig, ValueAtRiskRunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import check_free, check_memory, locked, memory_errors
 from bo_robust.experiments.jobs import play_job, play_jobs
 from bo_robust.experiments.progress_bar import ProgressBar
-from bo_robust.experiments.provenance import check_same_world, describe_run, find_device, read_run, world
+from bo_robust.experiments.provenance import check_same_world, describe_run, find_device, read_run, world, write_run
 from bo_robust.experiments.shards import ShardKey, keys_of, parquet_bytes
+from bo_robust.experiments.storage import add_digests, changed_files, write_bytes, write_json
 from bo_robust.experiments.tables import print_report
 
 __all__ = ["finish", "resume", "start"]
@@ -70,8 +70,14 @@ def start(
     place = find_device(device)
     used = {panel.name: _settings_used(panel, data_dir, place, shard) for panel in config.panels}
     info = describe_run(config, device, data_dir, checkpoint_seconds, used)
-    write_json(info | ({} if shard is None else {"shard": shard}), folder / "run.json")
-    return resume(folder, workers=workers, executor=executor, console=console)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror}; choose another --out.") from None
+    with locked(folder):
+        check_free(folder)  # another process may have been faster
+        write_run(info | ({} if shard is None else {"shard": shard}), folder)
+        return _go_on(folder, None, False, workers, executor, console)
 
 
 def resume(
@@ -94,22 +100,9 @@ def resume(
         RunError: when the folder is no run, another process is running it, its configuration was changed, code or
             machine changed (without ``force``), a checkpoint is damaged, or a job cannot be played.
     """
-    info, config = read_run(folder)
-    find_device(info["device"])  # raises before anything is written
-    if workers > 1 and executor is not None:
-        raise RunError("an executor has no local processes besides; leave out --workers.")
-    console = console or Console()
-    todo = [key for key in keys_of(config.panels, info.get("shard")) if not key.path(folder).exists()]
-    if todo and not force:
-        check_same_world(info, folder)
-    with locked(folder), ProgressBar(config.panels, todo, console) as bar:
-        if todo and force:
-            write_json(info | {"resumed_elsewhere": True}, folder / "run.json")
-        if todo:
-            data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
-            _play(folder, info, config, todo, data, force, workers, executor, bar)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    return finish(folder, console=console)
+    read_run(folder)  # raises before anything is written
+    with locked(folder):
+        return _go_on(folder, data_dir, force, workers, executor, console)
 
 
 def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
@@ -120,9 +113,17 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
     from bo_robust.experiments import figures  # matplotlib takes a second to import
 
     run = results.load(folder)
+    console = console or Console()
+    for name in changed_files(folder):
+        console.print(
+            f"Warning: {folder / name} was damaged or changed since it was written; `bo-robust plot {folder}` and "
+            f"`bo-robust report {folder}` make it anew.",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
     write_bytes(parquet_bytes(run.traces), folder / "traces.parquet")
     write_json(run.summary, folder / "summary.json")
-    console = console or Console()
     print_report(run.summary, console)
     written = ["summary.json", "traces.parquet"]
     for name, draw in figures.pictures(run).items():
@@ -131,8 +132,37 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
             written.append(name)
         except (ValueError, RuntimeError) as error:
             console.print(f"Warning: {name} could not be drawn ({error}).", style="yellow", markup=False)
+    keys = keys_of(run.config.panels, run.info.get("shard"))
+    add_digests(folder, ["run.json", *written, *(f"{key.path(folder).relative_to(folder)}" for key in keys)])
     console.print(f"Results in {folder}: {', '.join(written)}", markup=False, soft_wrap=True)
     return run.summary
+
+
+def _go_on(
+    folder: Path,
+    data_dir: Path | None,
+    force: bool,
+    workers: int,
+    executor: Executor | None,
+    console: Console | None,
+) -> dict[str, Any]:
+    """Play what is missing, in a folder that this process holds, and finish."""
+    info, config = read_run(folder)  # under the lock: another process may have changed it before
+    find_device(info["device"])
+    if workers > 1 and executor is not None:
+        raise RunError("an executor has no local processes besides; leave out --workers.")
+    console = console or Console()
+    todo = [key for key in keys_of(config.panels, info.get("shard")) if not key.path(folder).exists()]
+    if todo and not force:
+        check_same_world(info, folder)
+    with ProgressBar(config.panels, todo, console) as bar:
+        if todo and force:
+            write_run(info | {"resumed_elsewhere": True}, folder)
+        if todo:
+            data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
+            _play(folder, info, config, todo, data, force, workers, executor, bar)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    return finish(folder, console=console)
 
 
 def _settings_used(panel: Any, data: Path | None, device: torch.device, shard: int | None) -> dict[str, Any]:
@@ -148,7 +178,7 @@ def _settings_used(panel: Any, data: Path | None, device: torch.device, shard: i
     algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.algorithms}
     with memory_errors(panel):
         for algorithm in algorithms.values():
-            start_state(algorithm, problem, noise_var, 1)
+            check_memory(panel, start_state(algorithm, problem, noise_var, 1), shard)
     used = {"noise_var": noise_var, "algorithms": {label: resolved(a) for label, a in algorithms.items()}}
     if shard is not None:  # notes tell of all trials, and no shard has them all
         used["notes"] = build_problem(panel, range(panel.trials), data, torch.device("cpu")).notes

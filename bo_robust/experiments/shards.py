@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.records import join_dictionaries, join_eliminations
+from bo_robust.experiments.storage import read_tensors, sealed
 
 __all__ = ["Shard", "ShardKey", "join_shards", "keys_of", "load_shard", "parquet_bytes", "shard_bytes"]
 
@@ -89,29 +88,19 @@ def shard_bytes(shard: Shard, key: ShardKey, digest: str) -> bytes:
     """The content of a shard's file; ``digest`` is that of the run's configuration."""
     table = np.frombuffer(parquet_bytes(shard.frame), dtype=np.uint8)
     tensors = shard.final | {"traces": torch.from_numpy(table.copy())}  # torch warns of read-only arrays
-    header = {"digest": digest, "key": list(key), "checksum": _checksum(tensors), "metadata": shard.metadata}
-    return save(tensors, metadata={"header": json.dumps(header, allow_nan=False)})
+    header = json.dumps({"digest": digest, "key": list(key), "metadata": shard.metadata}, allow_nan=False)
+    return save(tensors, metadata=sealed(tensors, header))
 
 
 def load_shard(folder: Path, key: ShardKey, digest: str) -> Shard:
     """Read a shard, or raise ``RunError`` if it is missing, damaged, or belongs to another run or place."""
     path = key.path(folder)
-    try:
-        with safe_open(path, framework="pt") as handle:
-            header = json.loads(handle.metadata()["header"])
-            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
-        if header["digest"] != digest or header["key"] != list(key):
-            raise ValueError("it is of another run or shard")
-        if header["checksum"] != _checksum(tensors):
-            raise ValueError("its content does not fit its checksum")
-        frame = pd.read_parquet(io.BytesIO(tensors.pop("traces").numpy().tobytes()))
-        return Shard(frame, tensors, dict(header["metadata"]))
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise RunError(
-            f"{path} is damaged ({reason}). Delete it and run `bo-robust resume {folder}`: it is played again, the "
-            "others are kept."
-        ) from None
+    remedy = f"Delete it and run `bo-robust resume {folder}`: it is played again, the others are kept."
+    tensors, header = read_tensors(path, remedy)
+    if header["digest"] != digest or header["key"] != list(key):
+        raise RunError(f"{path} is of another run or shard. {remedy}")
+    frame = pd.read_parquet(io.BytesIO(tensors.pop("traces").numpy().tobytes()))
+    return Shard(frame, tensors, dict(header["metadata"]))
 
 
 def join_shards(shards: Sequence[Shard]) -> Shard:
@@ -131,10 +120,3 @@ def parquet_bytes(frame: pd.DataFrame) -> bytes:
     table = io.BytesIO()
     frame.to_parquet(table, index=False, compression="zstd")
     return table.getvalue()
-
-
-def _checksum(tensors: Mapping[str, Tensor]) -> int:
-    found = 0
-    for name in sorted(tensors):
-        found = zlib.crc32(tensors[name].contiguous().view(torch.uint8).numpy().tobytes(), found)
-    return found

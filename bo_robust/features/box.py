@@ -58,7 +58,7 @@ class BoxFeatures(ABC):
             object.__setattr__(self, field, _as_tuple(getattr(self, field)))
         if not isinstance(self.bounds, tuple) or not self.bounds or not all(map(_is_interval, self.bounds)):
             raise ValueError(
-                f"bounds must hold one (lower, upper) per dimension, finite and lower < upper, got {self.bounds!r}."
+                f"bounds must hold one (lower, upper) per dimension, finite and lower < upper, got {self.bounds!r:.80}."
             )
         if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != self.dim:
             raise ValueError(f"{len(self.lengthscale)} lengthscales for bounds of {self.dim} dimensions.")

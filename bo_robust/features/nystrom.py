@@ -203,7 +203,7 @@ class NystromFeatures:
             ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
         """
         if root not in ("cholesky", "symmetric"):
-            raise ValueError(f"root must be 'cholesky' or 'symmetric', got {root!r}.")
+            raise ValueError(f"root must be 'cholesky' or 'symmetric', got {root!r:.80}.")
         if points.ndim != 2:
             raise ValueError(f"points must be M x d, got shape {tuple(points.shape)}.")
         check_finite("points", points)

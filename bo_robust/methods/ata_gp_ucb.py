@@ -50,7 +50,7 @@ class ATAGPUCBMethod(HeavyTailMethod):
         if self.num_features is not None:
             check_count(1, num_features=self.num_features)
         if self.root not in ROOTS:
-            raise ValueError(f"root must be one of {', '.join(ROOTS)}, got {self.root!r}.")
+            raise ValueError(f"root must be one of {', '.join(ROOTS)}, got {self.root!r:.80}.")
         build(self.features, FEATURE_MAPS, {}, "features")  # raises
 
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,7 +230,7 @@ class HeavyTailMethod(GPMethod):
         check_positive(moment_bound=self.moment_bound)
         check_tail_index(self.alpha)
         if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}.")
+            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r:.80}.")
 
 
 def completed(

@@ -92,7 +92,7 @@ class CandidateHistory:
             if not callable(w) or isinstance(w, RandomisedWidth | BKBWidth):
                 raise ValueError(
                     "width must be a schedule of bo_robust.confidence that depends on the round and the information "
-                    f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {w!r}."
+                    f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {w!r:.80}."
                 )
         zeros = torch.zeros(1, len(gps.candidates), dtype=torch.float64)
         alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), elimination.start(zeros)

@@ -110,7 +110,9 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         name = type(self).__name__
         check_data(name, train_X, train_Y, batched=False)
         if not isinstance(features, FourierMap | NystromMap):
-            raise ValueError(f"features must be FourierMap(nodes) or NystromMap(inducing_points), got {features!r}.")
+            raise ValueError(
+                f"features must be FourierMap(nodes) or NystromMap(inducing_points), got {features!r:.80}."
+            )
         likelihood = one_noise_likelihood(name, noise_var, likelihood, train_Y.dtype)
         self._validate_tensor_args(X=train_X, Y=train_Y)
         with torch.no_grad():

@@ -44,7 +44,9 @@ def levels_of_rounds(truncation: Truncation | Tensor, rewards: Tensor, first_rou
     if isinstance(truncation, Tensor):
         levels = truncation
     elif not callable(truncation):
-        raise ValueError(f"truncation must be one of bo_robust.truncation or a tensor of levels, got {truncation!r}.")
+        raise ValueError(
+            f"truncation must be one of bo_robust.truncation or a tensor of levels, got {truncation!r:.80}."
+        )
     else:
         rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)
         level: float | Tensor = truncation(rounds)  # a number from a truncation that does not depend on t

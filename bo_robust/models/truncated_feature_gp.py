@@ -94,10 +94,10 @@ class TruncatedFeatureGP(FeatureGP):
     ) -> None:
         check_no_outcome_transform("TruncatedFeatureGP", outcome_transform)
         if isinstance(truncation, str) or not (callable(truncation) or isinstance(truncation, float | int)):
-            raise ValueError(f"truncation must be a schedule or a number > 0, got {truncation!r}.")
+            raise ValueError(f"truncation must be a schedule or a number > 0, got {truncation!r:.80}.")
         for name, value, known in (("root", root, ("symmetric", "cholesky")), ("rule", rule, ("zero", "clip"))):
             if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r:.80}.")
         with rewards_as_they_are():
             super().__init__(
                 train_X,

@@ -169,7 +169,7 @@ def init(table: FeatureTable, noise_var: Tensor, root: str) -> Whitening:
     ``ValueError`` on another.
     """
     if root not in ROOTS:
-        raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {root!r}.")
+        raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {root!r:.80}.")
     counts = noise_var.new_zeros(noise_var.shape[0], table.coordinates.shape[-2])
     whitening = Whitening(table, root, noise_var, counts, white=counts, axes=None)
     replace_features(whitening, table)

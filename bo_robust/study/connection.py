@@ -184,6 +184,8 @@ def study_path(path: str | Path) -> Path:
         found = os.lstat(name)
     except (FileNotFoundError, NotADirectoryError):
         return name
+    except OSError as error:
+        raise type(error)(f"{name} cannot be a study ({error.strerror}); choose another path.") from None
     if not stat.S_ISREG(found.st_mode):
         raise OSError(
             f"{name} is no file, but a folder, a device or a symbolic link that leads to itself; choose another path."

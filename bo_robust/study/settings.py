@@ -193,5 +193,5 @@ def whole_number(minimum: int, **value: Any) -> int:
     except TypeError:
         number = minimum - 1
     if isinstance(given, bool) or number < minimum:
-        raise ValueError(f"{name} must be a whole number >= {minimum}, got {given!r}.")
+        raise ValueError(f"{name} must be a whole number >= {minimum}, got {given!r:.80}.")
     return number

@@ -93,11 +93,11 @@ class Box:
         made: dict[str, Float | Integer] = {}
         for name, p in self.parameters.items():
             if not isinstance(name, str) or not name:
-                raise ValueError(f"parameters have names, got {name!r}.")
+                raise ValueError(f"parameters have names, got {name!r:.80}.")
             if isinstance(p, tuple | list) and len(p) == 2:
                 p = Float(*p)
             if not isinstance(p, Float | Integer):
-                raise ValueError(f"parameter {name!r} must be Float, Integer or (low, high), got {p!r}.")
+                raise ValueError(f"parameter {name!r:.80} must be Float, Integer or (low, high), got {p!r:.80}.")
             made[name] = p
         if not made:
             raise ValueError("a space needs at least one parameter.")
@@ -144,7 +144,7 @@ class Arms:
 
     def __post_init__(self) -> None:
         if not isinstance(self.points, Iterable):
-            raise ValueError(f"arms are a list of points, each {{'name': number}}, got {self.points!r}.")
+            raise ValueError(f"arms are a list of points, each {{'name': number}}, got {self.points!r:.80}.")
         points = list(self.points)
         if len(points) < 2 or not points[0]:
             raise ValueError("give at least two arms, each with at least one number.")
@@ -226,7 +226,7 @@ def _plain(value: Any) -> float:
 
 def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
     if not isinstance(x, Mapping) or set(x) != set(names):
-        raise ValueError(f"a point has a number for each of {', '.join(names)}; got {x!r}.")
+        raise ValueError(f"a point has a number for each of {', '.join(names)}; got {x!r:.80}.")
 
 
 def _check_range(kind: str, low: float, high: float, log: bool) -> tuple[float, float]:

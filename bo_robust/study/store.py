@@ -107,7 +107,10 @@ class Store:
             tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master")]
             if "tells" in tables:
                 raise damaged(self.path, f"its application_id is {application}")
-            nothing = "holds nothing: its creation was interrupted, create it again (or it was copied without its -wal)"
+            nothing = (
+                "holds nothing: create it again if its creation was interrupted, put a copy back if it was emptied or "
+                "copied without its -wal"
+            )
             raise StudyDamaged(f"{self.path} {'is no study' if tables else nothing}.")
         if version > VERSION:
             raise ValueError(f"{self.path} has schema version {version}, this bo_robust knows {VERSION}; upgrade it.")

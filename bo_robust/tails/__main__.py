@@ -31,7 +31,7 @@ def tails(
     table = pd.read_csv(file)
     for name in (column, arms):
         if name is not None and name not in table:
-            raise ValueError(f"{file} has no column {name!r}; it has {', '.join(map(str, table.columns))}.")
+            raise ValueError(f"{file} has no column {name!r:.80}; it has {', '.join(map(str, table.columns))}.")
     labels = None if arms is None else table[arms]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the text says the same

@@ -2,6 +2,9 @@
 
 import json
 import math
+import re
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -74,11 +77,11 @@ def change(data, path, value):
 BAD = [
     (["trails"], 3, "did you mean 'trials'"),
     (["trials"], "many", "trials of panel 'p' must be a whole number"),
-    (["trials"], 0, "trials of panel 'p' must be a whole number >= 1, got 0"),
+    (["trials"], 0, "trials of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
     (["trials"], True, "must be a whole number"),
-    (["horizon"], 0, "horizon of panel 'p' must be a whole number >= 1, got 0"),
+    (["horizon"], 0, "horizon of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
     (["delta"], 1.5, "delta of panel 'p' must be a number strictly between 0 and 1, got 1.5"),
-    (["seed"], -1, "seed of panel 'p' must be a whole number >= 0, got -1"),
+    (["seed"], -1, "seed of panel 'p' must be a whole number >= 0 and < 2.63, got -1"),
     (["dtype"], "float16", "float64 or float32"),
     (["noise_var"], -0.1, "noise_var of panel 'p' must be a finite number > 0"),
     (["noise_var"], math.inf, "noise_var of panel 'p' must be a finite number > 0"),
@@ -401,7 +404,110 @@ def test_errors_repeat_little_of_a_long_value(tmp_path):
             load(write(tmp_path, data))
         assert "x" * 50 in str(found.value)
         assert len(str(found.value)) < 400
+    for path in (["panels", 0, "name"], ["algorithms", 0, "label"]):  # which stand in other errors
+        data = base()
+        change(data, path, "x" * 101)
+        with pytest.raises(RunError, match="must be text of at most 100 characters"):
+            parse(data)
     for text in (f"{long}", f"panels.0.{long}.y=1", f"{long}=[", f"panels=[{long}]"):
         with pytest.raises(RunError) as found:
             load(write(tmp_path, base()), [text])
         assert len(str(found.value)) < 1000
+
+
+BOMB = "a: &a [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "".join(
+    f"{c}: &{c} [{', '.join(9 * [f'*{b}'])}]\n" for b, c in pairwise("abcdefgh")
+)
+MERGES = "a: &a {x: 1}\n" + BOMB.split("\n", 1)[1].replace("[", "{<<: [").replace("]", "]}")
+TOO_LARGE = "more than 1000000 characters or 50 levels"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, f"in line 6, column .*: {TOO_LARGE}"),
+        (MERGES, TOO_LARGE),
+        ("a: &a [*a]", TOO_LARGE),
+        ("a: &a {b: [1, *a]}", TOO_LARGE),
+        ("[" * 60 + "]" * 60, TOO_LARGE),
+        ("[" * 3000, "more than 50 levels"),
+        ("a: 1" + ":1" * 300_000, "a number of more than 1000 characters"),
+        ("a: " + "1" * 300_000, "a number of more than 1000 characters"),
+        ("a: 0x" + "f" * 2000, "a number of more than 1000 characters"),
+        ("# " + "x" * 1_000_000, "more than 1000000 characters, too many"),
+        (b"\xff\xfe\xff", "no text in UTF-8"),
+    ],
+    ids=["lists", "merges", "itself", "in itself", "deep", "open", "base 60", "long", "hex", "large", "bytes"],
+)
+def test_bombs_are_refused_before_they_go_off(tmp_path, text, message):
+    path = tmp_path / "c.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    for given in (path, write(tmp_path, {"include": ["c.yaml"]}, "outer.yaml")):
+        began = time.perf_counter()
+        with pytest.raises(RunError, match=message) as found:
+            load(given)
+        assert time.perf_counter() - began < 2.0  # milliseconds; what goes off takes a minute or all memory
+        assert len(str(found.value)) < 200 + len(str(path))
+
+
+@pytest.mark.parametrize(
+    "secret", ["SECRET:x:0:0::/:/bin/sh\nme:x:1:1::/:/bin/sh", "- SECRET", "k: [SECRET\n", "@SECRET"]
+)
+def test_included_files_are_not_printed(tmp_path, secret):
+    (tmp_path / "passwd").write_text(secret)
+    path = write(tmp_path, {"include": [str(tmp_path / "passwd")]})
+    with pytest.raises(RunError, match=r"passwd (must be a mapping of keys to values, but|is not valid YAML)") as found:
+        load(path)
+    assert "SECRET" not in str(found.value)
+
+
+def test_includes_are_files(tmp_path):
+    with pytest.raises(RunError, match="/dev/zero has more than 1000000 characters"):
+        load(write(tmp_path, {"include": ["/dev/zero"]}))
+    for included in ("a.yaml", [["x" * 5000]], ["x" * 5000], [3]):
+        with pytest.raises(RunError, match=r"`include:` must be a list of files, got .{1,90}$"):
+            load(write(tmp_path, {"include": included}))
+
+
+def test_few_files_include_not_many(tmp_path):
+    write(tmp_path, {"panels": []}, "0.yaml")
+    for i in range(1, 10):
+        write(tmp_path, {"include": 9 * [f"{i - 1}.yaml"]}, f"{i}.yaml")
+    with pytest.raises(RunError, match=r"9\.yaml includes more than 1000 files"):
+        load(tmp_path / "9.yaml")
+
+
+VALUES = {
+    "text": "x" * 5000,
+    "list": ["x" * 5000] * 50,
+    "kind": {"kind": "x" * 5000},
+    "key": {"x" * 5000: 1},
+    "number": 10**4000,
+    "more digits than Python writes": 10**5000,
+    "deep": [[[["x"] * 30] * 30] * 30] * 30,
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_no_value_of_a_configuration_is_repeated_at_length(value, device):
+    """In the run, a panel, its problem, the noise of that, an algorithm, its width and its truncation."""
+    places = [(), ("panels", 0), ("panels", 0, "problem"), ("panels", 0, "problem", "noise")]
+    places += [("algorithms", 0), ("algorithms", 0, "width"), ("algorithms", 0, "truncation")]
+    keys = {"name", "kind", "label", "num_arms", "df", "scale", "alpha", "trials", "seed", "delta", "dtype", "compare"}
+    refused = 0
+    for place in places:
+        for key in sorted(keys | {"loop", "panels", "problem", "noise", "algorithms", "rule", "unknown", "x" * 5000}):
+            data = base()
+            data["algorithms"][0] = {"name": "tgp-ucb", "width": {"kind": "finite"}, "truncation": {"kind": "tgp"}}
+            data["panels"][0]["problem"] = {**NOISY, "noise": {"kind": "student_t", "df": 3}}
+            change(data, (*place, key), value)
+            try:
+                panel = parse(data).panels[0]
+                build_algorithm(panel.algorithms[0], panel, build_problem(panel, range(1), None, device))
+            except RunError as error:
+                refused += 1
+                longest = max(map(len, re.findall("x+|[0-9]+", str(error))), default=0)
+            else:
+                longest = 0
+            assert longest <= 80, (place, key)
+    assert refused > 60

@@ -24,6 +24,7 @@ from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.problems.value_at_risk import make, value_at_risk
+from bo_robust.experiments.provenance import write_run
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.report.pictures import curves_picture, legend
 from bo_robust.experiments.shards import ShardKey
@@ -410,7 +411,7 @@ def test_no_text_of_a_folder_is_markup(copied):
         for one in panel["algorithms"].values():
             if "truncation" in one:
                 one["truncation"]["kind"] = one["truncation"]["kind"].removesuffix(TAG)
-    path.write_text(json.dumps({**_with_html(info), **kept, "used": used, "resumed_elsewhere": [TAG]}))
+    write_run({**_with_html(info), **kept, "used": used, "resumed_elsewhere": [TAG]}, copied)
     page = Page(write_report(copied))
     assert page.of("img") == []
     for key in ("git", "platform", "started", "device"):

@@ -22,6 +22,7 @@ from bo_robust.experiments.cli import main
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import locked
 from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.provenance import write_run
 from bo_robust.experiments.shards import ShardKey
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +59,7 @@ def quiet():
 def test_a_run_leaves_what_it_promises(tmp_path, device):
     summary = runs.start(config(), tmp_path / "out", device=str(device), console=quiet())
     names = {p.name for p in (tmp_path / "out").iterdir()}
-    assert {"run.json", "summary.json", "traces.parquet", "regret.png", "shards"} == names
+    assert {"SHA256SUMS", "run.json", "summary.json", "traces.parquet", "regret.png", "shards"} == names
     info = json.loads((tmp_path / "out" / "run.json").read_text())
     assert {"config", "versions", "git", "device", "seeds", "platform", "started", "command"} <= set(info)
     used = info["used"]["t3"]
@@ -393,13 +394,13 @@ def test_changed_code_is_refused_unless_forced(tmp_path, monkeypatch):
             runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
     info = json.loads((out / "run.json").read_text())
     info["versions"]["torch"] = "1.0"
-    (out / "run.json").write_text(json.dumps(info))
+    write_run(info, out)
     with pytest.raises(RunError, match=r"torch 1.0 -> .*--force"):
         runs.resume(out, console=quiet())
     runs.resume(out, force=True, console=quiet())
     assert json.loads((out / "run.json").read_text())["resumed_elsewhere"] is True
     info["versions"]["torch"] = "0.9"
-    (out / "run.json").write_text(json.dumps(info))
+    write_run(info, out)
     runs.resume(out, console=quiet())  # nothing left to play: summarised again
 
 

@@ -256,6 +256,8 @@ def test_a_path_that_is_no_file_is_refused_by_name(tmp_path):
         for call in (create, Study.open, lambda p: Study.open(p, readonly=True)):
             with pytest.raises(OSError, match=f"^{name} is no file, but a folder"):
                 call(name)
+    with pytest.raises(OSError, match=r"x cannot be a study \(File name too long\); choose another path"):
+        create(tmp_path / ("x" * 300))
     nowhere = tmp_path / "nowhere" / "a.study"
     with pytest.raises(FileNotFoundError, match=f"^{nowhere} cannot be written: its lock .* cannot be opened"):
         create(nowhere)

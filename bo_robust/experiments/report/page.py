@@ -10,11 +10,11 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bo_robust.experiments import figures
-from bo_robust.experiments.checkpoint import write_atomic
 from bo_robust.experiments.report import arms, value_at_risk
 from bo_robust.experiments.report.pictures import legend, number_ids
 from bo_robust.experiments.report.settings import settings
 from bo_robust.experiments.results import RunResults, load
+from bo_robust.experiments.storage import add_digests, write_bytes
 from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, entries_of
 
 __all__ = ["page", "write_report"]
@@ -29,7 +29,8 @@ def write_report(folder: Path) -> Path:
         RunError: if the folder is no run, its configuration was changed, a shard is damaged, or writing fails.
     """
     content = page(load(folder, unfinished=True))
-    write_atomic(folder / NAME, lambda temporary: temporary.write_text(content, encoding="utf-8"))
+    write_bytes(content.encode(), folder / NAME)
+    add_digests(folder, [NAME])
     return folder / NAME
 
 

@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 
 def test_a_run_leaves_what_it_promises(folder):
     names = {p.name for p in folder.iterdir()}
-    assert names == {"run.json", "summary.json", "traces.parquet", "00-branin-1-1.png", "shards"}
+    assert names == {"SHA256SUMS", "run.json", "summary.json", "traces.parquet", "00-branin-1-1.png", "shards"}
     info = json.loads((folder / "run.json").read_text())
     assert info["used"]["Branin (1,1)"]["methods"]["V"]["restarts"] == 1
     assert {"versions", "git", "seeds", "config_digest"} <= set(info)

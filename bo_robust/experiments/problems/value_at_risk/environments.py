@@ -38,4 +38,4 @@ def unit_environment(kind: str, dim: int, device: torch.device | str, dtype: tor
     if kind == "continuous":
         box = torch.tensor([[0.25], [0.75]], device=device, dtype=dtype).repeat(1, dim)
         return {"environment": ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125)), "z_bounds": box}
-    raise ValueError(f"z must be 'discrete' or 'continuous', got {kind!r}.")
+    raise ValueError(f"z must be 'discrete' or 'continuous', got {kind!r:.80}.")
