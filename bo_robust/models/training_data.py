@@ -19,13 +19,22 @@ from torch import Tensor
 from bo_robust.validation import check_finite, check_positive
 
 __all__ = [
+    "TruncationWarning",
     "check_added",
     "check_data",
     "check_no_outcome_transform",
     "check_noise_var",
+    "lost_rewards",
     "one_noise_likelihood",
     "rewards_as_they_are",
+    "warn_of_lost",
 ]
+
+FEW = 2  # rewards that may be lost without a word, unless these are all
+
+
+class TruncationWarning(UserWarning):
+    """A notable share of the rewards is truncated: the level is too small for them, or they are not centred."""
 
 
 def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
@@ -102,3 +111,36 @@ def one_noise_likelihood(
     check_noise_var(noise_var, dtype)
     # No transform: the variance is stored as it is, not rounded by a softplus and its inverse.
     return GaussianLikelihood(noise_constraint=Positive(transform=None, initial_value=noise_var))
+
+
+def lost_rewards(y: Tensor, lost: Tensor, notable: float) -> str | None:
+    """What to say of rewards ``batch_shape x n`` of which those ``lost`` (bool) are truncated; None if they are few.
+
+    Up to the share ``notable`` they are few, and so are up to two, unless none is left. A larger reward is a better
+    one. In a batch the member that lost most is looked at.
+    """
+    y, lost = y.reshape(-1, y.shape[-1]), lost.reshape(-1, y.shape[-1])
+    worst = int(lost.sum(-1).argmax())
+    y, lost, n = y[worst], lost[worst], y.shape[-1]
+    count = int(lost.sum())
+    if count <= max(FEW, notable * n) and count < n:
+        return None
+    said = f"{count / n:.0%} of the rewards are truncated"
+    if count == n:
+        return said + ", so that the model knows next to nothing of them."
+    best = int((y > y[~lost].amax()).sum())
+    return said + (
+        f", the {best} largest among them: what may be best counts as no better than others." if best else "."
+    )
+
+
+def warn_of_lost(y: Tensor, lost: Tensor, notable: float, level: float) -> None:
+    """Give a :class:`TruncationWarning` if :func:`lost_rewards` has something to say; ``level`` is the last b_t."""
+    said = lost_rewards(y, lost, notable)
+    if said is not None:
+        warnings.warn(
+            f"{said} The level b_t is {level:.2g}, the median |reward| {float(y.abs().median()):.2g}. If these are no "
+            "outliers, raise `truncation` (its moment_bound or scale), or centre and rescale the rewards.",
+            TruncationWarning,
+            stacklevel=4,
+        )
