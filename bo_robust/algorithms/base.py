@@ -70,7 +70,8 @@ class Info:
     """What happened to the rewards of a round.
 
     Attributes:
-        ok: Whether the reward was finite, ``s`` bool. NaN or infinity is a failed pull, which teaches nothing.
+        ok: Whether the reward was finite and the posterior still is, ``s`` bool. A reward of NaN or infinity is a
+            failed pull, which teaches nothing.
         truncated: Whether truncation removed or clipped the reward, ``s`` bool; None for methods that never truncate.
     """
 

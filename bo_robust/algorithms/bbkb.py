@@ -31,7 +31,7 @@ from bo_robust.algorithms.shortlist import (
 from bo_robust.confidence import Width
 from bo_robust.features.leverage import check_oversampling
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.random import spread
 
@@ -125,6 +125,7 @@ class BBKB(FeatureSpaceAlgorithm):
             uniforms = spread(uniform, posterior.counts.shape[1])
             keep = new_dictionary(posterior, posterior.variance, self.oversampling, uniforms)
             dtc.redraw(posterior, keep[trials], trials)
+            ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)
         return Info(ok)

@@ -22,7 +22,7 @@ from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import check_oversampling, draw_dictionary, keep_probability
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
@@ -103,7 +103,7 @@ class BKB(FeatureSpaceAlgorithm):
             state.uniforms = uniforms if self.redraw == "persistent" else None
         # variances of the round before, as the paper: count did not change them
         dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
-        return Info(ok, (kept != rewards) & ok)
+        return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""

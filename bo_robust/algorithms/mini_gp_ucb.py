@@ -159,6 +159,7 @@ class MiniGPUCB(ArmAlgorithm):
             # Trials whose repetition goes on take in no reward.
             counts = posterior.good * (posterior.left == 0)
             arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
+            ok = ok & arm_states.all_numbers(posterior.mean, posterior.variance)
         state.round += 1
         return Info(ok)
 

@@ -18,6 +18,8 @@ __all__ = ["ROW_BLOCK", "ArmKernel", "noise_of_trials"]
 
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
 MATRIX_MAX_ARMS = 4096
+# Noise variance below this many roundings of k(x, x) is lost in them, and a posterior ends in NaN.
+LEAST_NOISE = 500.0
 # Beyond this many arms a row no longer fits the cache; rows of the covariance are evaluated in pieces of this size.
 ROW_BLOCK = 16_384
 
@@ -158,7 +160,8 @@ class ArmKernel:
 def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -> Tensor:
     """Noise variance lambda of every trial, ``s``, of the kernel's dtype and device.
 
-    Raises ``ValueError`` on a noise variance <= 0, no trials, or a kernel or noise of another number of trials.
+    Raises ``ValueError`` on a noise variance <= 0 or lost in the rounding of the kernel, no trials, or a kernel or
+    noise of another number of trials.
     """
     like = kernel.diagonal
     check_count(1, trials=trials)
@@ -170,4 +173,10 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
-    return noise.expand(trials).clone()
+    noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
+    if bool((noise < floor).any()):
+        raise ValueError(
+            f"noise_var must be at least {float(floor.max()):.2g} in {like.dtype} ({LEAST_NOISE:g} roundings of the "
+            f"largest k(x, x)), got {float(noise.min()):.3g}; raise it, or use float64."
+        )
+    return noise.clone()

@@ -19,7 +19,16 @@ from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratc
 from bo_robust.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
 from bo_robust.validation import check_count, check_finite, check_like
 
-__all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "noise_of_trials", "observe", "zeros_like_shape"]
+__all__ = [
+    "ArmKernel",
+    "ArmPosterior",
+    "all_numbers",
+    "check_pulls",
+    "init",
+    "noise_of_trials",
+    "observe",
+    "zeros_like_shape",
+]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
 # allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
@@ -88,8 +97,8 @@ def init(
 
     Args:
         kernel: Prior covariance of the arms; fixes dtype and device.
-        noise_var: lambda > 0, one number or one per trial (``s``). In float32 keep it above about 1e-3 k(x, x): below,
-            rounding of the kernel is as large as the noise.
+        noise_var: lambda > 0, one number or one per trial (``s``). In float32 keep it above about 1e-3 k(x, x); below
+            500 roundings of k(x, x) it is refused.
         trials: s >= 1.
         prior_mean: ``n`` or ``s x n``; zero by default.
         rounds: Rounds to come, if known. If their covariance rows take at most 2 GiB, the low-rank layout reserves them
@@ -167,9 +176,16 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
         if posterior.row_budget == 0:
             _reserve(posterior)
         posterior.row_budget -= 1
-    return arm_update.update_(
-        posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts
-    )
+    ok = arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts)
+    return ok & all_numbers(posterior.mean, posterior.variance)
+
+
+def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
+    """Whether mean and variance (``s x n``) are numbers at all arms of a trial, ``s`` bool.
+
+    Some are none after an overflow, or where rounding ruined the posterior. No reward then counts as taken in.
+    """
+    return (mean.sum(1) + variance.sum(1)).isfinite()
 
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
