@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.ops.weighted_quantile import check_level, quantile_index, sorted_masses, tail_weights, weighted_quantile
+from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = [
     "CVaR",
@@ -151,6 +152,7 @@ class WorstCase(Functional):
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Index of the smallest value."""
+        check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
         return supported.argmin(-1)
 
@@ -165,6 +167,7 @@ class Mean(Functional):
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The mean."""
+        check_tensor("values", values)
         return values.mean(-1) if probabilities is None else (values * probabilities).sum(-1)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -196,8 +199,8 @@ class MeanVariance(Functional):
     weight: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.weight) and self.weight >= 0.0):
-            raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {self.weight!r}.")
+        if not (is_number(self.weight) and self.weight >= 0.0):
+            raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {quoted(self.weight)}.")
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Mean minus weighted variance."""
@@ -222,7 +225,8 @@ def as_functional(functional: Functional | float) -> Functional:
     if isinstance(functional, float):
         return ValueAtRisk(functional)
     raise ValueError(
-        f"functional must be one of bo_robust.functionals, such as ValueAtRisk(0.1), or its alpha; got {functional!r}."
+        "functional must be one of bo_robust.functionals, such as ValueAtRisk(0.1), or its alpha; got "
+        f"{quoted(functional)}."
     )
 
 

@@ -11,9 +11,10 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from bo_robust.validation import quoted
+
 __all__ = ["SpecError", "build", "kind_of", "nearest", "quoted", "typed"]
 
-QUOTED = 80  # characters of a value that an error repeats
 DESCRIPTIONS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 DESCRIPTIONS |= {dict: "a mapping", Mapping: "a mapping", types.NoneType: "empty"}
 
@@ -93,9 +94,3 @@ def typed(value: Any, hint: Any, where: str) -> Any:
         described = " or ".join(DESCRIPTIONS.get(option, option.__name__) for option in plain)
         raise SpecError(f"{where} must be {described}, got {quoted(value)}.")
     return value
-
-
-def quoted(value: Any) -> str:
-    """The value as errors repeat it, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."

@@ -30,6 +30,7 @@ from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.moments import marginal_moments
+from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_risk_ucb", "recommend"]
 
@@ -90,12 +91,12 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         generator: torch.Generator | None = None,
         ignores_z: bool = False,
     ) -> None:
-        if not (callable(width) or isinstance(width, int | float)):
-            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {width!r}.")
-        schedule = ConstantWidth(float(width)) if isinstance(width, int | float) else width
+        if isinstance(width, type) or not (callable(width) or is_number(width)):
+            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {quoted(width)}.")
+        schedule = width if callable(width) else ConstantWidth(float(width))
         super().__init__(model, schedule, t, posterior_transform, generator)
         if not isinstance(environment, Environment):
-            raise ValueError(f"environment must be one of bo_robust.environments, got {environment!r}.")
+            raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
         self.environment = environment
         self.functional = as_functional(functional)
         self.ignores_z = ignores_z
@@ -112,7 +113,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
         ``ValueError`` if they are neither, not finite, or not of the model's dtype and device.
         """
-        if X_pending is not None and X_pending.ndim != 2:
+        if X_pending is not None and isinstance(X_pending, Tensor) and X_pending.ndim != 2:
             raise ValueError(f"X_pending must be k x d_x or k x d, got shape {tuple(X_pending.shape)}.")
         super().set_X_pending(X_pending)
         self.pending_points = None
@@ -272,6 +273,7 @@ def recommend(
     ``ValueError`` if it has no design, or its columns do not fit the environment and model.
     """
     functional = as_functional(functional)
+    check_tensor("X_queried", X_queried, floating=False)
     if X_queried.ndim != 2 or X_queried.shape[0] == 0:
         raise ValueError(f"X_queried must be k x d_x with k >= 1, got shape {tuple(X_queried.shape)}.")
     with torch.no_grad():

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.validation import check_schedule
 
 __all__ = ["ArmAlgorithm", "Info", "PosteriorOverArms", "Selection", "State"]
 
@@ -102,6 +103,14 @@ class ArmAlgorithm(ABC):
     records: ClassVar[frozenset[str]] = frozenset()
     truncates_anew: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` unless every width and level is a schedule."""
+        for name, example in (("width", "ConstantWidth(2.0)"), ("truncation", "TGPTruncation(4.0, 1.0)")):
+            if hasattr(self, name):
+                given = getattr(self, name)
+                for one in given if isinstance(given, tuple) else (given,):
+                    check_schedule(name, example, one)
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any] | None:

@@ -69,6 +69,7 @@ class BBKB(FeatureSpaceAlgorithm):
     batch_constant: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_oversampling(self.oversampling)
         check_batch_constant(self.batch_constant)
 

@@ -68,6 +68,7 @@ class BKB(FeatureSpaceAlgorithm):
     reference_bound: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_oversampling(self.oversampling)
         check_rule(self.rule, self.reference_bound)
         if self.redraw not in REDRAWS:

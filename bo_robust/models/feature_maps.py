@@ -21,7 +21,7 @@ from bo_robust.covariance import GPyTorchCovariance
 from bo_robust.features.box import keep_half
 from bo_robust.features.fourier import FourierFeatures, fourier_features, hermite_frequencies
 from bo_robust.features.nystrom import NystromFeatures
-from bo_robust.validation import check_count, check_finite
+from bo_robust.validation import check_count, check_finite, quoted
 
 __all__ = ["FEATURE_MAPS", "FeatureModule", "FourierMap", "NystromMap", "NystromWeights"]
 
@@ -103,7 +103,7 @@ class FourierMap:
                 f"{base.lengthscale.shape[-1]} lengthscales for points of {d} dimensions; set ard_num_dims."
             )
         default = torch.tensor([[0.0], [1.0]]).expand(2, d)
-        bounds = torch.as_tensor(default if self.bounds is None else self.bounds, dtype=X.dtype, device=X.device)
+        bounds = _tensor(default if self.bounds is None else self.bounds, X, f"bounds must be 2 x {d} numbers")
         if bounds.shape != (2, d) or not bool((bounds[0] < bounds[1]).all() & bounds.isfinite().all()):
             raise ValueError(
                 f"bounds must be 2 x {d}, the lower and the upper corner of the box, finite and lower < upper, "
@@ -149,10 +149,18 @@ class NystromMap:
 
     def _points(self, X: Tensor) -> Tensor:
         if self.size is None:
-            return torch.as_tensor(self.inducing_points, dtype=X.dtype, device=X.device)
+            return _tensor(self.inducing_points, X, f"inducing_points must be M x {X.shape[-1]} numbers")
         distinct = torch.unique(X.detach(), dim=0)
         kept = torch.linspace(0, len(distinct) - 1, min(self.size, len(distinct))).round().long()
         return distinct[kept.to(X.device)]
+
+
+def _tensor(given: Any, like: Tensor, must: str) -> Tensor:
+    """``given`` in dtype and device of ``like``; a ``ValueError`` says what it must be."""
+    try:
+        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError):
+        raise ValueError(f"{must}, got {quoted(given)}.") from None
 
 
 class _Fourier(FeatureModule):

@@ -16,7 +16,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.validation import check_finite, check_positive
+from bo_robust.validation import check_finite, check_like, check_positive, check_tensor
 
 __all__ = [
     "TruncationWarning",
@@ -42,6 +42,8 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
 
     ``model`` is the model's name for the message; ``batched`` allows both a batch shape in front.
     """
+    for name, x in (("train_X", X), ("train_Y", Y)):
+        check_tensor(name, x, floating=False)
     if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
         batch = "batch_shape x " if batched else ""
         raise ValueError(
@@ -49,13 +51,15 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
             f"{tuple(Y.shape)}; model several outputs with a ModelListGP."
         )
     for name, x in (("train_X", X), ("train_Y", Y)):
-        if not x.is_floating_point():
-            raise ValueError(f"{name} must be floating point, got {x.dtype}; convert it with .double().")
+        check_tensor(name, x)
         check_finite(name, x)
+    check_like("train_Y", Y, "train_X", X)
 
 
 def check_added(X: Tensor, Y: Tensor) -> None:
     """Raise ``ValueError`` unless new rewards are ``... x n' x 1`` for new points ``... x n' x d``."""
+    for name, x in (("X", X), ("Y", Y)):
+        check_tensor(name, x, floating=False)
     if Y.shape[-2:] != (X.shape[-2], 1):
         raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
 

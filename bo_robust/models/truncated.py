@@ -33,7 +33,7 @@ from bo_robust.models.training_data import (
     warn_of_lost,
 )
 from bo_robust.truncation import TRUNCATIONS, Truncation, truncate
-from bo_robust.validation import check_finite, check_like, check_rule
+from bo_robust.validation import check_finite, check_like, check_rule, check_tensor
 
 __all__ = ["TruncatedGP"]
 
@@ -229,6 +229,7 @@ class TruncatedGP(SingleTaskGP):
         if targets is None:
             super().set_train_data(inputs=inputs, strict=strict)
             return
+        check_tensor("targets", targets)
         rewards = targets.unsqueeze(-1)
         check_finite("targets", rewards)
         same_rounds = rewards.shape == self.rewards.shape

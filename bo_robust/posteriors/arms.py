@@ -17,7 +17,7 @@ from torch import Tensor
 from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
 from bo_robust.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
-from bo_robust.validation import check_count, check_finite, check_like
+from bo_robust.validation import check_count, check_finite, check_like, check_tensor
 
 __all__ = [
     "ArmKernel",
@@ -109,13 +109,14 @@ def init(
     Raises:
         ValueError: on a noise variance <= 0, no trials, or shapes and dtypes that do not fit.
     """
+    noise = noise_of_trials(kernel, noise_var, trials)
     n = kernel.num_arms
     like = kernel.diagonal
     check_count(1, block=1 if block is None else block)
     check_count(0, rounds=rounds or 0)
-    noise = noise_of_trials(kernel, noise_var, trials)
     mean = like.new_zeros(trials, n)
     if prior_mean is not None:
+        check_tensor("prior_mean", prior_mean)
         if prior_mean.shape not in ((n,), (trials, n)):
             raise ValueError(f"prior_mean must be {n} or {trials} x {n}, got shape {tuple(prior_mean.shape)}.")
         check_like("prior_mean", prior_mean, "the posterior", mean)
@@ -190,6 +191,8 @@ def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
     """Raise ``ValueError`` unless ``arms`` and ``rewards`` are one per trial, of the shape and device of ``like``."""
+    check_tensor("arms", arms, floating=False)
+    check_tensor("rewards", rewards, floating=False)
     if arms.shape != like.shape or rewards.shape != like.shape:
         shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
         raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")

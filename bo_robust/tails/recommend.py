@@ -13,7 +13,7 @@ from bo_robust.tails.data import as_labels, as_rewards, within_arms
 from bo_robust.tails.index import TailIndex, default_k, hill, is_power_law, moment_index
 from bo_robust.tails.moments import MIN_ARM, moment_bound
 from bo_robust.truncation import TGPTruncation, median_mad
-from bo_robust.validation import check_count, check_delta
+from bo_robust.validation import check_count, check_delta, is_number
 
 __all__ = ["TruncationAdvice", "choose_rule", "recommend"]
 
@@ -123,7 +123,7 @@ def recommend(
     labels = as_labels(arms, len(values))
     check_count(1, horizon=horizon)
     check_delta(delta)
-    if f_scale is not None and not (math.isfinite(f_scale) and f_scale >= 0.0):
+    if f_scale is not None and not (is_number(f_scale) and f_scale >= 0.0):
         raise ValueError(f"f_scale must be a finite number >= 0, in units of y, got {f_scale!r}.")
     k = default_k(len(values))
     centre, scale = median_mad(values)
