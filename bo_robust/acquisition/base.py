@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
@@ -43,9 +45,9 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         super().__init__(model=model, posterior_transform=posterior_transform)
         if is_ensemble(model):
             raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
-        check_schedule("width", "bo_robust.confidence.ConstantWidth(2.0)", width)
+        check_schedule("width", "ConstantWidth(2.0)", width)
         self.t = num_observations(model) + 1 if t is None else t
-        if not isinstance(self.t, int):
+        if not isinstance(self.t, Integral):
             raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
         like = reference(model)
         value = width_of_round(width, self.t, model, like.dtype, generator)

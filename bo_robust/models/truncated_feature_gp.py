@@ -11,6 +11,7 @@ i. The variance is that of :class:`~bo_robust.models.FeatureGP`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
@@ -31,6 +32,7 @@ from bo_robust.models.inputs import from_spec
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_lost
 from bo_robust.ops.truncated_sum import truncated_count, truncated_sum
 from bo_robust.truncation import TRUNCATIONS, Truncation
+from bo_robust.validation import is_number, quoted
 
 __all__ = ["TruncatedFeatureGP"]
 
@@ -95,8 +97,9 @@ class TruncatedFeatureGP(FeatureGP):
         rule: Literal["zero", "clip"] = "zero",
     ) -> None:
         check_no_outcome_transform("TruncatedFeatureGP", outcome_transform)
-        if isinstance(truncation, str) or not (callable(truncation) or isinstance(truncation, float | int)):
-            raise ValueError(f"truncation must be a schedule or a number > 0, got {truncation!r}.")
+        infinite = isinstance(truncation, float) and truncation == math.inf
+        if isinstance(truncation, type) or not (callable(truncation) or is_number(truncation) or infinite):
+            raise ValueError(f"truncation must be a schedule or a number > 0, got {quoted(truncation)}.")
         for name, value, known in (("root", root, ("symmetric", "cholesky")), ("rule", rule, ("zero", "clip"))):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
-from botorch.exceptions import InputDataError
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
@@ -580,9 +579,9 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("levels must be > 0", truncation=torch.zeros(3, 1, **tkwargs))
     refuse("levels must be > 0", truncation=torch.full((3, 1), math.nan, **tkwargs))
     refuse("one of bo_robust.truncation or a tensor", truncation=2.0)
-    refuse("train_Y must be floating point, got torch.int64", Y=Y.long())
-    refuse("train_X must be floating point, got torch.int64", X=X.long())
-    with pytest.raises(InputDataError):
+    refuse("train_Y must be floating point, float32 or float64, got torch.int64", Y=Y.long())
+    refuse("train_X must be floating point, float32 or float64, got torch.int64", X=X.long())
+    with pytest.raises(ValueError, match="train_Y is torch.float32 on .*, train_X torch.float64"):
         TruncatedGP(X, Y.float(), LEVEL)
 
 

@@ -472,7 +472,7 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("truncation must be a schedule or a number", truncation="ata_fourier")
     refuse("truncation must be a schedule or a number", truncation=None)
     for bad in (0.0, -1.0, math.nan, lambda t: 0.0):
-        refuse("levels > 0", truncation=bad)
+        refuse("> 0, got", truncation=bad)
     refuse("use NystromMap", covar_module=MaternKernel())
 
 
