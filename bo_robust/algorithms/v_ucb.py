@@ -74,7 +74,9 @@ class VUCB(PairAlgorithm):
         check_rule(self.rule)
         if self.probabilities is not None:
             if isinstance(self.probabilities, Real) or not all(map(is_number, self.probabilities)):
-                raise ValueError(f"probabilities must be one number per condition, got {quoted(self.probabilities)}.")
+                raise ValueError(
+                    f"probabilities must be one number >= 0 per condition, got {quoted(self.probabilities)}."
+                )
             object.__setattr__(self, "probabilities", tuple(float(p) for p in self.probabilities))
             check_probabilities(self.probabilities, self.num_environments)
 

@@ -489,7 +489,7 @@ def test_bad_arguments_are_refused(tkwargs):
         ("X has 2 NaN", X[0] * math.inf, 1.0),
         ("one point and one reward", X[:2], 1.0),
         ("one point and one reward", X[0], Y),
-        ("X is torch.float32", X[0].float(), Y[0]),
+        ("X torch.float32", X[0].float(), Y[0]),
         (r"X must be ... x 2", X[0, :1], 1.0),
     ):
         with pytest.raises(ValueError, match=match):

@@ -581,7 +581,7 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("one of bo_robust.truncation or a tensor", truncation=2.0)
     refuse("train_Y must be floating point, float32 or float64, got torch.int64", Y=Y.long())
     refuse("train_X must be floating point, float32 or float64, got torch.int64", X=X.long())
-    with pytest.raises(ValueError, match="train_Y is torch.float32 on .*, train_X torch.float64"):
+    with pytest.raises(ValueError, match=r"train_Y is torch.float32 on .*, train_X torch.float64"):
         TruncatedGP(X, Y.float(), LEVEL)
 
 
