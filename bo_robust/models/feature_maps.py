@@ -6,11 +6,12 @@ that evaluates phi(x) at the present hyperparameters of the model's kernel.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
@@ -226,10 +227,15 @@ class _Nystrom(FeatureModule):
         self.register_buffer("inducing_points", inducing_points, persistent=False)
 
     def prepare(self, covar_module: Kernel, symmetric: bool) -> NystromWeights:
-        features = NystromFeatures.from_points(
-            GPyTorchCovariance(covar_module), self.inducing_points, root="symmetric" if symmetric else "cholesky"
-        )
-        return NystromWeights(features.points, features.weights)
+        points, tol = self.inducing_points, None
+        if points.dtype == torch.float32:
+            # Rounded to float32, K_D tells fewer points apart than its features do: the small root is float64.
+            covar_module, points = copy.deepcopy(covar_module).double(), points.double()
+            tol = torch.finfo(torch.float32).eps
+        root: Literal["symmetric", "cholesky"] = "symmetric" if symmetric else "cholesky"
+        features = NystromFeatures.from_points(GPyTorchCovariance(covar_module), points, root, tol)
+        like = self.inducing_points
+        return NystromWeights(features.points.to(like), features.weights.to(like))
 
     def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
         # The set of points that `prepare` drops jumps with the hyperparameters. A jitter of sqrt(eps) of the diagonal
