@@ -214,3 +214,10 @@ def test_mean_variance_of_numbers_whose_squares_overflow(dtype):
         assert bool((low <= high).all())
         assert bool((functional((lower + upper) / 2.0) <= high).all())
     assert torch.equal(MeanVariance(0.0).upper_bound(lower, upper), upper.mean(-1))
+
+
+def test_a_point_of_probability_zero_is_never_drawn(device):
+    density = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0], dtype=torch.float64, device=device)
+    for uniform, index in ((0.0, 1), (0.25, 1), (0.5, 3), (1.0 - 1e-16, 3)):
+        u = torch.tensor(uniform, dtype=torch.float64, device=device)
+        assert int(pick(density > 0, torch.ones_like(density), density, "drawn", u)) == index
