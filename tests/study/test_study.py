@@ -459,7 +459,7 @@ def test_an_ask_knows_the_last_tell(path):
     """The proposal is that of all tells, and the file says so."""
     space, settings = Arms([{"x": i / 20} for i in range(21)]), FIXED | {"center": 0.0, "scale": 1.0, "width": 0.1}
     with Study.create(path, space, "gp-ucb", seed=3, **settings) as study:
-        for value in (-1.0, -1.0, -1.0, 3.0):
+        for value in (-1.0, -1.0, -1.0, -3.0):
             study.tell(study.ask()[0].id, value)
         told = [(trial.x, value) for trial, value in study.results()]
         asked = study.ask()[0]
