@@ -49,8 +49,9 @@ class BKB(FeatureSpaceAlgorithm):
         oversampling: q >= 1 on sigma~^2 = variance / lambda; the theorem uses
             :func:`bo_robust.features.leverage.theory_oversampling`.
         redraw: "fresh" (the paper's) draws independently every round. "persistent" keeps one uniform per arm, so that
-            an arm enters or leaves only when its probability crosses it. Each dictionary then has the paper's law, but
-            is no longer independent of the past, as the proof needs.
+            an arm enters or leaves only when its probability crosses it. This probability depends on the variances,
+            and these on who entered by the same draws before. So a dictionary is not independent of the past, as the
+            proof needs, and its law is not the paper's: dictionaries come out a little larger.
         truncation: Level b_t beyond which rewards are truncated, by default none. With
             :class:`bo_robust.truncation.TGPTruncation` the theorem's width is
             ``TGPWidth(B * (1 + 1 / sqrt(1 - epsilon)), ..., scale=sqrt((1 + epsilon) / (1 - epsilon)))``.
