@@ -263,7 +263,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def observe(self, x: Tensor, y: Tensor | float) -> tuple[CandidateEnsemble, Observation]:
         """A new ensemble with one point (``d`` or ``1 x d``) and its reward added, and what they did to candidates.
 
-        It equals an ensemble of all rewards to rounding, not bit for bit: a row is added to the factor by a solve, where
+        It equals an ensemble of all rewards to rounding, not bit for bit: a row is added to the factor by a solve, and
         a new ensemble factors all rows at once. Grow one or rebuild it, but not in turn, where runs are to be repeated.
         """
         Y = y if isinstance(y, Tensor) else self.train_targets.new_tensor(y)
