@@ -92,6 +92,7 @@ def killed_writer(path: Path, after: float, least: int = 0) -> dict[int, float]:
         os.waitpid(pid, 0)
         rows = [line.split() for line in [*early, *lines.read().splitlines()] if line]
     assert first == "open\n", "the writer did not open the study"
+    assert all(early), "the writer ended before it was killed; it printed why"
     return {int(trial): float(value) for trial, value in rows}
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_robust.validation import check_finite, check_positive
+from bo_robust.validation import check_finite, check_positive, is_number, quoted
 
 __all__ = [
     "CallbackCovariance",
@@ -95,8 +96,8 @@ class Matern:
     outputscale: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r:.80}; use a GPyTorch kernel for others.")
+        if not is_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {quoted(self.nu)}; use a GPyTorch kernel for others.")
         _check(self.lengthscale, self.outputscale)
 
     def diagonal(self, X: Tensor) -> Tensor:
@@ -119,6 +120,10 @@ class GPyTorchCovariance:
     """Any GPyTorch kernel without a batch shape. Hyperparameters are read at every call; there is no gradient."""
 
     kernel: Kernel
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a GPyTorch kernel, got {quoted(self.kernel)}.")
 
     def diagonal(self, X: Tensor) -> Tensor:
         """k(x, x) of every point."""
@@ -172,9 +177,10 @@ class CallbackCovariance:
 
 
 def _check(lengthscale: float | tuple[float, ...], outputscale: float) -> None:
-    if not isinstance(lengthscale, float | int | tuple) or lengthscale == ():
+    known = len(lengthscale) > 0 if isinstance(lengthscale, tuple) else isinstance(lengthscale, Real)
+    if not known:
         raise ValueError(
-            f"lengthscale must be a positive number or a tuple of one per dimension, got {lengthscale!r:.80}."
+            f"lengthscale must be a positive number or a tuple of one per dimension, got {quoted(lengthscale)}."
         )
     for value in lengthscale if isinstance(lengthscale, tuple) else (lengthscale,):
         check_positive(lengthscale=value)

@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from torch.nn import Module
 from torch.quasirandom import SobolEngine
 
-from bo_robust.validation import check_count, check_finite, check_like, check_positive
+from bo_robust.validation import check_count, check_finite, check_like, check_positive, check_tensor, quoted
 
 __all__ = ["ContinuousEnvironment", "Environment", "FiniteEnvironment", "PerturbationEnvironment"]
 
@@ -137,6 +137,10 @@ class ContinuousEnvironment(_FixedEnvironment):
             raise ValueError("give either a distribution (with cdf and icdf) or a sampler of Z.")
         if distribution is not None and log_prob is not None:
             raise ValueError("log_prob belongs to a sampler; that of a distribution is its own.")
+        if distribution is not None and not (hasattr(distribution, "cdf") and hasattr(distribution, "icdf")):
+            raise ValueError(
+                f"distribution must have cdf and icdf, such as Normal(0.5, 0.1); got {quoted(distribution)}."
+            )
         if distribution is not None and len(distribution.event_shape) > 0:
             raise ValueError(
                 "the coordinates of the distribution must be independent (batch shape d_z, no event shape)."
@@ -191,7 +195,13 @@ class ContinuousEnvironment(_FixedEnvironment):
     def _cdf_of_bounds(self) -> tuple[Tensor, Tensor]:
         """Distribution function at the lower and the upper corner, ``d_z`` each."""
         assert self._distribution is not None
-        low, high = self._distribution.cdf(self.bounds).to(self.bounds).expand_as(self.bounds)
+        try:
+            low, high = self._distribution.cdf(self.bounds).to(self.bounds).expand_as(self.bounds)
+        except ValueError:  # torch's check of arguments
+            raise ValueError(
+                "the distribution has no value at the bounds: they must lie in its support, or build it with "
+                "validate_args=False."
+            ) from None
         if not bool((high > low).all()):
             raise ValueError("the distribution has no probability within the bounds.")
         return low, high
@@ -222,6 +232,8 @@ class PerturbationEnvironment(Environment):
         probabilities: Tensor | None = None,
         bounds: Tensor | None = None,
     ) -> None:
+        if not callable(perturbations):
+            check_tensor("perturbations", perturbations)
         fixed = _check_points("perturbations", perturbations) if isinstance(perturbations, Tensor) else None
         p = _check_probabilities(probabilities, fixed)
         super().__init__(p, p)
@@ -290,8 +302,9 @@ def _kind(x: Tensor) -> tuple[torch.dtype, torch.device]:
 
 def _check_points(name: str, z: Tensor) -> Tensor:
     """A checked copy of the points."""
-    if z.ndim != 2 or 0 in z.shape or not z.is_floating_point():
-        raise ValueError(f"{name} must be w x d, w and d >= 1, floating point; got {z.dtype} {tuple(z.shape)}.")
+    check_tensor(name, z, floating=False)
+    if z.ndim != 2 or 0 in z.shape or z.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"{name} must be w x d, w and d >= 1, float32 or float64; got {z.dtype} {tuple(z.shape)}.")
     check_finite(name, z)
     return z.detach().clone()
 
@@ -300,6 +313,7 @@ def _check_probabilities(p: Tensor | None, z: Tensor | None) -> Tensor | None:
     """The normalised probabilities, or None if they are all equal."""
     if p is None:
         return None
+    check_tensor("probabilities", p, floating=False)
     if p.ndim != 1 or len(p) == 0 or (z is not None and (len(p) != len(z) or _kind(p) != _kind(z))):
         like = "w" if z is None else f"{len(z)} of {z.dtype} on {z.device}, one per point"
         raise ValueError(f"probabilities must be {like}; got {tuple(p.shape)} of {p.dtype} on {p.device}.")
@@ -313,6 +327,7 @@ def _check_probabilities(p: Tensor | None, z: Tensor | None) -> Tensor | None:
 
 
 def _check_box(bounds: Tensor) -> None:
+    check_tensor("bounds", bounds, floating=False)
     if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] == 0 or not bounds.is_floating_point():
         raise ValueError(
             f"bounds must be 2 x d (lower and upper corner), floating point; got {bounds.dtype} {tuple(bounds.shape)}."

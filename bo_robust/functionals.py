@@ -20,11 +20,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
 from bo_robust.ops.weighted_quantile import check_level, quantile_index, sorted_masses, tail_weights, weighted_quantile
+from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = [
     "CVaR",
@@ -151,6 +153,7 @@ class WorstCase(Functional):
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Index of the smallest value."""
+        check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
         return supported.argmin(-1)
 
@@ -165,6 +168,7 @@ class Mean(Functional):
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The mean."""
+        check_tensor("values", values)
         return values.mean(-1) if probabilities is None else (values * probabilities).sum(-1)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
@@ -196,33 +200,40 @@ class MeanVariance(Functional):
     weight: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.weight) and self.weight >= 0.0):
-            raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {self.weight!r}.")
+        if not (is_number(self.weight) and self.weight >= 0.0):
+            raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {quoted(self.weight)}.")
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Mean minus weighted variance."""
         mean = Mean()(values, probabilities)
+        if self.weight == 0.0:
+            return mean
         return mean - self.weight * Mean()((values - mean.unsqueeze(-1)).square(), probabilities)
 
     def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """E l - weight (sd(m) + r)^2."""
+        if self.weight == 0.0:
+            return Mean()(lower, probabilities)
         spread, reach = _spread_and_reach(lower, upper, probabilities)
         return Mean()(lower, probabilities) - self.weight * (spread + reach).square()
 
     def upper_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """E u - weight max(sd(m) - r, 0)^2."""
         spread, reach = _spread_and_reach(lower, upper, probabilities)
-        return Mean()(upper, probabilities) - self.weight * (spread - reach).clamp_min(0.0).square()
+        # A variance beyond the largest number counts as this number: the bound stays one.
+        largest = torch.finfo(spread.dtype).max
+        return Mean()(upper, probabilities) - self.weight * (spread - reach).clamp_min(0.0).square().clamp_max(largest)
 
 
 def as_functional(functional: Functional | float) -> Functional:
     """Return a functional as it is, and ``ValueAtRisk(alpha)`` for a number; ``ValueError`` for anything else."""
     if isinstance(functional, Functional):
         return functional
-    if isinstance(functional, float):
-        return ValueAtRisk(functional)
+    if is_number(functional) and not isinstance(functional, Integral):  # 10 is no level of 10 %
+        return ValueAtRisk(float(functional))
     raise ValueError(
-        f"functional must be one of bo_robust.functionals, as ValueAtRisk(0.1), or its alpha; got {functional!r:.80}."
+        "functional must be one of bo_robust.functionals, such as ValueAtRisk(0.1), or its alpha; got "
+        f"{quoted(functional)}."
     )
 
 
@@ -270,9 +281,16 @@ def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None
     """sd(m) and r of :class:`MeanVariance`."""
     mean = Mean()
     middle, half = (lower + upper) / 2.0, (upper - lower) / 2.0
-    variance = mean((middle - mean(middle, probabilities).unsqueeze(-1)).square(), probabilities)
-    tiny = torch.finfo(lower.dtype).tiny  # the gradient of a square root is infinite at zero
-    return (variance + tiny).sqrt(), (mean(half.square(), probabilities) + tiny).sqrt()
+    middle = middle - mean(middle, probabilities).unsqueeze(-1)
+    finfo = torch.finfo(lower.dtype)
+
+    def root_mean_square(x: Tensor) -> Tensor:
+        size = x.detach().abs().amax(-1, keepdim=True)
+        unit = torch.where(size > finfo.max**0.5 / x.shape[-1], size, 1.0)  # the sum of their squares overflows
+        # The gradient of a square root is infinite at zero.
+        return (mean((x / unit).square(), probabilities) + finfo.tiny).sqrt() * unit.squeeze(-1)
+
+    return root_mean_square(middle), root_mean_square(half)
 
 
 def _between(lower: Tensor, upper: Tensor, low: Tensor, high: Tensor, probabilities: Tensor | None) -> Tensor:

@@ -6,15 +6,15 @@ name that a user writes (in a configuration, in the settings of a method, in Ax)
 
 import difflib
 import inspect
-import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from bo_robust.validation import quoted
+
 __all__ = ["SpecError", "build", "kind_of", "nearest", "quoted", "typed"]
 
-QUOTED = 80  # characters of a value that an error repeats
 DESCRIPTIONS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 DESCRIPTIONS |= {dict: "a mapping", Mapping: "a mapping", types.NoneType: "empty"}
 
@@ -94,17 +94,3 @@ def typed(value: Any, hint: Any, where: str) -> Any:
         described = " or ".join(DESCRIPTIONS.get(option, option.__name__) for option in plain)
         raise SpecError(f"{where} must be {described}, got {quoted(value)}.")
     return value
-
-
-def quoted(value: Any) -> str:
-    """The value as errors repeat it, cut where it is long; what is cut off is never written out."""
-    try:
-        text = repr(value[: QUOTED + 1]) if isinstance(value, str) else _SHORT.repr(value)
-    except ValueError:  # Python writes no whole number of more than 4300 digits
-        text = "a number of very many digits"
-    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 2 * QUOTED
-_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 4, 10, 10, 10  # at most 10^4 parts

@@ -20,7 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_count, check_delta, check_positive, check_round, check_rule, check_tail_index
+from bo_robust.validation import (
+    check_count,
+    check_delta,
+    check_positive,
+    check_round,
+    check_rule,
+    check_tail_index,
+    check_tensor,
+)
 
 __all__ = [
     "TRUNCATIONS",
@@ -202,6 +210,7 @@ def truncate(y: Tensor, level: float | Tensor, rule: str = "zero", centre: Tenso
             needs it to be fixed before the reward is seen.
     """
     check_rule(rule)
+    check_tensor("y", y, floating=False)
     if rule == "residual":
         if centre is None:
             raise ValueError("rule 'residual' needs the posterior mean before each reward as `centre`.")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import reprlib
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,35 +20,83 @@ __all__ = [
     "check_positive",
     "check_round",
     "check_rule",
+    "check_schedule",
     "check_tail_index",
+    "check_tensor",
+    "is_number",
+    "quoted",
 ]
+
+QUOTED = 80  # characters of a value that an error repeats
+
+
+def quoted(value: Any) -> str:
+    """The value on one line as errors repeat it, cut where it is long; what is cut off is never written out."""
+    try:
+        text = repr(value[: QUOTED + 1]) if isinstance(value, str) else _SHORT.repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        text = "a number of very many digits"
+    text = " ".join(text.split())
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 2 * QUOTED
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 4, 10, 10, 10  # at most 10^4 parts
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number: of Python or numpy, or a tensor without axes; true and false are none."""
+    plain = isinstance(value, Real) or (isinstance(value, Tensor) and value.ndim == 0 and value.dtype != torch.bool)
+    try:
+        return plain and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
+
+
+def check_tensor(name: str, x: Any, floating: bool = True) -> None:
+    """Raise ``TypeError`` unless ``x`` is a tensor, and ``ValueError`` unless it is float32 or float64.
+
+    ``floating`` is false where any dtype will do.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch tensor, got {type(x).__name__}; convert it with torch.as_tensor.")
+    if floating and x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"{name} must be floating point, float32 or float64, got {x.dtype}; convert with .double().")
+
+
+def check_schedule(role: str, example: str, given: Any) -> None:
+    """Raise ``ValueError`` unless ``given`` can be called with a round; the message names an ``example``."""
+    if isinstance(given, type) or not callable(given):
+        raise ValueError(f"{role} must be a schedule, such as {example}, got {quoted(given)}.")
 
 
 def check_positive(**values: float) -> None:
     """Raise ``ValueError`` unless every value is a finite number > 0."""
     for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+        if not (is_number(value) and value > 0):
+            raise ValueError(f"{name} must be a finite number > 0, got {quoted(value)}.")
 
 
 def check_delta(delta: float) -> None:
     """Raise ``ValueError`` unless the failure probability is in (0, 1)."""
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta (the failure probability) must be strictly between 0 and 1, got {delta!r}.")
+    if not (is_number(delta) and 0.0 < delta < 1.0):
+        raise ValueError(f"delta (the failure probability) must be strictly between 0 and 1, got {quoted(delta)}.")
 
 
 def check_tail_index(alpha: float) -> None:
     """Raise ``ValueError`` unless alpha, of the moment bound E|y|^(1+alpha) <= v, is in (0, 1]."""
-    if not 0.0 < alpha <= 1.0:
+    if not (is_number(alpha) and 0.0 < alpha <= 1.0):
         raise ValueError(
-            f"alpha must be in (0, 1] (the moment bound is on E|y|^(1+alpha); 1 = finite variance), got {alpha!r}."
+            "alpha must be in (0, 1] (the moment bound is on E|y|^(1+alpha); 1 = finite variance), got "
+            f"{quoted(alpha)}."
         )
 
 
 def check_accuracy(epsilon: float) -> None:
     """Raise ``ValueError`` unless the accuracy of a dictionary is in (0, 1)."""
-    if not 0.0 < epsilon < 1.0:
-        raise ValueError(f"epsilon (accuracy of the dictionary) must be in (0, 1), got {epsilon!r}.")
+    if not (is_number(epsilon) and 0.0 < epsilon < 1.0):
+        raise ValueError(f"epsilon (accuracy of the dictionary) must be in (0, 1), got {quoted(epsilon)}.")
 
 
 def check_finite(name: str, x: Tensor) -> None:
@@ -57,6 +108,7 @@ def check_finite(name: str, x: Tensor) -> None:
 
 def check_like(name: str, x: Tensor, owner: str, like: Tensor, advice: str = "convert one of them") -> None:
     """Raise ``ValueError`` unless ``x`` has the dtype and device of ``like``, which belongs to ``owner``."""
+    check_tensor(name, x, floating=False)
     if (x.dtype, x.device) != (like.dtype, like.device):
         raise ValueError(f"{name} is {x.dtype} on {x.device}, {owner} {like.dtype} on {like.device}; {advice}.")
 
@@ -66,10 +118,10 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
 
     ``tol`` is relative to the largest diagonal entry. The smallest eigenvalue may be -tol * n times this entry.
     """
+    check_tensor("the kernel matrix", K, floating=False)
     if K.ndim < 2 or K.shape[-1] != K.shape[-2] or K.shape[-1] == 0:
         raise ValueError(f"the kernel matrix must be n x n with n >= 1, got shape {tuple(K.shape)}.")
-    if not K.is_floating_point():
-        raise ValueError(f"the kernel matrix must be floating point, got {K.dtype}; convert it with .double().")
+    check_tensor("the kernel matrix", K)
     check_finite("the kernel matrix", K)
     if K.dtype == torch.float32:  # whose rounding alone exceeds the default
         tol = max(tol, 1e-5)
@@ -92,15 +144,15 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
 
 def check_round(t: int) -> None:
     """Raise ``ValueError`` unless ``t``, a round counted from 1, is at least 1."""
-    if t < 1:
-        raise ValueError(f"t is the round about to be played, counted from 1, got {t!r}.")
+    if not (is_number(t) and t >= 1):
+        raise ValueError(f"t is the round about to be played, counted from 1, got {quoted(t)}.")
 
 
 def check_count(minimum: int, **values: int) -> None:
     """Raise ``ValueError`` unless every value is a whole number of at least ``minimum``."""
     for name, value in values.items():
-        if value != int(value) or value < minimum:
-            raise ValueError(f"{name} must be a whole number >= {minimum}, got {value!r}.")
+        if not is_number(value) or value != int(value) or value < minimum:
+            raise ValueError(f"{name} must be a whole number >= {minimum}, got {quoted(value)}.")
 
 
 # What happens to a reward beyond its truncation level, see bo_robust.truncation.truncate.
@@ -110,10 +162,10 @@ RULES = ("zero", "clip", "residual")
 def check_rule(rule: str, reference_bound: float | None = None) -> None:
     """Raise ``ValueError`` unless ``rule`` is in RULES, and a ``reference_bound`` >= 0 and beside rule "residual"."""
     if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r:.80}.")
+        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {quoted(rule)}.")
     if reference_bound is None:
         return
     if rule != "residual":
-        raise ValueError(f"reference_bound is for rule 'residual'; leave it out, or change rule {rule!r:.80}.")
-    if not 0.0 <= reference_bound < math.inf:
-        raise ValueError(f"reference_bound must be a finite number >= 0, got {reference_bound!r}.")
+        raise ValueError(f"reference_bound is for rule 'residual'; leave it out, or change rule {rule!r}.")
+    if not (is_number(reference_bound) and reference_bound >= 0.0):
+        raise ValueError(f"reference_bound must be a finite number >= 0, got {quoted(reference_bound)}.")

@@ -171,7 +171,7 @@ def test_bad_points_and_probabilities_are_refused(make, tkwargs):
     for points, message in [
         (z[:0], "w and d >= 1"),
         (z[:, 0], "must be w x d"),
-        (z.long(), "floating point"),
+        (z.long(), "float32 or float64"),
         (z * torch.nan, "NaN"),
     ]:
         with pytest.raises(ValueError, match=message):

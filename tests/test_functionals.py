@@ -199,3 +199,25 @@ def test_probable_ties_up_to_rounding(device):
     density[1] *= 1.0 + 1e-14
     gap = torch.tensor([1.0, 1.0, 2.0, 9.0], dtype=torch.float64, device=device)
     assert int(pick(torch.ones(4, dtype=torch.bool, device=device), gap, density, "probable")) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mean_variance_of_numbers_whose_squares_overflow(dtype):
+    """Bounds are bounds, never NaN, and the upper one is finite."""
+    large = torch.finfo(dtype).max ** 0.95
+    lower = large * torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.3, 0.3], [-0.5, -0.5, -0.5]], dtype=dtype)
+    upper = lower + large * torch.tensor([[0.2, 0.1, 0.1], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=dtype)
+    for weight in (0.0, 0.5):
+        functional = MeanVariance(weight)
+        low, high = functional.lower_bound(lower, upper), functional.upper_bound(lower, upper)
+        assert bool(high.isfinite().all())
+        assert bool((low <= high).all())
+        assert bool((functional((lower + upper) / 2.0) <= high).all())
+    assert torch.equal(MeanVariance(0.0).upper_bound(lower, upper), upper.mean(-1))
+
+
+def test_a_point_of_probability_zero_is_never_drawn(device):
+    density = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0], dtype=torch.float64, device=device)
+    for uniform, index in ((0.0, 1), (0.25, 1), (0.5, 3), (1.0 - 1e-16, 3)):
+        u = torch.tensor(uniform, dtype=torch.float64, device=device)
+        assert int(pick(density > 0, torch.ones_like(density), density, "drawn", u)) == index

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from bo_robust.acquisition.rounds import num_observations, reference, width_of_round
 from bo_robust.confidence import Width
-from bo_robust.validation import check_finite, check_like
+from bo_robust.models.feature_gp import FeatureGP
+from bo_robust.validation import check_finite, check_like, check_schedule, check_tensor, quoted
 
 __all__ = ["ConfidenceBoundAcquisition"]
 
@@ -35,17 +39,16 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         posterior_transform: PosteriorTransform | None,
         generator: torch.Generator | None,
     ) -> None:
-        super().__init__(model=model, posterior_transform=posterior_transform)
         name = type(self).__name__
+        if not isinstance(model, Model):
+            raise ValueError(f"model must be a BoTorch model, got {quoted(model)}.")
+        super().__init__(model=model, posterior_transform=posterior_transform)
         if is_ensemble(model):
             raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
-        if not callable(width):
-            raise ValueError(
-                f"width must be a schedule of bo_robust.confidence, such as ConstantWidth(2.0), got {width!r:.80}."
-            )
+        check_schedule("width", "ConstantWidth(2.0)", width)
         self.t = num_observations(model) + 1 if t is None else t
-        if not isinstance(self.t, int):
-            raise ValueError(f"t (the round about to be played) must be an int, got {t!r:.80}.")
+        if not isinstance(self.t, Integral):
+            raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
         like = reference(model)
         value = width_of_round(width, self.t, model, like.dtype, generator)
         self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
@@ -57,11 +60,20 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         ``ValueError`` unless they are ``k x d``, finite and of the model's dtype and device.
         """
         if X_pending is not None:
+            check_tensor("X_pending", X_pending, floating=False)
             if X_pending.ndim != 2:
                 raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
             self._check("X_pending", X_pending)
             check_finite("X_pending", X_pending)
         AcquisitionFunction.set_X_pending(self, X_pending)
+
+    def _check_columns(self, name: str, x: Tensor) -> None:
+        """Raise ``ValueError`` unless points have as many columns as the data of a ``SingleTaskGP`` or our models."""
+        data = getattr(self.model, "train_inputs", None)
+        if isinstance(self.model, SingleTaskGP | FeatureGP) and data and not hasattr(self.model, "input_transform"):
+            d = data[0].shape[-1]
+            if x.shape[-1] != d:
+                raise ValueError(f"{name} has {x.shape[-1]} columns, the model's data {d}; give points of {d} columns.")
 
     def _check(self, name: str, x: Tensor) -> None:
         advice = (

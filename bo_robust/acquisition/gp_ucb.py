@@ -69,6 +69,12 @@ class GPUCB(ConfidenceBoundAcquisition):
         super().__init__(model, width, t, posterior_transform, generator)
         self.set_X_pending(X_pending)
 
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """As in the base class; ``ValueError`` also if the points have not the columns of the model's data."""
+        if isinstance(X_pending, Tensor):
+            self._check_columns("X_pending", X_pending)
+        super().set_X_pending(X_pending)
+
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The bound at X (``lead x q x d``), ``lead``.
@@ -78,6 +84,7 @@ class GPUCB(ConfidenceBoundAcquisition):
         dtype and device, or X and the pending points differ in d.
         """
         self._check("X", X)
+        self._check_columns("X", X)
         self._check("the width", self.width)
         if self.X_pending is not None:
             self._check("X_pending", self.X_pending)

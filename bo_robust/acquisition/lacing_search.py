@@ -58,8 +58,9 @@ def search_lacing_value(
     """Find the lacing value of largest density for every design; equally dense ones go to the widest interval.
 
     The search compares the environment's points, the draws, and every z that Adam passes on its way from some of them.
-    So the result is never worse than the best of the environment's points. Arguments not as described raise
-    ``ValueError``.
+    All are judged by the VaR of the draws. By it the result is never worse than the best of the environment's points.
+    By the VaR of these points, which ``acqf.select_environment`` takes, it may be: the two differ by the sampling error
+    of the draws, and so do the lacing values. Arguments not as described raise ``ValueError``.
 
     Args:
         acqf: With a ``ValueAtRisk``, a ``ContinuousEnvironment`` and a model without batch shape.

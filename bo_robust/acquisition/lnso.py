@@ -105,6 +105,8 @@ def optimize_lnso(
     check_count(1, num_starts=num_starts, num_draws=num_draws)
     _check_problem(environment, bounds)
     bound, alpha = upper_bound_of(target, alpha)
+    if isinstance(target, ValueAtRiskUCB):
+        bounds = target.designs(bounds)
     low, high = bounds
     sobol = SobolEngine(bounds.shape[-1], scramble=True, seed=seed).draw(num_starts, dtype=torch.float64)
     starts = low + (high - low) * sobol.to(bounds)

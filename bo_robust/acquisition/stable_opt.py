@@ -45,8 +45,11 @@ class StableOpt(ValueAtRiskUCB):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
+        ignores_z: bool = False,
     ) -> None:
-        super().__init__(model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator)
+        super().__init__(
+            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, ignores_z
+        )
 
 
 def construct_inputs_stable_opt(
@@ -57,10 +60,11 @@ def construct_inputs_stable_opt(
     t: int | None = None,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
+    training_data: Any = None,
 ) -> dict[str, Any]:
     """Keyword arguments of :class:`StableOpt`, as :func:`construct_inputs_value_at_risk_ucb` makes them."""
     inputs = construct_inputs_value_at_risk_ucb(
-        model, environment, WorstCase(), width, delta, t, posterior_transform, X_pending
+        model, environment, WorstCase(), width, delta, t, posterior_transform, X_pending, training_data
     )
     del inputs["functional"]
     return inputs

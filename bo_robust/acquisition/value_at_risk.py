@@ -30,6 +30,7 @@ from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.moments import marginal_moments
+from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_risk_ucb", "recommend"]
 
@@ -45,8 +46,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     :meth:`select_environment` which condition to observe x under. If conditions cannot be chosen, observe x under what
     comes and fit the model to (x, z, y): nothing else changes (Remark 1).
 
-    X are designs, ``d_x`` columns. For frameworks (Ax) whose search space holds z, points of all ``d`` columns are
-    taken as well, and their z is ignored; the columns of z must then follow those of x in the model.
+    X are designs, ``d_x`` columns. The columns of z follow those of x in the model.
 
     With q > 1 the value is the sum of the bounds that the designs have when chosen one after the other, each observed
     under its most probable lacing value, as in sequential optimisation. That costs q posterior calls per member of the
@@ -62,6 +62,8 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
         X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable lacing
             values; or points ``k x d`` if their conditions are known.
+        ignores_z: Take points of all ``d`` columns too, and ignore their z. A framework (Ax) whose search space holds z
+            needs it; elsewhere such points are a mistake.
 
     Raises:
         ValueError: as :class:`~bo_robust.acquisition.GPUCB`; also if the environment does not fit the model.
@@ -87,15 +89,17 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
+        ignores_z: bool = False,
     ) -> None:
-        if not (callable(width) or isinstance(width, int | float)):
-            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {width!r:.80}.")
-        schedule = ConstantWidth(float(width)) if isinstance(width, int | float) else width
+        if isinstance(width, type) or not (callable(width) or is_number(width)):
+            raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {quoted(width)}.")
+        schedule = width if callable(width) else ConstantWidth(float(width))
         super().__init__(model, schedule, t, posterior_transform, generator)
         if not isinstance(environment, Environment):
-            raise ValueError(f"environment must be one of bo_robust.environments, got {environment!r:.80}.")
+            raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
         self.environment = environment
         self.functional = as_functional(functional)
+        self.ignores_z = ignores_z
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
         if self._dim is not None:
             _check_columns(environment, self._dim)
@@ -109,7 +113,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
         ``ValueError`` if they are neither, not finite, or not of the model's dtype and device.
         """
-        if X_pending is not None and X_pending.ndim != 2:
+        if X_pending is not None and isinstance(X_pending, Tensor) and X_pending.ndim != 2:
             raise ValueError(f"X_pending must be k x d_x or k x d, got shape {tuple(X_pending.shape)}.")
         super().set_X_pending(X_pending)
         self.pending_points = None
@@ -225,7 +229,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         return point if pending is None else torch.cat([pending, point])
 
     def designs(self, X: Tensor) -> Tensor:
-        """Designs ``... x d_x`` as they are, and points ``... x d`` without their columns of z.
+        """Designs ``... x d_x`` as they are, and, where z is ignored, points ``... x d`` without their columns of z.
 
         ``ValueError`` if X has another number of columns, or is not of the model's dtype and device.
         """
@@ -233,8 +237,11 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         if self._dim is None:
             return X
         d_x = self._dim - self.environment.appended
-        if X.shape[-1] not in (d_x, self._dim):
-            raise ValueError(f"X has {X.shape[-1]} columns; the model has {self._dim}: {d_x} of x, then those of z.")
+        if X.shape[-1] not in ((d_x, self._dim) if self.ignores_z else (d_x,)):
+            raise ValueError(
+                f"X has {X.shape[-1]} columns; the model has {self._dim}: {d_x} of x, then those of z. Give x alone "
+                f"(the bounds of x, 2 x {d_x}, to optimize_acqf), or build the acquisition with ignores_z=True."
+            )
         return X[..., :d_x]
 
 
@@ -266,6 +273,7 @@ def recommend(
     ``ValueError`` if it has no design, or its columns do not fit the environment and model.
     """
     functional = as_functional(functional)
+    check_tensor("X_queried", X_queried, floating=False)
     if X_queried.ndim != 2 or X_queried.shape[0] == 0:
         raise ValueError(f"X_queried must be k x d_x with k >= 1, got shape {tuple(X_queried.shape)}.")
     with torch.no_grad():
@@ -307,7 +315,8 @@ def construct_inputs_value_at_risk_ucb(
     if isinstance(width, int | float):
         width = ConstantWidth(float(width))
     inputs = construct_inputs_gp_ucb(model, width, delta, t, posterior_transform, X_pending)
-    return {**inputs, "environment": environment, "functional": functional}
+    ignores_z = training_data is not None  # Ax's search space holds z
+    return {**inputs, "environment": environment, "functional": functional, "ignores_z": ignores_z}
 
 
 if ValueAtRiskUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error

@@ -16,7 +16,7 @@ from torch import Tensor
 from bo_robust.algorithms.base import Info, State
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.posteriors.candidates import CandidatePosterior
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_positive, quoted
 
 __all__ = ["AGPUCB"]
 
@@ -42,8 +42,9 @@ class AGPUCB(CandidateAlgorithm):
     power: float = 0.9
 
     def __post_init__(self) -> None:
-        if len(self.lengthscales) == 0:
-            raise ValueError("lengthscales must hold one number per candidate, got none.")
+        super().__post_init__()
+        if not isinstance(self.lengthscales, tuple | list) or len(self.lengthscales) == 0:
+            raise ValueError(f"lengthscales must hold one number per candidate, got {quoted(self.lengthscales)}.")
         for value in self.lengthscales:
             check_positive(lengthscale=value)
         check_positive(power=self.power)

@@ -25,7 +25,7 @@ from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.truncated import TruncatedPosterior
 from bo_robust.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.truncation import Truncation
-from bo_robust.validation import check_rule
+from bo_robust.validation import check_rule, quoted
 
 __all__ = ["ATAGPUCB"]
 
@@ -53,7 +53,12 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
     rule: str = "zero"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_rule(self.rule)
+        if isinstance(self.features, type) or not (
+            callable(self.features) or isinstance(self.features, NystromDictionary)
+        ):
+            raise ValueError(f"features must be a feature map or a NystromDictionary, got {quoted(self.features)}.")
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {self.root!r:.80}.")
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.validation import check_schedule
 
 __all__ = ["ArmAlgorithm", "Info", "PosteriorOverArms", "Selection", "State"]
 
@@ -70,7 +71,8 @@ class Info:
     """What happened to the rewards of a round.
 
     Attributes:
-        ok: Whether the reward was finite, ``s`` bool. NaN or infinity is a failed pull, which teaches nothing.
+        ok: Whether the reward was finite and the posterior still is, ``s`` bool. A reward of NaN or infinity is a
+            failed pull, which teaches nothing.
         truncated: Whether truncation removed or clipped the reward, ``s`` bool; None for methods that never truncate.
     """
 
@@ -101,6 +103,14 @@ class ArmAlgorithm(ABC):
     records: ClassVar[frozenset[str]] = frozenset()
     truncates_anew: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` unless every width and level is a schedule."""
+        for name, example in (("width", "ConstantWidth(2.0)"), ("truncation", "TGPTruncation(4.0, 1.0)")):
+            if hasattr(self, name):
+                given = getattr(self, name)
+                for one in given if isinstance(given, tuple) else (given,):
+                    check_schedule(name, example, one)
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any] | None:

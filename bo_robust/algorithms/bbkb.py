@@ -31,7 +31,7 @@ from bo_robust.algorithms.shortlist import (
 from bo_robust.confidence import Width
 from bo_robust.features.leverage import check_oversampling
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.random import spread
 
@@ -69,6 +69,7 @@ class BBKB(FeatureSpaceAlgorithm):
     batch_constant: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_oversampling(self.oversampling)
         check_batch_constant(self.batch_constant)
 
@@ -125,6 +126,7 @@ class BBKB(FeatureSpaceAlgorithm):
             uniforms = spread(uniform, posterior.counts.shape[1])
             keep = new_dictionary(posterior, posterior.variance, self.oversampling, uniforms)
             dtc.redraw(posterior, keep[trials], trials)
+            ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)
         return Info(ok)

@@ -22,7 +22,7 @@ from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import check_oversampling, draw_dictionary, keep_probability
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
@@ -49,8 +49,9 @@ class BKB(FeatureSpaceAlgorithm):
         oversampling: q >= 1 on sigma~^2 = variance / lambda; the theorem uses
             :func:`bo_robust.features.leverage.theory_oversampling`.
         redraw: "fresh" (the paper's) draws independently every round. "persistent" keeps one uniform per arm, so that
-            an arm enters or leaves only when its probability crosses it. Each dictionary then has the paper's law, but
-            is no longer independent of the past, as the proof needs.
+            an arm enters or leaves only when its probability crosses it. This probability depends on the variances,
+            and these on who entered by the same draws before. So a dictionary is not independent of the past, as the
+            proof needs, and its law is not the paper's: dictionaries come out a little larger.
         truncation: Level b_t beyond which rewards are truncated, by default none. With
             :class:`bo_robust.truncation.TGPTruncation` the theorem's width is
             ``TGPWidth(B * (1 + 1 / sqrt(1 - epsilon)), ..., scale=sqrt((1 + epsilon) / (1 - epsilon)))``.
@@ -68,6 +69,7 @@ class BKB(FeatureSpaceAlgorithm):
     reference_bound: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_oversampling(self.oversampling)
         check_rule(self.rule, self.reference_bound)
         if self.redraw not in REDRAWS:
@@ -103,7 +105,7 @@ class BKB(FeatureSpaceAlgorithm):
             state.uniforms = uniforms if self.redraw == "persistent" else None
         # variances of the round before, as the paper: count did not change them
         dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
-        return Info(ok, (kept != rewards) & ok)
+        return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""

@@ -19,7 +19,7 @@ from bo_robust.posteriors import elimination
 from bo_robust.posteriors.candidates import CandidatePosterior
 from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.elimination import Failures
-from bo_robust.validation import check_delta, check_positive
+from bo_robust.validation import check_delta, check_positive, quoted
 
 __all__ = ["EliminationAlgorithm", "HEInfo", "HEState", "eliminations"]
 
@@ -72,9 +72,12 @@ class EliminationAlgorithm(CandidateAlgorithm):
         return delta if kind == "bayesian_finite" else 0.5 * delta
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(noise_scale=self.noise_scale)
         check_delta(self.delta)
         base, features = self.base, getattr(self.base, "features", None)
+        if base is not None and not isinstance(base, ArmAlgorithm):
+            raise ValueError(f"base must be an algorithm, such as GPUCB(width), or None, got {quoted(base)}.")
         if isinstance(base, CandidateAlgorithm):
             raise ValueError(
                 f"base is itself over candidates ({type(base).__name__}); give None or an algorithm of one."

@@ -17,7 +17,6 @@ step. If trials choose, the host reads back which do and when the next repetitio
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +27,7 @@ from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.confidence import Width
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
+from bo_robust.validation import is_number
 
 __all__ = ["MiniGPUCB", "RepeatingPosterior"]
 
@@ -98,7 +98,8 @@ class MiniGPUCB(ArmAlgorithm):
     batch_constant: float = 1.1
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.batch_constant) and self.batch_constant >= 1.0):
+        super().__post_init__()
+        if not (is_number(self.batch_constant) and self.batch_constant >= 1.0):
             raise ValueError(
                 "batch_constant (C: standard deviations fall at most by 1/C between choices) must be a finite number "
                 f">= 1, got {self.batch_constant!r}."
@@ -159,6 +160,7 @@ class MiniGPUCB(ArmAlgorithm):
             # Trials whose repetition goes on take in no reward.
             counts = posterior.good * (posterior.left == 0)
             arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
+            ok = ok & arm_states.all_numbers(posterior.mean, posterior.variance)
         state.round += 1
         return Info(ok)
 

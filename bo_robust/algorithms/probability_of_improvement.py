@@ -33,6 +33,7 @@ class ProbabilityOfImprovement(ArmAlgorithm):
     margin: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(margin=self.margin)
 
     def select(self, state: State, uniform: Tensor) -> Selection:

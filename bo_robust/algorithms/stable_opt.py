@@ -32,6 +32,7 @@ class StableOpt(PairAlgorithm):
     num_environments: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count(1, num_environments=self.num_environments)
 
     def select(self, state: State, uniform: Tensor) -> Selection:

@@ -26,7 +26,7 @@ from bo_robust.features.leverage import check_oversampling
 from bo_robust.linalg import row_argmax
 from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.streams import ArmStream
 from bo_robust.random import spread
@@ -181,6 +181,7 @@ class StreamedBBKB:
         else:
             uniforms = spread(said[1:2], posterior.counts.shape[1])
             dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
+            ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent, state.shortlist = 0.0, None
         return bool(ok)
 

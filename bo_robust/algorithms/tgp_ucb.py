@@ -46,6 +46,7 @@ class TGPUCB(ArmAlgorithm):
     reference_bound: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_rule(self.rule, self.reference_bound)
 
     @classmethod

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from bo_robust.functionals import Functional, as_functional, check_rule, pick
 from bo_robust.linalg import row_argmax
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread
-from bo_robust.validation import check_count
+from bo_robust.validation import check_count, is_number, quoted
 
 __all__ = ["VUCB", "PairAlgorithm", "check_pairs", "instantaneous_regret_bound", "recommended_design"]
 
@@ -67,10 +68,15 @@ class VUCB(PairAlgorithm):
     rule: str = "probable"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count(1, num_environments=self.num_environments)
         object.__setattr__(self, "functional", as_functional(self.functional))
         check_rule(self.rule)
         if self.probabilities is not None:
+            if isinstance(self.probabilities, Real) or not all(map(is_number, self.probabilities)):
+                raise ValueError(
+                    f"probabilities must be one number >= 0 per condition, got {quoted(self.probabilities)}."
+                )
             object.__setattr__(self, "probabilities", tuple(float(p) for p in self.probabilities))
             check_probabilities(self.probabilities, self.num_environments)
 

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
+from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor
 
 __all__ = [
     "effective_dimension",
@@ -159,6 +159,7 @@ def _check_rate(T: float, d: int) -> None:
 def _add_diagonal(K: Tensor, noise_var: float) -> Tensor:
     """K + noise_var I, checked."""
     check_positive(noise_var=noise_var)
+    check_tensor("K", K, floating=False)
     if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():
         raise ValueError(f"K must be floating point, ... x t x t, got {K.dtype} of shape {tuple(K.shape)}.")
     return K + noise_var * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)

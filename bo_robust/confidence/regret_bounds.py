@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_positive, check_tensor
 
 __all__ = ["gp_ucb_regret_bound"]
 
@@ -38,6 +38,8 @@ def gp_ucb_regret_bound(widths: Tensor, information_gain: Tensor, noise_var: flo
         ValueError: if the shapes differ, are empty, or ``noise_var`` is not positive.
     """
     check_positive(noise_var=noise_var)
+    check_tensor("widths", widths, floating=False)
+    check_tensor("information_gain", information_gain, floating=False)
     if widths.shape != information_gain.shape or widths.ndim == 0 or widths.shape[-1] == 0:
         raise ValueError(
             "widths and information_gain must have one shape ... x T with T >= 1, "

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import Number, ScaledWidth, sqrt
-from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive
+from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive, is_number, quoted
 
 __all__ = [
     "BKBWidth",
@@ -242,8 +242,8 @@ class ConstantWidth(ScaledWidth):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.value) and self.value >= 0.0):
-            raise ValueError(f"value must be a finite number >= 0, got {self.value!r}.")
+        if not (is_number(self.value) and self.value >= 0.0):
+            raise ValueError(f"value must be a finite number >= 0, got {quoted(self.value)}.")
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         return self.value

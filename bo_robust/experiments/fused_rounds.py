@@ -20,7 +20,7 @@ from bo_robust.experiments.problems.noise import Additive
 from bo_robust.experiments.traces import Traces
 from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
-from bo_robust.posteriors.arms import ArmPosterior
+from bo_robust.posteriors.arms import ArmPosterior, all_numbers
 
 __all__ = ["FusedRounds"]
 
@@ -81,7 +81,8 @@ class FusedRounds:
         state.round += K
         rows = slice(traces.rounds, traces.rounds + K)
         traces.arms[rows], traces.rewards[rows], traces.recommended[rows] = run.arms, run.rewards, run.recommended
-        traces.width[rows], traces.coverage[rows], traces.ok[rows] = widths, run.coverage, True
+        traces.width[rows], traces.coverage[rows] = widths, run.coverage
+        traces.ok[rows] = all_numbers(run.mean, run.variance)  # of all rounds, as nobody looks in between
         if truncation is not None:
             traces.truncated[rows] = run.rewards.abs() > levels.unsqueeze(1)
         traces.rounds += K

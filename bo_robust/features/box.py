@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
-from bo_robust.validation import check_count
+from bo_robust.validation import check_count, check_tensor
 
 __all__ = ["MAX_FREQUENCIES", "BoxFeatures", "check_grid", "fourier_features", "keep_half"]
 
@@ -107,6 +107,7 @@ class BoxFeatures(ABC):
             ValueError: if X is not floating point, has another d, or a point is NaN or outside the box by more than
                 rounding (1e-6 of the side).
         """
+        check_tensor("X", X, floating=False)
         if not X.is_floating_point() or X.ndim < 2 or X.shape[-1] != self.dim:
             raise ValueError(
                 f"X must be floating point points ... x n x {self.dim} as bounds has {self.dim} dimension(s), "

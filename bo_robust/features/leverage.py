@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.linalg import row_argmax
-from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive
+from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive, is_number, quoted
 
 __all__ = ["check_oversampling", "draw_dictionary", "keep_probability", "padded", "theory_oversampling"]
 
@@ -34,10 +34,10 @@ def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
 
 def check_oversampling(q: float) -> None:
     """Raise ``ValueError`` unless q is a finite number >= 1, as BKB's analysis has it."""
-    if not (math.isfinite(q) and q >= 1.0):
+    if not (is_number(q) and q >= 1.0):
         raise ValueError(
-            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {q!r}; the theorems ask for "
-            "theory_oversampling(T, delta, epsilon), 5 served well in our runs."
+            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {quoted(q)}; the theorems ask "
+            "for theory_oversampling(T, delta, epsilon), 5 served well in our runs."
         )
 
 

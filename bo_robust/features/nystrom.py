@@ -189,7 +189,11 @@ class NystromFeatures:
 
     @classmethod
     def from_points(
-        cls, covariance: Covariance, points: Tensor, root: Literal["cholesky", "symmetric"] = "cholesky"
+        cls,
+        covariance: Covariance,
+        points: Tensor,
+        root: Literal["cholesky", "symmetric"] = "cholesky",
+        tol: float | None = None,
     ) -> NystromFeatures:
         """Features of one dictionary.
 
@@ -198,6 +202,7 @@ class NystromFeatures:
             points: The dictionary, ``M x d``; may hold duplicates.
             root: "cholesky", with as many features as points are independent; or "symmetric", the papers' (K_D^(1/2))^+
                 k_D(x) with M features in the order of ``points``.
+            tol: As in :func:`dictionary_root`.
 
         Raises:
             ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
@@ -208,7 +213,7 @@ class NystromFeatures:
             raise ValueError(f"points must be M x d, got shape {tuple(points.shape)}.")
         check_finite("points", points)
         K_D = covariance(points, points)
-        factor = dictionary_root(K_D)
+        factor = dictionary_root(K_D, tol=tol)
         weights = factor.inverse
         if root == "symmetric":
             weights = symmetric_axes(factor.features(K_D)) @ weights

@@ -7,6 +7,7 @@ from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
 from bo_robust.models.robust import RobustGP, verify
+from bo_robust.models.training_data import TruncationWarning
 from bo_robust.models.truncated import TruncatedGP
 from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
 
@@ -20,6 +21,7 @@ __all__ = [
     "RobustGP",
     "TruncatedFeatureGP",
     "TruncatedGP",
+    "TruncationWarning",
     "candidate",
     "candidate_grid",
     "information_gain",

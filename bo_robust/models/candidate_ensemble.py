@@ -261,7 +261,11 @@ class CandidateEnsemble(GPyTorchModel, GP):
         return self._grown(X, Y)[0]
 
     def observe(self, x: Tensor, y: Tensor | float) -> tuple[CandidateEnsemble, Observation]:
-        """A new ensemble with one point (``d`` or ``1 x d``) and its reward added, and what they did to candidates."""
+        """A new ensemble with one point (``d`` or ``1 x d``) and its reward added, and what they did to candidates.
+
+        It equals an ensemble of all rewards to rounding, not bit for bit: a row is added to the factor by a solve, and
+        a new ensemble factors all rows at once. Grow one or rebuild it, but not in turn, where runs are to be repeated.
+        """
         Y = y if isinstance(y, Tensor) else self.train_targets.new_tensor(y)
         if x.numel() != x.shape[-1] or Y.numel() != 1:
             raise ValueError(f"observe takes one point and one reward, got {tuple(x.shape)} and {tuple(Y.shape)}.")

@@ -22,7 +22,7 @@ from torch import Tensor
 from bo_robust.confidence.candidate_widths import Widths, check_unit_scale
 from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
 from bo_robust.posteriors.candidate_factor import CandidateFactor
-from bo_robust.validation import check_finite, check_kernel_matrix
+from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, quoted
 
 __all__ = ["CandidateGPs", "check_rows", "check_transform"]
 
@@ -32,17 +32,17 @@ BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
 
 def check_rows(X: Tensor, Y: Tensor) -> None:
     """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats of one dtype and device."""
+    for name, x in (("train_X", X), ("train_Y", Y)):
+        check_tensor(name, x, floating=False)
     if X.ndim != 2 or Y.shape != (X.shape[0], 1):
         raise ValueError(
             f"CandidateEnsemble needs X n x d and Y n x 1, got {tuple(X.shape)} and {tuple(Y.shape)}; model several "
             "outputs with a ModelList of one ensemble each."
         )
     for name, x in (("X", X), ("Y", Y)):
-        if not x.is_floating_point():
-            raise ValueError(f"{name} must be floating point, got {x.dtype}; convert it with .double().")
+        check_tensor(name, x)
         check_finite(name, x)
-    if (X.dtype, X.device) != (Y.dtype, Y.device):
-        raise ValueError(f"X is {X.dtype} on {X.device}, Y {Y.dtype} on {Y.device}; convert one of them.")
+    check_like("Y", Y, "X", X)
 
 
 def check_transform(input_transform: InputTransform | None) -> None:
@@ -66,6 +66,10 @@ class CandidateGPs:
     @classmethod
     def empty(cls, candidates: Sequence[Candidate | Mapping[str, Any]], points: Tensor) -> CandidateGPs:
         """Copies of the candidates in the dtype and on the device of ``points``, ``0 x d``, without rows."""
+        listed = isinstance(candidates, Sequence) and not isinstance(candidates, str)
+        wrong = [c for c in candidates if not isinstance(c, Candidate | Mapping)] if listed else [candidates]
+        if wrong:
+            raise ValueError(f"candidates must be a list of Candidate or of settings, got {quoted(wrong[0])}.")
         given = [c if isinstance(c, Candidate) else candidate(**c) for c in candidates]
         if not given:
             raise ValueError("U is empty: give at least one candidate.")

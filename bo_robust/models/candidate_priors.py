@@ -93,14 +93,16 @@ def candidate(
     Raises:
         ValueError: if the kernel is unknown, a number is not positive, or a period is missing or has no use.
     """
-    scales = [float(x) for x in (lengthscale if isinstance(lengthscale, Sequence) else [lengthscale])]
-    for scale in scales:
-        check_positive(lengthscale=scale)
+    many = isinstance(lengthscale, Sequence) and not isinstance(lengthscale, str)
+    given: list[Any] = list(lengthscale) if many else [lengthscale]  # type: ignore[arg-type]
+    for one in given:
+        check_positive(lengthscale=one)
+    scales = [float(x) for x in given]
     check_positive(outputscale=outputscale)
     if kernel not in KERNELS:
-        raise ValueError(
-            f"unknown kernel {kernel!r:.80}; choose one of {', '.join(KERNELS)}, or make a Candidate of any."
-        )
+        raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(KERNELS)}, or make a Candidate of any.")
+    if nu not in (0.5, 1.5, 2.5):
+        raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
     if (period is not None) != (kernel == "periodic"):
         raise ValueError(f"a period is for the kernel 'periodic', which needs one; got {kernel!r:.80} and {period!r}.")
     if groups is not None and len(scales) != 1:
@@ -166,6 +168,8 @@ def candidate_grid(
     given = {"lengthscale": lengthscale, "noise_var": noise_var, "outputscale": outputscale}
     ranges = {name: value for name, value in given.items() if isinstance(value, tuple)}
     for name, value in given.items():
+        if isinstance(value, tuple) and len(value) != 2:
+            raise ValueError(f"{name} must be a number > 0 or (low, high), got {value!r}.")
         low, high = value if isinstance(value, tuple) else (value, value)
         check_positive(**{name: low})
         check_positive(**{name: high})

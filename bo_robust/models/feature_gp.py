@@ -42,7 +42,7 @@ from bo_robust.models.feature_regression import (
 )
 from bo_robust.models.inputs import from_spec
 from bo_robust.models.training_data import check_added, check_data, one_noise_likelihood
-from bo_robust.validation import check_finite, check_like
+from bo_robust.validation import check_finite, check_like, check_tensor, quoted
 
 __all__ = ["FeatureGP"]
 
@@ -125,6 +125,8 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         self.train_inputs, self.train_targets = (train_X,), train_Y.squeeze(-1)
         if covar_module is None:
             covar_module = get_covar_module_with_dim_scaled_prior(ard_num_dims=transformed_X.shape[-1])
+        if not isinstance(covar_module, Kernel):
+            raise ValueError(f"covar_module must be a GPyTorch kernel, got {quoted(covar_module)}.")
         if covar_module.batch_shape:
             raise ValueError(f"covar_module must have no batch shape, got {tuple(covar_module.batch_shape)}.")
         self.covar_module = covar_module
@@ -292,6 +294,8 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         """
         X = self.train_inputs[0] if inputs is None else inputs if isinstance(inputs, Tensor) else next(iter(inputs))
         y = self.train_targets if targets is None else targets
+        for name, x in (("inputs", X), ("targets", y)):
+            check_tensor(name, x)
         check_finite("targets", y)
         for name, old, new in (("inputs", self.train_inputs[0], X), ("targets", self.train_targets, y)):
             if strict and (old.shape, old.dtype, old.device) != (new.shape, new.dtype, new.device):

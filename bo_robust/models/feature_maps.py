@@ -6,11 +6,12 @@ that evaluates phi(x) at the present hyperparameters of the model's kernel.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
@@ -21,7 +22,7 @@ from bo_robust.covariance import GPyTorchCovariance
 from bo_robust.features.box import keep_half
 from bo_robust.features.fourier import FourierFeatures, fourier_features, hermite_frequencies
 from bo_robust.features.nystrom import NystromFeatures
-from bo_robust.validation import check_count, check_finite
+from bo_robust.validation import check_count, check_finite, quoted
 
 __all__ = ["FEATURE_MAPS", "FeatureModule", "FourierMap", "NystromMap", "NystromWeights"]
 
@@ -103,7 +104,7 @@ class FourierMap:
                 f"{base.lengthscale.shape[-1]} lengthscales for points of {d} dimensions; set ard_num_dims."
             )
         default = torch.tensor([[0.0], [1.0]]).expand(2, d)
-        bounds = torch.as_tensor(default if self.bounds is None else self.bounds, dtype=X.dtype, device=X.device)
+        bounds = _tensor(default if self.bounds is None else self.bounds, X, f"bounds must be 2 x {d} numbers")
         if bounds.shape != (2, d) or not bool((bounds[0] < bounds[1]).all() & bounds.isfinite().all()):
             raise ValueError(
                 f"bounds must be 2 x {d}, the lower and the upper corner of the box, finite and lower < upper, "
@@ -149,10 +150,18 @@ class NystromMap:
 
     def _points(self, X: Tensor) -> Tensor:
         if self.size is None:
-            return torch.as_tensor(self.inducing_points, dtype=X.dtype, device=X.device)
+            return _tensor(self.inducing_points, X, f"inducing_points must be M x {X.shape[-1]} numbers")
         distinct = torch.unique(X.detach(), dim=0)
         kept = torch.linspace(0, len(distinct) - 1, min(self.size, len(distinct))).round().long()
         return distinct[kept.to(X.device)]
+
+
+def _tensor(given: Any, like: Tensor, must: str) -> Tensor:
+    """``given`` in dtype and device of ``like``; a ``ValueError`` says what it must be."""
+    try:
+        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError):
+        raise ValueError(f"{must}, got {quoted(given)}.") from None
 
 
 class _Fourier(FeatureModule):
@@ -218,10 +227,15 @@ class _Nystrom(FeatureModule):
         self.register_buffer("inducing_points", inducing_points, persistent=False)
 
     def prepare(self, covar_module: Kernel, symmetric: bool) -> NystromWeights:
-        features = NystromFeatures.from_points(
-            GPyTorchCovariance(covar_module), self.inducing_points, root="symmetric" if symmetric else "cholesky"
-        )
-        return NystromWeights(features.points, features.weights)
+        points, tol = self.inducing_points, None
+        if points.dtype == torch.float32:
+            # Rounded to float32, K_D tells fewer points apart than its features do: the small root is float64.
+            covar_module, points = copy.deepcopy(covar_module).double(), points.double()
+            tol = torch.finfo(torch.float32).eps
+        root: Literal["symmetric", "cholesky"] = "symmetric" if symmetric else "cholesky"
+        features = NystromFeatures.from_points(GPyTorchCovariance(covar_module), points, root, tol)
+        like = self.inducing_points
+        return NystromWeights(features.points.to(like), features.weights.to(like))
 
     def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
         # The set of points that `prepare` drops jumps with the hyperparameters. A jitter of sqrt(eps) of the diagonal

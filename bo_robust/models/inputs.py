@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.specs import build
+from bo_robust.specs import build, quoted
 from bo_robust.truncation import Truncation
 
 __all__ = ["delta_of_width", "from_spec", "levels_of_rounds"]
@@ -43,9 +43,9 @@ def levels_of_rounds(truncation: Truncation | Tensor, rewards: Tensor, first_rou
     n = rewards.shape[-2]
     if isinstance(truncation, Tensor):
         levels = truncation
-    elif not callable(truncation):
+    elif isinstance(truncation, type) or not callable(truncation):
         raise ValueError(
-            f"truncation must be one of bo_robust.truncation or a tensor of levels, got {truncation!r:.80}."
+            f"truncation must be one of bo_robust.truncation or a tensor of levels, got {quoted(truncation)}."
         )
     else:
         rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)

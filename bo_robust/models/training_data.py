@@ -17,17 +17,26 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.validation import check_finite, check_positive
+from bo_robust.validation import check_finite, check_like, check_positive, check_tensor
 
 __all__ = [
     "MovableGP",
+    "TruncationWarning",
     "check_added",
     "check_data",
     "check_no_outcome_transform",
     "check_noise_var",
+    "lost_rewards",
     "one_noise_likelihood",
     "rewards_as_they_are",
+    "warn_of_lost",
 ]
+
+FEW = 2  # rewards that may be lost without a word, unless these are all
+
+
+class TruncationWarning(UserWarning):
+    """A notable share of the rewards is truncated: the level is too small for them, or they are not centred."""
 
 
 class MovableGP(SingleTaskGP):
@@ -50,6 +59,8 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
 
     ``model`` is the model's name for the message; ``batched`` allows both a batch shape in front.
     """
+    for name, x in (("train_X", X), ("train_Y", Y)):
+        check_tensor(name, x, floating=False)
     if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
         batch = "batch_shape x " if batched else ""
         raise ValueError(
@@ -57,13 +68,15 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
             f"{tuple(Y.shape)}; model several outputs with a ModelListGP."
         )
     for name, x in (("train_X", X), ("train_Y", Y)):
-        if not x.is_floating_point():
-            raise ValueError(f"{name} must be floating point, got {x.dtype}; convert it with .double().")
+        check_tensor(name, x)
         check_finite(name, x)
+    check_like("train_Y", Y, "train_X", X)
 
 
 def check_added(X: Tensor, Y: Tensor) -> None:
     """Raise ``ValueError`` unless new rewards are ``... x n' x 1`` for new points ``... x n' x d``."""
+    for name, x in (("X", X), ("Y", Y)):
+        check_tensor(name, x, floating=False)
     if Y.shape[-2:] != (X.shape[-2], 1):
         raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
 
@@ -119,3 +132,36 @@ def one_noise_likelihood(
     check_noise_var(noise_var, dtype)
     # No transform: the variance is stored as it is, not rounded by a softplus and its inverse.
     return GaussianLikelihood(noise_constraint=Positive(transform=None, initial_value=noise_var))
+
+
+def lost_rewards(y: Tensor, lost: Tensor, notable: float) -> str | None:
+    """What to say of rewards ``batch_shape x n`` of which those ``lost`` (bool) are truncated; None if they are few.
+
+    Up to the share ``notable`` they are few, and so are up to two, unless none is left. A larger reward is a better
+    one. In a batch the member that lost most is looked at.
+    """
+    y, lost = y.reshape(-1, y.shape[-1]), lost.reshape(-1, y.shape[-1])
+    worst = int(lost.sum(-1).argmax())
+    y, lost, n = y[worst], lost[worst], y.shape[-1]
+    count = int(lost.sum())
+    if count <= max(FEW, notable * n) and count < n:
+        return None
+    said = f"{count / n:.0%} of the rewards are truncated"
+    if count == n:
+        return said + ", so that the model knows next to nothing of them."
+    best = int((y > y[~lost].amax()).sum())
+    return said + (
+        f", the {best} largest among them: what may be best counts as no better than others." if best else "."
+    )
+
+
+def warn_of_lost(y: Tensor, lost: Tensor, notable: float, level: float) -> None:
+    """Give a :class:`TruncationWarning` if :func:`lost_rewards` has something to say; ``level`` is the last b_t."""
+    said = lost_rewards(y, lost, notable)
+    if said is not None:
+        warnings.warn(
+            f"{said} The level b_t is {level:.2g}, the median |reward| {float(y.abs().median()):.2g}. If these are no "
+            "outliers, raise `truncation` (its moment_bound or scale), or centre and rescale the rewards.",
+            TruncationWarning,
+            stacklevel=4,
+        )

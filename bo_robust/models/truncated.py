@@ -30,11 +30,14 @@ from bo_robust.models.training_data import (
     check_no_outcome_transform,
     check_noise_var,
     rewards_as_they_are,
+    warn_of_lost,
 )
 from bo_robust.truncation import TRUNCATIONS, Truncation, truncate
-from bo_robust.validation import check_finite, check_like, check_rule
+from bo_robust.validation import check_finite, check_like, check_rule, check_tensor
 
 __all__ = ["TruncatedGP"]
+
+NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 
 
 class TruncatedGP(MovableGP):
@@ -51,7 +54,8 @@ class TruncatedGP(MovableGP):
     has k(x, x) = 1, the normalisation of the widths.
 
     Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) the model believes in zero.
-    So centre the rewards and let v bound their raw moment, f included.
+    So centre the rewards and let v bound their raw moment, f included. A ``TruncationWarning`` says when more than a
+    tenth of the rewards are truncated, and whether the largest are among them.
 
     The buffers ``rewards`` and ``levels`` (``batch_shape x n x 1``) keep the observed rewards and their levels, and
     follow ``.to``, ``deepcopy`` and ``pickle``. Data, levels, the schedule and fixed noise variances are not part of
@@ -225,6 +229,7 @@ class TruncatedGP(MovableGP):
         if targets is None:
             super().set_train_data(inputs=inputs, strict=strict)
             return
+        check_tensor("targets", targets)
         rewards = targets.unsqueeze(-1)
         check_finite("targets", rewards)
         same_rounds = rewards.shape == self.rewards.shape
@@ -240,6 +245,8 @@ class TruncatedGP(MovableGP):
         # Detached: a tensor with a history (a fantasy) could not be copied with the model.
         self.register_buffer("rewards", rewards.detach().clone(), persistent=False)
         self.register_buffer("levels", levels, persistent=False)
+        if fantasize.off():
+            warn_of_lost(rewards[..., 0], self.truncated[..., 0], NOTABLE, float(levels[..., -1, 0].max()))
 
     def _schedule(self) -> Truncation:
         if self.truncation is None:

@@ -11,7 +11,7 @@ i. The variance is that of :class:`~bo_robust.models.FeatureGP`.
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
@@ -29,14 +29,17 @@ from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap, NystromWeights
 from bo_robust.models.feature_regression import WeightPosterior, precision_matrix
 from bo_robust.models.inputs import from_spec
-from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are
+from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_lost
 from bo_robust.ops.truncated_sum import truncated_count, truncated_sum
 from bo_robust.truncation import TRUNCATIONS, Truncation
+from bo_robust.validation import is_number, quoted
 
 __all__ = ["TruncatedFeatureGP"]
 
 CHUNK = 512  # rewards at a time: bounds the memory of the directions x rewards products
-WARN_LOST = 0.95  # share of the squared weights u^2 of the rewards beyond which the mean is that of the truncation
+# Share of the rewards that lost more than half of their weight beyond which the model warns, as a run does. More than
+# for TruncatedGP: a lost reward may come back as data inform its directions.
+NOTABLE = 0.5
 
 
 class TruncatedFeatureGP(FeatureGP):
@@ -46,9 +49,10 @@ class TruncatedFeatureGP(FeatureGP):
     so they are the paper's: the full Fourier grid, with the origin at the lower corner of the box, and for
     ``root="symmetric"`` the symmetric root (K_D^(1/2))^+ of Nyström features.
 
-    Truncation pulls the mean to zero: centre the rewards and let the moment bound v cover f too. Outcome transforms are
-    refused: levels, B, v and the noise variance are in units of the rewards, which ``Standardize`` would rescale by a
-    heavy-tailed standard deviation.
+    Truncation pulls the mean to zero: centre the rewards and let the moment bound v cover f too. A warning
+    (``TruncationWarning``) says when more than half of the rewards lost more than half of their weight. Outcome
+    transforms are refused: levels, B, v and the noise variance are in units of the rewards, which ``Standardize`` would
+    rescale by a heavy-tailed standard deviation.
 
     ``fit_gpytorch_mll`` maximises the Gaussian evidence of the rewards winsorised at their median plus or minus 3
     robust standard deviations (1.4826 MAD). The evidence of the raw rewards would follow the outliers. An evidence of
@@ -93,8 +97,9 @@ class TruncatedFeatureGP(FeatureGP):
         rule: Literal["zero", "clip"] = "zero",
     ) -> None:
         check_no_outcome_transform("TruncatedFeatureGP", outcome_transform)
-        if isinstance(truncation, str) or not (callable(truncation) or isinstance(truncation, float | int)):
-            raise ValueError(f"truncation must be a schedule or a number > 0, got {truncation!r:.80}.")
+        infinite = isinstance(truncation, float) and truncation == math.inf
+        if isinstance(truncation, type) or not (callable(truncation) or is_number(truncation) or infinite):
+            raise ValueError(f"truncation must be a schedule or a number > 0, got {quoted(truncation)}.")
         for name, value, known in (("root", root, ("symmetric", "cholesky")), ("rule", rule, ("zero", "clip"))):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r:.80}.")
@@ -163,9 +168,7 @@ class TruncatedFeatureGP(FeatureGP):
             dictionary, weights = self._posterior_weights()
             Phi = self.features(self.train_inputs[0], self.covar_module, dictionary).double()
             root = self._inverse_root(precision_matrix(Phi, weights.noise_var), weights.noise_var)
-            u = root @ Phi.mT  # directions x n
-            beyond = (u * y).abs() > self.truncation_level
-            return (u.square() * beyond).sum(0) > share * u.square().sum(0)
+            return _beyond(root, Phi, y.double(), self.truncation_level, share)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedFeatureGP:
         """As in :class:`FeatureGP`; rewards are not truncated, and inside :meth:`fantasize` they stay so."""
@@ -203,16 +206,9 @@ class TruncatedFeatureGP(FeatureGP):
             r = _clipped_sum(root, Phi_rewards, rewards, level)
         else:
             r = truncated_sum(root, Phi_rewards, rewards, level)
-            lost = _lost_weight(root, Phi_rewards, rewards, level)
-            if lost > WARN_LOST:
-                warnings.warn(
-                    f"{lost:.1%} of the weight of the {rewards.shape[-1]} rewards is truncated, which pulls the "
-                    f"posterior mean to zero: the level b_t is {level:.3g}, the median |reward| "
-                    f"{float(rewards.abs().median()):.3g}. Raise `truncation` (its moment_bound or scale), or rescale "
-                    "the rewards and the moment bound.",
-                    UserWarning,
-                    stacklevel=2,
-                )
+        rows = slice(None, None, -(-rewards.shape[-1] // CHUNK))  # some are enough to tell
+        lost = _beyond(root, Phi_rewards[..., rows, :], rewards[..., rows], level, 0.5)
+        warn_of_lost(rewards[..., rows], lost, NOTABLE, level)
         mean = torch.einsum("...rp,...r->...p", root, r)
         information = torch.einsum("...pk,...k->...p", V, mean)
         weights = WeightPosterior(noise_var, V, information, root.to(noise_var), mean.to(noise_var))
@@ -230,15 +226,14 @@ class TruncatedFeatureGP(FeatureGP):
         return torch.where(spread > 0, y.clamp(centre - spread, centre + spread), y)
 
 
-def _lost_weight(root: Tensor, Phi: Tensor, y: Tensor, level: float) -> float:
-    """Share of sum u_{i tau}^2 that is truncated, over at most ``CHUNK`` evenly spaced rewards.
+def _beyond(root: Tensor, Phi: Tensor, y: Tensor, level: float, share: float) -> Tensor:
+    """Whether each reward (``... x n``) has more than this share of its weight u^2 beyond the level.
 
-    It is not the share of pairs: directions that the data hardly inform have products too small for any level.
+    It is not the share of directions: those that the data hardly inform have products too small for any level.
     """
-    rows = slice(None, None, -(-y.shape[-1] // CHUNK))
-    u = root @ Phi[..., rows, :].mT
-    lost = (u * y[..., None, rows]).abs() > level
-    return float((u.square() * lost).sum() / u.square().sum())
+    u = root @ Phi.mT  # directions x n
+    weight = u.square()
+    return (weight * ((u * y.unsqueeze(-2)).abs() > level)).sum(-2) > share * weight.sum(-2)
 
 
 def _clipped_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float) -> Tensor:

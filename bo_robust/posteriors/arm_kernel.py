@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import CallbackCovariance, Covariance
-from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive
+from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor, quoted
 
 __all__ = ["ROW_BLOCK", "ArmKernel", "noise_of_trials"]
 
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
 MATRIX_MAX_ARMS = 4096
+# Noise variance below this many roundings of k(x, x) is lost in them, and a posterior ends in NaN.
+LEAST_NOISE = 500.0
 # Beyond this many arms a row no longer fits the cache; rows of the covariance are evaluated in pieces of this size.
 ROW_BLOCK = 16_384
 
@@ -45,8 +47,10 @@ class ArmKernel:
         Raises ``ValueError`` if K is not finite, symmetric and positive semi-definite, or ``arms`` has not one row per
         arm.
         """
-        K = K.detach()
         check_kernel_matrix(K)
+        K = K.detach()
+        if arms is not None:
+            check_tensor("arms", arms, floating=False)
         if arms is not None and (arms.ndim != 2 or arms.shape[0] != K.shape[-1]):
             raise ValueError(f"arms must be {K.shape[-1]} x d as the matrix has it, got shape {tuple(arms.shape)}.")
         # The check allows asymmetry by rounding; code downstream reads rows as columns.
@@ -60,10 +64,15 @@ class ArmKernel:
         Raises ``ValueError`` if ``arms`` is empty, not ``n x d``, not floating point or not finite, or if the
         covariance has a batch shape or gives no valid kernel matrix.
         """
+        if not hasattr(covariance, "diagonal"):
+            raise ValueError(
+                "covariance must be one of bo_robust.covariance, such as GPyTorchCovariance(kernel), got "
+                f"{quoted(covariance)}."
+            )
+        check_tensor("arms", arms, floating=False)
         if arms.ndim != 2 or arms.shape[0] == 0:
             raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")
-        if not arms.is_floating_point():
-            raise ValueError(f"arms must be floating point, got {arms.dtype}; convert them with .double().")
+        check_tensor("arms", arms)
         check_finite("arms", arms)
         arms = arms.detach()
         diagonal = covariance.diagonal(arms)
@@ -87,6 +96,9 @@ class ArmKernel:
             ValueError: if the callback returns NaN or another shape, dtype or device, differs from the diagonal, or is
                 not symmetric and positive semi-definite. Beyond MATRIX_MAX_ARMS arms only 256 of them are checked.
         """
+        if not callable(matrix):
+            raise ValueError(f"matrix must be a function of two lists of arms, got {quoted(matrix)}.")
+        check_tensor("diagonal", diagonal, floating=False)
         if diagonal.ndim != 1 or len(diagonal) == 0 or not diagonal.is_floating_point():
             raise ValueError(f"diagonal must be n >= 1 floats, got {diagonal.dtype} of shape {tuple(diagonal.shape)}.")
         check_finite("diagonal", diagonal)
@@ -158,16 +170,28 @@ class ArmKernel:
 def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -> Tensor:
     """Noise variance lambda of every trial, ``s``, of the kernel's dtype and device.
 
-    Raises ``ValueError`` on a noise variance <= 0, no trials, or a kernel or noise of another number of trials.
+    Raises ``ValueError`` on a noise variance <= 0 or lost in the rounding of the kernel, no trials, or a kernel or
+    noise of another number of trials.
     """
+    if not isinstance(kernel, ArmKernel):
+        raise ValueError(f"kernel must be an ArmKernel, such as ArmKernel.from_matrix(K), got {quoted(kernel)}.")
     like = kernel.diagonal
     check_count(1, trials=trials)
     given = like.shape[0] if like.ndim == 2 else trials
     if given != trials:
         raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
-    noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
+    try:
+        noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"noise_var must be one number or one per trial, got {quoted(noise_var)}.") from None
     if noise.ndim > 1 or noise.numel() not in (1, trials):
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
-    return noise.expand(trials).clone()
+    noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
+    if bool((noise < floor).any()):
+        raise ValueError(
+            f"noise_var must be at least {float(floor.max()):.2g} in {like.dtype} ({LEAST_NOISE:g} roundings of the "
+            f"largest k(x, x)), got {float(noise.min()):.3g}; raise it, or use float64."
+        )
+    return noise.clone()

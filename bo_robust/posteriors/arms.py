@@ -17,9 +17,18 @@ from torch import Tensor
 from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
 from bo_robust.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
-from bo_robust.validation import check_count, check_finite, check_like
+from bo_robust.validation import check_count, check_finite, check_like, check_tensor
 
-__all__ = ["ArmKernel", "ArmPosterior", "check_pulls", "init", "noise_of_trials", "observe", "zeros_like_shape"]
+__all__ = [
+    "ArmKernel",
+    "ArmPosterior",
+    "all_numbers",
+    "check_pulls",
+    "init",
+    "noise_of_trials",
+    "observe",
+    "zeros_like_shape",
+]
 
 # Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
 # allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
@@ -88,8 +97,8 @@ def init(
 
     Args:
         kernel: Prior covariance of the arms; fixes dtype and device.
-        noise_var: lambda > 0, one number or one per trial (``s``). In float32 keep it above about 1e-3 k(x, x): below,
-            rounding of the kernel is as large as the noise.
+        noise_var: lambda > 0, one number or one per trial (``s``). In float32 keep it above about 1e-3 k(x, x); below
+            500 roundings of k(x, x) it is refused.
         trials: s >= 1.
         prior_mean: ``n`` or ``s x n``; zero by default.
         rounds: Rounds to come, if known. If their covariance rows take at most 2 GiB, the low-rank layout reserves them
@@ -100,13 +109,14 @@ def init(
     Raises:
         ValueError: on a noise variance <= 0, no trials, or shapes and dtypes that do not fit.
     """
+    noise = noise_of_trials(kernel, noise_var, trials)
     n = kernel.num_arms
     like = kernel.diagonal
     check_count(1, block=1 if block is None else block)
     check_count(0, rounds=rounds or 0)
-    noise = noise_of_trials(kernel, noise_var, trials)
     mean = like.new_zeros(trials, n)
     if prior_mean is not None:
+        check_tensor("prior_mean", prior_mean)
         if prior_mean.shape not in ((n,), (trials, n)):
             raise ValueError(f"prior_mean must be {n} or {trials} x {n}, got shape {tuple(prior_mean.shape)}.")
         check_like("prior_mean", prior_mean, "the posterior", mean)
@@ -167,13 +177,22 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
         if posterior.row_budget == 0:
             _reserve(posterior)
         posterior.row_budget -= 1
-    return arm_update.update_(
-        posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts
-    )
+    ok = arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts)
+    return ok & all_numbers(posterior.mean, posterior.variance)
+
+
+def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
+    """Whether mean and variance (``s x n``) are numbers at all arms of a trial, ``s`` bool.
+
+    Some are none after an overflow, or where rounding ruined the posterior. No reward then counts as taken in.
+    """
+    return (mean.sum(1) + variance.sum(1)).isfinite()
 
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
     """Raise ``ValueError`` unless ``arms`` and ``rewards`` are one per trial, of the shape and device of ``like``."""
+    check_tensor("arms", arms, floating=False)
+    check_tensor("rewards", rewards, floating=False)
     if arms.shape != like.shape or rewards.shape != like.shape:
         shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
         raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")

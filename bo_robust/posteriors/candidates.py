@@ -314,4 +314,4 @@ def observe(
     total = variance + flat.noise_var.view(shape)
     ok = take_in(posterior.batched, everyone, given).view(shape)
     posterior.evidence.add_(log_density(error.square().div_(total), total).masked_fill_(~ok, 0.0))
-    return ok[:, 0], error, mean, variance
+    return ok.all(1), error, mean, variance

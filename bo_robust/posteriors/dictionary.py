@@ -16,7 +16,7 @@ from bo_robust.features.nystrom import dictionary_root, symmetric_axes
 from bo_robust.posteriors.arm_kernel import ArmKernel
 from bo_robust.posteriors.whitening import FeatureTable
 from bo_robust.random import spread
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_positive, is_number
 
 __all__ = ["NystromDictionary", "empty_table"]
 
@@ -38,7 +38,7 @@ class NystromDictionary:
 
     def __post_init__(self) -> None:
         check_positive(oversampling=self.oversampling)
-        if not self.redraw >= 1.0:
+        if not (is_number(self.redraw) and self.redraw >= 1.0):
             raise ValueError(f"redraw (growth of t between two dictionaries) must be >= 1, got {self.redraw!r}.")
 
     def draw(self, kernel: ArmKernel, variance: Tensor, counts: Tensor, uniform: Tensor) -> FeatureTable:

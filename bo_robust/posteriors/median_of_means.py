@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.posteriors import whitening
-from bo_robust.posteriors.arms import check_pulls
+from bo_robust.posteriors.arms import all_numbers, check_pulls
 from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior
 from bo_robust.validation import check_count
 
@@ -70,4 +70,4 @@ def observe(posterior: MedianPosterior, arms: Tensor, rewards: Tensor) -> Tensor
     estimates = estimates.nan_to_num(torch.inf, torch.inf, -torch.inf)  # a group that overflowed is one bad group
     posterior.variance = white.variance(white.norms())
     posterior.mean = (white.in_coordinates(estimates.median(2).values).unsqueeze(1) @ white.white).squeeze(1)
-    return ok
+    return ok & all_numbers(posterior.mean, posterior.variance)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_count, check_finite
+from bo_robust.validation import check_count, check_finite, check_tensor
 
 __all__ = ["ArmStream"]
 
@@ -43,6 +43,7 @@ class ArmStream:
     @classmethod
     def of_tensor(cls, arms: Tensor, block: int = BLOCK) -> ArmStream:
         """Rows of ``n x d``: in memory, on a GPU, or mapped from a file (``torch.from_file``)."""
+        check_tensor("arms", arms, floating=False)
         if arms.ndim != 2 or arms.shape[0] == 0:
             raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")
         return cls(lambda start, stop: arms[start:stop], 0, arms.shape[0], block)

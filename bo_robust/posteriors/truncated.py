@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.posteriors import reward_lists, whitening
-from bo_robust.posteriors.arms import check_pulls
+from bo_robust.posteriors.arms import all_numbers, check_pulls
 from bo_robust.posteriors.reward_lists import RewardLists
 from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior, Whitening
 from bo_robust.validation import check_rule
@@ -96,7 +96,7 @@ def observe(
     beyond = (u.abs() * value.abs().unsqueeze(1)) > level
     weight = u.square()
     lost = (weight * beyond).sum(1) > 0.5 * weight.sum(1)
-    return ok, lost & ok
+    return ok & all_numbers(posterior.mean, posterior.variance), lost & ok
 
 
 def refresh(posterior: TruncatedPosterior) -> None:

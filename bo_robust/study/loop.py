@@ -15,6 +15,7 @@ from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, Wor
 from bo_robust.study.policy import Recommendation
 from bo_robust.study.records import FAILED, Status, Trial, checked_value
 from bo_robust.study.settings import whole_number
+from bo_robust.validation import quoted
 
 __all__ = ["AskTell", "optimize"]
 
@@ -47,6 +48,8 @@ def optimize(
     study: AskTell, objective: Callable[[dict[str, float]], float], rounds: int, executor: Executor | None, workers: int
 ) -> Recommendation:
     """See :meth:`bo_robust.study.Study.optimize`."""
+    if not callable(objective):
+        raise TypeError(f"objective must be a function of a point, got {quoted(objective)}.")
     rounds, workers = whole_number(1, rounds=rounds), whole_number(1, workers=workers)
     own: InProcess | LocalProcesses | None = None
     if executor is None:

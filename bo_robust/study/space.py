@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bo_robust.validation import quoted
+
 __all__ = ["Arms", "Box", "Float", "Integer", "Space", "as_space", "space_from_json"]
 
 
@@ -91,6 +93,8 @@ class Box:
 
     def __post_init__(self) -> None:
         made: dict[str, Float | Integer] = {}
+        if not isinstance(self.parameters, Mapping):
+            raise ValueError(f"parameters must map names to ranges, got {quoted(self.parameters)}.")
         for name, p in self.parameters.items():
             if not isinstance(name, str) or not name:
                 raise ValueError(f"parameters have names, got {name!r:.80}.")
@@ -146,6 +150,8 @@ class Arms:
         if not isinstance(self.points, Iterable):
             raise ValueError(f"arms are a list of points, each {{'name': number}}, got {self.points!r:.80}.")
         points = list(self.points)
+        if not all(isinstance(p, Mapping) for p in points):
+            raise ValueError(f"arms are a list of points, each {{'name': number}}, got {quoted(self.points)}.")
         if len(points) < 2 or not points[0]:
             raise ValueError("give at least two arms, each with at least one number.")
         for i, p in enumerate(points):

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from bo_robust.methods import Method
+from bo_robust.models import TruncationWarning
+from bo_robust.models.training_data import lost_rewards
 from bo_robust.study.hyperparameters import Hyperparameters
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms
@@ -76,22 +78,24 @@ class Surrogates:
 
         Failed points ``m x d`` enter with the worst reward that is not truncated.
         """
-        modules = {} if self._hyperparameters is None else self._hyperparameters.of(X, Y)
-        lost = torch.zeros(len(X), dtype=torch.bool, device=X.device)
-        if self._method.failures_first:
-            model = self._with_failures(X, Y, failed, Y.amin())
-        else:
-            # This first model says which rewards are truncated; failures then get the worst of the others.
-            model = self._build(X, Y, **modules)
-            found = self._method.truncated(model)
-            lost = lost if found is None else found
-            _warn_of_truncated(int(lost.sum()), len(X))
-            if len(failed):
-                worst = Y[~lost].amin() if not lost.all() else Y.new_zeros(())
-                model = self._build(torch.cat([X, failed]), torch.cat([Y, worst.expand(len(failed), 1)]), **modules)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncationWarning)  # which knows nothing of the settings; see below
+            modules = {} if self._hyperparameters is None else self._hyperparameters.of(X, Y)
+            lost = torch.zeros(len(X), dtype=torch.bool, device=X.device)
+            if self._method.failures_first:
+                model = self._with_failures(X, Y, failed, Y.amin())
+            else:
+                # This first model says which rewards are truncated; failures then get the worst of the others.
+                model = self._build(X, Y, **modules)
+                found = self._method.truncated(model)
+                lost = lost if found is None else found
+                if len(failed):
+                    worst = Y[~lost].amin() if not lost.all() else Y.new_zeros(())
+                    model = self._build(torch.cat([X, failed]), torch.cat([Y, worst.expand(len(failed), 1)]), **modules)
+            known = self._known | (_facts(model) if modules else {})
+        _warn_of_truncated(Y[:, 0], lost)
         largest = 0.0 if lost.all() else float(Y[~lost].abs().amax())
         top = float(Y[lost].amax()) if lost.any() else -math.inf
-        known = self._known | (_facts(model) if modules else {})
         return Surrogate(self._method, self._certified, model, known, top, largest)
 
     def _build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
@@ -117,11 +121,12 @@ def _in_unit_cube(method: Method, environment: Arms | None) -> Method:
     return dataclasses.replace(method, environment={**method.environment, "points": points})
 
 
-def _warn_of_truncated(lost: int, n: int) -> None:
-    if lost > max(2.0, TOO_MANY * n):
+def _warn_of_truncated(Y: Tensor, lost: Tensor) -> None:
+    said = lost_rewards(Y, lost, TOO_MANY)
+    if said is not None:
         warnings.warn(
-            f"{lost} of {n} rewards are truncated: if they are no outliers, raise `moment_bound`, or give `center` "
-            "and `scale`, which the rewards so far may have shown too small.",
-            UserWarning,
-            stacklevel=2,
+            f"{said} If these are no outliers, raise `moment_bound`, or give `center` and `scale`, which the rewards "
+            "so far may have shown too small.",
+            TruncationWarning,
+            stacklevel=3,
         )

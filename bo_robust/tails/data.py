@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from bo_robust.validation import is_number, quoted
+
 __all__ = ["as_labels", "as_rewards", "check_level", "within_arms"]
 
 
@@ -16,6 +18,8 @@ def as_rewards(y: Any) -> np.ndarray:
 
     Raises ``ValueError`` if they are no numbers, or some are NaN or infinite.
     """
+    if y is None:
+        raise ValueError("y must be numbers, got None.")
     try:
         values = np.asarray(_host(y), dtype=np.float64).ravel()
     except (TypeError, ValueError) as error:
@@ -50,8 +54,9 @@ def within_arms(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def check_level(level: float) -> None:
     """Raise ``ValueError`` unless the confidence level is in (0, 1)."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level (the confidence of the interval) must be strictly between 0 and 1, got {level!r}.")
+    if not (is_number(level) and 0.0 < level < 1.0):
+        said = quoted(level)
+        raise ValueError(f"level (the confidence of the interval) must be strictly between 0 and 1, got {said}.")
 
 
 def _host(x: Any) -> Any:

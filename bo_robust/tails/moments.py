@@ -50,7 +50,8 @@ def moment_bound(
         y: Rewards in the units the truncation level will have (centred, scaled), any shape.
         alpha: In (0, 1].
         arms: Label of the arm of each reward; arms with fewer than 40 rewards are left out. None pools all.
-        blocks: m >= 5, at most half the rewards of an arm; None is max(n / 50, min(24, n / 8)) for n rewards.
+        blocks: m >= 5, at most half the rewards of an arm; None is max(n / 50, min(24, n / 8)) for n rewards, or more,
+            so that j < m: one block spoilt by one fault must not be the limit.
         level: Confidence of the limit in (0, 1).
         seed: Seed of the shuffle that makes the blocks.
 
@@ -80,10 +81,17 @@ def moment_bound(
 def _median_of_means(powers: np.ndarray, blocks: int | None, level: float) -> MomentBound:
     n = len(powers)
     m = max(n // 50, min(24, n // 8)) if blocks is None else blocks
+    while blocks is None and _limit(m, level) >= m and m < n // 2:
+        m += 1
     if m > n // 2:
         raise ValueError(f"blocks must be at most half the rewards of an arm, {n // 2}, got {m}.")
     means = np.sort([block.mean() for block in np.array_split(powers, m)])
-    j = int(stats.binom.ppf(level, m, 0.5)) + 1
+    j = _limit(m, level)
     if j > m:
         raise ValueError(f"{m} blocks give no limit at level {level:g}; take more blocks or a lower level.")
     return MomentBound(float(np.median(means)), float(means[j - 1]), m)
+
+
+def _limit(m: int, level: float) -> int:
+    """j, which of m sorted block means is the limit; m + 1 where none is."""
+    return int(stats.binom.ppf(level, m, 0.5)) + 1

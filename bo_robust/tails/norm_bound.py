@@ -25,7 +25,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_finite, check_positive
+from bo_robust.validation import check_finite, check_positive, check_tensor
 
 __all__ = ["guess_and_double", "norm_lower_bound"]
 
@@ -48,6 +48,8 @@ def norm_lower_bound(K: Tensor, y: Tensor, noise_var: float, slack: float | Tens
         ValueError: on shapes that do not match, entries that are not finite, noise_var <= 0, or a matrix K +
             noise_var I that is not positive definite.
     """
+    for name, x in (("K", K), ("y", y)):
+        check_tensor(name, x)
     if K.ndim < 2 or K.shape[-1] != K.shape[-2] or y.shape != K.shape[:-1]:
         shapes = f"{tuple(K.shape)} and {tuple(y.shape)}"
         raise ValueError(f"K must be t x t (or s x t x t) and y have t (or s x t) entries, got {shapes}.")

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from bo_robust.tails.data import as_labels, as_rewards, within_arms
-from bo_robust.tails.index import TailIndex, default_k, hill, is_power_law, moment_index
+from bo_robust.tails.index import MIN_SIZE, TailIndex, default_k, hill, is_power_law, moment_index
 from bo_robust.tails.moments import MIN_ARM, moment_bound
 from bo_robust.truncation import TGPTruncation, median_mad
-from bo_robust.validation import check_count, check_delta
+from bo_robust.validation import check_count, check_delta, is_number
 
 __all__ = ["TruncationAdvice", "choose_rule", "recommend"]
 
 MIN_ALPHA = 0.05
+LARGE_ARM = 100  # rewards of an arm from which its moment is its own
 SAFETY = 2.0  # times the limit of a moment: see moment_bound for what this factor achieves
 # Thresholds of choose_rule, whose docstring explains them.
 ENERGY_SHARE = 0.5
@@ -95,12 +96,17 @@ def recommend(
     """Recommend centre, scale, alpha, v, noise_var and a truncation rule from past rewards.
 
     alpha is 1 where the variance looks finite: the lower end of Hill's interval exceeds 2, or there is no power tail
-    (moment estimate gamma <= 0, or spikes beyond a gap). Else it is (index - 1) / 2, not above 1 nor below 0.05. Half,
-    because moments just below the index cannot be estimated: for 10,000 rewards of symmetric Pareto II of index 1.5 the
-    sample mean of |y|^(1+alpha) is typically 0.46 of the true one at alpha 0.4, 0.80 at 0.25.
+    (moment estimate gamma <= 0, or spikes beyond a gap). Else it is (index - 1) / 2, not above 1 nor below 0.05. The
+    index is taken midway between Hill's estimate and the lower end of its interval. With the estimate alone, alpha lay
+    above index - 1, where there is no moment, in 22 % of 200 data sets of 1,000 rewards of symmetric Pareto II of index
+    1.2; now it does in 6 %. Half, because moments just below the index cannot be estimated: for 10,000 rewards of
+    symmetric Pareto II of index 1.5 the sample mean of |y|^(1+alpha) is typically 0.46 of the true one at alpha 0.4,
+    0.80 at 0.25.
 
-    v is twice the upper limit of :func:`.moment_bound`, over the arms with at least 40 rewards, or pooled if there is
-    none. The rule is :func:`choose_rule`'s.
+    v is twice the upper limit of :func:`.moment_bound`. If some arm has 100 rewards, it is the largest limit of the
+    arms with at least 40. Else rewards are pooled, because a single fault would make the limit of its arm. If some arm
+    has 40, what is pooled are the rewards r around their arm's median, and the largest |median| of these arms enters
+    as ``f_scale`` does. The rule is :func:`choose_rule`'s.
 
     Args:
         y: At least 100 rewards, any shape: numpy, torch or pandas. They must be independent: correlated rewards make
@@ -123,8 +129,10 @@ def recommend(
     labels = as_labels(arms, len(values))
     check_count(1, horizon=horizon)
     check_delta(delta)
-    if f_scale is not None and not (math.isfinite(f_scale) and f_scale >= 0.0):
+    if f_scale is not None and not (is_number(f_scale) and f_scale >= 0.0):
         raise ValueError(f"f_scale must be a finite number >= 0, in units of y, got {f_scale!r}.")
+    if len(values) < MIN_SIZE:
+        raise ValueError(f"{len(values)} rewards are too few to tell their tail; take at least {MIN_SIZE}.")
     k = default_k(len(values))
     centre, scale = median_mad(values)
     z = (values - centre) / scale
@@ -141,19 +149,28 @@ def recommend(
     tail = by_hill if power_tail else None
     if tail is not None and tail.index <= 1.0:
         warnings.warn(_no_mean(tail), stacklevel=2)
-    alpha = 1.0 if tail is None or tail.lower > 2.0 else min(1.0, max(MIN_ALPHA, 0.5 * (tail.index - 1.0)))
+    alpha = 1.0
+    if tail is not None and tail.lower <= 2.0:
+        alpha = min(1.0, max(MIN_ALPHA, 0.5 * (0.5 * (tail.index + tail.lower) - 1.0)))
 
-    groups = labels if np.bincount(labels).max() >= MIN_ARM else None
+    counts = np.bincount(labels)
+    groups = labels if counts.max() >= LARGE_ARM else None
+    # Few rewards tell an arm's median, but not its moment.
+    medians = np.abs(z - r)[counts[labels] >= MIN_ARM] if groups is None else z[:0]
 
-    def bound_of(rewards: np.ndarray, alpha: float) -> float:
+    def limit(rewards: np.ndarray, alpha: float) -> float:
         return SAFETY * moment_bound(rewards, alpha, groups, level=1.0 - delta).upper
 
-    v = bound_of(z, alpha)
-    if f_scale is not None:
-        v = (f_scale / scale + bound_of(r, alpha) ** (1.0 / (1.0 + alpha))) ** (1.0 + alpha)
+    def with_f(largest: float, alpha: float) -> float:
+        return float((largest + limit(r, alpha) ** (1.0 / (1.0 + alpha))) ** (1.0 + alpha))
+
+    def bound_of_z(alpha: float) -> float:
+        return with_f(float(medians.max()), alpha) if len(medians) else limit(z, alpha)
+
+    v = bound_of_z(alpha) if f_scale is None else with_f(f_scale / scale, alpha)
     truncation = TGPTruncation(v, alpha)
     noise_var = _within_variance(np.clip(z, -2.0 * truncation(1), 2.0 * truncation(1)), labels)
-    finite = TGPTruncation(bound_of(z, 1.0), 1.0)(min(horizon, len(z)))
+    finite = TGPTruncation(bound_of_z(1.0), 1.0)(min(horizon, len(z)))
     worthwhile, rule = choose_rule(z, labels, finite, tail)
     text = " ".join(
         part

@@ -11,6 +11,7 @@ from botorch.exceptions import UnsupportedError
 from botorch.models import ModelList, ModelListGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from gpytorch.kernels import RBFKernel
 
@@ -309,6 +310,11 @@ def test_bad_pending_points_are_refused(tkwargs):
         with pytest.raises(ValueError, match="X_pending has 1 NaN or infinite"):
             acqf.set_X_pending(torch.tensor([[0.1, bad]], **tkwargs))
     assert acqf.X_pending is None
+    with pytest.raises(ValueError, match="X_pending has 3 columns, the model's data 2"):
+        acqf.set_X_pending(points(tkwargs, 2, 3))
+    with pytest.raises(ValueError, match="X has 3 columns, the model's data 2"):
+        acqf(points(tkwargs, 5, 1, 3))
+    acqf.model.input_transform = Normalize(2)  # whose points may have other columns than the data
     acqf.set_X_pending(points(tkwargs, 2, 3))
     with pytest.raises(ValueError, match=r"d = 2 of X, got shape \(2, 3\)"):
         acqf(x)

@@ -168,3 +168,9 @@ def test_bad_input(tkwargs):
         optimize_lnso(hill, environment, box, alpha=ALPHA, radius=math.nan)
     with pytest.raises(ValueError, match="within the bounds"):
         climb(hill, environment, box, box + 0.5, ALPHA)
+
+
+def test_bounds_over_x_and_z_are_refused(tkwargs):
+    acqf = ValueAtRiskUCB(gp(tkwargs), uniform(tkwargs), ALPHA, 1.0)
+    with pytest.raises(ValueError, match=r"X has 2 columns; the model has 2: 1 of x"):
+        optimize_lnso(acqf, acqf.environment, unit_box(tkwargs, 2), 4, **QUICK)

@@ -15,7 +15,7 @@ from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
-from bo_robust.acquisition import GPUCB
+from bo_robust.acquisition import GPUCB, StableOpt
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
@@ -281,9 +281,21 @@ def test_batched_models_and_several_outputs(tkwargs):
     assert torch.allclose(upper, -lower_of_a, atol=1e-8)
 
 
-def test_columns_of_z_in_x_are_ignored(tkwargs):
-    acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5)
+def test_columns_of_z_in_x_are_refused_or_ignored(tkwargs):
+    """Bounds over (x, z) would give a point whose z means nothing; only a search space that holds z wants that."""
     X = rand(tkwargs, 5, 1, 3, seed=9)
+    for acqf in (
+        ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5),
+        StableOpt(make(tkwargs), finite(tkwargs), 1.5),
+    ):
+        for use in (acqf, acqf.select_environment, acqf.lacing_values, acqf.certificate, acqf.bounds_at):
+            with pytest.raises(
+                ValueError, match=r"X has 3 columns; .* 2 of x, then those of z. Give x alone \(the bounds"
+            ):
+                use(X)
+        with pytest.raises(ValueError, match=r"Give x alone \(the bounds of x, 2 x 2, to optimize_acqf\)"):
+            optimize_acqf(acqf, torch.stack([X[0, 0] * 0.0, X[0, 0] * 0.0 + 1.0]), 1, 2, 8)
+    acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5, ignores_z=True)
     assert torch.equal(acqf(X), acqf(X[..., :2]))
     assert torch.equal(acqf.select_environment(X[:, 0]).point, acqf.select_environment(X[:, 0, :2]).point)
 
@@ -297,6 +309,8 @@ def test_input_constructor(tkwargs):
     acqf = ValueAtRiskUCB(**construct(**common, functional=0.2, width={"kind": "finite", "num_arms": 9}))
     assert torch.equal(acqf.width, GPUCB(model, FiniteWidth(9, 0.1)).width)
     assert acqf.functional == ValueAtRisk(0.2)
+    assert acqf.ignores_z
+    assert not construct(**common | {"training_data": None}, functional=0.2, width=1.0)["ignores_z"]
     acqf = ValueAtRiskUCB(**construct(**common, functional=CVaR(0.2), width=2, X_pending=X[:1], t=3))
     assert float(acqf.width) == 2.0
     assert torch.equal(acqf.X_pending, X[:1])

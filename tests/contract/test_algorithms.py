@@ -124,6 +124,29 @@ def test_non_finite_rewards_are_failed_pulls(name, device):
         assert not info.truncated.any()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_posterior_that_is_no_number_is_never_ok(name, device):
+    """Finite rewards near the largest number overflow some posteriors; the trial beside them stays well."""
+    algorithm = ROWS[name]
+    state = begin(algorithm, kernel(device), 0.1, 2)
+    arms, half = torch.tensor([0, 1], device=device), torch.full((2,), 0.5, dtype=torch.float64, device=device)
+    for sign in (1.0, -1.0, 1.0):
+        said = algorithm.observe(state, arms, half.new_tensor([sign * 1.7e308, 0.5]), half).ok
+        well = (state.posterior.mean.isfinite() & state.posterior.variance.isfinite()).all(1)
+        assert not (said & ~well).any()
+        assert bool(said[1])
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_noise_below_the_rounding_of_the_kernel_is_refused(name, device):
+    algorithm = ROWS[name]
+    for noise_var in (1e-9, 1e-7):
+        with pytest.raises(ValueError, match=r"noise_var must be at least 6e-05 in torch.float32.*; raise it, or use"):
+            begin(algorithm, kernel(device, dtype=torch.float32), noise_var, 2)
+    begin(algorithm, kernel(device), 1e-9, 2)
+
+
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_an_initial_design_is_learnt(name, device):
     """Arms nobody chose go in before the first selection; the counts are those of the design, and play goes on."""

@@ -463,8 +463,8 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("X has 1 NaN", X=torch.cat([nan, Y], 1))
     refuse(r"Y n x 1, got \(3, 2\) and \(3, 2\).*ModelList", Y=Y.expand(3, 2))
     refuse("Y n x 1", Y=Y.squeeze(-1))
-    refuse("must be floating point, got torch.int64", Y=Y.long())
-    refuse("X is torch.float64 on .*, Y torch.float32", Y=Y.float())
+    refuse("must be floating point, float32 or float64, got torch.int64", Y=Y.long())
+    refuse("Y is torch.float32 on .*, X torch.float64", Y=Y.float())
     refuse("U is empty", candidates=[])
     refuse("noise_scale must be", noise_scale=0.0)
     refuse("delta .* strictly between 0 and 1", delta=1.0)
@@ -489,7 +489,7 @@ def test_bad_arguments_are_refused(tkwargs):
         ("X has 2 NaN", X[0] * math.inf, 1.0),
         ("one point and one reward", X[:2], 1.0),
         ("one point and one reward", X[0], Y),
-        ("X is torch.float32", X[0].float(), Y[0]),
+        ("X torch.float32", X[0].float(), Y[0]),
         (r"X must be ... x 2", X[0, :1], 1.0),
     ):
         with pytest.raises(ValueError, match=match):

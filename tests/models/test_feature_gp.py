@@ -629,7 +629,7 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("n x 1", Y=Y.squeeze(-1))
     refuse("n x d", X=X.expand(2, 3, 2), Y=Y.expand(2, 3, 1))
     refuse("n >= 1", X=X[:0], Y=Y[:0])
-    refuse("train_Y must be floating point, got torch.int64", Y=Y.long())
+    refuse("train_Y must be floating point, float32 or float64, got torch.int64", Y=Y.long())
     refuse("features must be FourierMap", features=4)
     refuse("outside the box", X=X + 0.8, covar_module=RBFKernel())
     refuse("noise_var must be", noise_var=0.0)

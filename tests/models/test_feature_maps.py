@@ -164,3 +164,25 @@ def test_a_nystrom_map_of_a_size_takes_evenly_spaced_points(tkwargs):
         assert points[:, 0].tolist() == pytest.approx(kept)
         assert chosen.count(X) == len(kept)
     assert FourierMap(4).count(torch.zeros(3, 2, **tkwargs)) == 16
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_the_small_root_is_float64_in_float32(tkwargs, symmetric):
+    """Points that float32 tells apart stay in the dictionary, and phi phi^T is that of float64 to float32's digits."""
+    tkwargs32 = tkwargs | {"dtype": torch.float32}
+    test, worst = points(tkwargs, 400, seed=99), 0.0
+    for seed in range(10):
+        Z = points(tkwargs, 20, seed=seed).float()
+        grams, sizes = [], []
+        for x, options in ((Z.double(), tkwargs), (Z, tkwargs32)):
+            kernel = rbf(options, (0.3, 0.3))
+            module = NystromMap(x).build(kernel, x, False)
+            with torch.no_grad():
+                prepared = module.prepare(kernel, symmetric)
+                Phi = module(test.to(x), kernel, prepared)
+            assert prepared.weights.dtype == x.dtype
+            sizes.append(len(prepared.points))
+            grams.append(Phi.double().square().sum(-1))
+        assert sizes == [20, 20]
+        worst = max(worst, float((grams[0] - grams[1]).abs().max()))
+    assert worst < 2e-4

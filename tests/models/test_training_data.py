@@ -32,7 +32,7 @@ def test_data_that_fit_pass():
         (X.expand(4, 3, 2), Y.expand(4, 3, 1), False, "Model needs train_X n x d and train_Y n x 1"),
         (X, Y[:2], True, "train_X batch_shape x n x d"),
         (X[:0], Y[:0], False, "n >= 1"),
-        (X, Y.long(), False, r"train_Y must be floating point, got torch.int64"),
+        (X, Y.long(), False, r"train_Y must be floating point, float32 or float64, got torch.int64"),
         (X, Y + torch.nan, False, "train_Y has 3 NaN"),
     ],
 )

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
-from botorch.exceptions import InputDataError
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
@@ -21,7 +20,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust.models import TruncatedGP
+from bo_robust.models import TruncatedGP, TruncationWarning
 from bo_robust.truncation import NoTruncation, TGPTruncation
 
 LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)
@@ -435,7 +434,7 @@ def test_a_schedule_may_return_one_number(tkwargs):
 
 
 def test_only_the_advice_to_standardise_is_silenced(tkwargs):
-    X, Y = points(tkwargs, 6), 50.0 + torch.arange(6.0, **tkwargs).unsqueeze(-1)
+    X, Y = points(tkwargs, 6), torch.arange(6.0, **tkwargs).unsqueeze(-1) / 10.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TruncatedGP(X, Y, LEVEL, noise_var=0.1)
@@ -446,6 +445,43 @@ def test_only_the_advice_to_standardise_is_silenced(tkwargs):
         TruncatedGP(X.float(), Y.float(), LEVEL, noise_var=0.1)
     with pytest.warns(InputDataWarning, match="not standardized"):  # filters are as before
         SingleTaskGP(X, Y, outcome_transform=None)
+
+
+def test_many_truncated_rewards_are_said(tkwargs):
+    """Their share, and whether the largest rewards are among them; few are no news, nor are fantasies."""
+    X, Y = points(tkwargs, 20), torch.linspace(-1.0, 1.0, 20, **tkwargs).unsqueeze(-1)
+
+    def said(Y, **options):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = TruncatedGP(X[: len(Y)], Y, TGPTruncation(4.0, 1.0), noise_var=0.1, **options)
+        return model, "".join(str(w.message) for w in caught if w.category is TruncationWarning)
+
+    def beyond(*rows):
+        rewards = Y.clone()
+        rewards[list(rows)] *= 1e3
+        return rewards
+
+    for unit in (Y + 1000.0, Y * 1e12):
+        for options in ({}, {"rule": "clip"}):
+            model, words = said(unit, **options)
+            assert "100% of the rewards are truncated, so that the model knows next to nothing of them" in words
+        assert f"b_t is {float(model.levels[-1]):.2g}, the median |reward| {float(unit.abs().median()):.2g}" in words
+    assert said(Y)[1] == said(beyond(0, 19))[1] == ""
+    assert said(beyond(0, 1, 2))[1].startswith("15% of the rewards are truncated. The level")
+    model, words = said(beyond(0, 1, 18, 19))
+    assert words.startswith("20% of the rewards are truncated, the 2 largest among them: what may be best counts")
+    assert said(beyond(0)[:1])[1].startswith("100%")
+    with pytest.warns(TruncationWarning, match="50% of the rewards are truncated"):
+        said(Y[:4])[0].condition_on_observations(X[4:8], Y[4:8] + 1e3)
+    with pytest.warns(TruncationWarning, match="100% of the rewards"):
+        said(Y)[0].set_train_data(targets=Y[:, 0] + 1e3)
+    both = TruncatedGP(X.expand(2, 20, 2), torch.stack([Y, Y]), TGPTruncation(4.0, 1.0), noise_var=0.1)
+    with pytest.warns(TruncationWarning, match="100% of the rewards"):  # of one member
+        both.set_train_data(targets=torch.stack([Y[:, 0], Y[:, 0] + 1e3]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TruncationWarning)
+        model.fantasize(X[:2], SobolQMCNormalSampler(torch.Size([3]), seed=0))
 
 
 def test_noise_var_that_gpytorch_would_round_up_is_refused(tkwargs):
@@ -543,9 +579,9 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("levels must be > 0", truncation=torch.zeros(3, 1, **tkwargs))
     refuse("levels must be > 0", truncation=torch.full((3, 1), math.nan, **tkwargs))
     refuse("one of bo_robust.truncation or a tensor", truncation=2.0)
-    refuse("train_Y must be floating point, got torch.int64", Y=Y.long())
-    refuse("train_X must be floating point, got torch.int64", X=X.long())
-    with pytest.raises(InputDataError):
+    refuse("train_Y must be floating point, float32 or float64, got torch.int64", Y=Y.long())
+    refuse("train_X must be floating point, float32 or float64, got torch.int64", X=X.long())
+    with pytest.raises(ValueError, match=r"train_Y is torch.float32 on .*, train_X torch.float64"):
         TruncatedGP(X, Y.float(), LEVEL)
 
 

@@ -20,7 +20,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 import bo_robust
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import ATAFourierWidth
-from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP
+from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
 from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation
 
 MAPS = ["fourier", "nystrom"]
@@ -226,14 +226,15 @@ def test_look_ahead_acquisition_functions(tkwargs):
 def test_all_rewards_truncated_is_said(tkwargs):
     model = make(tkwargs, truncation=1e-9)
     scale = float(model.train_targets.abs().median())
-    with pytest.warns(UserWarning, match=rf"100.0% .* 14 rewards is truncated.* b_t is 1e-09.*{scale:.3g}"):
+    with pytest.warns(UserWarning, match=rf"100% of the rewards are truncated.* b_t is 1e-09.*{scale:.2g}"):
         mean, variance = moments(model, points(tkwargs, 5))
     assert not mean.any()
     assert (variance > 0).all()
     assert model.truncated_share == 1.0
+    with pytest.warns(TruncationWarning, match="100% of the rewards"):
+        assert moments(make(tkwargs, truncation=1e-9, rule="clip"), points(tkwargs, 5))[0].any()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert moments(make(tkwargs, truncation=1e-9, rule="clip"), points(tkwargs, 5))[0].any()
         X = points(tkwargs, 3)
         zeros = TruncatedFeatureGP(X, torch.zeros(3, 1, **tkwargs), FourierMap(6), 1.0, covar_module=rbf(tkwargs))
         assert not moments(zeros, X)[0].any()
@@ -248,11 +249,14 @@ def test_rewards_far_beyond_the_level_are_said(tkwargs, kind, root):
     features = FourierMap(16) if kind == "fourier" else NystromMap(X[:40])
     options = {"noise_var": 1.0, "covar_module": rbf(tkwargs), "root": root}
     with pytest.warns(
-        UserWarning, match=r"of the 50 rewards is truncated.* b_t is 1, the median \|reward\| 1\.\d+e\+04"
+        TruncationWarning, match=r"100% of the rewards are truncated.* b_t is 1, the median \|reward\| 1\.\d+e\+04"
     ):
         mean, _ = moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
     assert float(mean.abs().max()) < 100.0
-    Y[:20] = X[:20, :1]  # two fifths within the level: no warning
+    Y[:24] = X[:24, :1]
+    with pytest.warns(TruncationWarning, match="52% of the rewards are truncated, the 26 largest among them"):
+        moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
+    Y[:30] = X[:30, :1]  # three fifths within the level: no warning
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
@@ -468,7 +472,7 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("truncation must be a schedule or a number", truncation="ata_fourier")
     refuse("truncation must be a schedule or a number", truncation=None)
     for bad in (0.0, -1.0, math.nan, lambda t: 0.0):
-        refuse("levels > 0", truncation=bad)
+        refuse("> 0, got", truncation=bad)
     refuse("use NystromMap", covar_module=MaternKernel())
 
 

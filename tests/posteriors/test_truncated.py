@@ -437,3 +437,17 @@ def test_static_mistakes(device):
         truncated.observe(posterior, arms, rewards, 0.9)
     assert posterior.counts.sum(1).tolist() == [1.0, 1.0]  # the round refused left nothing behind
     assert reward_lists.FIRST_CAPACITY & (reward_lists.FIRST_CAPACITY - 1) == 0
+
+
+@pytest.mark.parametrize(("most", "said"), [(0.45, False), (0.49, False), (0.51, True), (0.55, True)])
+def test_truncated_means_more_than_half_of_the_weight(device, most, said):
+    """One arm whose directions hold given shares of its weight; only the largest is beyond the level."""
+    rest = 1.0 - most
+    shares = torch.tensor([most, 0.4 * rest, 0.35 * rest, 0.25 * rest], dtype=torch.float64, device=device)
+    noise_var = torch.ones(1, dtype=torch.float64, device=device)
+    # After one reward V = I + phi phi^T, so that u is phi / sqrt(2) where ||phi|| = 1.
+    state = truncated.init(whitening.FeatureTable(shares.sqrt().unsqueeze(0)), noise_var)
+    u = (shares / 2.0).sqrt()
+    level, arm = float(u[0] + u[1]) / 2.0, torch.zeros(1, dtype=torch.long, device=device)
+    ok, lost = truncated.observe(state, arm, noise_var, level)
+    assert (bool(ok), bool(lost)) == (True, said)

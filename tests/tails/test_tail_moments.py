@@ -26,7 +26,11 @@ def test_five_blocks_by_hand():
 
 def test_default_blocks():
     y = np.random.default_rng(0).standard_normal(5000)
-    assert [moment_bound(y[:n], 1.0).blocks for n in (40, 100, 1000, 5000)] == [5, 12, 24, 100]
+    assert [moment_bound(y[:n], 1.0).blocks for n in (40, 100, 1000, 5000)] == [8, 12, 24, 100]
+    for n in range(40, 200):  # the limit is below the largest block mean, which one fault can make
+        y = np.ones(n)
+        y[7] = 1e6
+        assert moment_bound(y, 1.0, level=0.9).upper == moment_bound(y, 1.0).upper == 1.0
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from bo_robust.ops import use_fused
 from bo_robust.ops.weighted_quantile import cpu, naive
+from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["check_level", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
 
@@ -44,7 +45,8 @@ def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> T
     Raises:
         ValueError: if alpha is not in (0, 1), or shapes, dtypes or devices do not fit.
     """
-    return values.gather(-1, quantile_index(values, weights, alpha).unsqueeze(-1)).squeeze(-1)
+    index = quantile_index(values, weights, alpha)  # which checks the values
+    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
 
 def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
@@ -93,10 +95,10 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
 
 def check_level(alpha: float) -> None:
     """Raise ``ValueError`` unless alpha is in (0, 1)."""
-    if not 0.0 < alpha < 1.0:
+    if not (is_number(alpha) and 0.0 < alpha < 1.0):
         raise ValueError(
             f"alpha (probability of the lower tail; BoTorch's VaR takes 1 - alpha) must be strictly between 0 and 1, "
-            f"got {alpha!r}."
+            f"got {quoted(alpha)}."
         )
 
 
@@ -114,6 +116,7 @@ def _tolerance(x: Tensor) -> float:
 
 
 def _check(values: Tensor, weights: Tensor | None) -> None:
+    check_tensor("values", values, floating=False)
     if values.ndim == 0 or values.shape[-1] == 0 or values.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"values must be float32 or float64, ... x w with w >= 1, got {values.dtype} {tuple(values.shape)}."
