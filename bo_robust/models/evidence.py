@@ -30,6 +30,7 @@ Indices = NDArray[np.integer[Any]]
 LOG_2PI = math.log(2.0 * math.pi)
 IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
 FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise variances
+LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 
 
@@ -88,7 +89,7 @@ class StationaryEvidence(Evidence):
         self._location = np.array([float(prior.loc) for prior, _ in learned])
         self._precision = np.array([float(prior.scale) ** -2.0 for prior, _ in learned])
         lowest = [max(float(constraint.lower_bound), SMALLEST) for _, constraint in learned]
-        self.bounds = [(math.log(bound), None) for bound in lowest] + [(None, None)]
+        self.bounds = [(math.log(bound), LARGEST) for bound in lowest] + [(None, None)]
         self.start = np.append(np.log(np.maximum(values, lowest)), modules.mean_module.constant.item())
 
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:

@@ -41,17 +41,19 @@ class Judgement(NamedTuple):
         probability: That it is no outlier.
         surprise: Its distance from what the other believed rewards let expect, in standard deviations.
         level: The size of the surprise at which it might as well be an outlier.
+        doubted: Whether it is the largest or smallest, and only a second reading of its point supports it.
     """
 
     believed: Rows
     probability: Array
     surprise: Array
     level: Array
+    doubted: Rows
 
     @classmethod
     def all_believed(cls, n: int) -> Judgement:
         """Without a look at the rewards."""
-        return cls(np.ones(n, dtype=bool), np.ones(n), np.zeros(n), np.full(n, math.inf))
+        return cls(np.ones(n, dtype=bool), np.ones(n), np.zeros(n), np.full(n, math.inf), np.zeros(n, dtype=bool))
 
 
 class Units(NamedTuple):
@@ -209,7 +211,25 @@ class OutlierSearch:
         # log density of a reward that is as expected, above that of an outlier
         margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
-        return Judgement(believed, 1.0 / (1.0 + np.exp(-excess)), surprise, np.sqrt(2.0 * np.maximum(margin, 0.0)))
+        level = np.sqrt(2.0 * np.maximum(margin, 0.0))
+        return Judgement(believed, 1.0 / (1.0 + np.exp(-excess)), surprise, level, self._doubted(believed))
+
+    def _doubted(self, believed: Rows) -> Rows:
+        """The largest or smallest rewards, where two readings of one point stand against all others.
+
+        They are judged at hyperparameters fitted without them, because their own fit would bend to them.
+        """
+        doubted = np.zeros(len(believed), dtype=bool)
+        inside = np.where(believed, self._y, math.nan)
+        for row in (int(np.nanargmax(inside)), int(np.nanargmin(inside))):
+            pair = self._twins[row].copy()
+            pair[row] = True
+            rest = believed & ~pair
+            if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
+                units = self._units(rest)
+                densities = self._given(self._fit_theta(rest), rest, units).log_densities()
+                doubted |= pair & (densities < self._level(units))
+        return doubted
 
 
 class _Conditioned:

@@ -9,6 +9,7 @@ it. ``TruncatedGP`` is the model with the guarantee.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -69,6 +70,7 @@ class RobustGP(MovableGP):
         inlier_probability: Probability of each reward that it is no outlier, ``n``.
         surprise: Distance of each reward from what the other believed ones let expect, in standard deviations, ``n``.
         level: The size of the surprise at which a reward might as well be an outlier, ``n``.
+        doubted: Whether a reward is believed only because another one confirms it, ``n`` bool.
 
     Raises:
         ValueError: if data are not finite or have a batch or several outputs, an option is out of range, or the noise
@@ -83,6 +85,7 @@ class RobustGP(MovableGP):
     inlier_probability: Tensor
     surprise: Tensor
     level: Tensor
+    doubted: Tensor
     outcome_transform: OutcomeTransform
     _variances: Tensor | None
 
@@ -133,13 +136,17 @@ class RobustGP(MovableGP):
         return mll.eval()
 
     def suspects(self, maximize: bool = True) -> Tensor:
-        """Rows of the rewards that are better than all believed ones but not believed, and alone at their point.
+        """Rows of rewards that are better than all that the others support, and need another reading.
 
-        The best comes first. ``maximize`` says whether large rewards are good.
+        Such a reward is not believed and alone at its point, or believed only because a second one confirms it: twice
+        the same fault is rare, three times is no fault. The best comes first. ``maximize`` says whether large rewards
+        are good.
         """
         value = (self.rewards if maximize else -self.rewards).squeeze(-1)
-        alone = ~self._twins().any(1)
-        rows = (~self.believed & alone & (value > value[self.believed].amax())).nonzero().squeeze(-1)
+        readings, supported = 1 + self._twins().sum(1), self.believed & ~self.doubted
+        open_question = (~self.believed & (readings == 1)) | (self.doubted & (readings == 2))
+        best = value[supported].amax() if supported.any() else -math.inf
+        rows = (open_question & (value > best)).nonzero().squeeze(-1)
         return rows[value[rows].argsort(descending=True)]
 
     def load_state_dict(  # type: ignore[override]
@@ -181,7 +188,7 @@ class RobustGP(MovableGP):
         self._set_judgement(Judgement.all_believed(len(X)))
 
     def _set_judgement(self, judgement: Judgement) -> None:
-        names = ("believed", "inlier_probability", "surprise", "level")
+        names = ("believed", "inlier_probability", "surprise", "level", "doubted")
         for name, of in zip(names, judgement, strict=True):
             value = torch.as_tensor(of, device=self.rewards.device)
             value = value if value.dtype == torch.bool else value.to(self.rewards)
@@ -242,7 +249,8 @@ def verify(model: Model, maximize: bool = True, at_most: float = 0.05) -> Tensor
     """The point to measure again before the acquisition is maximised, ``1 x d``, or None if there is none.
 
     A reward that is better than all believed ones, but not believed, is an outlier or the find of the campaign. One
-    more reading tells: if it agrees, both are believed; if not, the point is never asked for again. Use it as ::
+    more reading tells: if it agrees, both are believed, and a third one makes sure; if not, the point is never asked
+    for again. Use it as ::
 
         candidate = verify(model)
         if candidate is None:

@@ -180,7 +180,15 @@ class TestVerify:
         again = torch.cat([X, X[7:8]])
         confirmed = fit(RobustGP(again, torch.cat([Y, Y[7:8] + 0.1])))
         assert lost(confirmed) == []
-        assert verify(confirmed) is None
+        assert confirmed.doubted.nonzero().squeeze(-1).tolist() == [7, len(X)]
+        assert torch.equal(verify(confirmed), X[7:8])
+        thrice, readings = torch.cat([again, X[7:8]]), torch.cat([Y, Y[7:8] + 0.1])
+        sure = fit(RobustGP(thrice, torch.cat([readings, Y[7:8] - 0.1])))
+        assert lost(sure) == []
+        assert verify(sure) is None
+        fault = fit(RobustGP(thrice, torch.cat([readings, Y[7:8] - 8.0])))
+        assert lost(fault) == [7, len(X)]
+        assert verify(fault) is None
         refuted = fit(RobustGP(again, torch.cat([Y, Y[7:8] - 8.0])))
         assert lost(refuted) == [7]
         assert verify(refuted) is None
