@@ -10,7 +10,7 @@ import bo_robust
 
 __all__ = ["everything", "plain_line", "registry_lines"]
 
-# Title, module and name of every registry that a configuration can name entries of.
+# Title, module and name of every registry that a configuration, or a study, Ax and Optuna, can name entries of.
 REGISTRIES = (
     ("algorithms", "bo_robust.algorithms", "ALGORITHMS"),
     ("problems", "bo_robust.experiments.problems", "PROBLEMS"),
@@ -22,6 +22,7 @@ REGISTRIES = (
         "bo_robust.experiments.problems.value_at_risk",
         "VALUE_AT_RISK_PROBLEMS",
     ),
+    ("methods of a study, Ax and Optuna (the first is the default)", "bo_robust.methods", "METHODS"),
     ("methods of value-at-risk runs", "bo_robust.experiments.value_at_risk.methods", "METHODS"),
 )
 

@@ -3,14 +3,16 @@
 Importing this module registers models and acquisitions for Ax' storage. In a new process, do so before
 ``Client.load_from_json_file``.
 
-Rewards reach the models as reported, in the order of their trials. Ax' Winsorize, BilogY and StandardizeY are left out:
-with them levels, widths and noise variances would mean something else every round. The prior of the models is the
-theory's, mean zero and k(x, x) = 1. So report rewards in units in which f is of order one about zero: (y - center)
-/ scale with numbers chosen beforehand. Parameters are mapped to the unit box (by logarithms and one-hot columns where
+Rewards reach the models as reported, in the order of their trials; Ax' Winsorize, BilogY and StandardizeY are left out.
+The default method takes rewards in any units: its model standardises by those it believes. For the other methods
+levels, widths and noise variances would mean something else every round. Their prior is the theory's, mean zero and
+k(x, x) = 1. So report to them in units in which f is of order one about zero: (y - center) / scale with numbers chosen
+beforehand. Parameters are mapped to the unit box (by logarithms and one-hot columns where
 the search space asks for them). Both senses of the objective are understood.
 
 Trials that run, or were abandoned, are hallucinated: their means stay, their variances are as if observed. Ax never
-forgets an abandoned trial, so mark a trial that says nothing about its point as failed.
+forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A suspect whose second reading
+fails is played again; abandon the trial to have it left alone.
 """
 
 from __future__ import annotations
@@ -35,18 +37,24 @@ from ax.storage.botorch_modular_registry import (
     register_model,
 )
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
-from bo_robust.acquisition import recommend
+from bo_robust.acquisition import recommend as recommend_at_risk
 from bo_robust.acquisition.conditions import finite_environment
-from bo_robust.methods import METHODS, Method, create_method
+from bo_robust.methods import DEFAULT, METHODS, Method, create_method
+from bo_robust.models import verify
 from bo_robust.validation import check_count
 
-__all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "recommended"]
+__all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "recommend"]
+
+ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
 
 
 class RobustAcquisition(Acquisition):
     """Ax' ``Acquisition``, except that arms may be played again, and methods that choose conditions do so.
+
+    With the option ``verify``, a suspect of the model is played again before the maximum: :func:`bo_robust.verify`.
 
     On search spaces of finitely many points Ax leaves out points observed or pending, as suits noise-free functions.
     Here the maximum is over all points. Several points are chosen one after the other, the earlier ones hallucinated.
@@ -66,20 +74,32 @@ class RobustAcquisition(Acquisition):
         values: list[Tensor] = []
         try:
             for _ in range(n):
-                given = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}  # Ax empties it
-                x, value, _ = super().optimize(1, search_space_digest, *constraints, **given)
+                pending = self.acqf.X_pending
+                x = self._suspect(avoided[0], pending) if self.options.get("verify") else None
+                if x is None:
+                    # a copy, because Ax empties it
+                    given = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
+                    x, value, _ = super().optimize(1, search_space_digest, *constraints, **given)
+                else:
+                    value = self.evaluate(x.unsqueeze(0))
                 if getattr(self.acqf, "environment", None) is not None:
                     x = self._with_condition(x, search_space_digest)
                 points.append(x)
                 values.append(value.reshape(-1))
                 if len(points) < n:
-                    before = [] if hallucinated is None else [hallucinated]
-                    self.acqf.set_X_pending(torch.cat([*before, *points]))
+                    self.acqf.set_X_pending(torch.cat([*([] if pending is None else [pending]), x]))
         finally:
             self.X_observed, self.X_pending = avoided
             if len(points) > 1:
                 self.acqf.set_X_pending(hallucinated)
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
+
+    def _suspect(self, observed: Tensor | None, pending: Tensor | None) -> Tensor | None:
+        """The point to play again, ``1 x d``, where it is in the search space and not on its way already."""
+        x = verify(self._model, maximize=bool(self._objective_weights.sum() > 0))
+        if x is None or not _holds(observed, x) or _holds(pending, x):
+            return None
+        return x.to(self._objective_weights)
 
     def _with_condition(self, x: Tensor, digest: Any) -> Tensor:
         """The design with the condition to observe it under, ``1 x d``."""
@@ -93,8 +113,13 @@ class RobustAcquisition(Acquisition):
         return self.acqf.select_environment(x[..., : d - z.shape[-1]]).point.reshape(1, d)
 
 
+def _holds(points: Tensor | None, x: Tensor) -> bool:
+    """Whether a point ``1 x d`` of the unit box is among others, ``k x d`` or None, but for rounding."""
+    return points is not None and bool(((points - x).abs() <= ROUNDING).all(-1).any())
+
+
 def generation_strategy(
-    method: str,
+    method: str = DEFAULT,
     *,
     initial: int = 5,
     seed: int | None = None,
@@ -108,7 +133,7 @@ def generation_strategy(
     completed. The strategy can be stored as JSON.
 
     Args:
-        method: A name in :data:`bo_robust.methods.METHODS`.
+        method: A name in :data:`bo_robust.methods.METHODS`; the default sees through outliers without any setting.
         initial: Trials of the initial design, >= 1.
         seed: Seed of the initial design; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
         num_restarts: Restarts of the search for the best acquisition.
@@ -123,17 +148,23 @@ def generation_strategy(
         ValueError: if the method or a setting is unknown, missing, out of range or no plain JSON.
 
     Example:
-        >>> client.set_generation_strategy(generation_strategy("tgp-ucb", moment_bound=4.0, alpha=1.0))
+        >>> client.set_generation_strategy(generation_strategy())
     """
     check_count(1, initial=initial, num_restarts=num_restarts, raw_samples=raw_samples)
     chosen, known = create_method(method, settings, standardised=False), {"num_initial": initial}
     _register(type(chosen))
-    config = ModelConfig(botorch_model_class=chosen.model_class, model_options=chosen.model_options(known))
+    config = ModelConfig(
+        botorch_model_class=chosen.model_class,
+        model_options=chosen.model_options(known),
+        # Ax takes the models' own default away.
+        outcome_transform_classes=[Standardize] if chosen.judges_rewards else None,
+    )
     spec = GeneratorSpec(
         generator_enum=Generators.BOTORCH_MODULAR,
         generator_kwargs={
             "surrogate_spec": SurrogateSpec(model_configs=[config]),
             "acquisition_class": RobustAcquisition,
+            "acquisition_options": {"verify": getattr(chosen, "verify", False)},
             "botorch_acqf_class": chosen.acquisition_class,
             "botorch_acqf_options": chosen.acquisition_options(known),
             "transforms": [*MBM_X_trans, Derelativize],
@@ -181,30 +212,43 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
     return int(index)
 
 
-def recommended(client: Client) -> tuple[dict[str, Any], float]:
-    """Return the observed design to use in a value-at-risk experiment, and its value at risk by the model's mean.
+def recommend(client: Client) -> tuple[dict[str, Any], float]:
+    """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
-    The design comes without conditions, the value in units of the objective (the UPPER tail where it is minimised). Ax'
-    own ``get_best_parameterization`` looks for the best pair of design and condition, which is not what is wanted.
-    Raises ``ValueError`` if the method of the strategy chooses no conditions, or its initial design is not completed.
+    They are those of the best mean, and not those of the luckiest observation. Where the method chooses conditions,
+    the design comes without conditions, and mean and best are of the value at risk (the UPPER tail where the objective
+    is minimised). Raises ``ValueError`` if the generation strategy is not one of ours, or its initial design is not
+    completed.
     """
-    name, options = _node_with_conditions(client)
     strategy, experiment = client._generation_strategy, client._experiment
+    node = strategy._nodes[-1]
+    given = node.generator_specs[0].generator_kwargs
+    if given.get("acquisition_class") is not RobustAcquisition:
+        raise ValueError("this is for experiments whose generation strategy is generation_strategy(...) of bo_robust.")
     adapter: Any = strategy.fit(experiment)
-    if strategy.current_node_name != name:
+    if strategy.current_node_name != node.name:
         raise ValueError("the initial design is not completed: there is no model yet.")
-    surrogate = adapter.generator.surrogate
-    data = surrogate.training_data[0]
-    environment = finite_environment(options["environment"], data.X)
+    surrogate, options = adapter.generator.surrogate, given["botorch_acqf_options"]
     optimization: Any = experiment.optimization_config
-    minimize = optimization.objective.minimize
-    weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if minimize else None
-    designs = data.X[:, : -environment.appended]
-    found = recommend(surrogate.model, environment, options["functional"], designs, weight)
-    (arm,) = experiment.trials[int(data.group_indices[int(found.index)])].arms
-    conditions = options["environment"]["points"][0]
-    x = {name: value for name, value in arm.parameters.items() if name not in conditions}
-    return x, -float(found.value) if minimize else float(found.value)
+    objective = optimization.objective
+    sign = -1.0 if objective.minimize else 1.0
+    output = surrogate.outcomes.index(experiment.metrics[objective.metric_names[0]].signature)
+    data, conditions = surrogate.training_data[output], {}
+    if "environment" in options:
+        environment = finite_environment(options["environment"], data.X)
+        weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
+        designs = data.X[:, : -environment.appended]
+        found = recommend_at_risk(surrogate.model, environment, options["functional"], designs, weight)
+        row, value = int(found.index), sign * float(found.value)
+        conditions = options["environment"]["points"][0]
+    else:
+        with torch.no_grad():
+            posterior = surrogate.model.posterior(data.X)
+        mean = getattr(posterior, "mixture_mean", posterior.mean)[..., output]
+        row = int((sign * mean).argmax())
+        value = float(mean[row])
+    (arm,) = experiment.trials[int(data.group_indices[row])].arms
+    return {name: value for name, value in arm.parameters.items() if name not in conditions}, value
 
 
 def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:

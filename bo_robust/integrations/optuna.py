@@ -6,6 +6,7 @@ opened again goes on as it would have, and workers may be several processes with
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import secrets
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from bo_robust.methods import DEFAULT, METHODS
 from bo_robust.random import stream
-from bo_robust.study.policy import History, Policy
+from bo_robust.study.policy import History, Policy, Recommendation
 from bo_robust.study.settings import StudySettings, complete
 from bo_robust.study.space import Arms, Box, Float
 from bo_robust.study.steps import seeded
@@ -55,8 +56,8 @@ class RobustSampler(BaseSampler):
     into a failed one.)
 
     Args:
-        method: A name in :data:`bo_robust.methods.METHODS`, such as that of TGP-UCB for heavy tails or HE-GP-UCB for an
-            unknown kernel; not one that chooses conditions as well (V-UCB).
+        method: A name in :data:`bo_robust.methods.METHODS`, such as that of HE-GP-UCB for an unknown kernel; not one
+            that chooses conditions as well (V-UCB). The default sees through outliers without any setting.
         seed: Seed of all random numbers, >= 0; None: drawn.
         settings: As for :class:`bo_robust.study.Study`: see :mod:`bo_robust.methods` and
             :mod:`bo_robust.study.settings`. ``minimize`` is the direction of the Optuna study.
@@ -65,8 +66,7 @@ class RobustSampler(BaseSampler):
         ValueError: if a method or setting is unknown or out of range; in a study with several objectives.
 
     Example:
-        >>> sampler = RobustSampler(seed=0, moment_bound=16.0, alpha=1.0)
-        >>> study = optuna.create_study(sampler=sampler, storage="sqlite:///study.db")
+        >>> study = optuna.create_study(sampler=RobustSampler(seed=0), storage="sqlite:///study.db")
         >>> study.optimize(objective, n_trials=50)
     """
 
@@ -80,7 +80,9 @@ class RobustSampler(BaseSampler):
     def reseed_rng(self) -> None:
         """Do nothing: random numbers depend on the number of the trial."""
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial | None = None
+    ) -> dict[str, BaseDistribution]:
         """Return the parameters of all completed trials that have more than one value."""
         if len(study.directions) > 1:
             raise ValueError("RobustSampler optimises one objective; make a study with one direction.")
@@ -95,7 +97,31 @@ class RobustSampler(BaseSampler):
             return {}
         space, policy = self._prepare(study, search_space)
         point = policy.propose(_history(study, trial, space), trial.number)
-        return space.untransform(point)
+        played = _played(study, space).get(tuple(point.values()))
+        if played is None:
+            return space.untransform(point)
+        return {name: played.params[name] for name in search_space}  # as they were, to the last bit
+
+    def recommend(self, study: Study) -> Recommendation:
+        """Recommend the parameters of the largest lower confidence bound, with their certificate.
+
+        They are those of a completed trial (or of any combination, where discrete parameters alone are all looked at),
+        and not of the luckiest, as ``study.best_params`` are. Parameters that are not modelled are those of the latest
+        completed trial there. See :class:`bo_robust.study.Recommendation`. Raises ``ValueError`` if no trial is
+        completed, or they have no parameter in common.
+
+        Example:
+            >>> study.optimize(objective, n_trials=50)
+            >>> best = study.sampler.recommend(study)
+        """
+        search_space = self.infer_relative_search_space(study)
+        if not search_space:
+            raise ValueError("no parameter is in all completed trials: there is nothing to recommend.")
+        space, policy = self._prepare(study, search_space)
+        found = policy.recommend(_history(study, None, space))
+        played = _played(study, space).get(tuple(found.x.values()))
+        params = space.untransform(found.x) if played is None else dict(played.params)
+        return dataclasses.replace(found, x=params)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -261,8 +287,16 @@ def _values(distribution: Any) -> Sequence[Any] | None:
     return [min(v, distribution.high) for v in values] if isinstance(distribution, FloatDistribution) else values
 
 
-def _history(study: Study, trial: FrozenTrial, space: _Space) -> History:
-    others = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number and space.holds(t)]
+def _played(study: Study, space: _Space) -> dict[tuple[float, ...], FrozenTrial]:
+    """The latest completed trial of every point of the space."""
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return {tuple(space.transform(t.params).values()): t for t in trials if space.holds(t)}
+
+
+def _history(study: Study, trial: FrozenTrial | None, space: _Space) -> History:
+    """What the trials say about this space; ``trial`` is about to be proposed and left out."""
+    number = None if trial is None else trial.number
+    others = [t for t in study.get_trials(deepcopy=False) if t.number != number and space.holds(t)]
     known = [(t, t.value) for t in others if t.state == TrialState.COMPLETE and t.value is not None]
     known = [(t, value) for t, value in known if math.isfinite(value)]
     known.sort(key=lambda pair: (pair[0].datetime_complete, pair[0].number))

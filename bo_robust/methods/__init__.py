@@ -14,6 +14,7 @@ from bo_robust.methods.base import ABSENT, GRID, NEEDED, GPMethod, HeavyTailMeth
 from bo_robust.methods.bkb import BKBMethod
 from bo_robust.methods.gp_ucb import GPUCBMethod
 from bo_robust.methods.he_gp_ucb import HEGPUCBMethod
+from bo_robust.methods.robust import RobustMethod
 from bo_robust.methods.tgp_ucb import TGPUCBMethod
 from bo_robust.methods.v_ucb import VUCBMethod
 from bo_robust.specs import SpecError, build, nearest, quoted
@@ -31,6 +32,7 @@ __all__ = [
     "HEGPUCBMethod",
     "HeavyTailMethod",
     "Method",
+    "RobustMethod",
     "Spec",
     "TGPUCBMethod",
     "VUCBMethod",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 METHODS: dict[str, type[Method]] = {
+    "robust": RobustMethod,
     "gp-ucb": GPUCBMethod,
     "tgp-ucb": TGPUCBMethod,
     "ata-gp-ucb": ATAGPUCBMethod,
@@ -50,7 +53,7 @@ METHODS: dict[str, type[Method]] = {
     "he-gp-ucb": HEGPUCBMethod,
     "bkb": BKBMethod,
 }
-DEFAULT = "tgp-ucb"
+DEFAULT = "robust"
 
 
 def create_method(name: str, given: Mapping[str, Any], standardised: bool = True) -> Method:

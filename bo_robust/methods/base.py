@@ -90,6 +90,14 @@ class Method(ABC):
     """Whether the model takes a ``covar_module`` and a ``likelihood``, which others may fit."""
     failures_first: ClassVar[bool] = False
     """Whether points that failed belong before the rewards, to the initial design."""
+    judges_rewards: ClassVar[bool] = False
+    """Whether the model standardises rewards, learns their mean and chooses which to believe, all by itself."""
+    many_truncated: ClassVar[float] = 0.1
+    """Share of truncated rewards beyond which a study warns ..."""
+    advice: ClassVar[str] = ""
+    """... and what it then says."""
+    study_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of a study's own settings that differ for this method."""
 
     width: Spec = setting(RANDOMISED, reported=RANDOMISED | {"num_arms": GRID})
     delta: float = 0.1
@@ -115,6 +123,10 @@ class Method(ABC):
 
     def truncated(self, model: Any) -> Tensor | None:
         """Which rewards the model does not see as they are, ``n`` bool; None where it sees all."""
+        return None
+
+    def suspect(self, model: Any) -> int | None:
+        """The row of the reward to measure again before the acquisition is maximised; None: none."""
         return None
 
     def model(self, X: Tensor, Y: Tensor, known: Mapping[str, Any] | None = None, **modules: Any) -> Any:
@@ -220,6 +232,11 @@ class HeavyTailMethod(GPMethod):
         alpha: In (0, 1].
         rule: "zero" is the papers'; "clip" moves a reward beyond its level to the level.
     """
+
+    advice = (
+        "If these are no outliers, raise `moment_bound`, or give `center` and `scale`, which the rewards so far may "
+        "have shown too small"
+    )
 
     moment_bound: float = setting(100.0, reported=NEEDED)
     alpha: float = setting(1.0, reported=NEEDED)

@@ -121,14 +121,22 @@ class OutlierSearch:
                 believed = self._climb(theta, believed)
         return self._judgement(theta_best, best)
 
-    def judge(self) -> Judgement:
-        """Choose rows at the hyperparameters that the model has."""
+    def judge(self, known: Rows | None = None) -> Judgement:
+        """Choose rows at the hyperparameters that the model has.
+
+        ``known`` is what :meth:`fit` chose of the first ``m <= n`` rows. Without later rows it stands.
+        """
         theta, n = self._evidence.start, len(self._y)
         if not self._can_judge:
             return Judgement.all_believed(n)
         every = np.ones(n, dtype=bool)
-        first = self._first_sets()[1:2] or [every]
-        sets = [every, self._climb(theta, first[0])]
+        first = every.copy()
+        if known is not None:
+            first[: len(known)] = known
+            if len(known) == n:
+                return self._judgement(theta, first)
+        starts = [first, *self._first_sets()[1:2]]
+        sets = [every, first, *(self._climb(theta, start) for start in starts)]
         return self._judgement(theta, max(sets, key=lambda believed: self._plausibility(theta, believed)))
 
     def _units(self, believed: Rows) -> Units:

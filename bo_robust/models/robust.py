@@ -119,10 +119,20 @@ class RobustGP(MovableGP):
 
     @classmethod
     def construct_inputs(
-        cls, training_data: SupervisedDataset, outlier_share: float = 0.05, outlier_density: float = 0.05, **_: Any
+        cls,
+        training_data: SupervisedDataset,
+        noise_var: float | None = None,
+        outlier_share: float = 0.05,
+        outlier_density: float = 0.05,
+        **_: Any,
     ) -> dict[str, Any]:
-        """Keyword arguments of the constructor; what Ax adds for categorical or task features is ignored."""
+        """Keyword arguments of the constructor; what Ax adds for categorical or task features is ignored.
+
+        ``noise_var``, one for all rewards, wins over the noise variances of the data.
+        """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
+        if noise_var is not None:
+            inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
         return inputs | {"outlier_share": outlier_share, "outlier_density": outlier_density}
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
@@ -156,12 +166,14 @@ class RobustGP(MovableGP):
         super().load_state_dict(state_dict, strict=strict, keep_transforms=keep_transforms, assign=assign)
         self.judge(restandardise=False)
 
-    def judge(self, restandardise: bool = True) -> None:
+    def judge(self, restandardise: bool = True, known: Tensor | None = None) -> None:
         """Choose the believed rewards at the present hyperparameters, as between the fits of a loop.
 
-        ``restandardise`` says whether the outcome transform is trained again, on the believed rewards.
+        ``restandardise`` says whether the outcome transform is trained again, on the believed rewards. ``known`` is
+        what the last fit believed of the first ``m <= n`` rewards, ``m`` bool. It stands where there are no others.
         """
-        self._believe(self._search().judge(), restandardise)
+        rows = None if known is None else known.cpu().numpy()
+        self._believe(self._search().judge(rows), restandardise)
         self.eval()
 
     def set_train_data(
@@ -195,8 +207,9 @@ class RobustGP(MovableGP):
             self.register_buffer(name, value, persistent=False)
 
     def _twins(self) -> Tensor:
-        """Which rows are of the same point, ``n x n``."""
-        same = (self.points.unsqueeze(1) == self.points).all(-1)
+        """Which rows are of the same point, ``n x n``; a loop's change of units may have rounded it."""
+        rounding = torch.finfo(self.points.dtype).eps ** 0.5 * (self.points.amax(0) - self.points.amin(0))
+        same = ((self.points.unsqueeze(1) - self.points).abs() <= rounding).all(-1)
         return same & ~torch.eye(len(same), dtype=torch.bool, device=same.device)
 
     def _search(self) -> OutlierSearch:

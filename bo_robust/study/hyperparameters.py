@@ -20,6 +20,7 @@ from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scal
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from torch import Tensor
@@ -30,6 +31,7 @@ from bo_robust.study.steps import last_step, seeded, stream_seed
 __all__ = ["NOISE_FLOOR", "Hyperparameters"]
 
 RULES = b"1"  # version of the fitting rules: a new number whenever they change
+BELIEVED = "believed"  # name of what a model that judges rewards believes
 NOISE_FLOOR = 1e-6  # least learned noise_var; BoTorch's 1e-4 would blur the optimum of an exact objective
 # Up to FEW rewards, every new reward means a new fit. Beyond, a new fit waits until the rewards have grown by a factor,
 # which depends on their number: with many rewards a fit takes long and changes little.
@@ -39,68 +41,78 @@ FEW, GROWTHS = 50, ((200, 1.1), (math.inf, 1.3))
 class Hyperparameters:
     """Fits the hyperparameters that are not given, and remembers them.
 
-    A setting or a ``noise_var`` that is None is learned. ``build`` makes the model from points, rewards and the
-    keywords ``covar_module`` and ``likelihood``. ``fits`` starts as the hyperparameters known already, plain JSON by a
-    digest of the data they were fitted to; those fitted since are added.
+    A setting or a ``noise_var`` that is None is learned, and so is the prior mean where ``learns_mean`` says so.
+    ``build`` makes the model from points, rewards and the keywords that :meth:`of` returns. ``fits`` starts as the
+    hyperparameters known already, plain JSON by a digest of the data they were fitted to; those fitted since are added.
     """
 
     def __init__(
         self,
         settings: KernelSettings,
         noise_var: float | None,
+        learns_mean: bool,
         build: Callable[..., Any],
         seed: int,
         device: str,
         fits: Mapping[str, Any],
     ) -> None:
-        self._settings, self._noise_var, self._build = settings, noise_var, build
+        self._settings, self._noise_var, self._learns_mean, self._build = settings, noise_var, learns_mean, build
         self._seed, self._device = seed, device
         self.fits = dict(fits)
-        self._fitted: dict[str, tuple[Kernel, Any]] = {}
+        self._fitted: dict[str, tuple[dict[str, Any], Tensor | None]] = {}
 
-    def of(self, X: Tensor, Y: Tensor) -> dict[str, Any]:
+    def of(self, X: Tensor, Y: Tensor) -> tuple[dict[str, Any], Tensor | None]:
         """Return modules for a new model of points ``n x d`` in the order told and rewards ``n x 1``.
 
-        They are ``covar_module`` and, where the noise is learned, ``likelihood``.
+        They are ``covar_module`` and, where noise and mean are learned, ``likelihood`` and ``mean_module``. With them
+        comes which of the first m rewards the fit believed, ``m`` bool, where the model judges rewards.
         """
         settings = self._settings
-        if None not in (settings.lengthscale, settings.outputscale, self._noise_var):
-            return {"covar_module": self._kernel(X.shape[-1])}
+        if None not in (settings.lengthscale, settings.outputscale, self._noise_var) and not self._learns_mean:
+            return {"covar_module": self._kernel(X.shape[-1])}, None
         m = last_step(len(X), FEW, GROWTHS)
         data = _digest(X[:m], Y[:m])
         if data not in self._fitted:
-            model = self._fitted_model(X[:m], Y[:m], self.fits.get(data))
+            model, believed = self._fitted_model(X[:m], Y[:m], self.fits.get(data))
             self.fits[data] = {name: p.tolist() for name, p in _learned(model).items()}
-            self._fitted[data] = model.covar_module, model.likelihood
+            if believed is not None:
+                self.fits[data][BELIEVED] = believed.tolist()
+            self._fitted[data] = {name: getattr(model, name) for name in self._prior(X)}, believed
         # Copies, so that no model can change the hyperparameters of a later one.
-        return self._modules(*copy.deepcopy(self._fitted[data]))
+        return copy.deepcopy(self._fitted[data])
 
-    def _modules(self, covar_module: Kernel, likelihood: Any) -> dict[str, Any]:
-        return {"covar_module": covar_module} | ({"likelihood": likelihood} if self._noise_var is None else {})
+    def _prior(self, X: Tensor) -> dict[str, Any]:
+        """Modules with the values of the prior."""
+        modules: dict[str, Any] = {"covar_module": self._kernel(X.shape[-1])}
+        if self._noise_var is None:
+            modules["likelihood"] = _likelihood().to(X)
+        if self._learns_mean:
+            modules["mean_module"] = ConstantMean().to(X)
+        return modules
 
-    def _fitted_model(self, X: Tensor, Y: Tensor, known: Any) -> Any:
-        """A model with the hyperparameters ``known``, or else fitted to the rewards.
+    def _fitted_model(self, X: Tensor, Y: Tensor, known: Any) -> tuple[Any, Tensor | None]:
+        """A model with the hyperparameters ``known``, or else fitted to the rewards; and which it then believed.
 
         It keeps the values of the prior if fitting fails, or if all rewards are equal and say nothing.
         """
         model = self._prior_model(X, Y)
-        learned = _learned(model)
-        if isinstance(known, dict) and learned.keys() == known.keys():
+        learned, believed = _learned(model), getattr(model, BELIEVED, None)
+        if isinstance(known, dict) and {*learned, *([] if believed is None else [BELIEVED])} == known.keys():
             for name, parameter in learned.items():
                 parameter.data.copy_(torch.tensor(known[name], dtype=parameter.dtype))
-            return model
+            return model, None if believed is None else torch.tensor(known[BELIEVED])
         if not bool((Y[0] != Y).any()):
-            return model
+            return model, believed
         with seeded(stream_seed(self._seed, "fit", len(X)), self._device), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings of single restarts; a failure of all is caught below
             try:
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-                return model
             except ModelFittingError:
-                return self._prior_model(X, Y)
+                model = self._prior_model(X, Y)
+        return model, getattr(model, BELIEVED, None)
 
     def _prior_model(self, X: Tensor, Y: Tensor) -> Any:
-        return self._build(X, Y, **self._modules(self._kernel(X.shape[-1]), _likelihood().to(X)))
+        return self._build(X, Y, **self._prior(X))
 
     def _kernel(self, d: int) -> Kernel:
         """The prior covariance: given hyperparameters are fixed, the others start from their prior."""
@@ -138,5 +150,6 @@ def _digest(*data: Tensor) -> str:
 
 def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
     """The fitted hyperparameters by name."""
-    of = {"covar_module": model.covar_module, "likelihood": model.likelihood}
+    names = ("covar_module", "likelihood", "mean_module")
+    of = {name: getattr(model, name) for name in names if hasattr(model, name)}
     return {f"{k}.{name}": p for k, module in of.items() for name, p in module.named_parameters()}

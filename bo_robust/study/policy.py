@@ -22,7 +22,7 @@ from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms, Space
 from bo_robust.study.steps import seeded, stream_seed
 from bo_robust.study.surrogates import Surrogate, Surrogates
-from bo_robust.study.units import units_of, warn_of_spoilt_units
+from bo_robust.study.units import Units, told_units, units_of, warn_of_spoilt_units
 
 __all__ = ["History", "Policy", "Recommendation"]
 
@@ -58,9 +58,10 @@ class Recommendation:
     hold: see ``certificate`` of :class:`bo_robust.study.settings.KernelSettings`. On a box its default is a heuristic.
     The f they speak of has the worst reward at the failed points.
 
-    Both are None in three cases. A reward better than ``value`` was truncated: the model did not see what may be the
-    best there is. All rewards are equal and no ``scale`` was given: nothing says how far f may go. A reward is beyond
-    1e8 times the scale: beside it floating point loses the others.
+    Both are None in three cases. A reward better than ``value`` was truncated, at a point without another: the model
+    did not see what may be the best there is. All rewards (that the model believes) are equal and no ``scale`` was
+    given: nothing says how far f may go. A reward is beyond 1e8 times the scale: beside it floating point loses the
+    others.
 
     Attributes:
         x: The point (without its condition, where the method chooses one).
@@ -96,8 +97,13 @@ class Policy:
         seed = stream_seed(self.seed, "ask", trial)
         if trial < self.settings.known["num_initial"] or not history.told:
             return self._initial(trial)
+        surrogate = self._surrogate(history)
+        if surrogate.suspect is not None:
+            again = history.told[surrogate.suspect][0]
+            if again not in history.pending and again not in history.failed:
+                return dict(again)
         pending = self._unit(history.pending) if history.pending else None
-        acqf = self._surrogate(history).acquisition(pending, torch.Generator().manual_seed(seed))
+        acqf = surrogate.acquisition(pending, torch.Generator().manual_seed(seed))
         x = self._maximise(acqf, seed, history)[0]
         if self.environment is None:
             return x
@@ -118,9 +124,10 @@ class Policy:
             self._maximise(surrogate.upper(), stream_seed(self.seed, "recommend", len(history.told)), history)[1],
             float(upper.max()),
         )
-        units = units_of([y for _, y in history.told], self.settings.common)
+        units = self._units([y for _, y in history.told])
         value, low = float(mean[best]), float(lower[best])
-        if not units.known or surrogate.truncated_top > value or surrogate.largest > CERTIFIED:
+        known = units.known and surrogate.varied
+        if not known or surrogate.truncated_top > value or surrogate.largest > CERTIFIED:
             return Recommendation(points[best], units.of_model(value), None, None)
         return Recommendation(points[best], units.of_model(value), units.of_model(low), units.scale * (top - low))
 
@@ -201,10 +208,14 @@ class Policy:
             )
         return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))
 
+    def _units(self, rewards: list[float]) -> Units:
+        return (told_units if self.settings.method.judges_rewards else units_of)(rewards, self.settings.common)
+
     def _surrogate(self, history: History) -> Surrogate:
         X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]
-        units = units_of(rewards, self.settings.common)
-        self._warned_at = warn_of_spoilt_units(rewards, units, self.settings.common, self._warned_at)
+        units = self._units(rewards)
+        if not self.settings.method.judges_rewards:
+            self._warned_at = warn_of_spoilt_units(rewards, units, self.settings.common, self._warned_at)
         Y = (units.sign / units.scale) * (X.new_tensor(rewards).unsqueeze(-1) - units.center)
         failed = self._unit(history.failed) if history.failed else X[:0]
         return self._surrogates.of(X, Y.clamp(-LARGEST, LARGEST), failed)

@@ -3,9 +3,11 @@
 They are checked and completed when the study is created. Its file holds them as one mapping, plain JSON.
 
 All settings are in the units of the models. Coordinates are in the unit cube. Rewards are (y - center) / scale, with
-the sign turned where f is minimised. A center or scale that is not given follows from the first m rewards, where m is
-the largest of num_initial * 1.3^k that there are. Between two such m the units stand still. At the next m they follow
-the rewards. Settings such as ``noise_var`` and ``moment_bound`` then mean another number of the rewards' own units.
+the sign turned where f is minimised. The method ``robust`` standardises by itself: for it center and scale are 0 and 1
+unless given, so that ``noise_var`` is in the rewards' own units. For other methods a center or scale that is not given
+follows from the first m rewards, where m is the largest of num_initial * 1.3^k that there are. Between two such m the
+units stand still. At the next m they follow the rewards. Settings such as ``noise_var`` and ``moment_bound`` then mean
+another number of the rewards' own units.
 """
 
 from __future__ import annotations
@@ -78,9 +80,9 @@ class KernelSettings:
     """Settings of a study whose method models f by one GP. A hyperparameter that is None is learned.
 
     Args:
-        kernel: "matern52" or "rbf".
+        kernel: "matern52" or "rbf", the default of ``robust``.
         lengthscale: A number, one per column, or None.
-        outputscale: k(x, x), or None.
+        outputscale: k(x, x), or None. The default of ``robust`` is 1, which is the variance of the believed rewards.
         certificate: The width that multiplies sigma in ``recommend``: one that holds, not one that explores. The
             default holds for f ~ GP with the model's hyperparameters on finitely many arms (or pairs of arm and
             condition, where the method chooses both). It is a heuristic if hyperparameters are learned, and on a box,
@@ -139,7 +141,7 @@ def complete(method: str, given: Mapping[str, Any], space: Space) -> StudySettin
     parts: dict[type, dict[str, Any]] = {CommonSettings: {}} | ({KernelSettings: {}} if made.fits_kernel else {})
     names = {field.name: part for part in parts for field in dataclasses.fields(part)}
     refuse_unknown(method, given, [*names, *made.defaults()])
-    chosen = plain_json(given)
+    chosen = {**made.study_defaults, **plain_json(given)}
     of_method = create_method(method, {name: value for name, value in chosen.items() if name not in names})
     for name, part in names.items():
         if name in chosen:

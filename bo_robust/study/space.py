@@ -19,6 +19,11 @@ from bo_robust.validation import quoted
 
 __all__ = ["Arms", "Box", "Float", "Integer", "Space", "as_space", "space_from_json"]
 
+NUMBERS_ONLY = (
+    "a study knows numbers only, so for categorical or conditional parameters use Optuna with "
+    "bo_robust.integrations.optuna.RobustSampler()"
+)
+
 
 @dataclass(frozen=True)
 class Float:
@@ -98,10 +103,11 @@ class Box:
         for name, p in self.parameters.items():
             if not isinstance(name, str) or not name:
                 raise ValueError(f"parameters have names, got {name!r:.80}.")
-            if isinstance(p, tuple | list) and len(p) == 2:
+            if isinstance(p, tuple | list) and len(p) == 2 and all(map(_is_number, p)):
                 p = Float(*p)
             if not isinstance(p, Float | Integer):
-                raise ValueError(f"parameter {name!r:.80} must be Float, Integer or (low, high), got {p!r:.80}.")
+                got = f"parameter {name!r:.80} must be Float, Integer or (low, high), got {p!r:.80}"
+                raise ValueError(f"{got}; {NUMBERS_ONLY}.")
             made[name] = p
         if not made:
             raise ValueError("a space needs at least one parameter.")
@@ -158,7 +164,7 @@ class Arms:
             _check_names(p, tuple(points[0]))
             for name, value in p.items():
                 if not _is_number(value) or not math.isfinite(_float(value)):
-                    raise ValueError(f"arm {i}: {name} = {value!r} is not a finite number.")
+                    raise ValueError(f"arm {i}: {name} = {value!r} is not a finite number; {NUMBERS_ONLY}.")
         plain = tuple({name: _plain(p[name]) for name in points[0]} for p in points)
         rows = [tuple(p.values()) for p in plain]
         if len(set(rows)) < len(rows):

@@ -22,16 +22,16 @@ from bo_robust.study.steps import stream_seed
 
 __all__ = ["Surrogate", "Surrogates"]
 
-TOO_MANY = 0.1  # share of truncated rewards beyond which a study warns
-
 
 @dataclass(frozen=True)
 class Surrogate:
     """A model of one round with the method it belongs to.
 
     ``certified`` is the method with the width of the certificate, ``known`` has the values that widths may leave out.
-    ``truncated_top`` is the largest truncated reward (-inf if there is none), ``largest`` the largest size of the
-    others, both as the model sees rewards.
+    ``truncated_top`` is the largest truncated reward (-inf if there is none) of a point without another reward, and
+    ``largest`` the largest size of those not truncated, both as the model sees rewards. (A model that standardises by
+    itself sees none that is large.) ``varied`` says whether the rewards that such a model believes differ. ``suspect``
+    is the row of the reward to measure again, if any.
     """
 
     method: Method
@@ -40,6 +40,8 @@ class Surrogate:
     known: Mapping[str, Any]
     truncated_top: float
     largest: float
+    varied: bool
+    suspect: int | None
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> Any:
         """The acquisition that the next trial maximises."""
@@ -65,7 +67,8 @@ class Surrogates:
         self._hyperparameters: Hyperparameters | None = None
         if settings.kernel is not None:
             noise_var = getattr(settings.method, "noise_var", None)
-            of = (settings.kernel, noise_var, self._build, seed, settings.common.device, fits)
+            learns_mean = settings.method.judges_rewards
+            of = (settings.kernel, noise_var, learns_mean, self._build, seed, settings.common.device, fits)
             self._hyperparameters = Hyperparameters(*of)
 
     @property
@@ -80,26 +83,45 @@ class Surrogates:
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)  # which knows nothing of the settings; see below
-            modules = {} if self._hyperparameters is None else self._hyperparameters.of(X, Y)
-            lost = torch.zeros(len(X), dtype=torch.bool, device=X.device)
+            modules, believed = ({}, None) if self._hyperparameters is None else self._hyperparameters.of(X, Y)
+            lost, suspect = torch.zeros(len(X), dtype=torch.bool, device=X.device), None
             if self._method.failures_first:
                 model = self._with_failures(X, Y, failed, Y.amin())
             else:
                 # This first model says which rewards are truncated; failures then get the worst of the others.
                 model = self._build(X, Y, **modules)
+                if self._method.judges_rewards:
+                    model.judge(known=believed)
+                suspect = self._method.suspect(model)
                 found = self._method.truncated(model)
                 lost = lost if found is None else found
                 if len(failed):
                     worst = Y[~lost].amin() if not lost.all() else Y.new_zeros(())
-                    model = self._build(torch.cat([X, failed]), torch.cat([Y, worst.expand(len(failed), 1)]), **modules)
+                    # Failures are facts: a model that judges is made anew, of those and of what it believes.
+                    rows = ~lost if self._method.judges_rewards else torch.ones_like(lost)
+                    rewards = torch.cat([Y[rows], worst.expand(len(failed), 1)])
+                    model = self._build(torch.cat([X[rows], failed]), rewards, **modules)
             known = self._known | (_facts(model) if modules else {})
-        _warn_of_truncated(Y[:, 0], lost)
-        largest = 0.0 if lost.all() else float(Y[~lost].abs().amax())
-        top = float(Y[lost].amax()) if lost.any() else -math.inf
-        return Surrogate(self._method, self._certified, model, known, top, largest)
+        self._warn_of_truncated(Y[:, 0], lost)
+        largest = 0.0 if lost.all() or self._method.judges_rewards else float(Y[~lost].abs().amax())
+        seen = Y[~lost]
+        varied = not self._method.judges_rewards or bool((seen[:1] != seen).any())
+        unseen = [i for i in lost.nonzero().flatten().tolist() if not bool((X[~lost] == X[i]).all(-1).any())]
+        top = float(Y[unseen].amax()) if unseen else -math.inf
+        return Surrogate(self._method, self._certified, model, known, top, largest, varied, suspect)
 
     def _build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
         return self._method.model(X, Y, self._known, **modules)
+
+    def _warn_of_truncated(self, Y: Tensor, lost: Tensor) -> None:
+        n, many = len(lost), self._method.many_truncated
+        if self._method.judges_rewards:
+            count = int(lost.sum())
+            if count > max(2.0, many * n):
+                text = f"{count} of {n} rewards are not believed: {self._method.advice}."
+                warnings.warn(text, UserWarning, stacklevel=3)
+        elif (said := lost_rewards(Y, lost, many)) is not None:
+            warnings.warn(f"{said} {self._method.advice}.", TruncationWarning, stacklevel=3)
 
     def _with_failures(self, X: Tensor, Y: Tensor, failed: Tensor, worst: Tensor) -> Any:
         """The model with failed points before the others, as part of the initial design."""
@@ -119,14 +141,3 @@ def _in_unit_cube(method: Method, environment: Arms | None) -> Method:
         return method
     points = [dict(zip(environment.names, environment.to_unit(point), strict=True)) for point in environment.points]
     return dataclasses.replace(method, environment={**method.environment, "points": points})
-
-
-def _warn_of_truncated(Y: Tensor, lost: Tensor) -> None:
-    said = lost_rewards(Y, lost, TOO_MANY)
-    if said is not None:
-        warnings.warn(
-            f"{said} If these are no outliers, raise `moment_bound`, or give `center` and `scale`, which the rewards "
-            "so far may have shown too small.",
-            TruncationWarning,
-            stacklevel=3,
-        )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bo_robust.study.settings import CommonSettings
 from bo_robust.study.steps import last_step
 
-__all__ = ["Units", "spread", "units_of", "warn_of_spoilt_units"]
+__all__ = ["Units", "spread", "told_units", "units_of", "warn_of_spoilt_units"]
 
 TAIL = 0.15  # share of the rewards at either end that the scale ignores, because outliers may be there
 NORMAL_RANGE = 2.0729  # a normal distribution's range without these ends, in standard deviations
@@ -65,6 +65,12 @@ def units_of(rewards: list[float], settings: CommonSettings) -> Units:
             scale = 1.4826 * statistics.median(usable) if usable else 0.0
     known = settings.scale is not None or max(rewards) > min(rewards)
     return Units(center, scale or 1.0, -1.0 if settings.minimize else 1.0, known)
+
+
+def told_units(rewards: list[float], settings: CommonSettings) -> Units:
+    """Return the units for a model that standardises by itself: rewards as told, unless center or scale is given."""
+    known = settings.scale is not None or max(rewards) > min(rewards)
+    return Units(settings.center or 0.0, settings.scale or 1.0, -1.0 if settings.minimize else 1.0, known)
 
 
 def warn_of_spoilt_units(rewards: list[float], units: Units, settings: CommonSettings, warned_at: int) -> int:

@@ -11,7 +11,7 @@ from botorch.utils.datasets import SupervisedDataset
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.confidence import BayesianFiniteWidth, FiniteWidth, SelfNormalisedWidth
 from bo_robust.methods import DEFAULT, METHODS, NEEDED, create_method
-from bo_robust.models import BKBModel, CandidateEnsemble, TruncatedFeatureGP, TruncatedGP
+from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
 from bo_robust.specs import build
 from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation, TGPTruncation
 
@@ -19,6 +19,7 @@ Z = {"points": [{"z": 0.0}, {"z": 1.0}], "probabilities": [0.25, 0.75]}
 GIVEN = {"v-ucb": {"environment": Z}}
 KNOWN = {"num_arms": 7, "dim": 2, "num_initial": 3, "seed": 5, "noise_var": 0.1, "num_features": 4}
 CLASSES = {
+    "robust": (RobustGP, GPUCB),
     "gp-ucb": (TruncatedGP, GPUCB),
     "tgp-ucb": (TruncatedGP, GPUCB),
     "ata-gp-ucb": (TruncatedFeatureGP, GPUCB),
@@ -39,7 +40,8 @@ def make(name, **given):
 
 def test_every_method_is_tested():
     assert set(CLASSES) == set(METHODS)
-    assert DEFAULT in METHODS
+    assert DEFAULT == "robust"
+    assert [name for name in METHODS if METHODS[name].judges_rewards] == ["robust"]
 
 
 @pytest.mark.filterwarnings("ignore:Data")
@@ -90,6 +92,7 @@ def test_what_differs_where_rewards_are_not_standardised():
         found[name] = {key for key in ours.keys() | reported.keys() if ours.get(key, "-") != reported.get(key, "-")}
     tail = {"width", "moment_bound", "alpha"}
     expected = {
+        "robust": {"width"},
         "gp-ucb": {"width"},
         "tgp-ucb": tail,
         "ata-gp-ucb": tail | {"features", "horizon", "noise_var"},

@@ -14,9 +14,9 @@ from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
-from bo_robust.integrations.ax import RobustAcquisition, complete_observed, generation_strategy, recommended
+from bo_robust.integrations.ax import RobustAcquisition, complete_observed, generation_strategy, recommend
 from bo_robust.methods import METHODS as DECLARED
-from bo_robust.models import BKBModel, CandidateEnsemble, TruncatedFeatureGP, TruncatedGP
+from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
 from bo_robust.truncation import NoTruncation, TGPTruncation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +24,7 @@ TAIL = {"moment_bound": 1.0, "alpha": 1.0, "noise_var": 0.01}
 POINTS = [{"z": z} for z in (0.0, 0.25, 0.5, 0.75, 1.0)]
 KINDS = [{"kernel": "rbf", "lengthscale": ell, "noise_var": 0.01} for ell in (0.2, 0.5)]
 METHODS = {
+    "robust": {"noise_var": 0.01},
     "gp-ucb": {"noise_var": 0.01},
     "tgp-ucb": TAIL,
     "ata-gp-ucb": {
@@ -40,6 +41,7 @@ METHODS = {
     "bkb": {"noise_var": 0.01},
 }
 CLASSES = {
+    "robust": (RobustGP, GPUCB),
     "gp-ucb": (TruncatedGP, GPUCB),
     "tgp-ucb": (TruncatedGP, GPUCB),
     "ata-gp-ucb": (TruncatedFeatureGP, GPUCB),
@@ -179,8 +181,76 @@ def test_minimisation_mirrors_maximisation(method):
         first.append(played[4])
         targets = fitted(client).surrogate.training_data[0].Y[:, 0].tolist()
         assert targets == pytest.approx([sign * f(p) for p in played[:7]])
-    assert min(best) > (0.1 if method == "v-ucb" else 0.4)
+    assert min(best) > {"v-ucb": 0.1, "robust": 0.2}.get(method, 0.4)
     assert first[0] == pytest.approx(first[1], abs=1e-2)
+
+
+def test_the_default_needs_no_setting_and_plays_suspects_again(tmp_path):
+    """In any units, on a logarithmic parameter, across a file; at most once, and not while it is on its way."""
+    parameters = [
+        RangeParameterConfig(name="x", parameter_type="float", bounds=(-1.0, 3.0)),
+        RangeParameterConfig(name="z", parameter_type="float", bounds=(1e-3, 1.0), scaling="log"),
+    ]
+    played = {}
+    for objective, sign in (("y", 1.0), ("-y", -1.0)):
+        client = Client(random_seed=0)
+        client.configure_experiment(parameters)
+        client.configure_optimization(objective=objective)
+        client.set_generation_strategy(generation_strategy(initial=8, **SEARCH))
+        rows = played[sign] = []
+
+        def tell(index, p, client=client, sign=sign, rows=rows):
+            outlier = len(rows) == 3
+            rows.append(p)
+            client.complete_trial(index, raw_data={"y": sign * (1e3 * f(p) + 1e4 * outlier)})
+
+        for _ in range(8):
+            tell(*client.get_next_trials(max_trials=1).popitem())
+        client.save_to_json_file(str(tmp_path / "ax.json"))
+        client = Client.load_from_json_file(str(tmp_path / "ax.json"))
+        (first,), (second,) = (client.get_next_trials(max_trials=1).items() for _ in range(2))
+        assert first[1] == pytest.approx(rows[3])
+        assert second[1] != pytest.approx(rows[3])
+        for trial in (first, second):
+            tell(*trial, client=client)
+        for _ in range(4):
+            tell(*client.get_next_trials(max_trials=1).popitem(), client=client)
+        assert [tuple(p.values()) for p in rows].count(tuple(rows[3].values())) == 2
+        model = fitted(client).surrogate.model
+        assert type(model) is RobustGP
+        assert not model.believed[3]
+        x, value = recommend(client)
+        assert x in rows
+        assert x != rows[3]
+        assert abs(value) < 1e3
+        assert f(x) == max(map(f, rows)) or abs(sign * value - 1e3 * f(x)) < 100.0
+    for p, q in zip(played[1.0][:10], played[-1.0][:10], strict=True):
+        assert p == pytest.approx(q, rel=1e-2)
+
+
+def test_suspects_are_left_alone_on_request():
+    client = make("robust", initial=6, verify=False)
+    rows = [tuple(p.values()) for p in play(client, 10, outlier=None)]
+    assert len(set(rows)) == 10
+    assert fitted(client).acquisition_options == {"verify": False}
+
+
+@pytest.mark.parametrize("method", ["gp-ucb", "he-gp-ucb"])
+def test_the_best_mean_is_recommended(method):
+    client = make(method)
+    with pytest.raises(ValueError, match="initial design is not completed"):
+        recommend(client)
+    rows = play(client, 9)
+    x, value = recommend(client)
+    assert x in rows
+    assert f(x) > max(map(f, rows)) - 0.1
+    assert value == pytest.approx(f(x), abs=0.1)
+    other = Client()
+    other.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    other.configure_optimization(objective="y")
+    other.configure_generation_strategy()
+    with pytest.raises(ValueError, match="strategy is generation_strategy"):
+        recommend(other)
 
 
 def choices(name, values):
@@ -230,7 +300,7 @@ def test_value_at_risk_where_conditions_are_chosen(objective, sign):
     played = play(client, 10, sign)
     assert {p["z"] for p in played[5:]} <= {p["z"] for p in POINTS}
     assert {p["z"] for p in played[5:]} & {0.0, 1.0}
-    x, value = recommended(client)
+    x, value = recommend(client)
     assert set(x) == {"x"}
     assert x["x"] == pytest.approx(1.0, abs=0.25)
     # the worst tenth of five conditions is the worst condition
@@ -241,7 +311,7 @@ def test_value_at_risk_where_conditions_come_on_their_own():
     """Field mode: trials are completed under the condition that came."""
     client = make("v-ucb")
     with pytest.raises(ValueError, match="initial design is not completed"):
-        recommended(client)
+        recommend(client)
     came = torch.rand(11, generator=torch.Generator().manual_seed(0)).tolist()
     for z in came:
         ((index, p),) = client.get_next_trials(max_trials=1).items()
@@ -254,7 +324,7 @@ def test_value_at_risk_where_conditions_come_on_their_own():
     data = fitted(client).surrogate.training_data[0]
     assert data.X[:, 1].tolist() == pytest.approx(came[:10])
     assert fitted(client)._acquisition.acqf.X_pending is None  # failed trials are forgotten
-    x, value = recommended(client)
+    x, value = recommend(client)
     assert x["x"] == pytest.approx(1.0, abs=0.25)
     assert value == pytest.approx(0.25, abs=0.2)
     ((index, _),) = client.get_next_trials(max_trials=1).items()
@@ -281,7 +351,7 @@ def test_conditions_and_search_space_that_do_not_fit():
     with pytest.raises(ValueError, match="no values of the parameter 'z'"):
         third_trial([*box(x=(0.0, 1.0)), whole])
     with pytest.raises(ValueError, match="generation_strategy\\('v-ucb'"):
-        recommended(make("gp-ucb"))
+        complete_observed(make("gp-ucb"), 0, {"z": 0.5}, {"y": 0.0})
 
 
 def test_the_wrong_sense_is_an_error():

@@ -1,0 +1,45 @@
+"""GP-UCB on the rewards that the model believes, with no setting to choose: the default method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor
+
+from bo_robust.methods.base import GPMethod
+from bo_robust.models import RobustGP, verify
+
+__all__ = ["RobustMethod"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustMethod(GPMethod):
+    """Outliers handled from the data alone: the model judges every reward by what the others let expect there.
+
+    Before the acquisition is maximised, a reward that is better than all believed ones, but not believed, is measured
+    again: :func:`bo_robust.verify`. It is an outlier or the find of the campaign, and one more reading tells.
+
+    The model standardises by the believed rewards. So ``noise_var`` is in units of the rewards as they are told, and a
+    study needs no ``center`` and no ``scale``.
+
+    Args:
+        verify: Whether suspects are measured again.
+    """
+
+    model_class = RobustGP
+    judges_rewards = True
+    many_truncated = 0.25
+    advice = "the rest of them may have outliers too, so look at the rewards before you trust the recommendation"
+    study_defaults = MappingProxyType({"kernel": "rbf", "outputscale": 1.0})  # the prior of BoTorch's SingleTaskGP
+
+    verify: bool = True
+
+    def truncated(self, model: Any) -> Tensor:
+        found: Tensor = ~model.believed
+        return found
+
+    def suspect(self, model: Any) -> int | None:
+        point = verify(model) if self.verify else None
+        return None if point is None else int((model.points == point).all(-1).nonzero()[0])
