@@ -132,6 +132,10 @@ print("the first campaign:")
 show(models[0])
 
 # %% [markdown]
+# Row 8 is the second reading at the point of row 3. The two disagree, so the spike stays out, and the point is not
+# asked for again. A spike down, as in row 17, needs no second reading. The noise is wide, and some good readings are
+# set aside with the spikes.
+#
 # ## A find is not lost
 #
 # A narrow peak looks like a spike at first. Suppose that the first campaign meets one, of height 6. One reading is

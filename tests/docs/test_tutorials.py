@@ -62,8 +62,7 @@ def test_outliers():
         assert "ax-platform is not installed" in printed
         assert names["in_ax"]() is None
     else:
-        assert "Ax, 9 trials: recommends" in printed
-        assert names["in_ax"]().keys() == {"a", "b"}
+        assert re.search(r"Ax, 9 trials: recommends \[[01]\.\d+, [01]\.\d+\], where f is -?\d\.\d\d\n", printed)
 
 
 def test_without_ax_the_ax_part_says_so(monkeypatch, capsys):
