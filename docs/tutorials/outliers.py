@@ -109,8 +109,8 @@ _ = compare("robust", robust)
 # ## What was set aside
 #
 # `verify(model)` names the point of a reading that is better than all believed ones, but not believed. The loop
-# measures there once more before it goes on, which costs a round. `believed` tells what the model decided about every reading. `surprise` is
-# the distance of a reading from what the believed others let expect, in standard deviations.
+# measures there once more before it goes on, which costs a round. `believed` tells what the model decided about every
+# reading. `surprise` is the distance of a reading from what the believed others let expect, in standard deviations.
 
 
 # %%
