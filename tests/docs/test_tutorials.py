@@ -51,7 +51,7 @@ def test_what_is_shown_is_what_this_code_printed(name):
 
 
 def test_outliers():
-    printed, names = small("outliers", SEEDS=1, ROUNDS=3, TRIALS=9)
+    printed, names = small("outliers", SEEDS=1, ROUNDS=12, TRIALS=9)
     rows = re.findall(r"^(.+?) +median regret \d\.\d\d, all: \[\d\.\d+\]$", printed, flags=re.M)
     assert rows == ["ordinary", "robust", "robust, verified", "truncated"]
     assert re.search(r"row  3: f  0\.76, reading  30\.11, .*, set aside", printed)  # a spike of the initial design
