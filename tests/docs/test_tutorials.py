@@ -51,14 +51,18 @@ def test_what_is_shown_is_what_this_code_printed(name):
 
 
 def test_outliers():
-    printed, names = small("outliers", SEEDS=1, ROUNDS=3, TRIALS=9)
+    printed, names = small("outliers", SEEDS=1, ROUNDS=12, TRIALS=9)
+    rows = re.findall(r"^(.+?) +median regret \d\.\d\d, all: \[\d\.\d+\]$", printed, flags=re.M)
+    assert rows == ["ordinary", "robust", "robust, verified", "truncated"]
+    assert re.search(r"row  3: f  0\.76, reading  30\.11, .*, set aside", printed)  # a spike of the initial design
+    assert "readings [6.0], believed [False], to verify: tensor([[0.9500, 0.0500]]" in printed
+    assert "readings [6.0, 6.3], believed [True, True], to verify: None" in printed
     assert "Tail index" in printed
-    assert re.search(r"truncated +median regret \d\.\d+", printed)
     if importlib.util.find_spec("ax") is None:
         assert "ax-platform is not installed" in printed
         assert names["in_ax"]() is None
     else:
-        assert "Ax, 9 trials: recommends" in printed
+        assert re.search(r"Ax, 9 trials: recommends \[[01]\.\d+, [01]\.\d+\], where f is -?\d\.\d\d\n", printed)
 
 
 def test_without_ax_the_ax_part_says_so(monkeypatch, capsys):
@@ -99,9 +103,11 @@ def test_a_million_arms_with_fewer():
 def test_lunar_lander():
     pytest.importorskip("gymnasium")
     pytest.importorskip("Box2D")
-    printed, names = small("lunar_lander", DESIGNS=3, LOOKS=4, INITIAL=4, ROUNDS=1, FLIGHTS=1, FRESH=8)
+    printed, names = small("lunar_lander", DESIGNS=3, LOOKS=4, INITIAL=16, ROUNDS=1, FLIGHTS=1, FRESH=8)
     assert len(re.findall(r"mean +-?\d\.\d\d ± ", printed)) == 3
     assert "of 3 pairs" in printed
+    assert "observations true: 0 of 17 set aside, rows []" in printed
+    assert re.search(r"partly in the wrong unit: \d of 17 set aside, rows \[0[],]", printed)  # row 0 is
     again = torch.full((6,), 0.5, dtype=torch.float64)
     assert names["fly"](again, 0.5, 3) == names["fly"](again, 0.5, 3)
 
