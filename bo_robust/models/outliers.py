@@ -27,7 +27,7 @@ SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first se
 BLUR = 0.1
 AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
 CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
-STRONG = 3.0  # nats by which J of outliers must exceed that of none: odds of 20, strong evidence (Kass & Raftery 1995)
+STRONG = 5.0  # nats by which J of outliers must exceed that of none: very strong evidence (Kass & Raftery 1995)
 TINY = 1e-12
 
 Rows = NDArray[np.bool_]
