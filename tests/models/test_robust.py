@@ -113,7 +113,10 @@ def test_before_a_fit_all_are_believed():
     model = RobustGP(X, Y)
     assert_equal(model, SingleTaskGP(X, Y))
     assert lost(model) == []
-    assert verify(model) is None
+    assert not model.judged
+    with pytest.raises(ValueError, match="call fit_gpytorch_mll before verify"):
+        verify(model)
+    assert fit(model).judged
 
 
 def test_a_logarithm_is_judged_in_its_units():
@@ -216,6 +219,12 @@ class TestVerify:
     def test_other_models_have_no_suspects(self):
         X, Y = self.spiked()
         assert verify(fit(SingleTaskGP(X, Y))) is None
+        assert verify(ModelListGP(SingleTaskGP(X, Y))) is None
+
+    def test_a_list_that_hides_one_is_refused(self):
+        X, Y = self.spiked()
+        with pytest.raises(ValueError, match=r"pass that of the objective, such as model\.models\[0\]"):
+            verify(ModelListGP(SingleTaskGP(X, Y), fit(RobustGP(X, Y))))
 
 
 class TestBadInput:
