@@ -4,6 +4,7 @@ import copy
 import io
 import warnings
 
+import pandas as pd
 import pytest
 import torch
 from botorch.acquisition import qExpectedImprovement, qKnowledgeGradient
@@ -279,7 +280,11 @@ class TestBadInput:
 
     def test_what_has_to_change_is_said(self):
         X, Y, _ = data()
-        with pytest.raises(ValueError, match="ModelListGP"):
+        with pytest.raises(TypeError, match=r"torch\.as_tensor\(x\.to_numpy\(\)\)"):
+            RobustGP(pd.DataFrame(X.numpy()), Y)
+        with pytest.raises(ValueError, match=r"make a column of a vector with \.unsqueeze\(-1\)"):
+            RobustGP(X, Y[:, 0])
+        with pytest.raises(ValueError, match="one model for each data set of a batch"):
             RobustGP(X.expand(2, 20, 2), Y.expand(2, 20, 1))
         with pytest.raises(ValueError, match="ModelListGP"):
             RobustGP(X, torch.cat([Y, Y], -1))
