@@ -60,7 +60,10 @@ def check_tensor(name: str, x: Any, floating: bool = True) -> None:
     ``floating`` is false where any dtype will do.
     """
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch tensor, got {type(x).__name__}; convert it with torch.as_tensor.")
+        through = "(x.to_numpy())" if hasattr(x, "to_numpy") else ""  # PyTorch takes no table of pandas
+        raise TypeError(
+            f"{name} must be a torch tensor, got {type(x).__name__}; convert it with torch.as_tensor{through}."
+        )
     if floating and x.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"{name} must be floating point, float32 or float64, got {x.dtype}; convert with .double().")
 

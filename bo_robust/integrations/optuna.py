@@ -123,6 +123,18 @@ class RobustSampler(BaseSampler):
         params = space.untransform(found.x) if played is None else dict(played.params)
         return dataclasses.replace(found, x=params)
 
+    def set_aside(self, study: Study) -> list[FrozenTrial]:
+        """Return completed trials whose values the model does not believe (or truncates), in the order of completion.
+
+        The list is empty if no trial is completed, or they have no parameter in common.
+        """
+        search_space = self.infer_relative_search_space(study)
+        if not search_space:
+            return []
+        space, policy = self._prepare(study, search_space)
+        known = _completed(study, space)
+        return [known[row][0] for row in policy.set_aside(_history(study, None, space))] if known else []
+
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
@@ -293,13 +305,18 @@ def _played(study: Study, space: _Space) -> dict[tuple[float, ...], FrozenTrial]
     return {tuple(space.transform(t.params).values()): t for t in trials if space.holds(t)}
 
 
+def _completed(study: Study, space: _Space) -> list[tuple[FrozenTrial, float]]:
+    """Trials of this space with a finite value, in the order of their completion."""
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    known = [(t, t.value) for t in trials if space.holds(t) and t.value is not None and math.isfinite(t.value)]
+    return sorted(known, key=lambda pair: (pair[0].datetime_complete, pair[0].number))
+
+
 def _history(study: Study, trial: FrozenTrial | None, space: _Space) -> History:
     """What the trials say about this space; ``trial`` is about to be proposed and left out."""
     number = None if trial is None else trial.number
     others = [t for t in study.get_trials(deepcopy=False) if t.number != number and space.holds(t)]
-    known = [(t, t.value) for t in others if t.state == TrialState.COMPLETE and t.value is not None]
-    known = [(t, value) for t, value in known if math.isfinite(value)]
-    known.sort(key=lambda pair: (pair[0].datetime_complete, pair[0].number))
+    known = _completed(study, space)
     done = {t.number for t, _ in known}
     open_ = [t for t in others if t.number not in done and t.state != TrialState.WAITING]
     running = [space.transform(t.params) for t in open_ if t.state == TrialState.RUNNING]

@@ -31,7 +31,10 @@ class RobustMethod(GPMethod):
     model_class = RobustGP
     judges_rewards = True
     many_truncated = 0.25
-    advice = "the rest of them may have outliers too, so look at the rewards before you trust the recommendation"
+    advice = (
+        "the rest of them may have outliers too, so look at the rewards before you trust the recommendation (set_aside "
+        "lists those not believed)"
+    )
     study_defaults = MappingProxyType({"kernel": "rbf", "outputscale": 1.0})  # the prior of BoTorch's SingleTaskGP
 
     verify: bool = True

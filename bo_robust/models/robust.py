@@ -88,6 +88,7 @@ class RobustGP(MovableGP):
     doubted: Tensor
     outcome_transform: OutcomeTransform
     _variances: Tensor | None
+    _judged: bool
 
     def __init__(
         self,
@@ -138,12 +139,18 @@ class RobustGP(MovableGP):
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the believed rewards and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         self._believe(self._search().fit(), restandardise=True)
+        self._judged = True
         self._warn_of_many()
         # A view of this model without this method, which shares its modules.
         plain = copy.copy(self)
         plain.__class__ = SingleTaskGP
         fit_gpytorch_mll(type(mll)(self.likelihood, plain), **options)
         return mll.eval()
+
+    @property
+    def judged(self) -> bool:
+        """Whether a fit, :meth:`judge` or a loaded state chose which rewards are believed; if none did, all are."""
+        return self._judged
 
     def suspects(self, maximize: bool = True) -> Tensor:
         """Rows of rewards that are better than all that the others support, and need another reading.
@@ -174,6 +181,7 @@ class RobustGP(MovableGP):
         """
         rows = None if known is None else known.cpu().numpy()
         self._believe(self._search().judge(rows), restandardise)
+        self._judged = True
         self.eval()
 
     def set_train_data(
@@ -198,6 +206,7 @@ class RobustGP(MovableGP):
         self.register_buffer("rewards", Y.detach().clone(), persistent=False)
         self.register_buffer("_variances", None if Yvar is None else Yvar.detach().clone(), persistent=False)
         self._set_judgement(Judgement.all_believed(len(X)))
+        self._judged = False
 
     def _set_judgement(self, judgement: Judgement) -> None:
         names = ("believed", "inlier_probability", "surprise", "level", "doubted")
@@ -273,9 +282,16 @@ def verify(model: Model, maximize: bool = True, at_most: float = 0.05) -> Tensor
         model: A fitted model; only a ``RobustGP`` has suspects.
         maximize: Whether large rewards are good.
         at_most: No more is verified once this share of all rewards, and at least one, belongs to refuted suspects.
+
+    Raises:
+        ValueError: if a ``RobustGP`` is not fitted, or hides in a list of models.
     """
     if not isinstance(model, RobustGP):
+        if any(isinstance(part, RobustGP) for part in getattr(model, "models", ())):
+            raise ValueError("verify looks at one model; pass that of the objective, such as model.models[0].")
         return None
+    if not model.judged:
+        raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")
     suspects = model.suspects(maximize)
     refuted = int((~model.believed & model._twins().any(1)).sum())
     if not len(suspects) or refuted >= max(1.0, at_most * len(model.believed)):

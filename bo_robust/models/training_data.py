@@ -63,9 +63,14 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
         check_tensor(name, x, floating=False)
     if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
         batch = "batch_shape x " if batched else ""
+        advice = "model several outputs with a ModelListGP"
+        if X.ndim == 1 or Y.ndim == 1:
+            advice = "make a column of a vector with .unsqueeze(-1)"
+        elif X.ndim > 2 and not batched:
+            advice = "make one model for each data set of a batch"
         raise ValueError(
             f"{model} needs train_X {batch}n x d and train_Y {batch}n x 1 with n >= 1, got {tuple(X.shape)} and "
-            f"{tuple(Y.shape)}; model several outputs with a ModelListGP."
+            f"{tuple(Y.shape)}; {advice}."
         )
     for name, x in (("train_X", X), ("train_Y", Y)):
         check_tensor(name, x)

@@ -131,6 +131,11 @@ class Policy:
             return Recommendation(points[best], units.of_model(value), None, None)
         return Recommendation(points[best], units.of_model(value), units.of_model(low), units.scale * (top - low))
 
+    def set_aside(self, history: History) -> list[int]:
+        """Rows of ``history.told`` whose rewards the model does not see as they are."""
+        found: list[int] = self._surrogate(history).lost.nonzero().flatten().tolist()
+        return found
+
     def checked(self, x: Any) -> Point:
         """Return a point as stored, with its condition if any; raise ``ValueError`` if it is not in the space."""
         if self.environment is None or not isinstance(x, Mapping):

@@ -23,7 +23,9 @@ class _Outcome(enum.Enum):
 
 
 FAILED = _Outcome.FAILED
-"""Told where the objective gave no value. Models see the worst reward told so far there (of those not truncated)."""
+"""Told where the objective gave no value. Models see the worst reward told so far there (of those not truncated), so it
+says that the point is bad. Where only the reading went wrong, measure again and tell what that gives.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,14 @@ class Trial:
         id: Its number in the study, from 0.
         x: ``{"name": number}``; for v-ucb it includes the condition to evaluate under.
         round: One more than the number of values told when it was chosen; 0 if it was added by hand.
+        repeats: Id of the first trial of the same point, if this one is another reading of it: a reward there is too
+            good to be believed at once, or the method asks a point again because the noise hides how good it is.
     """
 
     id: int
     x: dict[str, float]
     round: int
+    repeats: int | None = None
 
 
 @dataclass(frozen=True)

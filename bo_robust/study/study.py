@@ -222,6 +222,16 @@ class Study:
             raise ValueError("no value was told yet: there is nothing to recommend.")
         return self._policy.recommend(history)
 
+    def set_aside(self) -> list[tuple[Trial, float]]:
+        """Return trials whose values the model does not see as they are, and these values, in the order told.
+
+        They are those not believed, or truncated. The list is empty where the method sees all, or no value was told.
+        """
+        self._refresh()
+        told = [(trial, value) for trial, value in self._tells if value is not None]
+        rows = self._policy.set_aside(self._history(len(self._tells), len(self._points), [])) if told else []
+        return [(self._trial(told[row][0]), told[row][1]) for row in rows]
+
     def should_stop(self, tolerance: float) -> bool:
         """Whether the recommendation x^ is within ``tolerance`` of optimal by its certificate.
 
@@ -329,4 +339,5 @@ class Study:
     def _trial(self, trial: int) -> Trial:
         x, asked_after = self._points[trial]
         told = -1 if asked_after is None else sum(value is not None for _, value in self._tells[:asked_after])
-        return Trial(trial, dict(x), told + 1)
+        first = next(i for i, (point, _) in enumerate(self._points) if point == x)
+        return Trial(trial, dict(x), told + 1, None if first == trial else first)

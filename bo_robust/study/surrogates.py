@@ -28,6 +28,7 @@ class Surrogate:
     """A model of one round with the method it belongs to.
 
     ``certified`` is the method with the width of the certificate, ``known`` has the values that widths may leave out.
+    ``lost`` says which rewards the model does not see as they are, ``n`` bool.
     ``truncated_top`` is the largest truncated reward (-inf if there is none) of a point without another reward, and
     ``largest`` the largest size of those not truncated, both as the model sees rewards. (A model that standardises by
     itself sees none that is large.) ``varied`` says whether the rewards that such a model believes differ. ``suspect``
@@ -38,6 +39,7 @@ class Surrogate:
     certified: Method
     model: Any
     known: Mapping[str, Any]
+    lost: Tensor
     truncated_top: float
     largest: float
     varied: bool
@@ -108,7 +110,7 @@ class Surrogates:
         varied = not self._method.judges_rewards or bool((seen[:1] != seen).any())
         unseen = [i for i in lost.nonzero().flatten().tolist() if not bool((X[~lost] == X[i]).all(-1).any())]
         top = float(Y[unseen].amax()) if unseen else -math.inf
-        return Surrogate(self._method, self._certified, model, known, top, largest, varied, suspect)
+        return Surrogate(self._method, self._certified, model, known, lost, top, largest, varied, suspect)
 
     def _build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
         return self._method.model(X, Y, self._known, **modules)

@@ -79,8 +79,10 @@ def plot_outliers(model: RobustGP, path: Path | str | None = None, *, maximize: 
     """Draw the surprise of each reward against the level from which the model does not believe it, by row.
 
     Suspects (:meth:`bo_robust.RobustGP.suspects`, for ``maximize``) have a ring: measure them again. The figure is
-    saved if there is a path. Before a fit no reward is surprising.
+    saved if there is a path. Before a fit no reward is surprising. Raises ``TypeError`` for another model.
     """
+    if not isinstance(model, RobustGP):
+        raise TypeError(f"plot_outliers draws a RobustGP, got {type(model).__name__}; of a list, pass one model.")
     believed, surprise, level = (x.cpu().numpy() for x in (model.believed, model.surprise.abs(), model.level))
     rows, suspects = np.arange(len(believed)), model.suspects(maximize).cpu().numpy()
     figure = Figure(figsize=(8, 4), layout="constrained")

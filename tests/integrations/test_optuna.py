@@ -80,7 +80,9 @@ def far_too_good(trial):
 
 def test_a_suspect_is_asked_again_as_it_was_and_not_for_ever():
     study = make("robust", seed=3)
+    assert study.sampler.set_aside(study) == []
     study.optimize(far_too_good, n_trials=16)
+    assert {t.number for t in study.sampler.set_aside(study)} >= {t.number for t in study.trials if t.value > 100.0}
     rows = [tuple(p.values()) for p in params(study)]
     again = [i for i, row in enumerate(rows) if row in rows[:i]]
     assert again

@@ -37,6 +37,8 @@ def test_a_suspect_is_asked_again_once_and_then_refuted(tmp_path):
         first, second = study.ask(2)
         assert first.x == asked  # to the last bit
         assert second.x != asked  # it is on its way
+        assert (first.repeats, second.repeats) == (2, None)
+        assert [(trial.id, value > OUTLIER / 2) for trial, value in study.set_aside()] == [(2, True)]
         assert study.replay(first.id) == first.x
         study.tell(first.id, f(asked))
         study.tell(second.id, f(second.x))
@@ -126,7 +128,7 @@ def test_many_rewards_set_aside_are_warned_about(tmp_path):
     with Study.create(tmp_path / "a", arms) as study:
         for i in range(21):
             study.add({"a": i / 20}, math.sin(3.0 * i / 20) + 1e3 * i * (i % 3 == 1))
-        with pytest.warns(UserWarning, match=r"of 21 rewards are not believed: .*look at the rewards"):
+        with pytest.warns(UserWarning, match=r"of 21 rewards are not believed: .*set_aside lists those"):
             study.ask()
 
 
@@ -213,3 +215,11 @@ def test_it_ends_clearly_better_than_gp_ucb_under_outliers(tmp_path):
     )
     assert statistics.median(ours) < 0.5 * statistics.median(theirs), (ours, theirs)
     assert sum(a < b for a, b in zip(ours, theirs, strict=True)) >= 5, (ours, theirs)
+
+
+def test_nothing_is_set_aside_where_nothing_is_told_or_every_reward_is_seen(tmp_path):
+    with Study.create(tmp_path / "a", BOX) as study:
+        study.tell(study.ask()[0].id, FAILED)
+        assert study.set_aside() == []
+    with told(tmp_path / "b", n=5, method="gp-ucb") as study:
+        assert study.set_aside() == []

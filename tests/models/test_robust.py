@@ -4,6 +4,7 @@ import copy
 import io
 import warnings
 
+import pandas as pd
 import pytest
 import torch
 from botorch.acquisition import qExpectedImprovement, qKnowledgeGradient
@@ -113,7 +114,10 @@ def test_before_a_fit_all_are_believed():
     model = RobustGP(X, Y)
     assert_equal(model, SingleTaskGP(X, Y))
     assert lost(model) == []
-    assert verify(model) is None
+    assert not model.judged
+    with pytest.raises(ValueError, match="call fit_gpytorch_mll before verify"):
+        verify(model)
+    assert fit(model).judged
 
 
 def test_a_logarithm_is_judged_in_its_units():
@@ -216,6 +220,12 @@ class TestVerify:
     def test_other_models_have_no_suspects(self):
         X, Y = self.spiked()
         assert verify(fit(SingleTaskGP(X, Y))) is None
+        assert verify(ModelListGP(SingleTaskGP(X, Y))) is None
+
+    def test_a_list_that_hides_one_is_refused(self):
+        X, Y = self.spiked()
+        with pytest.raises(ValueError, match=r"pass that of the objective, such as model\.models\[0\]"):
+            verify(ModelListGP(SingleTaskGP(X, Y), fit(RobustGP(X, Y))))
 
 
 class TestBadInput:
@@ -270,7 +280,11 @@ class TestBadInput:
 
     def test_what_has_to_change_is_said(self):
         X, Y, _ = data()
-        with pytest.raises(ValueError, match="ModelListGP"):
+        with pytest.raises(TypeError, match=r"torch\.as_tensor\(x\.to_numpy\(\)\)"):
+            RobustGP(pd.DataFrame(X.numpy()), Y)
+        with pytest.raises(ValueError, match=r"make a column of a vector with \.unsqueeze\(-1\)"):
+            RobustGP(X, Y[:, 0])
+        with pytest.raises(ValueError, match="one model for each data set of a batch"):
             RobustGP(X.expand(2, 20, 2), Y.expand(2, 20, 1))
         with pytest.raises(ValueError, match="ModelListGP"):
             RobustGP(X, torch.cat([Y, Y], -1))

@@ -1,8 +1,10 @@
 """Pictures of tails."""
 
 import numpy as np
+import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import RobustGP
@@ -32,3 +34,9 @@ def test_before_a_fit_nothing_is_surprising():
     lines = plot_outliers(RobustGP(X, X)).axes[0].lines
     assert lines[1].get_ydata().tolist() == [0.0] * 5
     assert len(lines[2].get_xdata()) == len(lines[3].get_xdata()) == 0
+
+
+def test_another_model_is_refused():
+    X = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+    with pytest.raises(TypeError, match="draws a RobustGP, got SingleTaskGP"):
+        plot_outliers(SingleTaskGP(X, X))
