@@ -99,10 +99,12 @@ class Surrogates:
                 lost = lost if found is None else found
                 if len(failed):
                     worst = Y[~lost].amin() if not lost.all() else Y.new_zeros(())
-                    # Failures are facts: a model that judges is made anew, of those and of what it believes.
-                    rows = ~lost if self._method.judges_rewards else torch.ones_like(lost)
-                    rewards = torch.cat([Y[rows], worst.expand(len(failed), 1)])
-                    model = self._build(torch.cat([X[rows], failed]), rewards, **modules)
+                    points, rewards = torch.cat([X, failed]), torch.cat([Y, worst.expand(len(failed), 1)])
+                    model = self._build(points, rewards, **modules)
+                    if self._method.judges_rewards:  # one failure amid good rewards may be a fault as well
+                        model.judge(known=~lost)
+                        rows = torch.cat([~lost, model.believed[len(X) :]])
+                        model = self._build(points[rows], rewards[rows], **modules)
             known = self._known | (_facts(model) if modules else {})
         self._warn_of_truncated(Y[:, 0], lost)
         largest = 0.0 if lost.all() or self._method.judges_rewards else float(Y[~lost].abs().amax())

@@ -141,17 +141,25 @@ def test_minimising_asks_the_mirror_image_of_maximising(tmp_path):
     assert found[0] == found[1]
 
 
-def test_failures_are_believed_and_a_suspect_is_still_asked(tmp_path):
+def test_a_region_that_fails_is_avoided_and_a_suspect_is_still_asked(tmp_path):
     with told(tmp_path / "a", n=5, outliers=()) as study:
         for i in range(4):
             study.add({"a": 0.1 * i, "b": 0.5}, FAILED)
         study.add({"a": 0.9, "b": 0.5}, OUTLIER)
         surrogate = study._policy._surrogate(study._history(10, 10, []))
-        assert surrogate.model.believed.all()
-        assert len(surrogate.model.rewards) == 9
+        assert len(surrogate.model.rewards) == 9  # the failures and all but the outlier
         assert surrogate.suspect == 5
         (trial,) = study.ask(2)[:1]
         assert trial.x == {"a": 0.9, "b": 0.5}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_failure_near_the_optimum_does_not_move_the_recommendation(tmp_path, seed):
+    with Study.create(tmp_path / "a", {"x": (0.0, 1.0)}, seed=seed) as study:
+        for i in range(14):
+            (trial,) = study.ask()
+            study.tell(trial.id, FAILED if i == 9 else -((trial.x["x"] - 0.3) ** 2))
+        assert abs(study.recommend().x["x"] - 0.3) < 0.03
 
 
 def test_a_value_that_is_no_number_is_refused_and_the_objective_that_returns_it_failed(tmp_path):
