@@ -54,13 +54,12 @@ def _all_or_nothing(buffers: ArmBuffers, update: Callable[[], Tensor], counts: T
     if shape in _compiled:
         return update()
     first = buffers.counts, buffers.information_gain, buffers.slots, buffers.row_arm, buffers.filled
-    copies, num_rows = [x.clone() for x in first], buffers.num_rows
+    copies = [x.clone() for x in first]
     try:
         ok = update()
     except Exception:
         for x, copy in zip(first, copies, strict=True):
             x.copy_(copy)
-        buffers.num_rows = num_rows
         raise
     _compiled.add(shape)
     return ok
