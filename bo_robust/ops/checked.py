@@ -48,7 +48,9 @@ def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], plain: Callable
         except (ValueError, torch.OutOfMemoryError):  # mistakes of the caller; the plain path needs as much memory
             raise
         except Exception as error:
+            result = plain()  # which raises too if the fault is not that of the path
             _fail(key, _said(error))
+            return result
     return plain()
 
 

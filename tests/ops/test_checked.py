@@ -210,6 +210,20 @@ def test_mistakes_and_a_full_memory_stay_errors(error, fused_on_cpu, monkeypatch
     assert checked.check("ucb_argmax", CPU, torch.float32) is None
 
 
+def test_an_error_of_both_paths_is_nobodys_fault(fused_on_cpu, monkeypatch):
+    def fails(*given):
+        raise TypeError("a covariance of the user")
+
+    mean = torch.tensor([[1.0, 2.0]])
+    assert checked.check("ucb_argmax", CPU, torch.float32) is None
+    with monkeypatch.context() as patches:
+        patches.setattr(fused_on_cpu("ucb_argmax"), "ucb_argmax", fails)
+        patches.setattr(ucb_argmax.naive, "ucb_argmax", fails)
+        with pytest.raises(TypeError, match="a covariance of the user"):
+            ucb_argmax.ucb_argmax(mean, mean, 1.0)
+    assert checked.check("ucb_argmax", CPU, torch.float32) is None
+
+
 def test_a_capture_is_not_ended_by_a_check(monkeypatch):
     x = SimpleNamespace(is_cuda=True, device=torch.device("cuda", 0), dtype=torch.float64)
     monkeypatch.setattr(checked, "use_fused", lambda x: True)
