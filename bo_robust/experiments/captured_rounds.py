@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import torch
@@ -31,13 +34,15 @@ from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 
-__all__ = ["CapturedRounds", "captured_rounds", "cuda_graph", "why_not"]
+__all__ = ["CapturedRounds", "capture", "capture_fails", "captured_rounds", "cuda_graph", "why_not"]
 
 log = logging.getLogger(__name__)
 
 # Widths of uniforms or of the information gain, both tensors, that do not depend on the round: captured as they are.
 ROUNDLESS_WIDTHS = (RandomisedWidth, SelfNormalisedWidth)
 SCHEDULES = ("width", "truncation")
+# A trial that takes longer hangs: it imports the package, compiles the ops and plays some hundred rounds.
+TRIAL_SECONDS = 300.0
 
 PlayRound: TypeAlias = Callable[[ArmAlgorithm, Problem, State, Tensor, Tensor, Traces, Tensor], None]
 """Play one round: algorithm, problem, state, draws, uniforms, traces, initial design."""
@@ -47,6 +52,46 @@ Graph: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 def cuda_graph(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
+    """:func:`capture` on a device where it has been tried in another process.
+
+    A failed trial raises ``RuntimeError``, as :func:`capture` does.
+    """
+    failed = capture_fails(device)
+    if failed is not None:
+        raise RuntimeError(failed)
+    return capture(device, work)
+
+
+@cache
+def capture_fails(device: torch.device) -> str | None:
+    """Why rounds cannot be captured on a device, in one sentence; None if they can. Tried once per process.
+
+    A capture that fails may leave torch's allocator capturing, for good (torch 2.11, pytorch/pytorch#180395). So the
+    first one is that of a child process, :mod:`bo_robust.experiments.capture_trial`. This takes some seconds.
+    """
+    command = [sys.executable, "-m", "bo_robust.experiments.capture_trial", str(device)]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "PYTHONPATH": paths},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TRIAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        why = str(error)
+    else:
+        if done.returncode == 0:
+            return None
+        why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    return f"a trial of it on {device} failed ({why}); please report this line with the output of `bo-robust doctor`"
+
+
+def capture(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
     """Capture ``work`` on a CUDA device, after running it once on a side stream as torch requires.
 
     Work that waits for the device or does not fit into memory raises ``RuntimeError``.
@@ -65,7 +110,8 @@ def cuda_graph(device: torch.device, work: Callable[[], None]) -> Callable[[], N
             current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph):
+            # What other threads do on the device does not end this capture.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 work()
         finally:  # a capture that fails does not give the stream back
             torch.cuda.set_stream(current)

@@ -128,7 +128,7 @@ def list_() -> None:
 
 @app.command()
 def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False) -> None:
-    """Show torch build, devices, Triton, threads, data folder, optional packages, and what would be used."""
+    """Show torch build, devices, Triton, threads, data folder, optional packages, and which fast paths work."""
     from bo_robust.experiments import doctor as doctors
 
     found = doctors.examine()

@@ -1,6 +1,7 @@
 """What this machine has and what would be used on it: ``bo-robust doctor``.
 
-Nothing is allocated or run on a device. Optional packages are looked up by name, not imported.
+On a CUDA device every fused op is compared with the plain one, and the capture of rounds is tried; this takes seconds.
+Optional packages are looked up by name, not imported.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from rich.table import Table
 
 import bo_robust
 from bo_robust import ops
+from bo_robust.experiments.captured_rounds import capture_fails
 from bo_robust.experiments.problems.data import DATA_FILES
+from bo_robust.ops.cases import CASES
+from bo_robust.ops.checked import check
 
 __all__ = ["examine", "show"]
 
+DTYPES = (torch.float64, torch.float32)
 NOT_INSTALLED = "not installed"
 # Compute capabilities whose double precision runs at half the rate of single; the others have 1/32 or 1/64 of it.
 FAST_FLOAT64 = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
@@ -40,8 +45,10 @@ OPTIONAL = {
 def examine() -> dict[str, Any]:
     """Everything the command prints, as plain JSON.
 
-    Among the keys, ``cuda`` is the CUDA that torch was built for, and ``ops`` the result of :func:`implementations`.
+    Among the keys, ``cuda`` is the CUDA that torch was built for, ``ops`` the result of :func:`implementations`, and
+    ``checks`` that of :func:`checks` for every CUDA device.
     """
+    count = torch.cuda.device_count()
     core = ("torch", "botorch", "gpytorch", "numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a Triton that is too old warns; the entry below says it too
@@ -57,8 +64,8 @@ def examine() -> dict[str, Any]:
             "triton": triton,
         },
         "cuda": torch.version.cuda,
-        "devices": [_device(i) for i in range(torch.cuda.device_count())],
-        "dtypes": ["float64", "float32"],
+        "devices": [_device(i) for i in range(count)],
+        "dtypes": [str(dtype).removeprefix("torch.") for dtype in DTYPES],
         "threads": {
             # Cores this process may use; macOS and Windows only know all cores.
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -68,7 +75,19 @@ def examine() -> dict[str, Any]:
         "data": _data(os.environ.get("BO_ROBUST_DATA")),
         "optional": {module: _version(module, names) for module, names in OPTIONAL.items()},
         "ops": implementations(Path(ops.__path__[0]), fused),
+        "checks": {f"cuda:{i}": checks(torch.device("cuda", i), fused) for i in range(count)},
     }
+
+
+def checks(device: torch.device, fused: bool) -> dict[str, str | None]:
+    """Why each fast path is not used on a CUDA device, None if it is; ``fused`` says if Triton can be used."""
+    found: dict[str, str | None] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what fails is an entry
+        for op in CASES if fused else ():
+            for dtype in DTYPES:
+                found[f"{op} {str(dtype).removeprefix('torch.')}"] = check(op, device, dtype)
+    return {**found, "graph capture": capture_fails(device)}
 
 
 def implementations(folder: Path, fused: bool) -> dict[str, dict[str, str]]:
@@ -84,7 +103,7 @@ def implementations(folder: Path, fused: bool) -> dict[str, dict[str, str]]:
 
 
 def show(found: dict[str, Any], console: Console) -> None:
-    """Print what :func:`examine` found as two tables."""
+    """Print what :func:`examine` found as tables."""
     table = Table(title="bo-robust doctor", show_header=False)
     for name, version in found["versions"].items():
         table.add_row(name, version)
@@ -108,10 +127,15 @@ def show(found: dict[str, Any], console: Console) -> None:
     for name, version in found["optional"].items():
         table.add_row(f"{name} (optional)", version)
     console.print(table)
-    used = Table("op", "on the CPU", "on CUDA", title="what is used")
+    used = Table("op", "on the CPU", "on CUDA", title="paths of every op")
     for name, chosen in found["ops"].items():
         used.add_row(name, chosen["cpu"], chosen["cuda"])
     console.print(used)
+    for device, checked in found["checks"].items():
+        outcome = Table("fast path", "compared with the plain one", title=f"checked on {device}")
+        for name, why in checked.items():
+            outcome.add_row(name, "the same, used" if why is None else f"not used: {why}")
+        console.print(outcome)
 
 
 def _device(index: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The inner loops. Every op has a ``naive`` path in plain torch for any device, and most a ``fused`` one in Triton.
 
-A CUDA tensor takes the fused path if Triton is available. The ``fused`` modules are imported only then, and by tests
+A CUDA tensor takes the fused path if Triton is available and the path agrees with the plain one on a small case, which
+:mod:`bo_robust.ops.checked` finds out before its first call. The ``fused`` modules are imported only then, and by tests
 under ``TRITON_INTERPRET=1``. The environment variable ``BO_ROBUST_OPS=naive`` forces the plain path, and so does
 
 >>> with naive_ops():

@@ -5,7 +5,9 @@ as numbers, lengths of slices) is baked in for it too.
 """
 
 import logging
+import subprocess
 from functools import partial
+from subprocess import CompletedProcess, TimeoutExpired
 
 import pytest
 import torch
@@ -26,7 +28,8 @@ from bo_robust.algorithms import ProbabilityOfImprovement as PI
 from bo_robust.confidence import ConstantWidth, FiniteWidth, LogWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.experiments import play as plays
 from bo_robust.experiments.build import start_state
-from bo_robust.experiments.captured_rounds import captured_rounds, why_not
+from bo_robust.experiments.capture_trial import try_rounds
+from bo_robust.experiments.captured_rounds import capture_fails, captured_rounds, cuda_graph, why_not
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.features import FourierFeatures
@@ -151,6 +154,75 @@ def test_capture_leaves_the_state_as_it_was_when_it_fails(plain_rounds, caplog):
     assert message == (
         "Rounds of GPUCB are not captured, but played one by one: operation not permitted when stream is capturing."
     )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (
+            CompletedProcess([], 1, stderr="a warning\nRuntimeError: operation not permitted\n"),
+            "operation not permitted",
+        ),
+        (CompletedProcess([], -11, stderr=""), "exit status -11"),
+        (TimeoutExpired("python", 300.0), "timed out after 300.0 seconds"),
+        (OSError("no more processes"), "no more processes"),
+    ],
+)
+def test_a_capture_that_fails_in_a_child_process_is_not_tried_here(outcome, words, plain_rounds, monkeypatch, caplog):
+    trials = []
+
+    def run(command, **options):
+        trials.append(command[-1])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    capture_fails.cache_clear()
+    monkeypatch.setattr(subprocess, "run", run)
+    graph, horizon = partial(cuda_graph, torch.device("cuda", 0)), 3 * SHORT_BLOCK
+    for algorithm in (GPUCB(LogWidth()), PureMean()):
+        world = problem("cpu")
+        with caplog.at_level(logging.WARNING):
+            captured, _ = play(algorithm, world, horizon, partial(captured_rounds, graph=graph))
+        assert same(play(algorithm, world, horizon)[0], captured)
+    capture_fails.cache_clear()
+    assert trials == ["cuda:0"]  # once for both
+    for record in caplog.records:
+        assert words in record.getMessage()
+        assert "please report this line with the output of `bo-robust doctor`" in record.getMessage()
+    assert len(caplog.records) == 2
+
+
+def test_the_trial_of_a_capture(plain_rounds):
+    """Right replays pass; wrong ones and a failed capture end the child process with a sentence."""
+
+    def right(work):
+        return Recorded()(work)
+
+    def wrong(work):
+        work()
+        return lambda: None
+
+    def refused(work):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    try_rounds(torch.device("cpu"), right)
+    with pytest.raises(SystemExit, match="of GPUCB differs between replayed and eager rounds"):
+        try_rounds(torch.device("cpu"), wrong)
+    with pytest.raises(SystemExit, match="RuntimeError: operation not permitted when stream is capturing"):
+        try_rounds(torch.device("cpu"), refused)
+
+
+def test_the_child_process_plays_this_package(device):
+    """Without CUDA it fails, and says so; with CUDA it must not."""
+    capture_fails.cache_clear()
+    found = capture_fails(torch.device("cuda", 0))
+    capture_fails.cache_clear()
+    if device.type == "cuda":
+        assert found is None
+    elif not torch.cuda.is_available():
+        assert found.startswith("a trial of it on cuda:0 failed (")
+        assert "CUDA" in found.split("please report")[0] or "NVIDIA" in found
 
 
 def test_what_cannot_be_captured_says_why(caplog):

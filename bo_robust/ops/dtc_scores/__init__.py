@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
-from bo_robust.ops import use_fused
+from bo_robust.ops.checked import dispatch
 from bo_robust.ops.dtc_scores import naive
 from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, form_of
 from bo_robust.ops.dtc_scores.steps import Steps, dtc_steps, steps_of_columns
@@ -50,11 +50,14 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noi
         if arms.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"arms must be float32 or float64, got {arms.dtype}; convert them.")
         _check_kind("points", points, dictionary.root)
-    if form is not None and use_fused(arms):
-        from bo_robust.ops.dtc_scores import fused
-
-        return fused.dtc_scores(arms, dictionary, form, noise_var)
-    return naive.dtc_scores(arms, dictionary, covariance, noise_var)
+    if form is None:
+        return naive.dtc_scores(arms, dictionary, covariance, noise_var)
+    return dispatch(
+        "dtc_scores",
+        dictionary.root,
+        lambda fused: fused.dtc_scores(arms, dictionary, form, noise_var),
+        lambda: naive.dtc_scores(arms, dictionary, covariance, noise_var),
+    )
 
 
 def scores_of_columns(k: Tensor, dictionary: Dictionary, prior_variance: Tensor, noise_var: Tensor) -> Scores:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_robust.ops import use_fused
+from bo_robust.ops.checked import dispatch
 from bo_robust.ops.fused_rounds import naive
 from bo_robust.ops.fused_rounds.naive import FusedRounds
 
@@ -58,8 +58,5 @@ def fused_rounds(
             raise ValueError(f"{name} is {x.dtype} on {x.device}, f {f.dtype} on {f.device}; convert one with `.to`.")
     if f.dtype not in (torch.float64, torch.float32):
         raise ValueError(f"f must be float64 or float32, got {f.dtype}.")
-    if use_fused(f):
-        from bo_robust.ops.fused_rounds import fused
-
-        return fused.fused_rounds(covariance, mean, f, noise_var, noise, widths, levels)
-    return naive.fused_rounds(covariance, mean, f, noise_var, noise, widths, levels)
+    given = covariance, mean, f, noise_var, noise, widths, levels
+    return dispatch("fused_rounds", f, lambda fused: fused.fused_rounds(*given), lambda: naive.fused_rounds(*given))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_robust.ops import use_fused
+from bo_robust.ops.checked import dispatch
 from bo_robust.ops.truncated_sum import naive
 
 __all__ = ["truncated_count", "truncated_sum"]
@@ -37,21 +37,23 @@ def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float 
         ValueError: if shapes, dtypes or devices do not fit.
     """
     _check(root, features, rewards, level)
-    if use_fused(root):
-        from bo_robust.ops.truncated_sum import fused
-
-        return fused.truncated_sum(root, features, rewards, level)
-    return naive.truncated_sum(root, features, rewards, level)
+    return dispatch(
+        "truncated_sum",
+        root,
+        lambda fused: fused.truncated_sum(root, features, rewards, level),
+        lambda: naive.truncated_sum(root, features, rewards, level),
+    )
 
 
 def truncated_count(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> Tensor:
     """Count the truncated products, ``...`` int64. Arguments and errors are those of :func:`truncated_sum`."""
     _check(root, features, rewards, level)
-    if use_fused(root):
-        from bo_robust.ops.truncated_sum import fused
-
-        return fused.truncated_count(root, features, rewards, level)
-    return naive.truncated_count(root, features, rewards, level)
+    return dispatch(
+        "truncated_sum",
+        root,
+        lambda fused: fused.truncated_count(root, features, rewards, level),
+        lambda: naive.truncated_count(root, features, rewards, level),
+    )
 
 
 def _check(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tensor) -> None:

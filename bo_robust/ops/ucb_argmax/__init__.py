@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_robust.ops import use_fused
+from bo_robust.ops.checked import dispatch
 from bo_robust.ops.ucb_argmax import naive
 
 __all__ = ["ucb_argmax"]
@@ -39,8 +39,9 @@ def ucb_argmax(mean: Tensor, variance: Tensor, width: float | Tensor) -> tuple[T
             f"width must be one number or {mean.shape[0]} on {mean.device}, "
             f"got shape {tuple(width.shape)} on {width.device}."
         )
-    if use_fused(mean):
-        from bo_robust.ops.ucb_argmax import fused
-
-        return fused.ucb_argmax(mean, variance, width)
-    return naive.ucb_argmax(mean, variance, width)
+    return dispatch(
+        "ucb_argmax",
+        mean,
+        lambda fused: fused.ucb_argmax(mean, variance, width),
+        lambda: naive.ucb_argmax(mean, variance, width),
+    )

@@ -17,16 +17,19 @@ three weights of 0.1 reach alpha = 0.3. NaN sorts last, as in torch.
 from __future__ import annotations
 
 import math
-from types import ModuleType
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from bo_robust.ops import use_fused
+from bo_robust.ops.checked import dispatch
 from bo_robust.ops.weighted_quantile import cpu, naive
 from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["check_level", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
+
+Result = TypeVar("Result")
 
 # The weights, scaled to a sum of 2^52, are whole numbers that float64 and int64 both hold exactly.
 MASS_BITS = 52
@@ -56,7 +59,8 @@ def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tens
     values = values.detach()
     if weights is None:
         w = values.shape[-1]
-        return _path(values).kth_index(values, max(1, math.ceil(w * (alpha - _tolerance(values)))))
+        k = max(1, math.ceil(w * (alpha - _tolerance(values))))
+        return _run(values, lambda path: path.kth_index(values, k))
     order, mass = sorted_masses(values, weights)
     needed = (mass[..., -1:].double() * (alpha - _tolerance(weights))).ceil_().long().clamp_(min=1)
     # The clamp matters only if all weights are zero or NaN.
@@ -90,7 +94,7 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
     else:
         p = weights.detach().double()
         masses = (p / p.sum(-1, keepdim=True) * 2.0**MASS_BITS).round_().long()
-    return _path(values).sorted_masses(values.detach(), masses)
+    return _run(values, lambda path: path.sorted_masses(values.detach(), masses))
 
 
 def check_level(alpha: float) -> None:
@@ -102,12 +106,8 @@ def check_level(alpha: float) -> None:
         )
 
 
-def _path(x: Tensor) -> ModuleType:
-    if use_fused(x):
-        from bo_robust.ops.weighted_quantile import fused
-
-        return fused
-    return cpu if x.device.type == "cpu" else naive
+def _run(x: Tensor, call: Callable[[Any], Result]) -> Result:
+    return dispatch("weighted_quantile", x, call, lambda: call(cpu if x.device.type == "cpu" else naive))
 
 
 def _tolerance(x: Tensor) -> float:

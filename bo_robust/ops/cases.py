@@ -1,0 +1,133 @@
+"""A small random problem for every op that has a Triton path: what :mod:`bo_robust.ops.checked` plays on both paths.
+
+A case takes the module of a path, ``naive`` or ``fused``, and an empty tensor of the dtype and on the device to check.
+It returns tensors that the paths must agree on. Its numbers are drawn on the CPU: they are the same on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.ops.arm_update.naive import ArmBuffers
+from bo_robust.ops.dtc_scores.naive import Dictionary, form_of
+
+__all__ = ["CASES", "Case"]
+
+Case: TypeAlias = Callable[[ModuleType, Tensor], tuple[Tensor, ...]]
+
+
+def _numbers(like: Tensor, *shape: int) -> Tensor:
+    """Normal variates; the same ones for the same shape."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(like)
+
+
+def _arm_update(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+    """Rounds over two blocks in both layouts, some of them with rewards that are means of several."""
+    s, n, block, rounds = 2, 40, 4, 6
+    X = _numbers(like, n, 2)
+    K = SquaredExponential(1.0)(X, X)
+    rewards, counts = _numbers(like, rounds, s), torch.full_like(_numbers(like, s), 3.0)
+    found: list[Tensor] = []
+    for dense in (True, False):
+        tracked = 0 if dense else rounds + 1
+        zeros = torch.zeros(s, dtype=torch.long, device=like.device)
+        buffers = ArmBuffers(
+            noise_var=like.new_full((s,), 0.1),
+            mean=like.new_zeros(s, n),
+            variance=like.new_ones(s, n),
+            counts=like.new_zeros(s, n),
+            information_gain=like.new_zeros(s),
+            pending=like.new_zeros(s, block, n),
+            rows=K.repeat(s, 1, 1) if dense else like.new_zeros(s, tracked, n),
+            row_arm=zeros.new_zeros(s, tracked),
+            row_counts=like.new_zeros(s, tracked),
+            root=like.new_zeros(s, tracked, tracked),
+            root_ready=zeros.bool(),
+            slots=zeros.new_full((s, 0 if dense else n), -1),
+            filled=zeros.clone(),
+            block_filled=zeros.clone(),
+            dense=dense,
+        )
+        for t in range(rounds):
+            arms = torch.arange(s, device=like.device) * 7 + t % 5  # one arm comes twice
+            ok = path.update_(buffers, arms, rewards[t], lambda arms, trials: K[arms], counts if t % 2 else None)
+            found.append(ok)
+        found += [buffers.mean, buffers.variance, buffers.counts, buffers.information_gain]
+    return tuple(found)
+
+
+def _dtc_scores(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+    """Every covariance, with arms of both dtypes."""
+    r, d, num_arms = 150, 3, 50
+    numbers = 0.02 * _numbers(like, r, r)
+    dictionary = Dictionary(_numbers(like, 1, r, d), numbers.tril()[None], numbers.mT.tril()[None], numbers[:1])
+    found: list[Tensor] = []
+    for covariance in (SquaredExponential(1.0), Matern(0.5, 1.0), Matern(1.5, 1.0), Matern(2.5, 1.0)):
+        how = covariance if path.__name__.endswith("naive") else form_of(covariance, dictionary.points)
+        for dtype in (torch.float32, torch.float64):
+            arms = _numbers(like, num_arms, d).float().to(dtype)
+            scores = path.dtc_scores(arms, dictionary, how, like.new_full((1,), 0.1))
+            found += [scores.mean, scores.variance]
+    return tuple(found)
+
+
+def _fused_rounds(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+    """A few rounds of TGP-UCB."""
+    s, n, rounds = 2, 20, 6
+    X = _numbers(like, n, 2)
+    covariance = SquaredExponential(1.0)(X, X).expand(s, n, n)
+    noise = _numbers(like, rounds, s)
+    run = path.fused_rounds(
+        covariance,
+        0.5 * _numbers(like, s, n),  # no two bounds alike
+        _numbers(like, s, n),
+        like.new_ones(s),
+        noise,
+        torch.full_like(noise, 2.0),
+        like.new_full((rounds,), 1.5),
+    )
+    return tuple(getattr(run, name) for name in run.__dataclass_fields__)
+
+
+def _truncated_sum(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+    """Whole numbers, which no rounding carries across the level, and untruncated sums of any."""
+    s, p, t = 2, 20, 100
+    root, shared, own, rewards = (_numbers(like, *shape) for shape in ((s, p, p), (t, p), (s, t, p), (s, t)))
+    whole = root.round(), shared.round(), rewards.round(), like.new_tensor([2.5, 9.5])
+    return (
+        path.truncated_sum(*whole),
+        path.truncated_count(*whole),
+        path.truncated_sum(root, own, rewards, float("inf")),
+    )
+
+
+def _ucb_argmax(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+    """More arms than one program reads, with one width and with one per trial."""
+    mean = _numbers(like, 2, 3000)
+    variance = mean.flip(1).square()
+    widths = (2.0, like.new_tensor([0.0, 1.0]))
+    return tuple(x for width in widths for x in path.ucb_argmax(mean, variance, width))
+
+
+def _weighted_quantile(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+    """Rows of 20 values, with masses that the rows share and with their own."""
+    values = _numbers(like, 30, 20)
+    masses = (_numbers(like, 30, 20).abs() * 1000).long()
+    return path.kth_index(values, 5), *path.sorted_masses(values, masses[0]), *path.sorted_masses(values, masses)
+
+
+CASES: dict[str, Case] = {
+    "arm_update": _arm_update,
+    "dtc_scores": _dtc_scores,
+    "fused_rounds": _fused_rounds,
+    "truncated_sum": _truncated_sum,
+    "ucb_argmax": _ucb_argmax,
+    "weighted_quantile": _weighted_quantile,
+}

@@ -1,0 +1,113 @@
+"""Which path an op takes, and the check before its first fused call.
+
+Triton compiles for the device it meets, so that a fused path may fail there and nowhere else. Every fused path is
+therefore compared with the plain one on a small random case (:mod:`bo_robust.ops.cases`), once per process, device and
+dtype. On a difference, a compile error or a failed launch the op runs in plain torch, with one warning.
+
+A kernel that reads or writes outside its memory ends CUDA for the whole process, plain torch included. The warning
+then names the op, and ``BO_ROBUST_OPS=naive`` is the way around it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from bo_robust.ops import use_fused
+
+__all__ = ["check", "dispatch"]
+
+Result = TypeVar("Result")
+
+# Why the fused path of an op is not used, by op, device and dtype; None if it is.
+_found: dict[tuple[str, torch.device, torch.dtype], str | None] = {}
+
+
+def dispatch(op: str, x: Tensor, fused: Callable[[Any], Result], plain: Callable[[], Result]) -> Result:
+    """Run an op on the path of its tensor ``x``.
+
+    Args:
+        op: Name of the op, that of its folder.
+        x: Decides by device and dtype.
+        fused: Call of the fused path, given its module. It leaves nothing half done if it raises.
+        plain: Call of the plain path.
+    """
+    if not use_fused(x):
+        return plain()
+    key = op, x.device, x.dtype
+    if key not in _found and x.is_cuda and torch.cuda.is_current_stream_capturing():
+        return plain()  # a check reads back to the host, which would end the capture
+    if (_found[key] if key in _found else check(*key)) is None:
+        try:
+            return fused(import_module(f"bo_robust.ops.{op}.fused"))
+        except (ValueError, torch.OutOfMemoryError):  # mistakes of the caller; the plain path needs as much memory
+            raise
+        except Exception as error:
+            result = plain()  # which raises too if the fault is not that of the path
+            _fail(key, _said(error))
+            return result
+    return plain()
+
+
+def check(op: str, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why the fused path of an op is not used on a device, in a few words; None if it is. A failure warns once."""
+    key = op, device, dtype
+    if key not in _found:
+        why = _difference(*key)
+        if why is None:
+            _found[key] = None
+        else:
+            _fail(key, why)
+    return _found[key]
+
+
+def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None:
+    mode = None
+    try:
+        if device.type == "cuda":
+            mode = torch.cuda.get_sync_debug_mode()
+            torch.cuda.set_sync_debug_mode("default")  # reading back is meant here
+        case = import_module("bo_robust.ops.cases").CASES[op]
+        like = torch.empty(0, dtype=dtype, device=device)
+        with torch.no_grad():
+            plain = case(import_module(f"bo_robust.ops.{op}.naive"), like)
+            fused = case(import_module(f"bo_robust.ops.{op}.fused"), like)
+            for a, b in zip(fused, plain, strict=True):
+                if not _close(a, b):
+                    return "its results differ from those of the plain path"
+    except Exception as error:
+        return _said(error)
+    finally:
+        if mode is not None:
+            torch.cuda.set_sync_debug_mode(mode)
+    return None
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Equal to half of the digits, relative to the largest entry; whole numbers exactly. NaN is equal to nothing."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    return bool(((a - b).abs() <= torch.finfo(a.dtype).eps ** 0.5 * b.abs().amax()).all())
+
+
+def _fail(key: tuple[str, torch.device, torch.dtype], why: str) -> None:
+    op, device, dtype = key
+    _found[key] = why
+    warnings.warn(
+        f"The fused path of {op} fails on {device} in {dtype}: {why}. The op runs in plain torch. "
+        f"Please report this line with the output of `bo-robust doctor`.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _said(error: Exception) -> str:
+    """Type and first line of an error."""
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0].rstrip(" .:")
