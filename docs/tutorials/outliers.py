@@ -139,13 +139,14 @@ show(models[0])
 # ## A find is not lost
 #
 # A narrow peak looks like a spike at first. Suppose that the first campaign meets one, of height 6. One reading is
-# set aside, and `verify` names its point. The second reading agrees, so both are believed. (`at_most` of `verify` says
-# which share of all readings refuted spikes may have; beyond it no suspect is measured again.)
+# set aside, and `verify` names its point. The second reading agrees, so both are believed; a third makes sure, because
+# a sensor may fail twice in the same way. (`at_most` of `verify` says which share of all readings refuted spikes may
+# have; beyond it no suspect is measured again.)
 
 # %%
 peak = torch.tensor([[0.95, 0.05]], dtype=torch.float64)
 X, Y = models[0].points, models[0].rewards
-for reading in (6.0, 6.3):
+for reading in (6.0, 6.3, 5.8):
     X, Y = torch.cat([X, peak]), torch.cat([Y, torch.full_like(Y[:1], reading)])
     model = robust(X, Y)
     there = (peak == X).all(-1)

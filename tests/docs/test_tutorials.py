@@ -56,7 +56,7 @@ def test_outliers():
     assert rows == ["ordinary", "robust", "robust, verified", "truncated"]
     assert re.search(r"row  3: f  0\.76, reading  30\.11, .*, set aside", printed)  # a spike of the initial design
     assert "readings [6.0], believed [False], to verify: tensor([[0.9500, 0.0500]]" in printed
-    assert "readings [6.0, 6.3], believed [True, True], to verify: None" in printed
+    assert "readings [6.0, 6.3, 5.8], believed [True, True, True], to verify: None" in printed
     assert "Tail index" in printed
     if importlib.util.find_spec("ax") is None:
         assert "ax-platform is not installed" in printed

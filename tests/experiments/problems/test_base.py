@@ -139,5 +139,5 @@ def test_trials():
     for bad in ([], [-1], [0.5], [True]):
         with pytest.raises(ValueError, match="trials must be"):
             Trials(bad, 0)
-    with pytest.raises(ValueError, match=r"got \[-1.{0,80}\.\.\.\.$"):
+    with pytest.raises(ValueError, match=r"got \[-1.{0,80}\.\.\.\]?\.$"):
         Trials([-1] * 1000, 0)
