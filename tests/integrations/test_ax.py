@@ -16,8 +16,9 @@ from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.integrations.ax import RobustAcquisition, complete_observed, generation_strategy, recommend
 from bo_robust.methods import METHODS as DECLARED
-from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
+from bo_robust.models import RobustGP
 from bo_robust.truncation import NoTruncation, TGPTruncation
+from tests.contract.test_methods import CLASSES
 
 ROOT = Path(__file__).resolve().parents[2]
 TAIL = {"moment_bound": 1.0, "alpha": 1.0, "noise_var": 0.01}
@@ -39,15 +40,6 @@ METHODS = {
     "v-ucb": {"environment": {"points": POINTS}, "noise_var": 0.01},
     "he-gp-ucb": {"candidates": KINDS, "noise_scale": 0.1, "width": 1.0},
     "bkb": {"noise_var": 0.01},
-}
-CLASSES = {
-    "robust": (RobustGP, GPUCB),
-    "gp-ucb": (TruncatedGP, GPUCB),
-    "tgp-ucb": (TruncatedGP, GPUCB),
-    "ata-gp-ucb": (TruncatedFeatureGP, GPUCB),
-    "v-ucb": (TruncatedGP, ValueAtRiskUCB),
-    "he-gp-ucb": (CandidateEnsemble, EliminationUCB),
-    "bkb": (BKBModel, GPUCB),
 }
 HEAVY = ("tgp-ucb", "ata-gp-ucb")
 SEARCH = {"num_restarts": 2, "raw_samples": 16, "seed": 0}
