@@ -7,18 +7,22 @@ with ``RobustGP`` and ``verify``, and Optuna's GP sampler; the first 2 d points 
 samplers choose their own. A run counts the targets f - f_opt <= 10^(2, 1.8, ..., -8) that an evaluated point reaches
 without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own record, for ``python -m
 cocopp``. ``--methods`` plays some, in processes of their own if you like; once BoTorch's, Optuna's and one of ours are
-in ``FOLDER``, they are compared; without a name none is played, those there are compared.
+in ``FOLDER``, they are compared; without a name none is played, those there are compared. ``--earlier`` takes the runs
+of methods that are not in ``FOLDER`` from what an earlier command printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import math
 import os
+import re
 import statistics
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +128,17 @@ def targets_hit(folder: Path) -> dict[tuple[int, int], list[int]]:
     return found
 
 
+def targets_printed(file: Path) -> dict[str, dict[tuple[int, int], list[int]]]:
+    """Targets hit in each run that an earlier command printed, by method, then by function and dimension."""
+    found: dict[str, dict[tuple[int, int], list[int]]] = defaultdict(dict)
+    for line in file.read_text().splitlines():
+        row = json.loads(line)
+        if match := re.fullmatch(r"f(\d+) d=(\d+): (.+)", row["name"]):
+            function, d, name = match.groups()
+            found[name][int(function), int(d)] = row["detail"]["runs"]
+    return found
+
+
 def label(name: str) -> str:
     """Of a method, in COCO's record."""
     return name.replace(" ", "-")
@@ -159,9 +174,11 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 5])
     parser.add_argument("--instances", type=int, default=15)
     parser.add_argument("--functions", type=int, nargs="+", default=list(CAUCHY))
+    parser.add_argument("--earlier", type=Path, nargs="*", default=[])
     loops = methods()
     parser.add_argument("--methods", nargs="*", choices=list(loops), default=list(loops))
     options = parser.parse_args()
+    hits = {name: runs for file in options.earlier for name, runs in targets_printed(file).items()}
     options.out.mkdir(parents=True, exist_ok=True)
     os.chdir(options.out)  # where COCO writes its folder exdata
     torch.set_num_threads(1)
@@ -169,7 +186,7 @@ def main() -> None:
     report("environment", 0, "none", None, None, environment())
     for name in options.methods:
         play(name, loops[name], options)
-    hits = {name: targets_hit(RECORD / label(name)) for name in loops if (RECORD / label(name)).exists()}
+    hits |= {name: targets_hit(RECORD / label(name)) for name in loops if (RECORD / label(name)).exists()}
     asked = [(function, d) for function in options.functions for d in options.dimensions]
 
     def whole_record(name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln
 
 from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
 
@@ -21,7 +22,7 @@ FEWEST = 4  # rewards from which on one can be judged by the others
 STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperparameters in turn
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
-SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets
+SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets; the larger: the least dense
 # Noise, in standard deviations of the rewards, that the search adds: where hyperparameters of few rewards leave hardly
 # any, all that no kernel fits exactly would look like an outlier.
 BLUR = 0.1
@@ -74,9 +75,10 @@ def robust_units(y: Array) -> Units:
 class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
-    J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
-    turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
-    leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
+    J(S, theta) = log p(y_S | theta) + log p(theta) + log p(S) climbs over the rows S and the hyperparameters in turn,
+    from several first sets; the largest J counts. p(S) is that of outliers outside S, whose share has a Beta(1, b)
+    prior of mean ``share``, so that the rewards tell how many there are; where they lie has the density ``density``.
+    Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
     At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are
     fewer than four, or more than half of them equal.
 
@@ -93,8 +95,10 @@ class OutlierSearch:
         self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, scale: float | None
     ) -> None:
         self._evidence, self._twins, self._scale = evidence, twins, scale
-        self._price = math.log(share / (1.0 - share) * density)
         self._robust = robust_units(y)
+        # What k outliers add to J, for k from 0 to n: each one found makes the next one more likely.
+        k, b = np.arange(len(y) + 1), 1.0 / share - 1.0
+        self._outliers = betaln(1.0 + k, b + len(y) - k) - betaln(1.0, b + len(y)) + k * math.log(density)
         evidence.blur = BLUR**2 * (1.0 if scale is not None else min(self._robust.scale**2, 1.0))
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
@@ -154,9 +158,10 @@ class OutlierSearch:
         prior = self._evidence.prior(theta, self._unit(units))
         return _Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
-    def _level(self, units: Units) -> float:
-        """Log density, in these units, of a reward that might as well be an outlier."""
-        return self._price + math.log(units.scale / self._robust.scale)
+    def _level(self, units: Units, believed: Rows) -> Array:
+        """Log density of each reward, in these units, at which it might as well be an outlier, ``n``."""
+        others = len(believed) - np.count_nonzero(believed) - ~believed
+        return self._outliers[others + 1] - self._outliers[others] + math.log(units.scale / self._robust.scale)
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -174,10 +179,10 @@ class OutlierSearch:
         loss, _ = self._evidence.loss(theta, (self._y - units.center) / units.scale, rows, self._unit(units))
         found = -loss - len(rows) * math.log(units.scale / self._robust.scale)
         dropped = len(believed) - len(rows)
-        return found + (dropped * self._price if dropped else STRONG)
+        return found + (float(self._outliers[dropped]) if dropped else STRONG)
 
     def _first_sets(self) -> list[Rows]:
-        """All rows; those not far from what is expected; all but a share of the least likely."""
+        """All rows; those not far from what is expected; all but a share of the least likely; the densest rewards."""
         n = len(self._y)
         given = self._given(self._evidence.start, np.ones(n, dtype=bool), self._robust)
         residual, variance = given.expected()
@@ -186,6 +191,9 @@ class OutlierSearch:
             while n - given.believed.sum() < math.ceil(share * n):
                 given.drop(int(np.where(given.believed, given.log_densities(), math.inf).argmin()))
             sets.append(given.believed.copy())
+        left, order = int(max(SHARES) * n), self._y.argsort(kind="stable")
+        first = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
+        sets.append(np.isin(np.arange(n), order[first : first + n - left]))
         return [believed for believed in sets if 2 * believed.sum() >= n]
 
     def _climb(self, theta: Array, believed: Rows) -> Rows:
@@ -195,7 +203,7 @@ class OutlierSearch:
         for row in np.flatnonzero(confirmed & ~believed):
             given.add(int(row))
         for _ in range(2 * n):
-            gain = given.log_densities() - self._level(units)
+            gain = given.log_densities() - self._level(units, given.believed)
             gain[given.believed] *= -1.0
             stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
             gain[stay] = -math.inf
@@ -217,7 +225,7 @@ class OutlierSearch:
         residual, variance = self._given(theta, believed, units).expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units)
+        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units, believed)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         level = np.sqrt(2.0 * np.maximum(margin, 0.0))
         return Judgement(believed, 1.0 / (1.0 + np.exp(-excess)), surprise, level, self._doubted(believed))
@@ -236,7 +244,7 @@ class OutlierSearch:
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 units = self._units(rest)
                 densities = self._given(self._fit_theta(rest), rest, units).log_densities()
-                doubted |= pair & (densities < self._level(units))
+                doubted |= pair & (densities < self._level(units, rest))
         return doubted
 
 
