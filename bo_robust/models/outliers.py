@@ -35,7 +35,7 @@ Rows = NDArray[np.bool_]
 
 
 class Judgement(NamedTuple):
-    """What is thought of each reward; every field is ``n``.
+    """What is thought of each reward; fields are ``n``.
 
     Attributes:
         believed: Whether the model believes it.
@@ -43,6 +43,7 @@ class Judgement(NamedTuple):
         surprise: Its distance from what the other believed rewards let expect, in standard deviations.
         level: The size of the surprise at which it might as well be an outlier.
         doubted: Whether it is the largest or smallest, and only a second reading of its point supports it.
+        explained: Share of the believed rewards' variance that the others let expect, a number; NaN without a look.
     """
 
     believed: Rows
@@ -50,11 +51,13 @@ class Judgement(NamedTuple):
     surprise: Array
     level: Array
     doubted: Rows
+    explained: float
 
     @classmethod
     def all_believed(cls, n: int) -> Judgement:
         """Without a look at the rewards."""
-        return cls(np.ones(n, dtype=bool), np.ones(n), np.zeros(n), np.full(n, math.inf), np.zeros(n, dtype=bool))
+        none = np.zeros(n, dtype=bool)
+        return cls(~none, np.ones(n), np.zeros(n), np.full(n, math.inf), none, math.nan)
 
 
 class Units(NamedTuple):
@@ -228,7 +231,9 @@ class OutlierSearch:
         margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units, believed)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         level = np.sqrt(2.0 * np.maximum(margin, 0.0))
-        return Judgement(believed, 1.0 / (1.0 + np.exp(-excess)), surprise, level, self._doubted(believed))
+        spread = float(np.var((self._y / units.scale)[believed]))
+        explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
+        return Judgement(believed, 1.0 / (1.0 + np.exp(-excess)), surprise, level, self._doubted(believed), explained)
 
     def _doubted(self, believed: Rows) -> Rows:
         """The largest or smallest rewards, where two readings of one point stand against all others.

@@ -38,6 +38,8 @@ from bo_robust.validation import check_positive
 __all__ = ["RobustGP", "verify"]
 
 MANY = 0.25  # share of rewards set aside from which on the model warns
+# It also warns where the others explain less than this of a reward's variance, if there are enough of them.
+UNEXPLAINED, ENOUGH = 0.2, 40
 
 
 class RobustGP(MovableGP):
@@ -61,7 +63,8 @@ class RobustGP(MovableGP):
         train_X: ``n x d`` points, n >= 1.
         train_Y: ``n x 1`` rewards, finite. Several outputs or data sets need a ``ModelListGP``.
         train_Yvar: ``n x 1`` noise variances, where they are known.
-        outlier_share: Share of outliers among all rewards, as thought before they are seen, in (0, .5).
+        outlier_share: Share of outliers among all rewards that is expected before they are seen, in (0, .5). It is the
+            mean of a Beta prior as vague as one outlier seen, so the rewards soon tell more.
         outlier_density: Density of an outlier, per robust standard deviation of the rewards: 1/20 is that of a range of
             20 standard deviations.
 
@@ -138,9 +141,10 @@ class RobustGP(MovableGP):
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the believed rewards and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
-        self._believe(self._search().fit(), restandardise=True)
+        judgement = self._search().fit()
+        self._believe(judgement, restandardise=True)
         self._judged = True
-        self._warn_of_many()
+        self._warn(judgement.explained)
         # A view of this model without this method, which shares its modules.
         plain = copy.copy(self)
         plain.__class__ = SingleTaskGP
@@ -210,7 +214,7 @@ class RobustGP(MovableGP):
 
     def _set_judgement(self, judgement: Judgement) -> None:
         names = ("believed", "inlier_probability", "surprise", "level", "doubted")
-        for name, of in zip(names, judgement, strict=True):
+        for name, of in zip(names, judgement[:-1], strict=True):
             value = torch.as_tensor(of, device=self.rewards.device)
             value = value if value.dtype == torch.bool else value.to(self.rewards)
             self.register_buffer(name, value, persistent=False)
@@ -255,16 +259,23 @@ class RobustGP(MovableGP):
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
 
-    def _warn_of_many(self) -> None:
+    def _warn(self, explained: float) -> None:
+        """Say that outliers are many, or too many to tell."""
         n, lost = len(self.believed), int((~self.believed).sum())
-        if lost <= max(2.0, MANY * n):
-            return
-        advice = (
-            "no more can be, so there may be more outliers: do not trust this model"
-            if 2 * (n - lost - 1) < n
-            else "look at them with bo_robust.tails.plot_outliers(model)"
-        )
-        warnings.warn(f"RobustGP sets {lost} of {n} rewards aside; {advice}.", UserWarning, stacklevel=4)
+        if lost > max(2.0, MANY * n):
+            advice = (
+                "no more can be, so there may be more outliers: do not trust this model"
+                if 2 * (n - lost - 1) < n
+                else "look at them with bo_robust.tails.plot_outliers(model)"
+            )
+            warnings.warn(f"RobustGP sets {lost} of {n} rewards aside; {advice}.", UserWarning, stacklevel=4)
+        elif n >= ENOUGH and explained < UNEXPLAINED:
+            warnings.warn(
+                f"the others explain {max(explained, 0.0):.0%} of the variance of a reward: noise is large, the kernel "
+                "is wrong, or more rewards are wrong than RobustGP can tell; look at them, or repeat some.",
+                UserWarning,
+                stacklevel=4,
+            )
 
 
 def verify(model: Model, maximize: bool = True, at_most: float = 0.05) -> Tensor | None:

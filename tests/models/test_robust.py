@@ -272,6 +272,16 @@ class TestBadInput:
             model = fit(RobustGP(X, Y))
         assert lost(model) == rows
 
+    def test_rewards_that_do_not_explain_each_other_give_a_warning(self):
+        X, Y, _ = data(40)
+        noise = torch.randn(40, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        with pytest.warns(UserWarning, match=r"the others explain \d+% of the variance of a reward"):
+            fit(RobustGP(X, noise))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            fit(RobustGP(X, Y))
+            fit(RobustGP(X[:39], noise[:39]))
+
     def test_a_needle_in_equal_rewards_is_believed(self):
         X, _, _ = data(50)
         distance = (X - 0.4).norm(dim=1, keepdim=True)
