@@ -46,7 +46,7 @@ from bo_robust.methods import DEFAULT, METHODS, Method, create_method
 from bo_robust.models import verify
 from bo_robust.validation import check_count
 
-__all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "recommend"]
+__all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "recommend", "set_aside"]
 
 ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
 
@@ -220,19 +220,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     is minimised). Raises ``ValueError`` if the generation strategy is not one of ours, or its initial design is not
     completed.
     """
-    strategy, experiment = client._generation_strategy, client._experiment
-    node = strategy._nodes[-1]
-    given = node.generator_specs[0].generator_kwargs
-    if given.get("acquisition_class") is not RobustAcquisition:
-        raise ValueError("this is for experiments whose generation strategy is generation_strategy(...) of bo_robust.")
-    adapter: Any = strategy.fit(experiment)
-    if strategy.current_node_name != node.name:
-        raise ValueError("the initial design is not completed: there is no model yet.")
-    surrogate, options = adapter.generator.surrogate, given["botorch_acqf_options"]
-    optimization: Any = experiment.optimization_config
-    objective = optimization.objective
-    sign = -1.0 if objective.minimize else 1.0
-    output = surrogate.outcomes.index(experiment.metrics[objective.metric_names[0]].signature)
+    _, surrogate, options, output, sign = _fitted(client)
     data, conditions = surrogate.training_data[output], {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
@@ -247,8 +235,36 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         mean = getattr(posterior, "mixture_mean", posterior.mean)[..., output]
         row = int((sign * mean).argmax())
         value = float(mean[row])
-    (arm,) = experiment.trials[int(data.group_indices[row])].arms
+    (arm,) = client._experiment.trials[int(data.group_indices[row])].arms
     return {name: value for name, value in arm.parameters.items() if name not in conditions}, value
+
+
+def set_aside(client: Client) -> list[int]:
+    """Return the indices of completed trials whose values the model does not believe (or truncates).
+
+    Raises ``ValueError`` as :func:`recommend`.
+    """
+    method, surrogate, _, output, _ = _fitted(client)
+    lost = METHODS[method].truncated(surrogate.model)
+    trials = surrogate.training_data[output].group_indices
+    return [] if lost is None else [int(trials[row]) for row in lost.nonzero().flatten().tolist()]
+
+
+def _fitted(client: Client) -> tuple[str, Any, dict[str, Any], int, float]:
+    """Our method, its fitted surrogate, the acquisition's options, and the objective's output and sign."""
+    strategy, experiment = client._generation_strategy, client._experiment
+    node = strategy._nodes[-1]
+    given = node.generator_specs[0].generator_kwargs
+    if given.get("acquisition_class") is not RobustAcquisition:
+        raise ValueError("this is for experiments whose generation strategy is generation_strategy(...) of bo_robust.")
+    adapter: Any = strategy.fit(experiment)
+    if strategy.current_node_name != node.name:
+        raise ValueError("the initial design is not completed: there is no model yet.")
+    surrogate = adapter.generator.surrogate
+    optimization: Any = experiment.optimization_config
+    objective = optimization.objective
+    output = surrogate.outcomes.index(experiment.metrics[objective.metric_names[0]].signature)
+    return node.name, surrogate, given["botorch_acqf_options"], output, -1.0 if objective.minimize else 1.0
 
 
 def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:

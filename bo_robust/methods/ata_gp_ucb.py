@@ -62,6 +62,7 @@ class ATAGPUCBMethod(HeavyTailMethod):
         options = {"features": dict(self.features), "truncation": level, "root": self.root, "rule": self.rule}
         return super().model_options(known) | options
 
-    def truncated(self, model: Any) -> Tensor:
+    @staticmethod
+    def truncated(model: Any) -> Tensor:
         found: Tensor = model.mostly_truncated(TOO_MUCH)
         return found

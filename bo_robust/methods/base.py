@@ -121,7 +121,8 @@ class Method(ABC):
     def bounds(self, acquisition: Any, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, lower and upper confidence bound at designs ``n x d``, ``n`` each, by an acquisition of this method."""
 
-    def truncated(self, model: Any) -> Tensor | None:
+    @staticmethod
+    def truncated(model: Any) -> Tensor | None:
         """Which rewards the model does not see as they are, ``n`` bool; None where it sees all."""
         return None
 

@@ -39,7 +39,8 @@ class RobustMethod(GPMethod):
 
     verify: bool = True
 
-    def truncated(self, model: Any) -> Tensor:
+    @staticmethod
+    def truncated(model: Any) -> Tensor:
         found: Tensor = ~model.believed
         return found
 

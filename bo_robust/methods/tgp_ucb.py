@@ -31,6 +31,7 @@ class TGPUCBMethod(HeavyTailMethod):
         level = completed(self.truncation, TRUNCATIONS, self._context(known), "truncation")
         return super().model_options(known) | {"truncation": level, "rule": self.rule}
 
-    def truncated(self, model: Any) -> Tensor:
+    @staticmethod
+    def truncated(model: Any) -> Tensor:
         found: Tensor = model.truncated
         return found.squeeze(-1)

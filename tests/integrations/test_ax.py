@@ -14,7 +14,7 @@ from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
-from bo_robust.integrations.ax import RobustAcquisition, complete_observed, generation_strategy, recommend
+from bo_robust.integrations.ax import RobustAcquisition, complete_observed, generation_strategy, recommend, set_aside
 from bo_robust.methods import METHODS as DECLARED
 from bo_robust.models import RobustGP
 from bo_robust.truncation import NoTruncation, TGPTruncation
@@ -211,6 +211,7 @@ def test_the_default_needs_no_setting_and_plays_suspects_again(tmp_path):
         model = fitted(client).surrogate.model
         assert type(model) is RobustGP
         assert not model.believed[3]
+        assert set_aside(client) == [3]
         x, value = recommend(client)
         assert x in rows
         assert x != rows[3]
@@ -237,6 +238,7 @@ def test_the_best_mean_is_recommended(method):
     assert x in rows
     assert f(x) > max(map(f, rows)) - 0.1
     assert value == pytest.approx(f(x), abs=0.1)
+    assert set_aside(client) == []
     other = Client()
     other.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
     other.configure_optimization(objective="y")
