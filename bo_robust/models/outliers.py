@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln
 
 from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
 
@@ -78,10 +77,9 @@ def robust_units(y: Array) -> Units:
 class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
-    J(S, theta) = log p(y_S | theta) + log p(theta) + log p(S) climbs over the rows S and the hyperparameters in turn,
-    from several first sets; the largest J counts. p(S) is that of outliers outside S, whose share has a Beta(1, b)
-    prior of mean ``share``, so that the rewards tell how many there are; where they lie has the density ``density``.
-    Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
+    J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
+    turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
+    leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
     At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are
     fewer than four, or more than half of them equal.
 
@@ -98,10 +96,8 @@ class OutlierSearch:
         self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, scale: float | None
     ) -> None:
         self._evidence, self._twins, self._scale = evidence, twins, scale
+        self._price = math.log(share / (1.0 - share) * density)
         self._robust = robust_units(y)
-        # What k outliers add to J, for k from 0 to n: each one found makes the next one more likely.
-        k, b = np.arange(len(y) + 1), 1.0 / share - 1.0
-        self._outliers = betaln(1.0 + k, b + len(y) - k) - betaln(1.0, b + len(y)) + k * math.log(density)
         evidence.blur = BLUR**2 * (1.0 if scale is not None else min(self._robust.scale**2, 1.0))
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
@@ -161,10 +157,9 @@ class OutlierSearch:
         prior = self._evidence.prior(theta, self._unit(units))
         return _Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
-    def _level(self, units: Units, believed: Rows) -> Array:
-        """Log density of each reward, in these units, at which it might as well be an outlier, ``n``."""
-        others = len(believed) - np.count_nonzero(believed) - ~believed
-        return self._outliers[others + 1] - self._outliers[others] + math.log(units.scale / self._robust.scale)
+    def _level(self, units: Units) -> float:
+        """Log density, in these units, of a reward that might as well be an outlier."""
+        return self._price + math.log(units.scale / self._robust.scale)
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -182,7 +177,7 @@ class OutlierSearch:
         loss, _ = self._evidence.loss(theta, (self._y - units.center) / units.scale, rows, self._unit(units))
         found = -loss - len(rows) * math.log(units.scale / self._robust.scale)
         dropped = len(believed) - len(rows)
-        return found + (float(self._outliers[dropped]) if dropped else STRONG)
+        return found + (dropped * self._price if dropped else STRONG)
 
     def _first_sets(self) -> list[Rows]:
         """All rows; those not far from what is expected; all but a share of the least likely; the densest rewards."""
@@ -206,7 +201,7 @@ class OutlierSearch:
         for row in np.flatnonzero(confirmed & ~believed):
             given.add(int(row))
         for _ in range(2 * n):
-            gain = given.log_densities() - self._level(units, given.believed)
+            gain = given.log_densities() - self._level(units)
             gain[given.believed] *= -1.0
             stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
             gain[stay] = -math.inf
@@ -228,7 +223,7 @@ class OutlierSearch:
         residual, variance = self._given(theta, believed, units).expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units, believed)
+        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         level = np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / units.scale)[believed]))
@@ -249,7 +244,7 @@ class OutlierSearch:
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 units = self._units(rest)
                 densities = self._given(self._fit_theta(rest), rest, units).log_densities()
-                doubted |= pair & (densities < self._level(units, rest))
+                doubted |= pair & (densities < self._level(units))
         return doubted
 
 

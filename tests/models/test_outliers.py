@@ -40,19 +40,12 @@ def naive_expected(prior, y, believed):
     return np.array(found).T
 
 
-def plausibility(evidence, y, believed, theta):
-    """J up to the log prior, from a dense normal density, at a share of .02."""
-    prior, n = evidence.prior(theta), len(y)
+def plausibility(evidence, y, believed, theta, price):
+    """J up to the log prior, from a dense normal density."""
+    prior = evidence.prior(theta)
     rows = np.flatnonzero(believed)
     total = (prior.covariance + np.diag(prior.noise))[np.ix_(rows, rows)]
-    k = n - len(rows)
-    outliers = stats.betabinom(n, 1.0, 49.0).logpmf(k) - math.log(math.comb(n, k)) + k * math.log(height(y))
-    return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + outliers
-
-
-def height(y):
-    """Density of an outlier."""
-    return 0.05 / robust_units(y).scale
+    return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + (len(y) - len(rows)) * price
 
 
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
@@ -66,13 +59,12 @@ class TestSearch:
         assert not judged.believed[4]
         assert judged.believed.sum() == N - 1
         np.testing.assert_allclose(judged.surprise, residual / np.sqrt(variance), atol=1e-9)
-        # Of the N - 1 others one is an outlier, or none for row 4 itself. Laplace's rule, with 1 and 49 seen before.
-        others = np.where(np.arange(N) == 4, 0, 1)
-        outlier = (1 + others) / (49 + N - 1 - others) * height(y)
+        # An outlier has share / (1 - share) times the density .05 per robust standard deviation.
+        height = 0.02 / 0.98 * 0.05 / robust_units(y).scale
         inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
-        np.testing.assert_allclose(judged.probability, inlier / (inlier + outlier), atol=1e-12)
+        np.testing.assert_allclose(judged.probability, inlier / (inlier + height), atol=1e-12)
         at_level = stats.norm.pdf(judged.level * np.sqrt(variance), 0.0, np.sqrt(variance))
-        np.testing.assert_allclose(at_level, outlier)
+        np.testing.assert_allclose(at_level, height)
         np.testing.assert_array_equal(judged.believed, np.abs(judged.surprise) < judged.level)
 
     @pytest.mark.parametrize("seed", range(5))
@@ -82,12 +74,13 @@ class TestSearch:
         Y[seed] += 4.0
         found, evidence = search(X, Y)
         judged, y = found.judge(), Y.numpy().ravel()
-        best = plausibility(evidence, y, judged.believed, evidence.start)
+        price = math.log(0.02 / 0.98 * 0.05) - math.log(robust_units(y).scale)
+        best = plausibility(evidence, y, judged.believed, evidence.start, price)
         for i in range(N):
             other = judged.believed.copy()
             other[i] = not other[i]
             if 2 * other.sum() >= N:
-                assert plausibility(evidence, y, other, evidence.start) <= best + 1e-6
+                assert plausibility(evidence, y, other, evidence.start, price) <= best + 1e-6
 
     def test_two_wild_rewards_are_found_among_all_sets(self):
         """The climb finds the best of all sets of at least half of the rows."""
@@ -95,8 +88,9 @@ class TestSearch:
         Y[[1, 6]] += torch.tensor([[4.0], [-5.0]], dtype=torch.float64)
         found, evidence = search(X, Y)
         y = Y.numpy().ravel()
+        price = math.log(0.02 / 0.98 * 0.05) - math.log(robust_units(y).scale)
         sets = [np.array(rows) for rows in itertools.product([True, False], repeat=N) if 2 * sum(rows) >= N]
-        best = max(sets, key=lambda rows: plausibility(evidence, y, rows, evidence.start))
+        best = max(sets, key=lambda rows: plausibility(evidence, y, rows, evidence.start, price))
         np.testing.assert_array_equal(found.judge().believed, best)
         np.testing.assert_array_equal(np.flatnonzero(~best), [1, 6])
 
