@@ -17,11 +17,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from rich.console import Console
 
 from benchmarks.common import environment, report
 from benchmarks.study import SETTINGS, SPACE, kills
+from bo_robust.executors import Executor, Future
 from bo_robust.experiments import arm_run
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.checkpoint import load_checkpoint
@@ -248,6 +251,88 @@ def racing_runs(count: int, scratch: Path) -> None:
     tell("runs_into_one_folder", wrong, wrong == 0, {"pairs": count, **found})
 
 
+def killed_on_ray(count: int, scratch: Path) -> None:
+    """Kill Ray's workers and nodes in turn, at random moments of runs on two nodes, and compare the traces."""
+    import ray
+    from ray._private import ray_constants
+    from ray.cluster_utils import Cluster
+
+    from bo_robust.integrations.ray import RayExecutor
+
+    whole, folder, marks = config(horizon=3000), scratch / "on_ray", scratch / "marks"
+    runs.start(whole, scratch / "whole_of_ray", console=quiet())
+    good = pd.read_parquet(scratch / "whole_of_ray" / "traces.parquet")
+    found, choice, over = Counter[str](), random.Random(0), threading.Event()
+    marks.mkdir()
+    ray_constants.ENABLE_RAY_CLUSTER = False  # else Ray listens on all interfaces
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    node = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "node_ip_address": "127.0.0.1"}
+    soon = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500}
+    cluster = Cluster(True, False, node | {"num_cpus": 0, "include_dashboard": False, "_system_config": soon})
+    nodes = [cluster.add_node(**node) for _ in range(2)]
+
+    def kill() -> None:
+        while not over.is_set() and found["workers"] + found["nodes"] < count:
+            time.sleep(choice.uniform(0.0, 4.0))
+            playing = [int(mark.name) for mark in marks.iterdir() if Path("/proc", mark.name).exists()]
+            if playing and found["nodes"] >= found["workers"]:
+                os.kill(playing[0], signal.SIGKILL)
+                (marks / str(playing[0])).unlink(missing_ok=True)
+                found["workers"] += 1
+            elif playing:
+                cluster.remove_node(nodes.pop(0), allow_graceful=False)
+                nodes.append(cluster.add_node(**node))
+                found["nodes"] += 1
+
+    with RayExecutor(address=cluster.address) as inner:
+        executor = Marking(inner, marks)
+        while found["workers"] + found["nodes"] < count and not found["failed"]:
+            over.clear()
+            killer = threading.Thread(target=kill)
+            killer.start()
+            for attempt in range(6):
+                try:
+                    if attempt:
+                        runs.resume(folder, executor=executor, console=quiet())
+                    else:
+                        runs.start(whole, folder, executor=executor, console=quiet())
+                    break
+                except RunError:  # a job lost its worker too often
+                    found["resumed"] += 1
+            else:
+                found["failed"] += 1
+            over.set()
+            killer.join()
+            found["runs"] += 1
+            traces = folder / "traces.parquet"
+            found["differing"] += not (traces.exists() and pd.read_parquet(traces).equals(good))
+            shutil.rmtree(folder)
+    ray.shutdown()
+    cluster.shutdown()
+    wrong = found["failed"] + found["differing"]
+    tell("workers_and_nodes_of_ray_killed", wrong, wrong == 0, dict(found))
+
+
+class Marking:
+    """An executor whose workers keep a file of the name of their process while they play."""
+
+    def __init__(self, inner: Executor, folder: Path) -> None:
+        self.inner, self.folder = inner, folder
+
+    def submit(self, fn: Callable[[Any], Any], x: Any, /) -> Future:
+        """Start ``fn(x)``."""
+
+        def marked(x: Any, folder: Path = self.folder) -> Any:
+            mark = folder / str(os.getpid())
+            mark.touch()
+            try:
+                return fn(x)
+            finally:
+                mark.unlink()
+
+        return self.inner.submit(marked, x)
+
+
 def killed_studies(name: str, count: int, scratch: Path, settings: dict[str, Any]) -> None:
     """Kill writers of a study, after one or four acknowledged tells at the earliest."""
     place = scratch / name
@@ -287,6 +372,8 @@ def main() -> None:
         killed_studies("studies_killed", part(100), scratch, SETTINGS)
         killed_studies("studies_with_fits_killed", part(100), scratch, LEARNED)
         killed_runs(part(100), scratch)
+        if find_spec("ray") is not None:  # last: a process that knows Ray must not fork
+            killed_on_ray(part(20), scratch)
     sys.exit(bool(MISSED))
 
 
