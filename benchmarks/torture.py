@@ -1,6 +1,6 @@
 """What damage and sudden death do to result folders and studies: nothing is lost, and nothing is silently wrong.
 
-``python -m benchmarks.torture [--quick | --share 0.1] [--dir FOLDER]`` prints one JSON object a line. The values are
+``python -m benchmarks.torture [--quick | --share 0.1] [--ray] [--dir FOLDER]`` prints one JSON object a line. The values are
 counts of what went wrong: content that changed unsaid, an error that does not name the file and what to do, an
 acknowledged tell that is gone, traces that differ. The exit code is 1 if any target was missed.
 Processes are forked, so that a kill costs no import of PyTorch.
@@ -17,13 +17,12 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +261,7 @@ def killed_on_ray(count: int, scratch: Path) -> None:
     whole, folder, marks = config(horizon=3000), scratch / "on_ray", scratch / "marks"
     runs.start(whole, scratch / "whole_of_ray", console=quiet())
     good = pd.read_parquet(scratch / "whole_of_ray" / "traces.parquet")
-    found, choice, over = Counter[str](), random.Random(0), threading.Event()
+    found, choice = Counter[str](), random.Random(0)
     marks.mkdir()
     ray_constants.ENABLE_RAY_CLUSTER = False  # else Ray listens on all interfaces
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -271,42 +270,40 @@ def killed_on_ray(count: int, scratch: Path) -> None:
     cluster = Cluster(True, False, node | {"num_cpus": 0, "include_dashboard": False, "_system_config": soon})
     nodes = [cluster.add_node(**node) for _ in range(2)]
 
-    def kill() -> None:
-        while not over.is_set() and found["workers"] + found["nodes"] < count:
-            time.sleep(choice.uniform(0.0, 4.0))
-            playing = [int(mark.name) for mark in marks.iterdir() if Path("/proc", mark.name).exists()]
-            if playing and found["nodes"] >= found["workers"]:
-                os.kill(playing[0], signal.SIGKILL)
-                (marks / str(playing[0])).unlink(missing_ok=True)
-                found["workers"] += 1
-            elif playing:
-                cluster.remove_node(nodes.pop(0), allow_graceful=False)
-                nodes.append(cluster.add_node(**node))
-                found["nodes"] += 1
+    def play(executor: Executor) -> None:
+        runs.start(whole, folder, executor=executor, console=quiet())
 
-    with RayExecutor(address=cluster.address) as inner:
-        executor = Marking(inner, marks)
-        while found["workers"] + found["nodes"] < count and not found["failed"]:
-            over.clear()
-            killer = threading.Thread(target=kill)
-            killer.start()
-            for attempt in range(6):
-                try:
-                    if attempt:
-                        runs.resume(folder, executor=executor, console=quiet())
-                    else:
-                        runs.start(whole, folder, executor=executor, console=quiet())
-                    break
-                except RunError:  # a job lost its worker too often
-                    found["resumed"] += 1
+    def go_on(executor: Executor) -> None:
+        runs.resume(folder, executor=executor, console=quiet())
+
+    with RayExecutor(address=cluster.address) as inner, ThreadPoolExecutor(1) as thread:
+        executor, work = Marking(inner, marks), play
+        while (kills := found["workers"] + found["nodes"]) < count or work is go_on:
+            playing = thread.submit(work, executor)
+            while not playing.done():
+                time.sleep(choice.uniform(0.0, 2.0))
+                pids = [mark.name for mark in marks.iterdir() if Path("/proc", mark.name).exists()]
+                if not pids or found["workers"] + found["nodes"] >= count:
+                    continue
+                if found["nodes"] < found["workers"]:
+                    cluster.remove_node(nodes.pop(0), allow_graceful=False)
+                    nodes.append(cluster.add_node(**node))
+                    found["nodes"] += 1
+                else:
+                    os.kill(int(pids[0]), signal.SIGKILL)
+                    (marks / pids[0]).unlink(missing_ok=True)
+                    found["workers"] += 1
+            if playing.exception() is None:
+                found["runs"] += 1
+                found["differing"] += not pd.read_parquet(folder / "traces.parquet").equals(good)
+                shutil.rmtree(folder)
+                work = play
+            elif kills < found["workers"] + found["nodes"] and isinstance(playing.exception(), RunError):
+                found["resumed"] += 1  # a job lost its worker too often
+                work = go_on
             else:
                 found["failed"] += 1
-            over.set()
-            killer.join()
-            found["runs"] += 1
-            traces = folder / "traces.parquet"
-            found["differing"] += not (traces.exists() and pd.read_parquet(traces).equals(good))
-            shutil.rmtree(folder)
+                break
     ray.shutdown()
     cluster.shutdown()
     wrong = found["failed"] + found["differing"]
@@ -353,6 +350,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of it or less, within a minute, for CI")
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of harms and kills")
+    parser.add_argument(
+        "--ray", action="store_true", help="only kill workers and nodes of Ray, which must be installed"
+    )
     parser.add_argument("--dir", default=None, help="where folders are made; the system's temporary one by default")
     options = parser.parse_args()
     share = 0.08 if options.quick else options.share
@@ -364,6 +364,9 @@ def main() -> None:
     arm_run.CHECKPOINT_PAUSE = 0.0  # a checkpoint after every chunk of rounds, so that kills hit one
     with tempfile.TemporaryDirectory(dir=options.dir) as name:
         scratch = Path(name)
+        if options.ray:
+            killed_on_ray(part(20), scratch)
+            sys.exit(bool(MISSED))
         folders, stored = result_folders(scratch), studies(scratch)
         for which, harm, full in (("flips", flipped, 250), ("truncations", truncated, 75)):
             damage(f"{which}_of_result_folders", folders, harm, content_of_run, part(full), scratch)
@@ -372,8 +375,6 @@ def main() -> None:
         killed_studies("studies_killed", part(100), scratch, SETTINGS)
         killed_studies("studies_with_fits_killed", part(100), scratch, LEARNED)
         killed_runs(part(100), scratch)
-        if find_spec("ray") is not None:  # last: a process that knows Ray must not fork
-            killed_on_ray(part(20), scratch)
     sys.exit(bool(MISSED))
 
 
