@@ -1,8 +1,8 @@
 """What damage and sudden death do to result folders and studies: nothing is lost, and nothing is silently wrong.
 
-``python -m benchmarks.torture [--quick | --share 0.1] [--ray] [--dir FOLDER]`` prints one JSON object a line. The values are
-counts of what went wrong: content that changed unsaid, an error that does not name the file and what to do, an
-acknowledged tell that is gone, traces that differ. The exit code is 1 if any target was missed.
+``python -m benchmarks.torture [--quick | --share 0.1] [--ray] [--dir FOLDER]`` prints one JSON object a line. The
+values are counts of what went wrong: content that changed unsaid, an error that does not name the file and what to do,
+an acknowledged tell that is gone, traces that differ. The exit code is 1 if any target was missed.
 Processes are forked, so that a kill costs no import of PyTorch.
 """
 
@@ -276,8 +276,9 @@ def killed_on_ray(count: int, scratch: Path) -> None:
     def go_on(executor: Executor) -> None:
         runs.resume(folder, executor=executor, console=quiet())
 
-    with RayExecutor(address=cluster.address) as inner, ThreadPoolExecutor(1) as thread:
-        executor, work = Marking(inner, marks), play
+    ray.init(address=cluster.address, log_to_driver=False)
+    with ThreadPoolExecutor(1) as thread:
+        executor, work = Marking(RayExecutor(), marks), play
         while (kills := found["workers"] + found["nodes"]) < count or work is go_on:
             playing = thread.submit(work, executor)
             while not playing.done():
@@ -350,9 +351,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of it or less, within a minute, for CI")
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of harms and kills")
-    parser.add_argument(
-        "--ray", action="store_true", help="only kill workers and nodes of Ray, which must be installed"
-    )
+    parser.add_argument("--ray", action="store_true", help="only kill workers and nodes of Ray, if installed")
     parser.add_argument("--dir", default=None, help="where folders are made; the system's temporary one by default")
     options = parser.parse_args()
     share = 0.08 if options.quick else options.share
