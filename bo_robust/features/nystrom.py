@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_finite, quoted
 
 __all__ = [
     "DictionaryRoot",
@@ -220,7 +220,7 @@ class NystromFeatures:
             ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
         """
         if root not in ("cholesky", "symmetric"):
-            raise ValueError(f"root must be 'cholesky' or 'symmetric', got {root!r:.80}.")
+            raise ValueError(f"root must be 'cholesky' or 'symmetric', got {quoted(root)}.")
         if points.ndim != 2:
             raise ValueError(f"points must be M x d, got shape {tuple(points.shape)}.")
         check_finite("points", points)
