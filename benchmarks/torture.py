@@ -303,6 +303,7 @@ def killed_on_ray(count: int, scratch: Path) -> None:
                 found["resumed"] += 1  # a job lost its worker too often
                 work = go_on
             else:
+                print(f"on Ray: {playing.exception()}", file=sys.stderr)
                 found["failed"] += 1
                 break
     ray.shutdown()
