@@ -274,7 +274,7 @@ def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: 
 def check_rule(rule: str) -> None:
     """Raise ``ValueError`` unless the rule is one of :func:`pick`."""
     if rule not in PICK_RULES:
-        raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}; got {rule!r:.80}.")
+        raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}; got {quoted(rule)}.")
 
 
 def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -60,7 +60,7 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
         ):
             raise ValueError(f"features must be a feature map or a NystromDictionary, got {quoted(self.features)}.")
         if self.root not in ROOTS:
-            raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {self.root!r:.80}.")
+            raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(self.root)}.")
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:

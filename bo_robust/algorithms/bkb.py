@@ -26,7 +26,7 @@ from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
-from bo_robust.validation import check_rule
+from bo_robust.validation import check_rule, quoted
 
 __all__ = ["BKB", "REDRAWS", "new_dictionary", "sparse_width"]
 
@@ -73,7 +73,7 @@ class BKB(FeatureSpaceAlgorithm):
         check_oversampling(self.oversampling)
         check_rule(self.rule, self.reference_bound)
         if self.redraw not in REDRAWS:
-            raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {self.redraw!r:.80}.")
+            raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {quoted(self.redraw)}.")
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:

@@ -156,7 +156,9 @@ def _executor(name: str | None, address: str | None, device: str, threads: int) 
         yield None
         return
     if name != "ray":
-        raise RunError(f"unknown --executor {name!r:.80}; there is ray, and without it this machine.")
+        from bo_robust.validation import quoted
+
+        raise RunError(f"unknown --executor {quoted(name)}; there is ray, and without it this machine.")
     if device.startswith("cuda:"):
         raise RunError(f"Ray says which GPU a job has; with --executor ray give --device cuda, not {device}.")
     try:

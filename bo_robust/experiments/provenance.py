@@ -126,12 +126,14 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise RunError(f"unknown device {name!r:.80}; use cpu, cuda or cuda:0.") from None
+        raise RunError(f"unknown device {quoted(name)}; use cpu, cuda or cuda:0.") from None
     if device.type not in ("cpu", "cuda"):
-        raise RunError(f"device {name!r:.80} is not supported; use cpu or cuda.")
+        raise RunError(f"device {quoted(name)} is not supported; use cpu or cuda.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = torch.cuda.device_count()
-        raise RunError(f"device {name!r:.80} was asked for, but torch {torch.__version__} finds {found} CUDA devices.")
+        raise RunError(
+            f"device {quoted(name)} was asked for, but torch {torch.__version__} finds {found} CUDA devices."
+        )
     return device
 
 

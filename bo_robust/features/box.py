@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
-from bo_robust.validation import check_count, check_tensor
+from bo_robust.validation import check_count, check_tensor, quoted
 
 __all__ = ["MAX_FREQUENCIES", "BoxFeatures", "check_grid", "fourier_features", "keep_half"]
 
@@ -58,7 +58,8 @@ class BoxFeatures(ABC):
             object.__setattr__(self, field, _as_tuple(getattr(self, field)))
         if not isinstance(self.bounds, tuple) or not self.bounds or not all(map(_is_interval, self.bounds)):
             raise ValueError(
-                f"bounds must hold one (lower, upper) per dimension, finite and lower < upper, got {self.bounds!r:.80}."
+                "bounds must hold one (lower, upper) per dimension, finite and lower < upper, "
+                f"got {quoted(self.bounds)}."
             )
         if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != self.dim:
             raise ValueError(f"{len(self.lengthscale)} lengthscales for bounds of {self.dim} dimensions.")

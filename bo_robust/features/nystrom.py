@@ -18,9 +18,16 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_finite, quoted
 
-__all__ = ["DictionaryRoot", "NystromFeatures", "dictionary_root", "pivoted_cholesky", "symmetric_axes"]
+__all__ = [
+    "DictionaryRoot",
+    "NystromFeatures",
+    "dictionary_root",
+    "pivoted_cholesky",
+    "rounding_share",
+    "symmetric_axes",
+]
 
 
 @dataclass(frozen=True)
@@ -55,28 +62,28 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     """The root of K_D^+ by Cholesky, of every dictionary of a batch.
 
     The matrix is first scaled to unit diagonal, so that every point is judged by its own variance. A dictionary is
-    factorised as it stands if every point keeps more than ``tol`` of its variance given all others
-    (the diagonal of the inverse shows it). Others have duplicates, or more points than the numerical rank. There points
-    are picked by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted Cholesky,
-    vectorised over the batch. On dictionaries of the first kind both ways keep all points and give the same phi phi^T
-    to rounding.
+    factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
+    others; the diagonal of the inverse shows it. Others have near duplicates, or more points than the numerical rank.
+    There points are picked by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
+    Cholesky, vectorised over the batch.
+
+    A pivot p is known to about eps, so what its point explains elsewhere is known to the share eps / p. Had the point
+    been dropped, all of that would be missing; so every pivot above the rounding error is kept: ``tol`` is M eps, as in
+    LAPACK's pstrf, twice its bound. Half of ``tol`` goes to the diagonal of a dictionary that is picked from. Without
+    it, rounding of the last pivots would now and then explain more than there is (variances up to 300 times too small
+    where pairs of points nearly coincide and noise_var = 1e-6).
 
     Accuracy: for points i, j of the dictionary |phi_i^T phi_j - K_ij| <= tol sqrt(K_ii K_jj) plus rounding. Elsewhere
-    phi phi^T is the projection on the points kept, so points dropped only make the variance larger. A pivot near
-    ``tol`` has a relative rounding error of eps / tol, 6e-6 at the default: where two points nearly coincide, phi phi^T
-    may exceed k by about that much at points outside the dictionary. A smaller ``tol`` makes this worse, a larger one
-    the error on the dictionary.
-    Measured in float64, squared exponential with lengthscale 0.2, 100 even points of [0, 1] (in brackets the worst of
-    20 draws of 100 random points), K and phi phi^T on 401 points of [-0.3, 1.3]:
+    phi phi^T stays below k. Measured in float64, squared exponential with lengthscale 0.2, 100 even points of [0, 1]
+    (in brackets the worst of 20 draws of 100 random points), K and phi phi^T on 401 points of [-0.3, 1.3]:
 
     ============ ============ ========================== ====================================
     tol          points kept  max |phi phi^T - K| on D   smallest eigenvalue of K - phi phi^T
     ============ ============ ========================== ====================================
-    1e-8         15           2e-9 (9e-9)                -2e-14 (-6e-14)
-    default      17           1.4e-11 (3e-11)            -2e-13 (-1e-11)
-    1e-12        18           8e-13 (1e-12)              -3e-13 (-6e-10)
-    1e-13        20           2e-14 (9e-14)              -2e-8 (-6e-8)
-    1e-14        21           1e-15 (9e-15)              -4e-7 (-6e-6)
+    1e-8         15           2e-9 (9e-9)                -3e-15 (-3e-15)
+    3.7e-11      17           2e-11 (3e-11)              -3e-15 (-3e-15)
+    1e-13        21           2e-14 (1e-13)              -3e-15 (-5e-15)
+    M eps        22           2e-14 (2e-14)              -3e-15 (-5e-15)
     ============ ============ ========================== ====================================
 
     The host waits for the device once, and where some dictionary needs pivoting also once per point picked.
@@ -85,8 +92,8 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
         K_D: k(x, x') of the points of the dictionaries, ``... x M x M``. Points of zero variance are dropped.
         mask: Which points each dictionary has, ``... x M`` bool; entries of ``K_D`` elsewhere are not read. Default:
             all.
-        tol: Share of its own variance below which a point counts as a combination of the others, in [eps, 1); default
-            eps^(2/3), 3.7e-11 in float64 and 2.4e-5 in float32.
+        tol: Share of its own variance below which a point counts as a combination of the others, in [eps, 1); M eps
+            if that is larger, or by default.
 
     Returns:
         The root, with r the largest rank of the batch (at least 1).
@@ -94,7 +101,7 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     Raises:
         ValueError: if a dictionary is empty, or ``K_D``, ``mask`` or ``tol`` is not as described.
     """
-    K, mask, tol = _checked(K_D, mask, tol)
+    K, mask = _checked(K_D, mask, tol)
     batch_shape, M = K_D.shape[:-2], K_D.shape[-1]
 
     variance = K.diagonal(dim1=-2, dim2=-1)
@@ -110,7 +117,10 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     L, info = torch.linalg.cholesky_ex(C)
     inverse = torch.linalg.solve_triangular(L, eye, upper=False)
     unexplained = inverse.square().sum(-2).amax(-1).reciprocal()  # smallest 1 / diag(C^-1); NaN where L failed
-    dependent = (info > 0) | ~(unexplained > tol)
+    eps = torch.finfo(K.dtype).eps
+    rounding = rounding_share(rank, K.dtype)
+    spanned = rounding.clamp_min(tol or 0.0)
+    dependent = (info > 0) | ~(unexplained > spanned.clamp_min(eps ** (2.0 / 3.0)))
     broken = ~torch.isfinite(K) & mask.unsqueeze(-1) & mask.unsqueeze(-2)
     flags = torch.stack([(~mask.any(-1)).sum(), broken.sum(), dependent.sum(), rank.max()])
     num_empty, num_broken, num_dependent, r = flags.tolist()
@@ -124,7 +134,9 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
-        picks, L, rank[members] = pivoted_cholesky(C[members], absent[members], tol)
+        picks, L, rank[members] = pivoted_cholesky(
+            C[members], absent[members], spanned[members], 0.5 * rounding[members]
+        )
         steps = picks.shape[-1]
         inverse[members, :steps, :steps] = torch.linalg.solve_triangular(L, eye[:steps, :steps], upper=False)
         order[members, :steps] = order[members].gather(-1, picks)
@@ -208,7 +220,7 @@ class NystromFeatures:
             ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
         """
         if root not in ("cholesky", "symmetric"):
-            raise ValueError(f"root must be 'cholesky' or 'symmetric', got {root!r:.80}.")
+            raise ValueError(f"root must be 'cholesky' or 'symmetric', got {quoted(root)}.")
         if points.ndim != 2:
             raise ValueError(f"points must be M x d, got shape {tuple(points.shape)}.")
         check_finite("points", points)
@@ -241,8 +253,8 @@ class NystromFeatures:
 _POLISH_STEPS = 2  # |Q^T Q - I| = e becomes 3/4 e^2; e was at most 1e-6 before the first step where variances are alike
 
 
-def _checked(K_D: Tensor, mask: Tensor | None, tol: float | None) -> tuple[Tensor, Tensor, float]:
-    """The arguments of :func:`dictionary_root`, checked, with one batch axis (``b x M x M`` and ``b x M``)."""
+def _checked(K_D: Tensor, mask: Tensor | None, tol: float | None) -> tuple[Tensor, Tensor]:
+    """Matrix and mask of :func:`dictionary_root`, checked, with one batch axis (``b x M x M`` and ``b x M``)."""
     if K_D.ndim < 2 or K_D.shape[-1] != K_D.shape[-2]:
         raise ValueError(f"K_D must be ... x M x M, got shape {tuple(K_D.shape)}.")
     if not K_D.is_floating_point():
@@ -257,22 +269,27 @@ def _checked(K_D: Tensor, mask: Tensor | None, tol: float | None) -> tuple[Tenso
             f"got {mask.dtype} of shape {tuple(mask.shape)}."
         )
     eps = torch.finfo(K_D.dtype).eps
-    tol = eps ** (2.0 / 3.0) if tol is None else tol
-    if not eps <= tol < 1.0:
+    if tol is not None and not eps <= tol < 1.0:
         raise ValueError(f"tol must be in [{eps:.2g}, 1) for {K_D.dtype}, got {tol!r}.")
     M = K_D.shape[-1]
-    return K_D.reshape(-1, M, M), mask.reshape(-1, M), tol
+    return K_D.reshape(-1, M, M), mask.reshape(-1, M)
 
 
-def pivoted_cholesky(C: Tensor, absent: Tensor, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+def rounding_share(count: Tensor, dtype: torch.dtype) -> Tensor:
+    """M eps: what rounding may leave, as a share of its variance, to one of M (``count``) points the others span."""
+    return count.to(dtype) * torch.finfo(dtype).eps
+
+
+def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Cholesky of the points picked one by one, each the one of largest variance given those before.
 
     ``C`` has correlation matrices (``b x M x M``, at least one point in some member) and ``absent`` marks padding
-    (``b x M``). A member stops at variance ``tol``.
+    (``b x M``). A member stops at variance ``tol`` (``b``); ``jitter`` (``b``) is added to the variance of a point
+    when it is picked.
 
     Returns:
-        Positions picked, ``b x r``; L with L L^T = C[picks, picks], ``b x r x r``
-        (the identity beyond a member's rank); ranks, ``b``.
+        Positions picked, ``b x r``; L with L L^T = C[picks, picks] + jitter I, ``b x r x r`` (the identity beyond a
+        member's rank); ranks, ``b``.
     """
     left = C.diagonal(dim1=-2, dim2=-1).masked_fill(absent, 0.0)  # variance given the points picked
     columns = torch.zeros_like(C)
@@ -281,14 +298,15 @@ def pivoted_cholesky(C: Tensor, absent: Tensor, tol: float) -> tuple[Tensor, Ten
     steps = 0
     while steps < C.shape[-1]:
         variance, pick = left.max(dim=-1, keepdim=True)
-        active = variance > tol
+        active = variance > tol.unsqueeze(1)
         if not bool(active.any()):
             break
         row = pick.unsqueeze(-1)
         before = columns[..., :steps]
         column = torch.take_along_dim(C, row, -2).squeeze(-2)
         column = column - (before @ torch.take_along_dim(before, row, -2).mT).squeeze(-1)
-        column = torch.where(active, column / variance.sqrt(), 0.0)
+        column = column.scatter_add(-1, pick, jitter.unsqueeze(1)) / (variance + jitter.unsqueeze(1)).sqrt()
+        column = torch.where(active, column, 0.0)
         columns[..., steps] = column
         picks[:, steps : steps + 1] = pick
         left = (left - column.square()).scatter_(-1, pick, 0.0)

@@ -13,7 +13,7 @@ from bo_robust.models import TruncatedFeatureGP
 from bo_robust.models.feature_maps import FEATURE_MAPS
 from bo_robust.specs import build
 from bo_robust.truncation import TRUNCATIONS
-from bo_robust.validation import check_count
+from bo_robust.validation import check_count, quoted
 
 __all__ = ["ATAGPUCBMethod"]
 
@@ -50,7 +50,7 @@ class ATAGPUCBMethod(HeavyTailMethod):
         if self.num_features is not None:
             check_count(1, num_features=self.num_features)
         if self.root not in ROOTS:
-            raise ValueError(f"root must be one of {', '.join(ROOTS)}, got {self.root!r:.80}.")
+            raise ValueError(f"root must be one of {', '.join(ROOTS)}, got {quoted(self.root)}.")
         build(self.features, FEATURE_MAPS, {}, "features")  # raises
 
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:

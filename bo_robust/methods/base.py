@@ -31,8 +31,8 @@ from torch import Tensor
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import WIDTHS
 from bo_robust.models import marginal_moments
-from bo_robust.specs import SpecError, build, quoted
-from bo_robust.validation import check_delta, check_positive, check_tail_index
+from bo_robust.specs import SpecError, build
+from bo_robust.validation import check_delta, check_positive, check_tail_index, quoted
 
 __all__ = ["ABSENT", "GRID", "NEEDED", "GPMethod", "HeavyTailMethod", "Method", "Spec", "completed", "setting"]
 
@@ -248,7 +248,7 @@ class HeavyTailMethod(GPMethod):
         check_positive(moment_bound=self.moment_bound)
         check_tail_index(self.alpha)
         if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r:.80}.")
+            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {quoted(self.rule)}.")
 
 
 def completed(

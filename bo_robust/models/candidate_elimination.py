@@ -21,7 +21,7 @@ from bo_robust.confidence.candidate_widths import Widths, check_number, each, wi
 from bo_robust.models.candidate_gps import CandidateGPs
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.elimination import Failures
-from bo_robust.validation import check_count, check_delta, check_positive
+from bo_robust.validation import check_count, check_delta, check_positive, quoted
 
 __all__ = ["CandidateHistory", "Observation"]
 
@@ -92,7 +92,7 @@ class CandidateHistory:
             if not callable(w) or isinstance(w, RandomisedWidth | BKBWidth):
                 raise ValueError(
                     "width must be a schedule of bo_robust.confidence that depends on the round and the information "
-                    f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {w!r:.80}."
+                    f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {quoted(w)}."
                 )
         zeros = torch.zeros(1, len(gps.candidates), dtype=torch.float64)
         alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), elimination.start(zeros)

@@ -24,7 +24,7 @@ from gpytorch.module import Module
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.validation import check_count, check_positive
+from bo_robust.validation import check_count, check_positive, quoted
 
 __all__ = ["Candidate", "candidate", "candidate_grid", "placed", "same"]
 
@@ -63,7 +63,7 @@ class Candidate:
         check_positive(noise_var=self.noise_var)
         if not isinstance(self.covar_module, Kernel) or self.covar_module.batch_shape:
             raise ValueError(
-                f"covar_module must be one GPyTorch kernel without batch shape, got {self.covar_module!r:.80}."
+                f"covar_module must be one GPyTorch kernel without batch shape, got {quoted(self.covar_module)}."
             )
 
 
@@ -104,7 +104,9 @@ def candidate(
     if nu not in (0.5, 1.5, 2.5):
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
     if (period is not None) != (kernel == "periodic"):
-        raise ValueError(f"a period is for the kernel 'periodic', which needs one; got {kernel!r:.80} and {period!r}.")
+        raise ValueError(
+            f"a period is for the kernel 'periodic', which needs one; got {quoted(kernel)} and {period!r}."
+        )
     if groups is not None and len(scales) != 1:
         raise ValueError("additive candidates (groups) take one lengthscale; make a Candidate for others.")
 
@@ -177,7 +179,7 @@ def candidate_grid(
             raise ValueError(f"the range of {name} must be (low, high) with low < high, got {value}.")
     check_count(1, num=1 if num is None else num)
     if not kernels or isinstance(kernels, str):
-        raise ValueError(f"kernels must list at least one family, such as ['rbf'], got {kernels!r:.80}.")
+        raise ValueError(f"kernels must list at least one family, such as ['rbf'], got {quoted(kernels)}.")
     hyperparameters = [
         given | {name: low * (high / low) ** at for (name, (low, high)), at in zip(ranges.items(), point, strict=True)}
         for point in _unit_points(list(ranges.values()), num, seed)
@@ -203,7 +205,7 @@ def _family(family: str | Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"a family given by its settings needs a 'kernel', got {dict(family)}.")
         return dict(family)
     if family not in FAMILIES:
-        raise ValueError(f"unknown family {family!r:.80}; choose {', '.join(FAMILIES)}, or give its settings.")
+        raise ValueError(f"unknown family {quoted(family)}; choose {', '.join(FAMILIES)}, or give its settings.")
     return FAMILIES[family]
 
 

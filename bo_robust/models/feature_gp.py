@@ -111,7 +111,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         check_data(name, train_X, train_Y, batched=False)
         if not isinstance(features, FourierMap | NystromMap):
             raise ValueError(
-                f"features must be FourierMap(nodes) or NystromMap(inducing_points), got {features!r:.80}."
+                f"features must be FourierMap(nodes) or NystromMap(inducing_points), got {quoted(features)}."
             )
         likelihood = one_noise_likelihood(name, noise_var, likelihood, train_Y.dtype)
         self._validate_tensor_args(X=train_X, Y=train_Y)

@@ -102,7 +102,7 @@ class TruncatedFeatureGP(FeatureGP):
             raise ValueError(f"truncation must be a schedule or a number > 0, got {quoted(truncation)}.")
         for name, value, known in (("root", root, ("symmetric", "cholesky")), ("rule", rule, ("zero", "clip"))):
             if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r:.80}.")
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {quoted(value)}.")
         with rewards_as_they_are():
             super().__init__(
                 train_X,

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.features.leverage import padded
-from bo_robust.features.nystrom import dictionary_root
+from bo_robust.features.nystrom import dictionary_root, rounding_share
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
 from bo_robust.posteriors import dtc_changes
 from bo_robust.posteriors.arm_kernel import ArmKernel, noise_of_trials
@@ -216,8 +216,8 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
         gone = factors.active & ~keep.gather(1, factors.points)
         dtc_changes.remove_points(factors, gone)
         present = torch.zeros_like(keep, dtype=torch.uint8).scatter_add_(1, factors.points, factors.active.byte()) > 0
-        tolerance = torch.finfo(counts.dtype).eps ** (2.0 / 3.0)
-        short = dtc_changes.add_points(factors, kernel, keep & ~present, counts, sums, tolerance)
+        spanned = rounding_share(keep.sum(1), counts.dtype)
+        short = dtc_changes.add_points(factors, kernel, keep & ~present, counts, sums, spanned)
     mean, variance = _steps(kernel, factors)
     p.mean[chosen] += mean
     p.variance[chosen] = variance.add_(p.variance[chosen]).clamp_(min=0.0)

@@ -175,12 +175,12 @@ def _clear(A: Tensor, slot: Tensor, do: Tensor) -> None:
 
 
 def add_points(
-    factors: Factors, kernel: ArmKernel, wanted: Tensor, counts: Tensor, sums: Tensor, tolerance: float
+    factors: Factors, kernel: ArmKernel, wanted: Tensor, counts: Tensor, sums: Tensor, spanned: Tensor
 ) -> Tensor:
     """Add the ``wanted`` arms (``s x n`` bool, none in the dictionary) that the others do not span, best first.
 
     ``counts`` and ``sums`` are the number and the sum of the rewards per arm, ``s x n``. An arm counts as spanned when
-    at most the share ``tolerance`` of its prior variance is left.
+    at most the share ``spanned`` (``s``) of its prior variance is left.
 
     Returns:
         Trials left short of an arm, ``s`` bool: it is not spanned, but too nearly so to be added by a change.
@@ -193,14 +193,14 @@ def add_points(
     k_pulled = kernel.between(pulled, factors.points, trials)
     k_wanted = kernel.between(points, factors.points, trials)
     Z = k_wanted @ factors.root.mT
-    safe = max(tolerance, SAFE_SHARE)
+    safe = spanned.clamp_min(SAFE_SHARE)
     left = torch.where(is_point, prior - Z.square().sum(2), 0.0)
     while True:
         best = torch.where(prior > 0.0, left / prior, 0.0).argmax(1)
         rest = left[trial, best]
         do = rest > safe * prior[trial, best]
         if not bool(do.any()):
-            return rest > tolerance * prior[trial, best]
+            return rest > spanned * prior[trial, best]
         slot = _free_slots(factors, do)
         grown = factors.points.shape[1] - k_pulled.shape[2]
         k_pulled, k_wanted = (torch.nn.functional.pad(k, (0, grown)) for k in (k_pulled, k_wanted))

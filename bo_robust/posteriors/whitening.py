@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.ops import inverse_root
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_finite, quoted
 
 __all__ = [
     "ROOTS",
@@ -169,7 +169,7 @@ def init(table: FeatureTable, noise_var: Tensor, root: str) -> Whitening:
     ``ValueError`` on another.
     """
     if root not in ROOTS:
-        raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {root!r:.80}.")
+        raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(root)}.")
     counts = noise_var.new_zeros(noise_var.shape[0], table.coordinates.shape[-2])
     whitening = Whitening(table, root, noise_var, counts, white=counts, axes=None)
     replace_features(whitening, table)

@@ -29,9 +29,9 @@ from bo_robust.methods import (
     refuse_unknown,
     setting,
 )
-from bo_robust.specs import SpecError, build, quoted
+from bo_robust.specs import SpecError, build
 from bo_robust.study.space import Arms, Space
-from bo_robust.validation import check_count, check_positive
+from bo_robust.validation import check_count, check_positive, quoted
 
 __all__ = ["CommonSettings", "KernelSettings", "StudySettings", "complete", "whole_number"]
 
@@ -195,5 +195,5 @@ def whole_number(minimum: int, **value: Any) -> int:
     except TypeError:
         number = minimum - 1
     if isinstance(given, bool) or number < minimum:
-        raise ValueError(f"{name} must be a whole number >= {minimum}, got {given!r:.80}.")
+        raise ValueError(f"{name} must be a whole number >= {minimum}, got {quoted(given)}.")
     return number

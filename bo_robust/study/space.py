@@ -102,11 +102,11 @@ class Box:
             raise ValueError(f"parameters must map names to ranges, got {quoted(self.parameters)}.")
         for name, p in self.parameters.items():
             if not isinstance(name, str) or not name:
-                raise ValueError(f"parameters have names, got {name!r:.80}.")
+                raise ValueError(f"parameters have names, got {quoted(name)}.")
             if isinstance(p, tuple | list) and len(p) == 2 and all(map(_is_number, p)):
                 p = Float(*p)
             if not isinstance(p, Float | Integer):
-                got = f"parameter {name!r:.80} must be Float, Integer or (low, high), got {p!r:.80}"
+                got = f"parameter {quoted(name)} must be Float, Integer or (low, high), got {quoted(p)}"
                 raise ValueError(f"{got}; {NUMBERS_ONLY}.")
             made[name] = p
         if not made:
@@ -154,7 +154,7 @@ class Arms:
 
     def __post_init__(self) -> None:
         if not isinstance(self.points, Iterable):
-            raise ValueError(f"arms are a list of points, each {{'name': number}}, got {self.points!r:.80}.")
+            raise ValueError(f"arms are a list of points, each {{'name': number}}, got {quoted(self.points)}.")
         points = list(self.points)
         if not all(isinstance(p, Mapping) for p in points):
             raise ValueError(f"arms are a list of points, each {{'name': number}}, got {quoted(self.points)}.")
@@ -238,7 +238,7 @@ def _plain(value: Any) -> float:
 
 def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
     if not isinstance(x, Mapping) or set(x) != set(names):
-        raise ValueError(f"a point has a number for each of {', '.join(names)}; got {x!r:.80}.")
+        raise ValueError(f"a point has a number for each of {', '.join(names)}; got {quoted(x)}.")
 
 
 def _check_range(kind: str, low: float, high: float, log: bool) -> tuple[float, float]:

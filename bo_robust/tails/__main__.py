@@ -13,6 +13,7 @@ import typer
 
 from bo_robust.tails.plots import tail_plot
 from bo_robust.tails.recommend import recommend
+from bo_robust.validation import quoted
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -31,7 +32,7 @@ def tails(
     table = pd.read_csv(file)
     for name in (column, arms):
         if name is not None and name not in table:
-            raise ValueError(f"{file} has no column {name!r:.80}; it has {', '.join(map(str, table.columns))}.")
+            raise ValueError(f"{file} has no column {quoted(name)}; it has {', '.join(map(str, table.columns))}.")
     labels = None if arms is None else table[arms]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the text says the same

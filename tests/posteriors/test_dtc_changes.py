@@ -79,11 +79,12 @@ def test_changes_are_a_rebuild(per_trial, subset, device):
 def test_points_that_others_span(device):
     """A smooth covariance on a line: most points of the dictionary are spanned by others, and come in when these leave.
 
-    Points nearly spanned are left to a rebuild.
+    Points nearly spanned are left to a rebuild. A change takes for spanned what has less than some 1e-12 left, where a
+    rebuild keeps it: hence the tolerance.
     """
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.1), points(60, 1, device=device))
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), points(60, 1, device=device))
     for _, posterior, keep in walk(kernel, 0.01, 2, 150, device, size=40, flips=1):
-        check(posterior, keep, tol=1e-7)
+        check(posterior, keep, tol=1e-5)
         rank = (posterior.root.diagonal(dim1=1, dim2=2) > 0).sum(1)
         assert bool((rank < posterior.size).all())
 

@@ -118,7 +118,7 @@ class SeattleLatency:
         if view not in ("client", "node"):
             raise ValueError(f"view must be 'client' or 'node', got {quoted(view)}.")
         if not 0 <= client < 99:
-            raise ValueError(f"client must be a node number 0..98, got {client!r:.80}.")
+            raise ValueError(f"client must be a node number 0..98, got {quoted(client)}.")
         rtt = load_npz("seattle_latency", self.data_dir)["rtt_10ms"].astype(np.float64) * TEN_MS
         nodes = np.arange(rtt.shape[1])
         if view == "client":

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.validation import quoted
 
 __all__ = ["bell", "grid", "unit_environment"]
 
@@ -38,4 +39,4 @@ def unit_environment(kind: str, dim: int, device: torch.device | str, dtype: tor
     if kind == "continuous":
         box = torch.tensor([[0.25], [0.75]], device=device, dtype=dtype).repeat(1, dim)
         return {"environment": ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125)), "z_bounds": box}
-    raise ValueError(f"z must be 'discrete' or 'continuous', got {kind!r:.80}.")
+    raise ValueError(f"z must be 'discrete' or 'continuous', got {quoted(kind)}.")
