@@ -223,7 +223,9 @@ _RULES = {
         "mean (rule 'residual'). The theorem covers it with a `reference_bound`."
     ),
 }
-_ZERO_INFINITE = "So heavy a tail stays noise when clipped: set rewards beyond the level to zero (rule 'zero')."
+_ZERO_INFINITE = (
+    "In so heavy a tail clipped rewards are still noise: set rewards beyond the level to zero (rule 'zero')."
+)
 _TIMID = (
     "But at the last round the theorem's level truncates next to nothing; a scale below 1 (say 0.3) truncates more, "
     "outside the theorem."
