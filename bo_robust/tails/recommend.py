@@ -68,11 +68,8 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     (infinite variance): few data may not yet show the worst.
 
     The rule, worthwhile or not, is "clip" if at least 85 % of the k largest |z| have one sign, because zeroing those
-    would shift every arm's mean, unless the variance is infinite: beyond a level far out, a tail of index a < 2 leaves
-    2 / a times the second moment when clipped of what it leaves when zeroed. (Noise of Pareto tails of index 1.4 to
-    1.6, on 48 data sets the criterion was not chosen on: regret of zeroing over clipping on geometric average 0.96,
-    0.90 to 1.01 with 95 % confidence.) Else it is "residual" if zeroing would move the mean of some arm by more than
-    0.1 (share of its rewards beyond the level, times its |median|). Else it is "zero", the published rule.
+    would shift every arm's mean. Else it is "residual" if zeroing would move the mean of some arm by more than 0.1
+    (share of its rewards beyond the level, times its |median|). Else it is "zero", the published rule.
 
     There is a rule in any case, because truncating what need not be costs little, and not truncating what must be costs
     much. ``python -m benchmarks.rule_choice`` compares this criterion with each fixed choice on nine problems, five of
@@ -84,11 +81,10 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     99 %, of 1.2 93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often the data hold one.
     """
     r = within_arms(z, labels)
-    infinite = tail is not None and tail.upper < 2.0
-    worthwhile = infinite or _energy_share(z, r, level) >= ENERGY_SHARE
+    worthwhile = _energy_share(z, r, level) >= ENERGY_SHARE or (tail is not None and tail.upper < 2.0)
     largest = np.argsort(-np.abs(z), kind="stable")[: default_k(len(z))]
     positive = float((z[largest] > 0.0).mean())
-    if not infinite and max(positive, 1.0 - positive) >= ONE_SIDED:
+    if max(positive, 1.0 - positive) >= ONE_SIDED:
         return worthwhile, "clip"
     bias = np.bincount(labels, (np.abs(z) > level) * np.abs(z - r)) / np.bincount(labels)
     return worthwhile, "residual" if bias.max() > ZEROING_BIAS else "zero"
@@ -188,7 +184,7 @@ def recommend(
             f"{100.0 * _share(z, finite):.2g} % lie beyond {finite:.3g}, where rewards of finite variance hardly come, "
             f"and hold {100.0 * _energy_share(z, r, finite):.0f} % of the squared deviations.",
             _WORTHWHILE[worthwhile],
-            _ZERO_INFINITE if rule == "zero" and tail is not None and tail.upper < 2.0 else _RULES[rule],
+            _RULES[rule],
             _TIMID if worthwhile and _energy_share(z, r, truncation(horizon)) < ENERGY_SHARE else "",
         ]
         if part
@@ -223,9 +219,6 @@ _RULES = {
         "mean (rule 'residual'). The theorem covers it with a `reference_bound`."
     ),
 }
-_ZERO_INFINITE = (
-    "In so heavy a tail clipped rewards are still noise: set rewards beyond the level to zero (rule 'zero')."
-)
 _TIMID = (
     "But at the last round the theorem's level truncates next to nothing; a scale below 1 (say 0.3) truncates more, "
     "outside the theorem."
