@@ -20,7 +20,7 @@ from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from gpytorch.settings import min_fixed_noise
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
 
 __all__ = ["Array", "Evidence", "Indices", "ModuleEvidence", "Prior", "StationaryEvidence", "evidence_of"]
@@ -65,8 +65,8 @@ class Evidence(ABC):
         Targets ``y`` are ``n``; ``kept`` are indices of rows.
         """
 
-    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int, unit: float = 1.0) -> Array:
-        """Climb from ``theta`` for some steps of L-BFGS."""
+    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0) -> Array:
+        """Climb from ``theta`` for at most so many steps of L-BFGS."""
         arguments, options = (y, kept, unit), {"maxiter": steps}
         found: Array = minimize(self.loss, theta, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options).x
         return found
@@ -148,25 +148,26 @@ class StationaryEvidence(Evidence):
         noise = self._noise(theta, unit)[kept]
         covariance[np.diag_indices_from(covariance)] += noise
         residual = y[kept] - theta[-1]
-        root, failed = lapack.dpotrf(covariance, lower=True, overwrite_a=True)
+        # Symmetric matrices are transposed, as LAPACK keeps them, and only their lower halves count.
+        root, failed = lapack.dpotrf(covariance.T, lower=True, overwrite_a=True)
         if failed:
             return IMPOSSIBLE, np.zeros_like(self.start)
         log_det = 2.0 * float(np.log(root.diagonal()).sum())
-        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        alpha = inverse @ residual
+        alpha, _ = lapack.dpotrs(root, residual, lower=True)
         value = 0.5 * (float(residual @ alpha) + log_det + len(kept) * LOG_2PI)
-        weight = 0.5 * (inverse - np.outer(alpha, alpha))  # d value / d covariance
+        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
+        weight = blas.dsyr(-1.0, alpha, lower=True, a=inverse, overwrite_a=True)  # 2 d value / d covariance
         gradient = np.zeros_like(theta)
-        trace = float(weight.diagonal().sum())
+        diagonal = weight.diagonal().copy()
         if self._scaled:  # the derivative by its logarithm is the covariance of f itself: the total one less the noise
-            gradient[d] = 0.5 * (len(kept) - float(residual @ alpha)) - float(weight.diagonal() @ noise)
+            gradient[d] = 0.5 * (len(kept) - float(residual @ alpha) - float(diagonal @ noise))
         if self._fixed is None:
-            gradient[-2] = trace * math.exp(theta[-2])
-        weight *= slope
-        scaled = X * np.exp(-theta[:d])
-        # sum_ij weight_ij (x_i - x_j)^2, a column of x at a time
-        gradient[:d] = 2.0 * (weight.sum(0) @ scaled**2 - (scaled * (weight @ scaled)).sum(0))
+            gradient[-2] = 0.5 * float(diagonal.sum()) * math.exp(theta[-2])
+        weight *= slope.T
+        scaled = np.column_stack([X * np.exp(-theta[:d]), np.ones(len(X))])
+        moved = blas.dsymm(1.0, weight, scaled, lower=True)
+        # sum_ij weight_ij / 2 (x_i - x_j)^2, a column of x at a time
+        gradient[:d] = moved[:, d] @ scaled[:, :d] ** 2 - (scaled * moved)[:, :d].sum(0)
         gradient[-1] = -float(alpha.sum())
         # Minus the log prior is 1/2 precision (theta - location)^2 + linear theta + rate e^theta.
         precision, location, linear, rate = self._terms[:, self._learned]
@@ -191,13 +192,26 @@ class StationaryEvidence(Evidence):
         d = X.shape[1]
         scaled, scale = X * np.exp(-theta[:d]), math.exp(theta[d]) if self._scaled else 1.0
         norms = (scaled**2).sum(1)
-        square = np.maximum(norms[:, None] + norms - 2.0 * (scaled @ scaled.T), 0.0)
+        square = scaled @ scaled.T
+        square *= -2.0
+        square += norms
+        square += norms[:, None]
+        np.maximum(square, 0.0, out=square)
         if not self._matern:
-            covariance = scale * np.exp(-0.5 * square)
+            square *= -0.5
+            covariance = np.exp(square, out=square)
+            covariance *= scale
             return covariance, covariance.copy()
-        root = np.sqrt(5.0 * square)
-        decay = scale * np.exp(-root)
-        return (1.0 + root + 5.0 / 3.0 * square) * decay, 5.0 / 3.0 * (1.0 + root) * decay
+        square *= 5.0
+        root = np.sqrt(square)
+        decay = np.exp(-root)
+        decay *= 5.0 / 3.0 * scale
+        root += 1.0
+        slope = decay * root
+        square /= 5.0
+        square += 0.6 * root
+        square *= decay
+        return square, slope
 
 
 class ModuleEvidence(Evidence):
