@@ -12,9 +12,17 @@ from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
-from bo_robust.models.evidence import StationaryEvidence, evidence_of
+from bo_robust.models.evidence import Indices, StationaryEvidence, evidence_of
+from bo_robust.random import stream
 
-__all__ = ["fit_evidence"]
+__all__ = ["fit_evidence", "fit_rows"]
+
+MOST = 1000  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
+
+
+def fit_rows(n: int) -> Indices:
+    """Which of n rewards hyperparameters are fitted to: all, or 1,000 drawn at random, the same whenever called."""
+    return np.sort(stream(0, "fit", n).permutation(n)[:MOST])
 
 
 def fit_evidence(
@@ -22,9 +30,10 @@ def fit_evidence(
 ) -> OptimizationResult:
     """Climb the evidence and log prior as ``fit_gpytorch_mll_scipy`` does, but by gradients that are written out.
 
-    Both climb the same function from the same start, so they end at the same hyperparameters, to the tolerance of
-    L-BFGS, unless there are several maxima. With modules other than BoTorch's default ones, a ``closure`` or any of its
-    ``options``, it is that function. Use it as ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``.
+    Both climb the same function from the same start. So they end at the same hyperparameters, to the tolerance of
+    L-BFGS, unless there are several maxima or the rewards are more than :func:`fit_rows` takes. With modules other than
+    BoTorch's default ones, a ``closure`` or any of its ``options``, it is that function. Use it as
+    ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``.
     """
     model: Any = mll.model
     exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)
@@ -34,7 +43,7 @@ def fit_evidence(
     if not isinstance(evidence, StationaryEvidence):
         return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
     targets: Tensor = model.train_targets
-    y, rows = targets.detach().cpu().double().numpy(), np.arange(len(targets))
+    y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
     theta = evidence.maximise(evidence.start, y, rows)
     evidence.assign(theta)
-    return OptimizationResult(0, evidence.loss(theta, y, rows)[0] / len(y), OptimizationStatus.SUCCESS)
+    return OptimizationResult(0, evidence.loss(theta, y, rows)[0] / len(rows), OptimizationStatus.SUCCESS)
