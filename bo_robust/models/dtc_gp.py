@@ -58,7 +58,7 @@ class BKBModel(FeatureGP):
     takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
     hyperparameters or the data changed.
 
-    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 1,000 observations, drawn at random. The
+    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, drawn at random. The
     dictionary has no say in it, and is drawn once afterwards, for the hyperparameters found. An input transform that
     learns is fitted with them to the DTC evidence of all observations instead, under the present dictionary.
 

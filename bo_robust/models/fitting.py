@@ -17,11 +17,11 @@ from bo_robust.random import stream
 
 __all__ = ["fit_evidence", "fit_rows"]
 
-MOST = 1000  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
+MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
 
 
 def fit_rows(n: int) -> Indices:
-    """Which of n rewards hyperparameters are fitted to: all, or 1,000 drawn at random, the same whenever called."""
+    """Which of n rewards hyperparameters are fitted to: all, or 800 drawn at random, the same whenever called."""
     return np.sort(stream(0, "fit", n).permutation(n)[:MOST])
 
 
