@@ -206,14 +206,17 @@ class CandidateGPs:
         """Raise ``ValueError`` unless kernels are positive semi-definite on ``n x d`` points; warn of equal ones."""
         if not len(points):
             return
-        matrices, means = self.kernels(points, points), self.means(points)
-        for v, K in enumerate(matrices):
-            try:
-                check_kernel_matrix(K)
-            except ValueError as error:
-                raise ValueError(f"{self.labels[v]}: {error}") from None
+        plain = self._families is not None  # positive definite, and wholly told by their hyperparameters
+        matrices, means = None if plain else self.kernels(points, points), self.means(points)
+        for v in range(len(self.candidates)):
+            if matrices is not None:
+                try:
+                    check_kernel_matrix(matrices[v])
+                except ValueError as error:
+                    raise ValueError(f"{self.labels[v]}: {error}") from None
             for u in range(v if len(points) > 1 else 0):  # one point does not tell kernels apart
-                equal = torch.equal(matrices[u], K) and torch.equal(means[u], means[v])
+                equal = matrices is None or torch.equal(matrices[u], matrices[v])
+                equal = equal and torch.equal(means[u], means[v])
                 if equal and same(self.candidates[u], self.candidates[v]):
                     first, second = (name.removeprefix("candidate ") for name in (self.labels[u], self.labels[v]))
                     warnings.warn(
