@@ -82,8 +82,7 @@ class BKBModel(FeatureGP):
             standard deviations were within 6 % of the exact ones at the default (worst: 29 % off), within 1 % at 8
             (worst: 7 %) and within 33 % at 2 (worst: a factor of 2.8).
         max_size: Most points in the dictionary, >= 1.
-        min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts). A fit may
-            start from hyperparameters that need far fewer points than those it is to find.
+        min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts).
         seed: Seed of the draw, >= 0. Draws for different numbers of observations are independent.
         previous: The model of the round before. The draw at construction is then one round with its variances, as in
             the loop of Algorithm 1.

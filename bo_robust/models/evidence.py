@@ -276,7 +276,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
     plain = _plain_kernel(kernel) and type(modules.mean_module) in (ConstantMean, ZeroMean)
     if not plain:
         return ModuleEvidence(model)
-    positive = _positive(model)
+    positive = _positive(modules)
     lengthscale, priors = positive[0].parameter, [one.prior for one in positive]
     plain = (
         (lengthscale.numel() == modules.train_inputs[0].shape[-1] or not lengthscale.requires_grad)

@@ -1,4 +1,4 @@
-"""Hyperparameters of exact GPs by gradients that are written out: an ``optimizer`` of BoTorch's ``fit_gpytorch_mll``."""
+"""Hyperparameters of exact GPs by gradients that are written out: an ``optimizer`` of ``fit_gpytorch_mll``."""
 
 from __future__ import annotations
 

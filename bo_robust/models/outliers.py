@@ -17,7 +17,7 @@ from scipy import linalg
 
 from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
 
-__all__ = ["Judgement", "OutlierSearch", "robust_units"]
+__all__ = ["Conditioned", "Judgement", "OutlierSearch", "robust_units"]
 
 CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
 FEWEST = 4  # rewards from which on one can be judged by the others
@@ -153,9 +153,9 @@ class OutlierSearch:
         """Unit of the targets, in that of the model now."""
         return 1.0 if self._scale is None else units.scale / self._scale
 
-    def _given(self, theta: Array, believed: Rows, units: Units) -> _Conditioned:
+    def _given(self, theta: Array, believed: Rows, units: Units) -> Conditioned:
         prior = self._evidence.prior(theta, self._unit(units))
-        return _Conditioned(prior, (self._y - units.center) / units.scale, believed)
+        return Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
     def _level(self, units: Units) -> float:
         """Log density, in these units, of a reward that might as well be an outlier."""
@@ -256,11 +256,13 @@ def _different(sets: Iterable[Rows]) -> list[Rows]:
 def _inverse(covariance: Array) -> Array:
     """Lower half of the inverse of a covariance matrix, also of one that rounding has made indefinite."""
     root, failed = linalg.lapack.dpotrf(covariance, lower=True)
-    found: Array = np.linalg.inv(covariance) if failed else linalg.lapack.dpotri(root, lower=True)[0]
+    if failed:
+        return np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+    found: Array = linalg.lapack.dpotri(root, lower=True)[0]
     return found
 
 
-class _Conditioned:
+class Conditioned:
     """The GP given the believed rewards, at fixed hyperparameters; rows leave and enter by rank-one updates.
 
     ``swept`` is the covariance of all rewards, swept (Beaton's operator) on the believed rows: minus the inverse of
