@@ -1,7 +1,8 @@
 """The kernel and the noise of a study's GP: given values are fixed, the others are fitted to the rewards.
 
-A fit uses the first m rewards, or some of them (:func:`bo_robust.models.fitting.fit_rows`). Up to 50 rewards, m is their number. Each later m is 1.1 times the one before (beyond
-200, 1.3 times). So a later process gets the same hyperparameters from the same file, even if they are not kept there.
+A fit uses the first m rewards, or those of them that :func:`bo_robust.models.fitting.fit_rows` names. Up to 50 rewards,
+m is their number. Each later m is 1.1 times the one before (beyond 200, 1.3 times). So a later process gets the same
+hyperparameters from the same file, even if they are not kept there.
 """
 
 from __future__ import annotations
