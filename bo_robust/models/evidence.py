@@ -15,7 +15,7 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.optim.utils import get_parameters_and_bounds
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from gpytorch.settings import min_fixed_noise
@@ -274,7 +274,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
     modules: Any = model.eval()
     kernel, known = modules.covar_module, (type(None), LogNormalPrior, GammaPrior)
     plain = _plain_kernel(kernel) and type(modules.mean_module) in (ConstantMean, ZeroMean)
-    if not plain:
+    if not plain or type(model.likelihood) not in (GaussianLikelihood, FixedNoiseGaussianLikelihood):
         return ModuleEvidence(model)
     positive = _positive(modules)
     lengthscale, priors = positive[0].parameter, [one.prior for one in positive]
@@ -282,7 +282,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
         (lengthscale.numel() == modules.train_inputs[0].shape[-1] or not lengthscale.requires_grad)
         and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
         and len(list(modules.named_priors())) == sum(prior is not None for prior in priors)
-        and len(list(model.named_constraints())) == len(positive)
+        and len(list(modules.named_constraints())) == len(positive)
         and all(type(prior) in known and _is_scalar(prior) for prior in priors)
         and all(one.constraint.lower_bound.numel() == 1 for one in positive)
         and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
