@@ -185,6 +185,7 @@ class StationaryEvidence(Evidence):
     def _noise(self, theta: Array, unit: float) -> Array:
         if self._fixed is None:
             return np.full(len(self._X), np.exp(theta[-2]) + self.blur)
+        unit = max(unit, 1e-100)  # whose square is not rounded to zero
         return np.maximum(self._fixed / unit**2, FLOOR) + self.blur
 
     def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
