@@ -1,4 +1,4 @@
-"""Studies: what SIGKILL takes back, durable tells a second, the overhead of ask and tell, and of opening.
+"""Studies: what SIGKILL takes back, durable tells a second, and the first ask after opening.
 
 ``python -m benchmarks.study [--kills 200] [--skip-speed]``: one JSON object a line. Writers are forked, so that a kill
 costs no import of PyTorch; the file is made in ``--dir`` (default the system's temporary folder): rates are
@@ -22,12 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from botorch.acquisition import UpperConfidenceBound
-from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel
 
-from benchmarks.common import environment, medians, report
+from benchmarks.common import environment, report
 from bo_robust.random import stream
 from bo_robust.study import Study, StudyDamaged, Trial
 
@@ -170,41 +166,6 @@ def commits(folder: Path) -> None:
     report("fdatasync_per_second", 300 / took, "1/s", None, None, {"note": "what the disk does without SQLite"})
 
 
-def overhead(folder: Path, n: int = 1000, dim: int = 4) -> None:
-    """A round of ask and tell against a model and its acquisition, optimised alike."""
-    names = [f"x{i}" for i in range(dim)]
-    settings = {
-        "method": "tgp-ucb",
-        "lengthscale": 0.5,
-        "outputscale": 1.0,
-        "noise_var": 0.1,
-        "center": 0.0,
-        "scale": 1.0,
-    }
-    X = torch.rand(n, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    Y = torch.sin(5.0 * X).sum(-1, keepdim=True)
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, dim)
-    with Study.create(folder / "overhead.study", dict.fromkeys(names, (0.0, 1.0)), **settings) as study:  # type: ignore[arg-type]
-        for x, y in zip(X.tolist(), Y[:, 0].tolist(), strict=True):
-            study.add(dict(zip(names, x, strict=True)), y)
-        known = study.settings["settings"]
-
-        def ours() -> None:
-            (trial,) = study.ask()
-            study.tell(trial.id, 0.0)
-
-        def botorch() -> None:
-            kernel = MaternKernel(2.5).double()
-            kernel.lengthscale = 0.5
-            model = SingleTaskGP(X, Y, torch.full_like(Y, 0.1), covar_module=kernel, outcome_transform=None)
-            acqf = UpperConfidenceBound(model, beta=4.0)
-            optimize_acqf(acqf, bounds, q=1, num_restarts=known["restarts"], raw_samples=known["raw_samples"])
-
-        mine, theirs = medians(9, ours, botorch)
-    detail = {"n": n, "d": dim, "seconds": round(mine, 4), "botorch_seconds": round(theirs, 4)}
-    report("ask_tell_over_botorch_round", mine / theirs, "ratio", "<= 1.5", mine / theirs <= 1.5, detail)
-
-
 def reopened(folder: Path, n: int = 1000, dim: int = 4) -> None:
     """The first ask of a process that opens a study of fitted hyperparameters; those were fitted by an ask before."""
     path, names = folder / "reopened.study", [f"x{i}" for i in range(dim)]
@@ -243,7 +204,6 @@ def main() -> None:
                 report(name, found[key], "count", "0", found[key] == 0, {"kills": options.kills} | found)
         if not options.skip_speed:
             commits(folder)
-            overhead(folder)
             reopened(folder)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from botorch.models.transforms.input import InputTransform
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
@@ -116,7 +117,10 @@ class CandidateGPs:
     def _marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """As :meth:`marginal` at points ``N x d``, ``h x N`` each, without the lower bound on variances."""
         S = self.factor.solved(self.kernels(self.points, X))
-        prior = torch.stack([c.covar_module(X, diag=True) for c in self.candidates])
+        if self._families is None:
+            prior = torch.stack([c.covar_module(X, diag=True) for c in self.candidates])
+        else:
+            prior = torch.cat([scale for _, scale, _ in self._families]).unsqueeze(-1)
         return self.means(X) + self.factor.raised(S), prior - S.square().sum(-2)
 
     def sequential(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,7 +163,38 @@ class CandidateGPs:
         if X1.shape[-2] == 0 or X2.shape[-2] == 0:  # before any data; kernels need not accept zero points
             batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
             return X1.new_zeros(len(self.candidates), *batch, X1.shape[-2], X2.shape[-2])
-        return torch.stack([c.covar_module(X1, X2).to_dense() for c in self.candidates])
+        if self._families is None:
+            return torch.stack([c.covar_module(X1, X2).to_dense() for c in self.candidates])
+        centre = X1.detach().flatten(0, -2)[0]  # squares of large coordinates would round their differences away
+        X1, X2 = X1 - centre, X2 - centre
+        square = X1.square().sum(-1, keepdim=True) + X2.square().sum(-1).unsqueeze(-2) - 2.0 * X1 @ X2.mT
+        square, families = square.clamp_min(0.0), []
+        for shape, scale, lengthscale in self._families:
+            wide = (-1, *(1,) * square.ndim)
+            families.append(scale.view(wide) * shape(square / lengthscale.square().view(wide)))
+        return torch.cat(families)
+
+    @cached_property
+    def _families(self) -> list[tuple[Callable[[Tensor], Tensor], Tensor, Tensor]] | None:
+        """Neighbours of one family: its shape, output scales and lengthscales; None if any kernel is of another kind.
+
+        A family is evaluated at once, from the squared distances that all share.
+        """
+        found: list[tuple[Callable[[Tensor], Tensor], list[Tensor], list[Tensor]]] = []
+        for kernel in (c.covar_module for c in self.candidates):
+            base: Any = kernel.base_kernel if type(kernel) is ScaleKernel else kernel
+            matern = type(base) is MaternKernel and base.nu == 2.5
+            if not (matern or type(base) is RBFKernel) or base.lengthscale.numel() > 1:
+                return None
+            if kernel.active_dims is not None or base.active_dims is not None:
+                return None
+            shape = _matern52 if matern else _squared_exponential
+            if not found or found[-1][0] is not shape:
+                found.append((shape, [], []))
+            one = base.lengthscale.reshape(())
+            found[-1][1].append(kernel.outputscale if kernel is not base else torch.ones_like(one))
+            found[-1][2].append(one)
+        return [(shape, torch.stack(scales), torch.stack(lengths)) for shape, scales, lengths in found]
 
     def means(self, X: Tensor) -> Tensor:
         """m_u at points ``lead x q x d``, ``h x lead x q``."""
@@ -171,14 +206,17 @@ class CandidateGPs:
         """Raise ``ValueError`` unless kernels are positive semi-definite on ``n x d`` points; warn of equal ones."""
         if not len(points):
             return
-        matrices, means = self.kernels(points, points), self.means(points)
-        for v, K in enumerate(matrices):
-            try:
-                check_kernel_matrix(K)
-            except ValueError as error:
-                raise ValueError(f"{self.labels[v]}: {error}") from None
+        plain = self._families is not None  # positive definite, and wholly told by their hyperparameters
+        matrices, means = None if plain else self.kernels(points, points), self.means(points)
+        for v in range(len(self.candidates)):
+            if matrices is not None:
+                try:
+                    check_kernel_matrix(matrices[v])
+                except ValueError as error:
+                    raise ValueError(f"{self.labels[v]}: {error}") from None
             for u in range(v if len(points) > 1 else 0):  # one point does not tell kernels apart
-                equal = torch.equal(matrices[u], K) and torch.equal(means[u], means[v])
+                equal = matrices is None or torch.equal(matrices[u], matrices[v])
+                equal = equal and torch.equal(means[u], means[v])
                 if equal and same(self.candidates[u], self.candidates[v]):
                     first, second = (name.removeprefix("candidate ") for name in (self.labels[u], self.labels[v]))
                     warnings.warn(
@@ -197,3 +235,12 @@ class CandidateGPs:
 def _noise(candidates: tuple[Candidate, ...], like: Tensor) -> Tensor:
     """lambda_u of the candidates, ``h x 1``."""
     return like.new_tensor([[c.noise_var] for c in candidates])
+
+
+def _squared_exponential(square: Tensor) -> Tensor:
+    return (-0.5 * square).exp()
+
+
+def _matern52(square: Tensor) -> Tensor:
+    root = (5.0 * square).clamp_min(1e-30).sqrt()  # which has a gradient
+    return (1.0 + root + 5.0 / 3.0 * square) * (-root).exp()

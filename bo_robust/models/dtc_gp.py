@@ -8,17 +8,23 @@ and variance are those of :class:`~bo_robust.models.FeatureGP` on the Nyström f
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from typing import Any, cast
 
 import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
+from botorch.settings import validate_input_scaling
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_robust.features.leverage import check_oversampling
@@ -26,6 +32,7 @@ from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FeatureModule, NystromMap, NystromWeights
 from bo_robust.models.feature_posterior import block_size
 from bo_robust.models.feature_regression import WeightPosterior, gaussian_weights, log_evidence
+from bo_robust.models.fitting import fit_evidence, fit_rows
 from bo_robust.models.repeated_points import RepeatedPoints, group_copies
 from bo_robust.random import stream
 from bo_robust.validation import check_count, check_like
@@ -49,9 +56,11 @@ class BKBModel(FeatureGP):
     dictionary of the round before. A dictionary below ``min_size`` or above ``max_size`` is drawn with the q that gives
     this size, the latter with a warning. The draw depends on the points, the hyperparameters and ``seed`` alone, and
     takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
-    hyperparameters or the data changed. While ``fit_gpytorch_mll`` maximises the DTC evidence, the dictionary stays.
-    After a fit that changed much, call ``model.redraw()`` and fit again: the second fit sees a dictionary made for the
-    hyperparameters of the first.
+    hyperparameters or the data changed.
+
+    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, drawn at random. The
+    dictionary has no say in it, and is drawn once afterwards, for the hyperparameters found. An input transform that
+    learns is fitted with them to the DTC evidence of all observations instead, under the present dictionary.
 
     :meth:`condition_on_observations` keeps the dictionary, at O(n' m^2 + m^3), until n has doubled since the draw, or
     the sum of k(x, x) - ||phi(x)||^2 over the added points exceeds ``noise_var``. Up to there K <= Phi Phi^T +
@@ -73,8 +82,7 @@ class BKBModel(FeatureGP):
             standard deviations were within 6 % of the exact ones at the default (worst: 29 % off), within 1 % at 8
             (worst: 7 %) and within 33 % at 2 (worst: a factor of 2.8).
         max_size: Most points in the dictionary, >= 1.
-        min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts). A fit may
-            start from hyperparameters that need far fewer points than those it is to find.
+        min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts).
         seed: Seed of the draw, >= 0. Draws for different numbers of observations are independent.
         previous: The model of the round before. The draw at construction is then one round with its variances, as in
             the loop of Algorithm 1.
@@ -170,6 +178,23 @@ class BKBModel(FeatureGP):
             weights = self._posterior_weights()[1]
             points = self.train_inputs[0].movedim(-2, 0).unsqueeze(-2)
             return self._marginal(points)[1].sum(0).squeeze(-1) / weights.noise_var
+
+    def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
+        """Fit the hyperparameters; ``fit_gpytorch_mll`` calls this, and :class:`BKBModel` says how."""
+        transform = getattr(self, "input_transform", None)
+        if transform is not None and any(of.requires_grad for of in transform.parameters()):
+            plain: Any = copy.copy(self)  # a view without this method, which shares the modules
+            plain.__class__ = FeatureGP
+        else:
+            self.eval()
+            rows = torch.as_tensor(fit_rows(len(self.train_targets)), device=self.train_targets.device)
+            modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": ZeroMean()}
+            X, Y = self.train_inputs[0][rows], self.train_targets[rows].unsqueeze(-1)
+            with validate_input_scaling(False):  # which these were when this model was made
+                plain = SingleTaskGP(X, Y, outcome_transform=None, **modules)
+        fit_gpytorch_mll(type(mll)(self.likelihood, plain), **{"optimizer": fit_evidence} | options)
+        self.train()  # the dictionary was drawn for other hyperparameters
+        return mll.eval()
 
     def redraw(self, seed: int | None = None) -> BKBModel:
         """Draw the dictionary anew, in place, for the present data and hyperparameters; returns the model itself.

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from botorch.models import SingleTaskGP
 from botorch.optim.utils import get_parameters_and_bounds
-from gpytorch.kernels import MaternKernel, RBFKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from gpytorch.means import ConstantMean
-from gpytorch.priors import LogNormalPrior
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.priors import GammaPrior, LogNormalPrior
 from gpytorch.settings import min_fixed_noise
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
 
 __all__ = ["Array", "Evidence", "Indices", "ModuleEvidence", "Prior", "StationaryEvidence", "evidence_of"]
@@ -65,81 +65,154 @@ class Evidence(ABC):
         Targets ``y`` are ``n``; ``kept`` are indices of rows.
         """
 
-    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int, unit: float = 1.0) -> Array:
-        """Climb from ``theta`` for some steps of L-BFGS."""
+    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0) -> Array:
+        """Climb from ``theta`` for at most so many steps of L-BFGS."""
         arguments, options = (y, kept, unit), {"maxiter": steps}
         found: Array = minimize(self.loss, theta, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options).x
         return found
 
 
+class _Positive(NamedTuple):
+    """A hyperparameter > 0: the attribute ``name`` of its module ``owner``."""
+
+    owner: Any
+    name: str
+
+    @property
+    def parameter(self) -> torch.nn.Parameter:
+        found: torch.nn.Parameter = getattr(self.owner, f"raw_{self.name}")
+        return found
+
+    @property
+    def constraint(self) -> Any:
+        return getattr(self.owner, f"raw_{self.name}_constraint")
+
+    @property
+    def prior(self) -> Any:
+        return getattr(self.owner, f"{self.name}_prior", None)
+
+    @property
+    def lowest(self) -> float:
+        return max(float(self.constraint.lower_bound), SMALLEST)
+
+
 class StationaryEvidence(Evidence):
-    """``theta`` are the logarithms of d lengthscales, that of the noise variance if it is learned, and the mean."""
+    """``theta`` are those hyperparameters of ``model`` that are learned.
+
+    They are the logarithms of d lengthscales, of the output scale and of the noise variance, and the mean.
+    """
 
     def __init__(self, X: Array, model: SingleTaskGP) -> None:
         modules: Any = model
-        kernel = modules.covar_module
-        self._X, self._matern = X, isinstance(kernel, MaternKernel)
+        kernel, self._X, d = _base(modules.covar_module), X, X.shape[1]
+        self._matern = isinstance(kernel, MaternKernel)
         self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
-        values = [*_numpy(kernel.lengthscale).reshape(-1)]
-        learned = [(kernel.lengthscale_prior, kernel.raw_lengthscale_constraint)] * len(values)
-        if self._fixed is None:
-            noise = model.likelihood.noise_covar
-            values.append(noise.noise.item())
-            learned.append((noise.noise_prior, noise.raw_noise_constraint))
-        self._location = np.array([float(prior.loc) for prior, _ in learned])
-        self._precision = np.array([float(prior.scale) ** -2.0 for prior, _ in learned])
-        lowest = [max(float(constraint.lower_bound), SMALLEST) for _, constraint in learned]
-        self.bounds = [(math.log(bound), LARGEST) for bound in lowest] + [(None, None)]
-        self.start = np.append(np.log(np.maximum(values, lowest)), modules.mean_module.constant.item())
+        self._positive, self._mean = _positive(model), modules.mean_module
+        values, learned, self.bounds, terms = [], [], [], []
+        for one in self._positive:
+            count = d if one.name == "lengthscale" else 1
+            value = np.broadcast_to(_numpy(getattr(one.owner, one.name)).reshape(-1), count)
+            values.append(np.log(np.maximum(value, one.lowest)))
+            learned += [one.parameter.requires_grad] * count
+            self.bounds += [(math.log(one.lowest), LARGEST)] * count
+            terms += [_terms(one.prior)] * count
+        mean = modules.mean_module.constant if type(self._mean) is ConstantMean else torch.zeros(())
+        self._values = np.append(np.concatenate(values), mean.item())
+        self._scaled = type(modules.covar_module) is ScaleKernel
+        self._learned = np.array([*learned, mean.requires_grad])
+        self._terms = np.array([*terms, _terms(None)]).T
+        self.bounds = [bound for bound, of in zip([*self.bounds, (None, None)], self._learned, strict=True) if of]
+        self.start = self._values[self._learned]
+
+    def assign(self, theta: Array) -> None:
+        """Give the model these hyperparameters."""
+        rest, first = self._all(theta), 0
+        with torch.no_grad():
+            for one in self._positive:
+                count = len(self._X[0]) if one.name == "lengthscale" else 1
+                values = np.maximum(np.exp(rest[first : first + count]), one.lowest)
+                first += count
+                if one.parameter.requires_grad:
+                    setattr(one.owner, one.name, torch.as_tensor(values).to(one.parameter).view_as(one.parameter))
+            if self._learned[-1]:
+                self._mean.constant = torch.as_tensor(rest[-1]).to(self._mean.constant)
 
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:
-        covariance, _ = self._covariance(theta, self._X)
-        return Prior(np.full(len(self._X), theta[-1]), covariance, self._noise(theta, unit))
+        theta = self._all(theta)
+        return Prior(np.full(len(self._X), theta[-1]), self._covariance(theta, self._X)[0], self._noise(theta, unit))
 
     def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
+        theta = self._all(theta)
         X, d = self._X[kept], self._X.shape[1]
         covariance, slope = self._covariance(theta, X)
         noise = self._noise(theta, unit)[kept]
         covariance[np.diag_indices_from(covariance)] += noise
         residual = y[kept] - theta[-1]
-        root, failed = lapack.dpotrf(covariance, lower=True, overwrite_a=True)
+        # Symmetric matrices are transposed, as LAPACK keeps them, and only their lower halves count.
+        root, failed = lapack.dpotrf(covariance.T, lower=True, overwrite_a=True)
         if failed:
-            return IMPOSSIBLE, np.zeros_like(theta)
+            return IMPOSSIBLE, np.zeros_like(self.start)
         log_det = 2.0 * float(np.log(root.diagonal()).sum())
-        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        alpha = inverse @ residual
+        alpha, _ = lapack.dpotrs(root, residual, lower=True)
         value = 0.5 * (float(residual @ alpha) + log_det + len(kept) * LOG_2PI)
-        weight = 0.5 * (inverse - np.outer(alpha, alpha))  # d value / d covariance
-        gradient = np.empty_like(theta)
+        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
+        weight = blas.dsyr(-1.0, alpha, lower=True, a=inverse, overwrite_a=True)  # 2 d value / d covariance
+        gradient = np.zeros_like(theta)
+        diagonal = weight.diagonal().copy()
+        if self._scaled:  # the derivative by its logarithm is the covariance of f itself: the total one less the noise
+            gradient[d] = 0.5 * (len(kept) - float(residual @ alpha) - float(diagonal @ noise))
         if self._fixed is None:
-            gradient[d] = float(weight.diagonal().sum() * np.exp(theta[d]))
-        weight *= slope
-        scaled = X * np.exp(-theta[:d])
-        # sum_ij weight_ij (x_i - x_j)^2, a column of x at a time
-        gradient[:d] = 2.0 * (weight.sum(0) @ scaled**2 - (scaled * (weight @ scaled)).sum(0))
+            gradient[-2] = 0.5 * float(diagonal.sum()) * math.exp(theta[-2])
+        weight *= slope.T
+        scaled = np.column_stack([X * np.exp(-theta[:d]), np.ones(len(X))])
+        moved = blas.dsymm(1.0, weight, scaled, lower=True)
+        # sum_ij weight_ij / 2 (x_i - x_j)^2, a column of x at a time
+        gradient[:d] = moved[:, d] @ scaled[:, :d] ** 2 - (scaled * moved)[:, :d].sum(0)
         gradient[-1] = -float(alpha.sum())
-        distance = theta[:-1] - self._location
-        value += 0.5 * float(self._precision @ distance**2) + float(theta[:-1].sum())
-        gradient[:-1] += self._precision * distance + 1.0
-        return value, gradient
+        # Minus the log prior is 1/2 precision (theta - location)^2 + linear theta + rate e^theta.
+        precision, location, linear, rate = self._terms[:, self._learned]
+        theta, gradient = theta[self._learned], gradient[self._learned]
+        grown = rate * np.exp(np.where(rate > 0.0, theta, 0.0))
+        value += float((0.5 * precision * (theta - location) ** 2 + linear * theta + grown).sum())
+        return value, gradient + precision * (theta - location) + linear + grown
+
+    def _all(self, theta: Array) -> Array:
+        """All hyperparameters, those that are not learned too."""
+        values = self._values.copy()
+        values[self._learned] = theta
+        return values
 
     def _noise(self, theta: Array, unit: float) -> Array:
         if self._fixed is None:
             return np.full(len(self._X), np.exp(theta[-2]) + self.blur)
+        unit = max(unit, 1e-100)  # whose square is not rounded to zero
         return np.maximum(self._fixed / unit**2, FLOOR) + self.blur
 
     def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
         """Covariances of f, and -2 times their derivative by the squared scaled distance."""
-        scaled = X * np.exp(-theta[: X.shape[1]])
+        d = X.shape[1]
+        scaled, scale = X * np.exp(-theta[:d]), math.exp(theta[d]) if self._scaled else 1.0
         norms = (scaled**2).sum(1)
-        square = np.maximum(norms[:, None] + norms - 2.0 * (scaled @ scaled.T), 0.0)
+        square = scaled @ scaled.T
+        square *= -2.0
+        square += norms
+        square += norms[:, None]
+        np.maximum(square, 0.0, out=square)
         if not self._matern:
-            covariance = np.exp(-0.5 * square)
+            square *= -0.5
+            covariance = np.exp(square, out=square)
+            covariance *= scale
             return covariance, covariance.copy()
-        root = np.sqrt(5.0 * square)
+        square *= 5.0
+        root = np.sqrt(square)
         decay = np.exp(-root)
-        return (1.0 + root + 5.0 / 3.0 * square) * decay, 5.0 / 3.0 * (1.0 + root) * decay
+        decay *= 5.0 / 3.0 * scale
+        root += 1.0
+        slope = decay * root
+        square /= 5.0
+        square += 0.6 * root
+        square *= decay
+        return square, slope
 
 
 class ModuleEvidence(Evidence):
@@ -198,24 +271,59 @@ class ModuleEvidence(Evidence):
 
 
 def evidence_of(model: SingleTaskGP) -> Evidence:
-    """The evidence of a double-precision copy of a model without batch: written out for BoTorch's default modules."""
-    modules: Any = model
-    kernel = modules.covar_module
-    learned = 1 if _fixed_noise(model) else 2  # hyperparameters with a prior: lengthscales, and perhaps the noise
-    priors = [prior for _, _, prior, _, _ in modules.named_priors()]
-    limits = [constraint for _, constraint in modules.named_constraints()]
+    """The evidence of a model without batch in its present units: written out for BoTorch's default modules."""
+    modules: Any = model.eval()
+    kernel, known = modules.covar_module, (type(None), LogNormalPrior, GammaPrior)
+    plain = _plain_kernel(kernel) and type(modules.mean_module) in (ConstantMean, ZeroMean)
+    if not plain or type(model.likelihood) not in (GaussianLikelihood, FixedNoiseGaussianLikelihood):
+        return ModuleEvidence(model)
+    positive = _positive(modules)
+    lengthscale, priors = positive[0].parameter, [one.prior for one in positive]
     plain = (
-        (type(kernel) is RBFKernel or (type(kernel) is MaternKernel and kernel.nu == 2.5))
-        and kernel.active_dims is None
-        and kernel.lengthscale.numel() == model.train_inputs[0].shape[-1]
-        and type(model.mean_module) is ConstantMean
-        and len(list(model.parameters())) == learned + 1  # that of the mean
-        and all(parameter.requires_grad for parameter in model.parameters())
-        and len(priors) == len(limits) == learned
-        and all(type(prior) is LogNormalPrior and prior.loc.numel() == prior.scale.numel() == 1 for prior in priors)
-        and all(limit.lower_bound.numel() == 1 and math.isinf(float(limit.upper_bound)) for limit in limits)
+        (lengthscale.numel() == modules.train_inputs[0].shape[-1] or not lengthscale.requires_grad)
+        and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
+        and len(list(modules.named_priors())) == sum(prior is not None for prior in priors)
+        and len(list(modules.named_constraints())) == len(positive)
+        and all(type(prior) in known and _is_scalar(prior) for prior in priors)
+        and all(one.constraint.lower_bound.numel() == 1 for one in positive)
+        and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
     )
-    return StationaryEvidence(_numpy(model.eval().train_inputs[0]), model) if plain else ModuleEvidence(model)
+    return StationaryEvidence(_numpy(modules.train_inputs[0]), model) if plain else ModuleEvidence(model)
+
+
+def _plain_kernel(kernel: Any) -> bool:
+    base = _base(kernel)
+    return (
+        (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
+        and base.active_dims is None
+        and kernel.active_dims is None
+        and kernel.batch_shape.numel() == 1
+    )
+
+
+def _base(kernel: Any) -> Any:
+    return kernel.base_kernel if type(kernel) is ScaleKernel else kernel
+
+
+def _positive(model: Any) -> list[_Positive]:
+    found = [_Positive(_base(model.covar_module), "lengthscale")]
+    if type(model.covar_module) is ScaleKernel:
+        found.append(_Positive(model.covar_module, "outputscale"))
+    return found if _fixed_noise(model) else [*found, _Positive(model.likelihood.noise_covar, "noise")]
+
+
+def _is_scalar(prior: Any) -> bool:
+    names = ("loc", "scale") if type(prior) is LogNormalPrior else ("concentration", "rate")
+    return prior is None or all(getattr(prior, name).numel() == 1 for name in names)
+
+
+def _terms(prior: Any) -> tuple[float, float, float, float]:
+    """Precision, location, linear term and rate of minus the log density, as a function of the logarithm."""
+    if prior is None:
+        return 0.0, 0.0, 0.0, 0.0
+    if type(prior) is LogNormalPrior:
+        return float(prior.scale) ** -2.0, float(prior.loc), 1.0, 0.0
+    return 0.0, 0.0, 1.0 - float(prior.concentration), float(prior.rate)
 
 
 def _fixed_noise(model: SingleTaskGP) -> bool:

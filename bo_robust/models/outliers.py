@@ -7,14 +7,17 @@ A reward is judged by what the model expects of it from the others: leave-one-ou
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
 
-__all__ = ["Judgement", "OutlierSearch", "robust_units"]
+__all__ = ["Conditioned", "Judgement", "OutlierSearch", "robust_units"]
 
 CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
 FEWEST = 4  # rewards from which on one can be judged by the others
@@ -138,8 +141,8 @@ class OutlierSearch:
             first[: len(known)] = known
             if len(known) == n:
                 return self._judgement(theta, first)
-        starts = [first, *self._first_sets()[1:2]]
-        sets = [every, first, *(self._climb(theta, start) for start in starts)]
+        starts = _different([first, *islice(self._first_sets(), 1, 2)])
+        sets = _different([every, first, *(self._climb(theta, start) for start in starts)])
         return self._judgement(theta, max(sets, key=lambda believed: self._plausibility(theta, believed)))
 
     def _units(self, believed: Rows) -> Units:
@@ -153,9 +156,9 @@ class OutlierSearch:
         """Unit of the targets, in that of the model now."""
         return 1.0 if self._scale is None else units.scale / self._scale
 
-    def _given(self, theta: Array, believed: Rows, units: Units) -> _Conditioned:
+    def _given(self, theta: Array, believed: Rows, units: Units) -> Conditioned:
         prior = self._evidence.prior(theta, self._unit(units))
-        return _Conditioned(prior, (self._y - units.center) / units.scale, believed)
+        return Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
     def _level(self, units: Units) -> float:
         """Log density, in these units, of a reward that might as well be an outlier."""
@@ -179,27 +182,30 @@ class OutlierSearch:
         dropped = len(believed) - len(rows)
         return found + (dropped * self._price if dropped else STRONG)
 
-    def _first_sets(self) -> list[Rows]:
+    def _first_sets(self) -> Iterator[Rows]:
         """All rows; those not far from what is expected; all but a share of the least likely; the densest rewards."""
         n = len(self._y)
         given = self._given(self._evidence.start, np.ones(n, dtype=bool), self._robust)
         residual, variance = given.expected()
-        sets = [given.believed.copy(), residual**2 < FAR**2 * variance]
+        yield given.believed.copy()
+        near = residual**2 < FAR**2 * variance
+        if 2 * near.sum() >= n:
+            yield near
         for share in SHARES:
             while n - given.believed.sum() < math.ceil(share * n):
-                given.drop(int(np.where(given.believed, given.log_densities(), math.inf).argmin()))
-            sets.append(given.believed.copy())
+                given.move(int(np.where(given.believed, given.log_densities(), math.inf).argmin()))
+            if 2 * given.believed.sum() >= n:
+                yield given.believed.copy()
         left, order = int(max(SHARES) * n), self._y.argsort(kind="stable")
-        first = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
-        sets.append(np.isin(np.arange(n), order[first : first + n - left]))
-        return [believed for believed in sets if 2 * believed.sum() >= n]
+        start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
+        yield np.isin(np.arange(n), order[start : start + n - left])
 
     def _climb(self, theta: Array, believed: Rows) -> Rows:
         """Drop or add the row that gains most, until none gains."""
         units, n = self._units(believed), len(believed)
         given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
         for row in np.flatnonzero(confirmed & ~believed):
-            given.add(int(row))
+            given.move(int(row))
         for _ in range(2 * n):
             gain = given.log_densities() - self._level(units)
             gain[given.believed] *= -1.0
@@ -208,11 +214,13 @@ class OutlierSearch:
             i = int(gain.argmax())
             if gain[i] < 1e-9:
                 break
-            (given.drop if given.believed[i] else given.add)(i)
+            given.move(i)
         return given.believed
 
     def _confirmed(self, theta: Array, units: Units) -> Rows:
         """Rows whose point has other rewards, all of which are near: no more away than noise is, and than CLOSE."""
+        if not self._twins.any():
+            return np.zeros(len(self._y), dtype=bool)
         noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._y / units.scale
         apart, away = np.abs(y[:, None] - y), np.abs(y - self._robust.center / units.scale)
         agree = (apart <= AGREE * np.sqrt(noise[:, None] + noise)) & (apart <= CLOSE * np.maximum(away[:, None], away))
@@ -248,30 +256,50 @@ class OutlierSearch:
         return doubted
 
 
-class _Conditioned:
+def _different(sets: Iterable[Rows]) -> list[Rows]:
+    """Each set once, in the order of their first."""
+    return list({believed.tobytes(): believed for believed in sets}.values())
+
+
+def _inverse(covariance: Array) -> Array:
+    """Lower half of the inverse of a covariance matrix, also of one that rounding has made indefinite."""
+    root, failed = linalg.lapack.dpotrf(covariance, lower=True)
+    if failed:
+        return np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+    found: Array = linalg.lapack.dpotri(root, lower=True)[0]
+    return found
+
+
+class Conditioned:
     """The GP given the believed rewards, at fixed hyperparameters; rows leave and enter by rank-one updates.
 
-    ``inverse`` is that of the covariance of the believed rewards, with zeros in the rows and columns of the others.
+    ``swept`` is the covariance of all rewards, swept (Beaton's operator) on the believed rows: minus the inverse of
+    their covariance, and for the others the covariance that is left given the believed ones. Its lower half counts.
+    ``weights`` is the residual, swept likewise: weights of the believed rows, and of others what is left of them.
     """
 
     def __init__(self, prior: Prior, y: Array, believed: Rows) -> None:
-        self.residual, self.believed = y - prior.mean, believed.copy()
-        self.total = prior.covariance + np.diag(prior.noise)
-        self.inverse = np.zeros_like(self.total)
-        block = np.ix_(believed, believed)
-        self.inverse[block] = np.linalg.inv(self.total[block])
+        residual, self.believed = y - prior.mean, believed.copy()
+        total = prior.covariance + np.diag(prior.noise)
+        rows, others = np.flatnonzero(believed), np.flatnonzero(~believed)
+        inverse = _inverse(total[np.ix_(rows, rows)])
+        cross = linalg.blas.dsymm(
+            1.0, inverse, np.column_stack([total[np.ix_(rows, others)], residual[rows]]), lower=True
+        )
+        self.swept, self.weights = np.zeros_like(total, order="F"), residual
+        self.swept[np.ix_(rows, rows)] = -inverse
+        self.weights[rows] = cross[:, -1]
+        if len(others):
+            known = total[np.ix_(others, rows)]
+            self.swept[np.ix_(others, rows)], self.swept[np.ix_(rows, others)] = cross[:, :-1].T, cross[:, :-1]
+            self.swept[np.ix_(others, others)] = total[np.ix_(others, others)] - known @ cross[:, :-1]
+            self.weights[others] -= known @ cross[:, -1]
 
     def expected(self) -> tuple[Array, Array]:
         """Each reward's distance ``n`` from what the other believed ones let expect, and its variance ``n``."""
-        believed, weights = self.believed, self.inverse @ self.residual
-        residual, variance = np.empty_like(weights), np.empty_like(weights)
-        variance[believed] = 1.0 / np.maximum(self.inverse.diagonal()[believed], TINY)
-        residual[believed] = weights[believed] * variance[believed]
-        cross = self.total[~believed]
-        residual[~believed] = self.residual[~believed] - cross @ weights
-        explained = np.einsum("ij,ij->i", cross @ self.inverse, cross)
-        variance[~believed] = self.total.diagonal()[~believed] - explained
-        return residual, np.maximum(variance, TINY)
+        diagonal = np.maximum(np.where(self.believed, -1.0, 1.0) * self.swept.diagonal(), TINY)
+        variance = np.where(self.believed, 1.0 / diagonal, diagonal)
+        return np.where(self.believed, self.weights * variance, self.weights), variance
 
     def log_densities(self) -> Array:
         """Log density ``n`` of each reward given the other believed ones."""
@@ -279,17 +307,14 @@ class _Conditioned:
         densities: Array = -0.5 * (LOG_2PI + np.log(variance) + residual**2 / variance)
         return densities
 
-    def drop(self, i: int) -> None:
-        """Believe row i no more."""
-        column = self.inverse[:, i].copy()
-        self.inverse -= np.outer(column, column / column[i])
-        self.inverse[i] = self.inverse[:, i] = 0.0
-        self.believed[i] = False
-
-    def add(self, i: int) -> None:
-        """Believe row i too."""
-        column = self.inverse @ self.total[i]
-        variance = max(float(self.total[i, i] - self.total[i] @ column), TINY)
-        column[i] = -1.0
-        self.inverse += np.outer(column, column / variance)
-        self.believed[i] = True
+    def move(self, i: int) -> None:
+        """Believe row i no more if it is believed, or else believe it too."""
+        sign = -1.0 if self.believed[i] else 1.0
+        column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
+        pivot = sign * max(sign * column[i], TINY)
+        column[i], own = 0.0, self.weights[i]
+        self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)
+        self.weights -= column * (own / pivot)
+        self.swept[i, :i], self.swept[i:, i] = sign * column[:i] / pivot, sign * column[i:] / pivot
+        self.swept[i, i], self.weights[i] = -1.0 / pivot, sign * own / pivot
+        self.believed[i] = not self.believed[i]

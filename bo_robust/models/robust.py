@@ -221,8 +221,10 @@ class RobustGP(MovableGP):
     def _twins(self) -> Tensor:
         """Which rows are of the same point, ``n x n``; a loop's change of units may have rounded it."""
         rounding = torch.finfo(self.points.dtype).eps ** 0.5 * (self.points.amax(0) - self.points.amin(0))
-        same = ((self.points.unsqueeze(1) - self.points).abs() <= rounding).all(-1)
-        return same & ~torch.eye(len(same), dtype=torch.bool, device=same.device)
+        same = ~torch.eye(len(self.points), dtype=torch.bool, device=self.points.device)
+        for x, near in zip(self.points.unbind(-1), rounding, strict=True):
+            same &= (x.unsqueeze(1) - x).abs() <= near
+        return same
 
     def _search(self) -> OutlierSearch:
         """The search among all rewards, in the units of an outcome transform that is not the default one."""
@@ -303,8 +305,10 @@ def verify(model: Model, maximize: bool = True, at_most: float = 0.05) -> Tensor
     if not model.judged:
         raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")
     suspects = model.suspects(maximize)
+    if not len(suspects):
+        return None
     refuted = int((~model.believed & model._twins().any(1)).sum())
-    if not len(suspects) or refuted >= max(1.0, at_most * len(model.believed)):
+    if refuted >= max(1.0, at_most * len(model.believed)):
         return None
     return model.points[suspects[:1]]
 

@@ -1,7 +1,8 @@
 """The kernel and the noise of a study's GP: given values are fixed, the others are fitted to the rewards.
 
-A fit uses the first m rewards. Up to 50 rewards, m is their number. Each later m is 1.1 times the one before (beyond
-200, 1.3 times). So a later process gets the same hyperparameters from the same file, even if they are not kept there.
+A fit uses the first m rewards, or those of them that :func:`bo_robust.models.fitting.fit_rows` names. Up to 50 rewards,
+m is their number. Each later m is 1.1 times the one before (beyond 200, 1.3 times). So a later process gets the same
+hyperparameters from the same file, even if they are not kept there.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from torch import Tensor
 
+from bo_robust.models.fitting import fit_evidence
 from bo_robust.study.settings import KernelSettings
 from bo_robust.study.steps import last_step, seeded, stream_seed
 
 __all__ = ["NOISE_FLOOR", "Hyperparameters"]
 
-RULES = b"1"  # version of the fitting rules: a new number whenever they change
+RULES = b"2"  # version of the fitting rules: a new number whenever they change
 BELIEVED = "believed"  # name of what a model that judges rewards believes
 NOISE_FLOOR = 1e-6  # least learned noise_var; BoTorch's 1e-4 would blur the optimum of an exact objective
 # Up to FEW rewards, every new reward means a new fit. Beyond, a new fit waits until the rewards have grown by a factor,
@@ -106,7 +108,7 @@ class Hyperparameters:
         with seeded(stream_seed(self._seed, "fit", len(X)), self._device), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings of single restarts; a failure of all is caught below
             try:
-                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
             except ModelFittingError:
                 model = self._prior_model(X, Y)
         return model, getattr(model, BELIEVED, None)

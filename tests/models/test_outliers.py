@@ -9,8 +9,8 @@ import torch
 from botorch.models import SingleTaskGP
 from scipy import stats
 
-from bo_robust.models.evidence import evidence_of
-from bo_robust.models.outliers import Judgement, OutlierSearch, robust_units
+from bo_robust.models.evidence import Prior, evidence_of
+from bo_robust.models.outliers import Conditioned, Judgement, OutlierSearch, robust_units
 
 N = 9
 
@@ -160,6 +160,18 @@ class TestSearch:
         order = torch.randperm(230, generator=torch.Generator().manual_seed(0))
         np.testing.assert_array_equal(~search(X[order], Y[order], scale=1.0)[0].fit().believed, lost[order.numpy()])
         np.testing.assert_array_equal(~search(X, -Y, scale=1.0)[0].fit().believed, lost)
+
+
+def test_moves_are_refits():
+    """Rows leave and come back, and all stays as after conditioning anew on those believed."""
+    draws = np.random.default_rng(0)
+    A, y = draws.normal(size=(N, N)), draws.normal(size=N)
+    prior = Prior(draws.normal(size=N), A @ A.T, np.full(N, 0.3))
+    given = Conditioned(prior, y, draws.random(N) < 0.6)
+    for row in (0, 3, 3, 7, 1, 2, 8, 0, 5):
+        given.move(row)
+        for of in (given, Conditioned(prior, y, given.believed)):
+            np.testing.assert_allclose(of.expected(), naive_expected(prior, y, given.believed), rtol=1e-8)
 
 
 def test_robust_units_by_hand():

@@ -1,0 +1,49 @@
+"""Hyperparameters of exact GPs by gradients that are written out: an ``optimizer`` of ``fit_gpytorch_mll``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from botorch.models import SingleTaskGP
+from botorch.optim.core import OptimizationResult, OptimizationStatus
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
+from torch import Tensor
+
+from bo_robust.models.evidence import Indices, StationaryEvidence, evidence_of
+from bo_robust.random import stream
+
+__all__ = ["fit_evidence", "fit_rows"]
+
+MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
+
+
+def fit_rows(n: int) -> Indices:
+    """Which of n rewards hyperparameters are fitted to: all, or 800 drawn at random, the same whenever called."""
+    return np.sort(stream(0, "fit", n).permutation(n)[:MOST])
+
+
+def fit_evidence(
+    mll: MarginalLogLikelihood, closure: Callable[..., Any] | None = None, **options: Any
+) -> OptimizationResult:
+    """Climb the evidence and log prior as ``fit_gpytorch_mll_scipy`` does, but by gradients that are written out.
+
+    Both climb the same function from the same start. So they end at the same hyperparameters, to the tolerance of
+    L-BFGS, unless there are several maxima or the rewards are more than :func:`fit_rows` takes. With modules other than
+    BoTorch's default ones, a ``closure`` or any of its ``options``, it is that function. Use it as
+    ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``.
+    """
+    model: Any = mll.model
+    exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)
+    single = exact and model.train_targets.ndim == 1
+    evidence = evidence_of(model) if single and closure is None and not options else None
+    mll.train()
+    if not isinstance(evidence, StationaryEvidence):
+        return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
+    targets: Tensor = model.train_targets
+    y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
+    theta = evidence.maximise(evidence.start, y, rows)
+    evidence.assign(theta)
+    return OptimizationResult(0, evidence.loss(theta, y, rows)[0] / len(rows), OptimizationStatus.SUCCESS)

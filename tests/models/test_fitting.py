@@ -1,0 +1,101 @@
+"""Fits by gradients that are written out against BoTorch's fits."""
+
+import numpy as np
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import Warp
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import GammaPrior
+
+from bo_robust import BKBModel, TruncatedGP
+from bo_robust.models import fitting
+from bo_robust.models.fitting import fit_evidence, fit_rows
+from bo_robust.truncation import TGPTruncation
+
+
+def data(n=40, d=2):
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(n, d, generator=draws, dtype=torch.float64)
+    return X, torch.sin(5.0 * X).sum(1, keepdim=True) + 0.1 * torch.randn(n, 1, generator=draws, dtype=torch.float64)
+
+
+def scaled():
+    base = get_covar_module_with_dim_scaled_prior(2, use_rbf_kernel=False)
+    return ScaleKernel(base, outputscale_prior=GammaPrior(2.0, 0.15))
+
+
+MODELS = {
+    "default": lambda X, Y: SingleTaskGP(X, Y),
+    "known noise": lambda X, Y: SingleTaskGP(X, Y, torch.full_like(Y, 0.01)),
+    "a study's": lambda X, Y: TruncatedGP(X, Y, TGPTruncation(4.0, 1.0), covar_module=scaled()),
+}
+
+
+def fit(model, **options):
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), **options)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:.*are truncated")
+@pytest.mark.parametrize("name", MODELS)
+def test_the_hyperparameters_are_those_of_botorchs_fit(name):
+    ours, theirs = fit(MODELS[name](*data()), optimizer=fit_evidence), fit(MODELS[name](*data()))
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.01, atol=1e-4)
+    before = MODELS[name](*data())
+    assert any((a != b).any() for a, b in zip(ours.parameters(), before.parameters(), strict=True))
+
+
+def test_other_modules_are_fitted_by_botorch():
+    X, Y = data()
+    made = [SingleTaskGP(X, Y, covar_module=ScaleKernel(MaternKernel(1.5))) for _ in range(2)]
+    ours, theirs = fit(made[0], optimizer=fit_evidence), fit(made[1])
+    assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
+
+
+def test_options_are_botorchs():
+    kept = {"optimizer_kwargs": {"options": {"maxiter": 2}}}
+    ours, theirs = fit(SingleTaskGP(*data()), optimizer=fit_evidence, **kept), fit(SingleTaskGP(*data()), **kept)
+    assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
+
+
+def test_many_rewards_are_fitted_by_some(monkeypatch):
+    np.testing.assert_array_equal(fit_rows(800), np.arange(800))
+    rows = fit_rows(5000)
+    assert len(set(rows)) == 800
+    assert (np.diff(rows) > 0).all()
+    np.testing.assert_array_equal(rows, fit_rows(5000))
+    monkeypatch.setattr(fitting, "MOST", 30)
+    X, Y = data()
+    rows = torch.as_tensor(fit_rows(40))
+    whole = fit(SingleTaskGP(X, Y, outcome_transform=None), optimizer=fit_evidence)
+    part = fit(SingleTaskGP(X[rows], Y[rows], outcome_transform=None), optimizer=fit_evidence)
+    for one, other in zip(whole.parameters(), part.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+class TestBKB:
+    def test_hyperparameters_are_those_of_the_exact_gp(self):
+        X, Y = data(200)
+        model = fit(BKBModel(X, Y, max_size=60, min_size=20))
+        exact = fit(SingleTaskGP(X, Y, mean_module=ZeroMean(), outcome_transform=None), optimizer=fit_evidence)
+        torch.testing.assert_close(model.covar_module.lengthscale, exact.covar_module.lengthscale)
+        torch.testing.assert_close(model.likelihood.noise, exact.likelihood.noise)
+
+    def test_the_dictionary_is_drawn_for_them(self):
+        X, Y = data(200)
+        model = fit(BKBModel(X, Y, max_size=60, min_size=20))
+        new = BKBModel(X, Y, max_size=60, min_size=20, likelihood=model.likelihood, covar_module=model.covar_module)
+        assert torch.equal(model.dictionary, new.dictionary)
+
+    def test_an_input_transform_that_learns_is_fitted_too(self):
+        X, Y = data()
+        model = BKBModel(X, Y, input_transform=Warp(2, [0]))
+        before = [of.clone() for of in model.input_transform.parameters()]
+        fit(model, optimizer_kwargs={"options": {"maxiter": 3}})
+        assert all((a != b).any() for a, b in zip(before, model.input_transform.parameters(), strict=True))
