@@ -99,6 +99,7 @@ def test_truncate_keeps_the_boundary_and_zeroes_beyond(device):
     assert truncate(y, 2.0).tolist() == [2.0, -2.0, 0.0, 0.0, 0.5]
     assert torch.equal(truncate(y, NoTruncation()(1)), y)
     assert truncate(y.float(), 1.0).dtype == torch.float32
+    assert truncate(torch.tensor([2, -3]), 2.0).tolist() == [2.0, 0.0]  # counts are rewards too
 
 
 def test_truncate_broadcasts_levels(device):

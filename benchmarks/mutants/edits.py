@@ -82,9 +82,9 @@ def mutants(path: Path, root: Path) -> list[Row]:
         if isinstance(node, ast.Raise | ast.JoinedStr | None):
             return
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            for child in node.body:
-                if isinstance(child, ast.FunctionDef | ast.ClassDef) or isinstance(node, ast.FunctionDef):
-                    visit(child, f"{name}.{node.name}".strip("."), 0)
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef | ast.ClassDef) or isinstance(node, ast.FunctionDef):
+                    visit(part, f"{name}.{node.name}".strip("."), 0)
             return
         first = node.lineno if isinstance(node, ast.stmt) else first
         for kind, new in wrong(node):
