@@ -351,6 +351,7 @@ def test_posterior_noise_and_transform(tkwargs):
         torch.testing.assert_close(flipped.mean, -clean.mean)
         torch.testing.assert_close(flipped.mixture_mean, -clean.mean.mean(-3))
     assert model.subset_output([0]) is model
+    assert model.subset_output([-1]) is model
     with pytest.raises(ValueError, match="one output"):
         model.subset_output([1])
 
