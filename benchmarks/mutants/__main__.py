@@ -32,7 +32,7 @@ import pandas  # noqa: F401
 import pytest
 
 from benchmarks.common import ROOT, environment, report
-from benchmarks.mutants.edits import Row, files, sample
+from benchmarks.mutants.edits import Row, files, name_of, sample
 
 RESULTS = ROOT / "benchmarks" / "results" / "mutants"
 ROOMS: tuple[str, ...] = (
@@ -157,11 +157,6 @@ def tried(mutant: Row, root: Path, tests: list[Row]) -> Row:
     os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))  # bytecode of the unharmed file stays valid
     by, seconds = told[0]["failed"] if told else ended, round(time.monotonic() - began, 1)
     return mutant | {"killed": by is not None, "by": by, "tests": len(wanted), "seconds": seconds}
-
-
-def name_of(row: Row) -> tuple[str, ...]:
-    """What makes two mutants the same, also after lines moved."""
-    return tuple(row[name] for name in ("file", "function", "code", "before", "after"))
 
 
 def summarise(rows: list[Row]) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
-import random
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "files", "mutants", "sample"]
+__all__ = ["Row", "files", "mutants", "name_of", "sample"]
 
 OTHERS: dict[type, list[type]] = {ast.Pow: [ast.Mult], ast.FloorDiv: [ast.Div], ast.Mod: [ast.FloorDiv]}
 for a, b in ((ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)):
@@ -106,15 +106,26 @@ def files(package: Path, room: str, prefix: str = "") -> list[Path]:
     return sorted((package / room).rglob(f"{prefix}*.py")) or [package / f"{prefix}{room}.py"]
 
 
+def name_of(row: Row) -> tuple[str, ...]:
+    """What makes two mutants the same, also after lines moved."""
+    return tuple(row[name] for name in ("file", "function", "code", "before", "after"))
+
+
 def sample(root: Path, rooms: tuple[str, ...], each: int, seed: int) -> list[Row]:
-    """So many mutants of every room, its kinds in turn, and one that changes nothing."""
+    """So many mutants of every room, its kinds in turn, and one that changes nothing.
+
+    The order is that of hashes, so that the sample hardly changes when the package does.
+    """
+
+    def order(mutant: Row) -> str:
+        return hashlib.sha256(repr((seed, *name_of(mutant))).encode()).hexdigest()
+
     chosen = []
     for room in rooms:
+        found = [mutant | {"room": room} for path in files(root / "bo_robust", room) for mutant in mutants(path, root)]
         kinds = defaultdict(list)
-        for mutant in (mutant for path in files(root / "bo_robust", room) for mutant in mutants(path, root)):
-            kinds[mutant["kind"]].append(mutant | {"room": room})
-        for group in kinds.values():
-            random.Random(f"{seed} {room}").shuffle(group)
-        turns = [group.pop() for _ in range(each) for _, group in sorted(kinds.items()) if group][:each]
+        for mutant in sorted({name_of(mutant): mutant for mutant in found}.values(), key=order):
+            kinds[mutant["kind"]].append(mutant)
+        turns = [group[i] for i in range(each) for _, group in sorted(kinds.items()) if i < len(group)][:each]
         chosen += [*turns, turns[0] | {"kind": "unchanged", "after": turns[0]["before"], "edit": (0, 0, "")}]
     return chosen
