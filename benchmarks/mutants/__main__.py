@@ -35,17 +35,8 @@ from benchmarks.common import ROOT, environment, report
 from benchmarks.mutants.edits import Row, files, name_of, sample
 
 RESULTS = ROOT / "benchmarks" / "results" / "mutants"
-ROOMS: tuple[str, ...] = (
-    "posteriors",
-    "confidence",
-    "truncation",
-    "functionals",
-    "models",
-    "acquisition",
-    "features",
-    "study",
-)
-TESTS: tuple[str, ...] = (*ROOMS, "algorithms", "methods", "contract", "continuous_loop", "two_faces", "mistakes")
+ROOMS = ["posteriors", "confidence", "truncation", "functionals", "models", "acquisition", "features", "study"]
+TESTS = [*ROOMS, "algorithms", "methods", "contract", "executors", "continuous_loop", "two_faces", "mistakes"]
 OPTIONS = ["-q", "-o", "addopts=", "--import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:xdist", "-m"]
 
 
@@ -146,6 +137,7 @@ def tried(mutant: Row, root: Path, tests: list[Row]) -> Row:
     lines = set(mutant.pop("lines"))
     mirror = mutant["file"].replace("bo_robust", "tests", 1).replace(path.name, f"test_{path.name}")
     reached = [test for test in tests if not lines.isdisjoint(test["lines"].get(mutant["file"], ()))]
+    reached = reached or [test for test in tests if mutant["file"] in test["lines"]]  # forks are not traced
     reached.sort(key=lambda test: (not test["test"].startswith(mirror), test["seconds"]))
     wanted = [test["test"] for test in reached]
     paths = list(dict.fromkeys(name.split("::")[0] for name in wanted))
@@ -190,7 +182,7 @@ def main() -> None:
         rooms, places, each = ROOMS, TESTS, options.each
         out, store = RESULTS / f"seed-{options.seed}.jsonl", ROOT / "build" / "reach.jsonl"
         if options.quick:
-            rooms, places, each, out, store = ("truncation",), ("truncation",), 5, root / "out", root / "reach"
+            rooms, places, each, out, store = ["truncation"], ["truncation"], 5, root / "out", root / "reach"
         out.parent.mkdir(exist_ok=True)
         store.parent.mkdir(exist_ok=True)
         chosen = sample(root, rooms, each, options.seed)

@@ -111,7 +111,7 @@ def name_of(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in ("file", "function", "code", "before", "after"))
 
 
-def sample(root: Path, rooms: tuple[str, ...], each: int, seed: int) -> list[Row]:
+def sample(root: Path, rooms: list[str], each: int, seed: int) -> list[Row]:
     """So many mutants of every room, its kinds in turn, and one that changes nothing.
 
     The order is that of hashes, so that the sample hardly changes when the package does.

@@ -70,8 +70,8 @@ def test_every_mistake_and_no_other(tree):
 
 
 def test_the_sample_repeats_itself_and_takes_kinds_in_turn(tree):
-    chosen = sample(tree, ("a",), 9, 0)
-    assert chosen == sample(tree, ("a",), 9, 0) != sample(tree, ("a",), 9, 1)
+    chosen = sample(tree, ["a"], 9, 0)
+    assert chosen == sample(tree, ["a"], 9, 0) != sample(tree, ["a"], 9, 1)
     kinds = [m["kind"] for m in chosen]
     assert sorted(kinds[:8]) == [
         "arithmetic",
