@@ -185,10 +185,10 @@ def main() -> None:
             rooms, places, each, out, store = ["truncation"], ["truncation"], 5, root / "out", root / "reach"
         out.parent.mkdir(exist_ok=True)
         store.parent.mkdir(exist_ok=True)
-        chosen = sample(root, rooms, each, options.seed)
+        played = {name_of(row): row for row in read(out)}
+        chosen = sample(root, rooms, each, options.seed, played)
         tests = reach(root, [path for room in places for path in files(root / "tests", room, "test_")], store)
         sys.dont_write_bytecode = True
-        played = {name_of(row): row for row in read(out)}
         for mutant in chosen:
             key = name_of(mutant)
             if key not in played or (options.survivors and not played[key]["killed"]):

@@ -6,7 +6,7 @@ import ast
 import copy
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +111,16 @@ def name_of(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in ("file", "function", "code", "before", "after"))
 
 
-def sample(root: Path, rooms: list[str], each: int, seed: int) -> list[Row]:
+def sample(root: Path, rooms: list[str], each: int, seed: int, played: Iterable[tuple[str, ...]] = ()) -> list[Row]:
     """So many mutants of every room, its kinds in turn, and one that changes nothing.
 
-    The order is that of hashes, so that the sample hardly changes when the package does.
+    Those ``played`` before come first, and then the order is that of hashes: a sample goes on when the package changes.
     """
+    rank = {name: i for i, name in enumerate(played)}
 
-    def order(mutant: Row) -> str:
-        return hashlib.sha256(repr((seed, *name_of(mutant))).encode()).hexdigest()
+    def order(mutant: Row) -> tuple[int, str]:
+        name = name_of(mutant)
+        return rank.get(name, len(rank)), hashlib.sha256(repr((seed, *name)).encode()).hexdigest()
 
     chosen = []
     for room in rooms:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks.mutants import __main__ as command
-from benchmarks.mutants.edits import mutants, sample
+from benchmarks.mutants.edits import mutants, name_of, sample
 
 SOURCE = '''"""Not this 1 < 2."""
 
@@ -85,6 +85,15 @@ def test_the_sample_repeats_itself_and_takes_kinds_in_turn(tree):
     ]
     assert kinds[9:] == ["unchanged"]
     assert chosen[-1]["edit"] == (0, 0, "")
+
+
+def test_what_was_played_stays_in_the_sample(tree):
+    """Also when other lines came before it."""
+    first = sample(tree, ["a"], 5, 0)
+    (tree / "bo_robust" / "a.py").write_text("def g(z):\n    return z * 2 + 3 - 4\n\n" + SOURCE)
+    names = [name_of(m) for m in first]
+    assert [name_of(m) for m in sample(tree, ["a"], 5, 0, names)] == names
+    assert [name_of(m) for m in sample(tree, ["a"], 5, 1, names)] == names
 
 
 def row(kind, killed, code="x"):

@@ -82,6 +82,12 @@ def test_kernel_callback(n, device):
     assert asked
 
 
+def test_a_kernel_callback_may_know_an_arm_for_certain(device):
+    variance = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64, device=device)
+    kernel = ArmKernel.from_callback(lambda a, b: variance[a].unsqueeze(1) * (a.unsqueeze(1) == b), variance)
+    assert torch.equal(kernel.diagonal, variance)
+
+
 def test_bad_kernel_callback(device):
     one = torch.ones(30, dtype=torch.float64, device=device)
 
