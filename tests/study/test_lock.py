@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import threading
 
 import pytest
 
@@ -162,6 +163,16 @@ def test_a_lock_that_is_just_taken_names_no_process(path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StudyLocked, match="written by another process"):
             Study.open(path)
+
+
+def test_who_waits_gets_the_lock_once_it_is_free(path):
+    create(path).close()
+    holder = os.open(path.with_name(".a.study.study-lock"), os.O_RDWR)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    timer = threading.Timer(0.3, os.close, [holder])
+    timer.start()
+    Study.open(path, wait=60.0).close()
+    timer.join()
 
 
 def test_a_hard_linked_study_is_refused(path):

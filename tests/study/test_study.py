@@ -149,7 +149,7 @@ def test_tells_are_taken_once_and_nonsense_never(path):
         for bad in (math.nan, math.inf, -math.inf, 1e308, 10**400, None, "3", True, torch.ones(2)):
             with pytest.raises(ValueError, match="tell FAILED"):
                 study.tell(c.id, bad)
-        for unknown in (17, -1, 2**70, 0.0, "0", True):
+        for unknown in (17, -1, 2**63, 2**70, 0.0, "0", True):
             with pytest.raises(ValueError, match="never asked"):
                 study.tell(unknown, 1.0)
         with pytest.raises(ValueError, match="never asked"):
