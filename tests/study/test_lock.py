@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import threading
 
 import pytest
@@ -45,6 +46,25 @@ def test_the_lock_goes_with_the_writer_even_if_its_fork_lives_on(path):
     Study.open(path).close()
     os.close(write)
     os.waitpid(child, 0)
+
+
+def test_an_orphan_of_a_killed_writer_does_not_keep_the_lock(path):
+    read, write = os.pipe()
+    writer = os.fork()
+    if writer == 0:
+        try:
+            study = create(path)
+            if os.fork() == 0:
+                os.close(write)
+                os.read(read, 1)  # until the test is over
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.waitpid(writer, 0)
+    with Study.open(path) as study:
+        assert study.status().recovered
+    os.close(write)
 
 
 def test_a_dropped_study_frees_its_lock(path):
