@@ -38,6 +38,7 @@ from benchmarks.mutants.edits import Row, files, name_of, sample
 RESULTS = ROOT / "benchmarks" / "results" / "mutants"
 ROOMS = ["posteriors", "confidence", "truncation", "functionals", "models", "acquisition", "features", "study"]
 TESTS = [*ROOMS, "algorithms", "methods", "contract", "executors", "continuous_loop", "two_faces", "mistakes"]
+MEMORY = 12 << 30  # bytes of address space
 OPTIONS = ["-q", "-o", "addopts=", "--import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:xdist", "-m"]
 
 
@@ -85,6 +86,7 @@ def play(root: Path, paths: list[str], wanted: list[str], limit: float) -> tuple
     if pid == 0:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))  # a search without end must not take the machine
         os.dup2(os.open(root.parent / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
         os.dup2(1, 2)
         os.chdir(root)
