@@ -183,6 +183,20 @@ def test_recommendation_is_not_the_luckiest_observation_and_carries_its_certific
         assert not study.should_stop(found.regret_bound * 0.99)
 
 
+def test_the_regret_bound_counts_the_points_told_where_the_search_misses_them(path, monkeypatch):
+    """As by hand above, on a line, with a search that finds nothing."""
+    poor = (torch.tensor([[0.5]], dtype=torch.float64), torch.tensor(-1e9, dtype=torch.float64))
+    monkeypatch.setattr("bo_robust.study.policy.optimize_acqf", lambda *given, **options: poor)
+    settings = FIXED | {"lengthscale": 0.02, "noise_var": 1.0, "center": 0.0, "scale": 1.0}
+    with Study.create(path, LINE, "gp-ucb", certificate={"kind": "constant", "value": 1.5}, **settings) as study:
+        study.add({"x": 0.0}, 2.0)
+        for i in range(10):
+            study.add({"x": 1.0}, 0.9 + 0.02 * i)
+        found = study.recommend()
+        assert found.x == {"x": 1.0}
+        assert found.regret_bound == pytest.approx(1 + 1.5 * math.sqrt(0.5) - found.worst)
+
+
 def test_minimising_is_maximising_the_negative(tmp_path):
     found = []
     for minimize in (False, True):
