@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import bo_robust.study
 from benchmarks.study import kills
 from bo_robust.study import FAILED, Arms, Float, Integer, Study, hyperparameters
 from bo_robust.study.policy import History, Policy
@@ -159,6 +160,10 @@ def test_tells_are_taken_once_and_nonsense_never(path):
         assert study.status().told == 3
     with pytest.raises(ValueError, match="closed"):
         study.ask()
+
+
+def test_names_that_load_on_first_use_are_listed():
+    assert set(bo_robust.study.__all__) <= set(dir(bo_robust.study))
 
 
 def test_recommendation_is_not_the_luckiest_observation_and_carries_its_certificate(path):
