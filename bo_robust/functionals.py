@@ -149,7 +149,8 @@ class WorstCase(Functional):
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The smallest value. One point gets the whole gradient."""
-        return values.gather(-1, self.selected(values, probabilities).unsqueeze(-1)).squeeze(-1)
+        index = self.selected(values, probabilities).unsqueeze(-1)
+        return values.gather(-1, index).squeeze(-1)
 
     def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Index of the smallest value."""

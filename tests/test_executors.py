@@ -216,8 +216,9 @@ def test_a_conflict_is_warned_about_and_the_others_are_told(study):
         study.tell(0, 7.0) if not study.results() else None
         return 1.0
 
-    with pytest.warns(UserWarning, match="the first stands"):
+    with pytest.warns(UserWarning, match="the first stands") as said:
         study.optimize(meddled, 3)
+    assert said[0].filename == __file__
     assert [(t.id, v) for t, v in study.results()] == [(0, 7.0), (1, 1.0), (2, 1.0)]
 
 

@@ -44,6 +44,7 @@ EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA, "ata
         (ATANystromTruncation(64.0, 0.5, 20 / E**8, 5, 1), 64, 8.0),
         # (64 / log 80)^(2/3) * 64^(1/6)
         (PublishedATATruncation(64.0, 0.5, 5, 16), 64, 32.0 * math.log(80.0) ** (-2.0 / 3.0)),
+        (PublishedATATruncation(64.0, 0.5, 2, 1), 64, 32.0 * math.log(2.0) ** (-2.0 / 3.0)),  # the least T and p
         (NoTruncation(), 3, math.inf),
     ],
 )
@@ -99,6 +100,7 @@ def test_truncate_keeps_the_boundary_and_zeroes_beyond(device):
     assert truncate(y, 2.0).tolist() == [2.0, -2.0, 0.0, 0.0, 0.5]
     assert torch.equal(truncate(y, NoTruncation()(1)), y)
     assert truncate(y.float(), 1.0).dtype == torch.float32
+    assert truncate(torch.tensor([2, -3]), 2.0).tolist() == [2.0, 0.0]  # counts are rewards too
 
 
 def test_truncate_broadcasts_levels(device):

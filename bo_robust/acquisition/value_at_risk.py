@@ -273,7 +273,7 @@ def recommend(
     ``ValueError`` if it has no design, or its columns do not fit the environment and model.
     """
     functional = as_functional(functional)
-    check_tensor("X_queried", X_queried, floating=False)
+    check_tensor("X_queried", X_queried)
     if X_queried.ndim != 2 or X_queried.shape[0] == 0:
         raise ValueError(f"X_queried must be k x d_x with k >= 1, got shape {tuple(X_queried.shape)}.")
     with torch.no_grad():

@@ -162,7 +162,7 @@ class _Loop:
                 try:
                     self.study.tell(i, value)
                 except ValueError as error:
-                    warnings.warn(str(error), UserWarning, stacklevel=4)
+                    warnings.warn(str(error), UserWarning, stacklevel=5)
         for i in outcomes:
             del self.trials[i]
 

@@ -77,6 +77,19 @@ def test_finds_the_edge_of_the_lacing_set(tkwargs):
     torch.testing.assert_close(found.log_density, best, rtol=0.0, atol=2e-3)
 
 
+def test_stays_in_the_box_where_the_density_rises_beyond_it(tkwargs):
+    """All data are at z <= 0.4 and widths large, so that lacing values are those towards the edge z = 0.75."""
+    box = torch.tensor([[0.25], [0.75]], **tkwargs)
+    environment = ContinuousEnvironment(box, Normal(box.new_tensor(1.0), 0.25), num_points=16)
+    X = torch.rand(14, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
+    X[:, 1] = 0.4 * X[:, 1]
+    model = SingleTaskGP(X, torch.sin(6 * X[:, :1]), torch.full_like(X[:, :1], 0.01)).eval()
+    acqf = ValueAtRiskUCB(model, environment, ALPHA, 50.0)
+    found = search_lacing_value(acqf, torch.tensor([0.4], **tkwargs), num_starts=4, steps=20, num_draws=64)
+    assert bool(found.is_lacing)
+    assert float(found.z) == 0.75
+
+
 def test_without_a_density_the_widest_interval_wins(tkwargs):
     box = torch.tensor([[0.0], [1.0]], **tkwargs)
     generator = torch.Generator(tkwargs["device"]).manual_seed(3)

@@ -218,6 +218,8 @@ def test_recommend_by_hand(tkwargs):
     assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
     with pytest.raises(ValueError, match="k >= 1"):
         recommend(model, environment, 0.1, queried[:0])
+    with pytest.raises(ValueError, match="X_queried must be floating point"):
+        recommend(model, environment, 0.1, queried.long())
     with pytest.raises(ValueError, match="without their z"):
         recommend(model, environment, 0.1, rand(tkwargs, 4, 3))
 

@@ -113,6 +113,7 @@ def test_examples_cover_the_registry():
         (PublishedTGPWidth(1.0, 16.0, 1.0, 4.0), 16, {}, 1.0 + 4.0 * math.sqrt(math.log(16.0))),
         # 1 + sqrt(16 / 4) * 8^(2/3) * log(16 * 5)^(1/3) * 64^(1/6)
         (PublishedATAWidth(1.0, 8.0, 0.5, 4.0, 5, 16), 64, {}, 1.0 + 16.0 * math.log(80.0) ** (1.0 / 3.0)),
+        (PublishedATAWidth(1.0, 8.0, 0.5, 4.0, 2, 1), 64, {}, 1.0 + 4.0 * math.log(2.0) ** (1.0 / 3.0)),  # the least T
         (ConstantWidth(2.5), 7, {}, 2.5),
         (ConstantWidth(0.0), 7, {}, 0.0),
         # log 7 = 1.945910149

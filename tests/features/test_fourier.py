@@ -243,6 +243,8 @@ def test_fewest_nodes_at_the_limit():
     assert fewest_nodes(5.0, (UNIT,), 0.5) == 1
     with pytest.raises(ValueError, match="frequencies, more than"):
         fewest_nodes(0.1, (UNIT,) * 4, 1e-3)
+    with pytest.raises(ValueError, match="frequencies, more than"):
+        fewest_nodes(1e-4, (UNIT,), 1e-3)  # refused before the search for 10^8 nodes, which fit into no memory
     for error in (0.0, 1.0, 1e-14, math.nan):
         with pytest.raises(ValueError, match="error must be"):
             fewest_nodes(0.5, (UNIT,), error)

@@ -351,6 +351,7 @@ def test_posterior_noise_and_transform(tkwargs):
         torch.testing.assert_close(flipped.mean, -clean.mean)
         torch.testing.assert_close(flipped.mixture_mean, -clean.mean.mean(-3))
     assert model.subset_output([0]) is model
+    assert model.subset_output([-1]) is model
     with pytest.raises(ValueError, match="one output"):
         model.subset_output([1])
 
@@ -434,7 +435,7 @@ def test_candidates_that_are_the_same_are_warned_of(tkwargs):
         make(tkwargs, candidates=twice)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        make(tkwargs, n=1, candidates=[{**KINDS[1], "nu": nu} for nu in (0.5, 1.5)])  # cannot be told apart yet
+        make(tkwargs, n=1, candidates=[{**KINDS[1], "nu": nu} for nu in (1.5, 2.5)])  # cannot be told apart yet
         make(tkwargs, candidates=[{**KINDS[1], "nu": nu} for nu in (0.5, 1.5)])
         make(tkwargs, candidates=[KINDS[0], {**KINDS[0], "noise_var": 0.5}])
 
@@ -466,6 +467,8 @@ def test_bad_arguments_are_refused(tkwargs):
     refuse("must be floating point, float32 or float64, got torch.int64", Y=Y.long())
     refuse("Y is torch.float32 on .*, X torch.float64", Y=Y.float())
     refuse("U is empty", candidates=[])
+    for no_list in ("smooth", 4):
+        refuse(f"must be a list of Candidate or of settings, got {no_list!r}", candidates=no_list)
     refuse("noise_scale must be", noise_scale=0.0)
     refuse("delta .* strictly between 0 and 1", delta=1.0)
     refuse("num_initial", num_initial=-1)

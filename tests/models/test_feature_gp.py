@@ -499,6 +499,7 @@ def test_member_of_a_model_list(tkwargs, kind):
     assert_same(grown, model.condition_on_observations(X, torch.ones(4, 1, **tkwargs)), X, tol=1e-12)
     assert both.subset_output([0]) is model
     assert model.subset_output([0]) is model
+    assert model.subset_output([-1]) is model
     with pytest.raises(ValueError, match="one output"):
         model.subset_output([1])
     before = model.posterior(X).mean

@@ -161,6 +161,15 @@ class TestSearch:
         np.testing.assert_array_equal(~search(X[order], Y[order], scale=1.0)[0].fit().believed, lost[order.numpy()])
         np.testing.assert_array_equal(~search(X, -Y, scale=1.0)[0].fit().believed, lost)
 
+    @pytest.mark.parametrize("seed", [3, 8, 32])
+    def test_half_of_the_rewards_stay_where_more_than_half_are_wild(self, seed):
+        draws = torch.Generator().manual_seed(seed)
+        X = torch.rand(12, 1, generator=draws, dtype=torch.float64)
+        scale = torch.tensor([0.1] * 5 + [40.0] * 7, dtype=torch.float64).unsqueeze(1)
+        Y = scale * torch.cat([torch.randn(k, 1, generator=draws, dtype=torch.float64) for k in (5, 7)])
+        found, _ = search(X, Y, share=0.4, yvar=torch.full_like(Y, 1e-4))
+        assert 6 <= found.judge().believed.sum() < 12
+
 
 def test_moves_are_refits():
     """Rows leave and come back, and all stays as after conditioning anew on those believed."""

@@ -249,6 +249,14 @@ def test_fantasies_are_not_truncated(tkwargs):
     assert_same(tiny.fantasize(X, sampler), plain.fantasize(X, sampler), points(tkwargs, 5), tol=1e-9)
 
 
+def test_fantasies_at_a_batch_of_batches_learn_further(tkwargs):
+    model = make(tkwargs)
+    fantasies = model.fantasize(points(tkwargs, 4, 3, 2), SobolQMCNormalSampler(torch.Size([5]), seed=0))
+    assert fantasies.likelihood.noise_covar.noise.shape == (4, 3, 14)  # that of the points, not of their outcomes
+    X, Y = points(tkwargs, 4, 3, 1, seed=8), torch.ones(5, 4, 3, 1, 1, **tkwargs)
+    assert fantasies.condition_on_observations(X, Y).train_targets.shape == (5, 4, 3, 15)
+
+
 def test_look_ahead_acquisition_functions(tkwargs):
     model = make(tkwargs)
     X = points(tkwargs, 4, 1).requires_grad_()

@@ -41,6 +41,17 @@ def test_rows_columns_and_blocks_are_entries_of_the_matrix():
     assert torch.equal(kernel.diagonal_of(arms, trials), kernel.diagonal.gather(1, arms))
 
 
+def test_a_covariance_that_is_not_tabulated_has_the_same_entries():
+    arms = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(1)
+    K = SquaredExponential(0.3)(arms, arms)
+    kernel = ArmKernel(K.diagonal(), covariance=SquaredExponential(0.3), arms=arms)
+    some, trials = torch.tensor([[0, 3], [4, 4]]), torch.arange(2)
+    torch.testing.assert_close(kernel.rows(torch.tensor([3, 1])), K[[3, 1]])
+    torch.testing.assert_close(kernel.columns(some), K[:, some].movedim(0, 1))
+    torch.testing.assert_close(kernel.block(some, slice(1, 4)), K[some, 1:4])
+    torch.testing.assert_close(kernel.between(some, some, trials)[0], K[[0, 3]][:, [0, 3]])
+
+
 @pytest.mark.parametrize("n", [40, 5000])
 def test_kernel_callback(n, device):
     """Arms around a circle, known by number only: tabulated when few, asked for row by row when many."""
@@ -69,6 +80,12 @@ def test_kernel_callback(n, device):
             got, want = (getattr(state.posterior, name) for state in states)
             torch.testing.assert_close(got, want, rtol=0.0, atol=1e-9)
     assert asked
+
+
+def test_a_kernel_callback_may_know_an_arm_for_certain(device):
+    variance = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64, device=device)
+    kernel = ArmKernel.from_callback(lambda a, b: variance[a].unsqueeze(1) * (a.unsqueeze(1) == b), variance)
+    assert torch.equal(kernel.diagonal, variance)
 
 
 def test_bad_kernel_callback(device):

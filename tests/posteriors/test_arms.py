@@ -256,6 +256,20 @@ def test_cost_does_not_grow_with_repeats(device):
     assert posterior.buffers.filled.tolist() == [20, 20]
 
 
+def test_room_for_rows_grows_with_the_arms_pulled_not_with_all_arms():
+    pulls, rewards = random_rounds(400, 2, 500, "cpu", distinct=90)
+    buffers = play(init(grid_kernel(400, 0.05, "cpu"), 0.1, 2), pulls, rewards).buffers
+    assert int(buffers.filled.max()) == 90
+    assert buffers.rows.shape[1] <= 2 * 90
+
+
+def test_room_reserved_for_rounds_fits_into_the_bytes_allowed(monkeypatch):
+    monkeypatch.setattr(arm_states, "RESERVE_BYTES", 2**20)
+    buffers = init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, rounds=10_000).buffers
+    taken = 8 * (buffers.rows.numel() + buffers.root.numel())  # float64
+    assert 0.95 * 2**20 < taken <= 2**20
+
+
 def test_failed_pulls_change_nothing(device):
     kernel = grid_kernel(300, 0.1, device)
     for dense in (True, False):

@@ -214,6 +214,18 @@ def test_variance_that_rounding_made_negative(device):
     torch.testing.assert_close(posterior.variance, fresh(posterior, keep).variance, rtol=0.0, atol=1e-11)
 
 
+def test_trials_change_by_different_numbers_of_points(device):
+    """One point in one trial and three in the other: both are changes, and nothing is rebuilt."""
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(60, 2, device=device))
+    posterior, keep = dtc.init(kernel, 0.1, 2), torch.zeros(2, 60, dtype=torch.bool, device=device)
+    keep[:, :30] = True
+    dtc.rebuild(posterior, keep)
+    keep[0, 40], keep[1, 40:43] = True, True
+    dtc.redraw(posterior, keep)
+    assert posterior.changes.tolist() == [1, 3]
+    check(posterior, keep)
+
+
 def test_an_interrupted_change_is_made_good(device):
     """A callback that fails half way, then works again: nothing is learnt twice."""
     X, fail = points(5000, 2, device=device), [False]
@@ -238,7 +250,7 @@ def test_an_interrupted_change_is_made_good(device):
 def test_arms_out_of_range(device):
     if device.type == "cuda":
         pytest.skip("not read back from a GPU")
-    posterior = dtc.init(ArmKernel.from_covariance(Matern(1.5, 0.3), points(10, 2)), 0.1)
+    posterior = dtc.init(ArmKernel.from_covariance(Matern(1.5, 0.3), points(10, 2)), 0.1, 2)
     for arm in (-1, 10):
         with pytest.raises(ValueError, match="between 0 and 9"):
-            dtc.count(posterior, torch.tensor([arm]), torch.ones(1, dtype=torch.float64))
+            dtc.count(posterior, torch.tensor([arm, 3]), torch.ones(2, dtype=torch.float64))

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import signal
+import threading
 
 import pytest
 
@@ -44,6 +46,25 @@ def test_the_lock_goes_with_the_writer_even_if_its_fork_lives_on(path):
     Study.open(path).close()
     os.close(write)
     os.waitpid(child, 0)
+
+
+def test_an_orphan_of_a_killed_writer_does_not_keep_the_lock(path):
+    read, write = os.pipe()
+    writer = os.fork()
+    if writer == 0:
+        try:
+            study = create(path)
+            if os.fork() == 0:
+                os.close(write)
+                os.read(read, 1)  # until the test is over
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.waitpid(writer, 0)
+    with Study.open(path) as study:
+        assert study.status().recovered
+    os.close(write)
 
 
 def test_a_dropped_study_frees_its_lock(path):
@@ -162,6 +183,16 @@ def test_a_lock_that_is_just_taken_names_no_process(path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StudyLocked, match="written by another process"):
             Study.open(path)
+
+
+def test_who_waits_gets_the_lock_once_it_is_free(path):
+    create(path).close()
+    holder = os.open(path.with_name(".a.study.study-lock"), os.O_RDWR)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    timer = threading.Timer(0.3, os.close, [holder])
+    timer.start()
+    Study.open(path, wait=60.0).close()
+    timer.join()
 
 
 def test_a_hard_linked_study_is_refused(path):

@@ -74,6 +74,7 @@ def test_numbers_of_numpy_are_plain_ones():
         (lambda: Arms(None), "arms are a list"),
         (lambda: Arms([{"a": 10**400}, {"a": 1.0}]), "arm 0: a"),
         (lambda: Arms([{"a": 1.0}, {"a": 2.0}]).check({"a": [1.0]}), "not one of the 2 arms"),
+        (lambda: Arms([{"a": 1.0, "b": 0}, {"a": 2.0, "b": 0}]).check({"a": [1.0], "b": 0}), "not one of the 2 arms"),
         (lambda: Box({}), "at least one"),
         (lambda: Box({"x": 3.0}), "'x' must be Float"),
         (lambda: Arms([{"a": 1.0}]), "at least two"),

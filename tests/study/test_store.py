@@ -36,6 +36,16 @@ def filled_study(path, n):
     return study
 
 
+def test_create_leaves_the_database_of_another_program_alone(path):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError, match="choose another path"):
+        create(path)
+    assert path.read_bytes() == before
+
+
 def test_create_does_not_overwrite_and_open_does_not_create(path, tmp_path):
     filled(path, 1)
     with pytest.raises(FileExistsError, match=r"Study\.open"):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import bo_robust.study
 from benchmarks.study import kills
 from bo_robust.study import FAILED, Arms, Float, Integer, Study, hyperparameters
 from bo_robust.study.policy import History, Policy
@@ -149,7 +150,7 @@ def test_tells_are_taken_once_and_nonsense_never(path):
         for bad in (math.nan, math.inf, -math.inf, 1e308, 10**400, None, "3", True, torch.ones(2)):
             with pytest.raises(ValueError, match="tell FAILED"):
                 study.tell(c.id, bad)
-        for unknown in (17, -1, 2**70, 0.0, "0", True):
+        for unknown in (17, -1, 2**63, 2**70, 0.0, "0", True):
             with pytest.raises(ValueError, match="never asked"):
                 study.tell(unknown, 1.0)
         with pytest.raises(ValueError, match="never asked"):
@@ -159,6 +160,10 @@ def test_tells_are_taken_once_and_nonsense_never(path):
         assert study.status().told == 3
     with pytest.raises(ValueError, match="closed"):
         study.ask()
+
+
+def test_names_that_load_on_first_use_are_listed():
+    assert set(bo_robust.study.__all__) <= set(dir(bo_robust.study))
 
 
 def test_recommendation_is_not_the_luckiest_observation_and_carries_its_certificate(path):
@@ -181,6 +186,20 @@ def test_recommendation_is_not_the_luckiest_observation_and_carries_its_certific
         assert found.regret_bound == pytest.approx(1 + 1.5 * math.sqrt(0.5) - found.worst)
         assert study.should_stop(found.regret_bound * 1.01)
         assert not study.should_stop(found.regret_bound * 0.99)
+
+
+def test_the_regret_bound_counts_the_points_told_where_the_search_misses_them(path, monkeypatch):
+    """As by hand above, on a line, with a search that finds nothing."""
+    poor = (torch.tensor([[0.5]], dtype=torch.float64), torch.tensor(-1e9, dtype=torch.float64))
+    monkeypatch.setattr("bo_robust.study.policy.optimize_acqf", lambda *given, **options: poor)
+    settings = FIXED | {"lengthscale": 0.02, "noise_var": 1.0, "center": 0.0, "scale": 1.0}
+    with Study.create(path, LINE, "gp-ucb", certificate={"kind": "constant", "value": 1.5}, **settings) as study:
+        study.add({"x": 0.0}, 2.0)
+        for i in range(10):
+            study.add({"x": 1.0}, 0.9 + 0.02 * i)
+        found = study.recommend()
+        assert found.x == {"x": 1.0}
+        assert found.regret_bound == pytest.approx(1 + 1.5 * math.sqrt(0.5) - found.worst)
 
 
 def test_minimising_is_maximising_the_negative(tmp_path):

@@ -47,4 +47,9 @@ def test_spoilt_units_are_warned_about_once_per_look():
     assert warn_of_spoilt_units(rewards, found, settings, looked) == looked
     given = CommonSettings(num_initial=3, center=0.0, scale=1.0)
     assert warn_of_spoilt_units(rewards, units_of(rewards, given), given, 0) == 0
+    # of a minimisation those below count, and outliers above are no news
+    small, turned = CommonSettings(num_initial=3, minimize=True), [-y for y in rewards]
+    with pytest.warns(UserWarning, match="center and scale of the first rewards"):
+        assert warn_of_spoilt_units(turned, units_of(turned, small), small, 0) == looked
+    assert warn_of_spoilt_units(rewards, found, small, 0) == 0
     assert spread([0.0, 1.0, 2.0], 1.0) == 1.4826

@@ -1,0 +1,1 @@
+"""Whether tests notice a wrong line: ``python -m benchmarks.mutants``."""

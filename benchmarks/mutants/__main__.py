@@ -1,0 +1,207 @@
+"""Do the tests notice a wrong line? Sampled mutants of the package, each played against the tests that run its line.
+
+``nice python -m benchmarks.mutants [--quick | --survivors | --summary] [--each 30] [--seed 0]`` appends one JSON object
+a mutant to ``benchmarks/results/mutants/seed-0.jsonl``, goes on where it stopped, and prints the summary; the last row
+of a mutant counts. ``equivalent.jsonl`` beside it lists survivors whose behaviour cannot differ, with the reason.
+
+A mutant changes one expression or statement of one function, in a private copy of the tree. First every test file plays
+once unharmed, traced: a mutant then meets the tests that run its statement, mirrored ones first, and no others. Mutants
+that change nothing (``unchanged``) must survive. Every play is a fork of a process that has imported PyTorch, BoTorch
+and pytest, and nothing of the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"TRITON_INTERPRET": "1", "CI": "1"}  # CI: Hypothesis draws the same examples every time
+import botorch  # noqa: F401
+import hypothesis  # noqa: F401
+import pandas  # noqa: F401
+import pytest
+
+from benchmarks.common import ROOT, environment, report
+from benchmarks.mutants.edits import Row, files, name_of, sample
+
+RESULTS = ROOT / "benchmarks" / "results" / "mutants"
+ROOMS = ["posteriors", "confidence", "truncation", "functionals", "models", "acquisition", "features", "study"]
+TESTS = [*ROOMS, "algorithms", "methods", "contract", "executors", "continuous_loop", "two_faces", "mistakes"]
+MEMORY = 12 << 30  # bytes of address space
+OPTIONS = ["-q", "-o", "addopts=", "--import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:xdist", "-m"]
+
+
+class Plugin:
+    """Runs wanted tests in the wanted order and tells which fail; without any wanted, it traces all."""
+
+    def __init__(self, root: Path, wanted: list[str], out: Path) -> None:
+        self.root, self.out, self.rank = f"{root}/", out, {name: i for i, name in enumerate(wanted)}
+        self.hits: dict[str, set[int]] = defaultdict(set)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        if self.rank:
+            items[:] = sorted((i for i in items if i.nodeid in self.rank), key=lambda i: self.rank[i.nodeid])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            keep(self.out, {"failed": report.nodeid})
+
+    pytest_collectreport = pytest_runtest_logreport
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Any:
+        self.hits.clear()
+        sys.settrace(None if self.rank else self.trace)
+        began = time.process_time()
+        result = yield
+        sys.settrace(None)
+        if not self.rank:
+            lines = {name: sorted(lines) for name, lines in self.hits.items()}
+            keep(self.out, {"test": item.nodeid, "seconds": time.process_time() - began, "lines": lines})
+        return result
+
+    def trace(self, frame: Any, *_: Any) -> Any:
+        name = frame.f_code.co_filename
+        if name.startswith(self.root + "bo_robust"):
+            self.hits[name.removeprefix(self.root)].add(frame.f_lineno)
+            return self.trace
+
+
+def play(root: Path, paths: list[str], wanted: list[str], limit: float) -> tuple[list[Row], str | None]:
+    """What a fork tells that runs the tests, in ``limit`` seconds of CPU, and how it ended if not as pytest ends."""
+    out = Path(tempfile.mkstemp(dir=root.parent)[1])
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))  # a search without end must not take the machine
+        os.dup2(os.open(root.parent / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        os.chdir(root)
+        os.environ["PYTHONPATH"] = str(root)
+        sys.path[:] = [str(root), *(path for path in sys.path if path not in ("", str(ROOT)))]
+        code = pytest.main([*OPTIONS, "not slow", *["-x"] * bool(wanted), *paths], plugins=[Plugin(root, wanted, out)])
+        os._exit(int(code))
+    began, ended = time.monotonic(), None
+    while not (done := os.waitpid(pid, os.WNOHANG))[0]:
+        if ended is None and time.monotonic() - began > 20.0 * limit:  # it waits, or the machine is very busy
+            ended = "time limit"
+            os.killpg(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    if ended is None and (code := os.waitstatus_to_exitcode(done[1])) not in (0, 1, 2, 5):
+        ended = f"exit code {code}"
+    return read(out), ended
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of a file, none if there is none."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def keep(path: Path, row: Row) -> Row:
+    """Append a row."""
+    with path.open("a") as stream:
+        stream.write(json.dumps(row) + "\n")
+    return row
+
+
+def reach(root: Path, paths: list[Path], store: Path) -> list[Row]:
+    """Tests that pass on the unharmed tree with their seconds and the lines they run, stored."""
+    source = b"".join(path.read_bytes() for path in sorted((root / "bo_robust").rglob("*.py")))
+    known = {row["key"]: row for row in read(store)}
+    found = []
+    for path in paths:
+        key = hashlib.sha256(source + path.read_bytes()).hexdigest()
+        if key not in known:
+            told, ended = play(root, [str(path)], [], 3600.0)
+            bad = {row["failed"] for row in told if "failed" in row}
+            if bad or ended:
+                print(f"{path}: fails unharmed and is left out: {ended or sorted(bad)}", file=sys.stderr)
+            good = [row for row in told if not ended and row.get("test") not in {None, *bad}]
+            known[key] = keep(store, {"key": key, "tests": good})
+        found += known[key]["tests"]
+    return found
+
+
+def tried(mutant: Row, root: Path, tests: list[Row]) -> Row:
+    """Play a mutant: its row, with the test that killed it."""
+    path, (begin, end, put) = root / mutant["file"], mutant.pop("edit")
+    lines = set(mutant.pop("lines"))
+    mirror = mutant["file"].replace("bo_robust", "tests", 1).replace(path.name, f"test_{path.name}")
+    reached = [test for test in tests if not lines.isdisjoint(test["lines"].get(mutant["file"], ()))]
+    reached = reached or [test for test in tests if mutant["file"] in test["lines"]]  # forks are not traced
+    reached.sort(key=lambda test: (not test["test"].startswith(mirror), test["seconds"]))
+    wanted = [test["test"] for test in reached]
+    paths = list(dict.fromkeys(name.split("::")[0] for name in wanted))
+    limit = 30.0 + 5.0 * sum(test["seconds"] for test in reached)
+    text, kept, began = path.read_bytes(), path.stat(), time.monotonic()
+    path.write_bytes(text[:begin] + put.encode() + text[end:])
+    told, ended = play(root, paths, wanted, limit) if wanted else ([], None)
+    path.write_bytes(text)
+    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))  # bytecode of the unharmed file stays valid
+    by, seconds = told[0]["failed"] if told else ended, round(time.monotonic() - began, 1)
+    return mutant | {"killed": by is not None, "by": by, "tests": len(wanted), "seconds": seconds}
+
+
+def summarise(rows: list[Row]) -> bool:
+    """Report the share killed, without equivalent ones; whether both targets were met."""
+    equivalent = {name_of(row) for row in read(RESULTS / "equivalent.jsonl")}
+    same = [row["killed"] for row in rows if row["kind"] == "unchanged"]
+    report("unchanged_killed", sum(same), "count", "0", not any(same), {"played": len(same)})
+    rows = [row for row in rows if row["kind"] != "unchanged"]
+    left = [row for row in rows if row["killed"] or name_of(row) not in equivalent]
+    detail: Row = {"sampled": len(rows), "equivalent": len(rows) - len(left)}
+    for room in dict.fromkeys(row["room"] for row in rows):
+        killed = [row["killed"] for row in left if row["room"] == room]
+        detail[room] = f"{sum(killed)} of {len(killed)}"
+    share = sum(row["killed"] for row in left) / max(1, len(left))
+    report("mutants_killed", share, "share", ">= 0.95", share >= 0.95, detail)
+    return share >= 0.95 and not any(same)
+
+
+def main() -> None:
+    """Play the sample."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="five mutants within a minute, nothing kept")
+    parser.add_argument("--survivors", action="store_true", help="play again those that survived")
+    parser.add_argument("--summary", action="store_true", help="play nothing, sum up what was played")
+    parser.add_argument("--each", type=int, default=30, help="mutants of every room")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print(json.dumps({"environment": environment()}), flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch) / "tree"
+        shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", "build", ".*_cache"))
+        rooms, places, each = ROOMS, TESTS, options.each
+        out, store = RESULTS / f"seed-{options.seed}.jsonl", ROOT / "build" / "reach.jsonl"
+        if options.quick:
+            rooms, places, each, out, store = ["truncation"], ["truncation"], 5, root / "out", root / "reach"
+        out.parent.mkdir(exist_ok=True)
+        store.parent.mkdir(exist_ok=True)
+        played = {name_of(row): row for row in read(out)}
+        chosen = sample(root, rooms, each, options.seed, played)
+        if not options.summary:
+            tests = reach(root, [path for room in places for path in files(root / "tests", room, "test_")], store)
+            sys.dont_write_bytecode = True
+            for mutant in chosen:
+                name = name_of(mutant)
+                if name not in played or (options.survivors and not played[name]["killed"]):
+                    played[name] = keep(out, tried(mutant, root, tests))
+        met = summarise([played[name] for name in map(name_of, chosen) if name in played])
+    sys.exit(not met)
+
+
+if __name__ == "__main__":
+    main()
