@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["copy_bandwidth", "environment", "medians", "report", "seconds"]
+__all__ = ["copy_bandwidth", "cpu_times", "environment", "medians", "report", "report_ratio", "seconds"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -91,6 +91,35 @@ def medians(repeats: int, *works: Callable[[], Any]) -> list[float]:
         work()
     times = [[seconds(work) for work in works] for _ in range(repeats)]
     return [statistics.median(column) for column in zip(*times, strict=True)]
+
+
+def cpu_times(repeats: int, *works: Callable[[], Any]) -> list[list[float]]:
+    """CPU seconds of several alternatives, interleaved, after one warm-up each: one list per alternative."""
+    for work in works:
+        work()
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats):
+        for mine, work in zip(times, works, strict=True):
+            began = time.process_time()
+            work()
+            mine.append(time.process_time() - began)
+    return times
+
+
+def report_ratio(
+    name: str,
+    theirs: list[float],
+    ours: list[float],
+    target: float,
+    detail: dict[str, Any] | None = None,
+    met_if: bool = True,
+) -> None:
+    """Report how many times faster ours was: the median of paired ratios, which meets or misses, and their range."""
+    ratios = [a / b for a, b in zip(theirs, ours, strict=True)]
+    value = statistics.median(ratios)
+    spread = {"min": round(min(ratios), 3), "max": round(max(ratios), 3), "repeats": len(ratios)}
+    met = value >= target and met_if
+    report(name, value, "times faster, paired median", f">= {target:g}", met, spread | (detail or {}))
 
 
 def copy_bandwidth(device: str = "cpu", size: int = 1 << 25) -> float:
