@@ -32,9 +32,10 @@ from bo_robust.algorithms.shortlist import (
 )
 from bo_robust.confidence import Width
 from bo_robust.features.leverage import check_oversampling
-from bo_robust.posteriors import dtc, dtc_single
+from bo_robust.posteriors import dtc, dtc_exact, dtc_single
 from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
+from bo_robust.posteriors.dtc_exact import Whole
 
 __all__ = ["BBKB"]
 
@@ -46,10 +47,12 @@ class BBKBState(State):
     Attributes:
         spent: Sum of the variances, at the start of the batch, of the arms it pulled, ``s``.
         shortlist: Shortlist of this batch.
+        whole: Trials whose dictionary has all pulled arms, because the one drawn would save nothing.
     """
 
     spent: Tensor | None = None
     shortlist: Shortlist | None = None
+    whole: Whole | None = None
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,12 @@ class BBKB(FeatureSpaceAlgorithm):
         check_batch_constant(self.batch_constant)
 
     def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
+        posterior = dtc.init(kernel, noise_var, len(noise_var))
         return BBKBState(
-            dtc.init(kernel, noise_var, len(noise_var)),
+            posterior,
             spent=torch.zeros_like(noise_var),
             shortlist=empty_shortlist(noise_var, min(kernel.num_arms, SHORTLIST_SIZE)),
+            whole=dtc_exact.init(posterior),
         )
 
     def select(self, state: State, uniform: Tensor) -> Selection:
@@ -91,7 +96,10 @@ class BBKB(FeatureSpaceAlgorithm):
         w = sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
-        if posterior.ahead is None:  # every trial at the start of a batch
+        assert state.whole is not None
+        if state.whole.number == len(posterior.noise_var):
+            return Selection(largest_bound(posterior.mean, dtc_exact.present(posterior, state.whole).variance, w), w)
+        if posterior.ahead is None and not state.whole.number:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
         assert state.shortlist is not None
         if dtc_single.is_single(posterior) and state.shortlist.valid.numpy()[0]:
@@ -101,7 +109,10 @@ class BBKB(FeatureSpaceAlgorithm):
                 return Selection(torch.from_numpy(np.array([arm])), w)
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
-        sure = torch.zeros_like(arms, dtype=torch.bool)
+        sure = state.whole.trials.clone()
+        if state.whole.number:
+            variance = dtc_exact.present(posterior, state.whole).variance[sure]
+            arms[sure] = largest_bound(posterior.mean[sure], variance, width[sure])
         if len(trials := state.shortlist.valid.nonzero().squeeze(1)):
             known = state.shortlist.of(trials)
             places, _, sure[trials] = best_of(known, width[trials], partial(dtc.variance_of, posterior, trials=trials))
@@ -118,26 +129,29 @@ class BBKB(FeatureSpaceAlgorithm):
         assert isinstance(state, BBKBState)
         assert state.spent is not None
         assert state.shortlist is not None
+        assert state.whole is not None
         posterior: DTCPosterior = state.posterior
         ok = dtc.count(posterior, arms, rewards)
         state.round += 1
+        sparse = state.whole.number < len(ok)
         if dtc_single.is_single(posterior):
             spent = state.spent.numpy()
             spent += posterior.variance.numpy()[:, int(arms)] * ok.numpy()
             if spent[0] <= self.batch_constant and state.round > 1:
-                dtc.downdate(posterior, arms, ok)
+                if sparse:
+                    dtc.downdate(posterior, arms, ok)
                 return Info(ok)
         else:
             state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
         # The first reward always ends a batch: until then the dictionary is empty.
         over = (state.spent > self.batch_constant) | (state.round == 1)
-        if not over.all():
+        if sparse and not over.all():
             # Trials whose batch is over change here too; redraw then replaces what they have.
             dtc.downdate(posterior, arms, ok)
         if over.any():
             trials = over.nonzero().squeeze(1)
             keep = fresh_dictionary(posterior, self.oversampling, uniform)
-            dtc.redraw(posterior, keep[trials], trials)
+            dtc_exact.redraw(posterior, state.whole, keep[trials], trials)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)

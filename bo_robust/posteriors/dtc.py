@@ -37,7 +37,9 @@ __all__ = [
     "dictionary_of",
     "downdate",
     "grow",
+    "index_of",
     "init",
+    "learnt",
     "observe",
     "rebuild",
     "redraw",
@@ -163,7 +165,7 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     if dtc_single.is_single(posterior) and bool(keep.any()):
         dtc_single.rebuild(posterior, keep)
         return
-    index = _chosen(posterior, trials)
+    index = index_of(posterior, trials)
     chosen = torch.arange(len(posterior.counts), device=keep.device)[index]
     kernel, noise = posterior.kernel, posterior.noise_var[chosen]
     arms, mask = padded(keep)
@@ -181,7 +183,7 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     _score(posterior, chosen, points, R, F, weights)
     posterior.dictionary[index] = keep
     posterior.changes[index] = 0
-    _learnt(posterior, index)
+    learnt(posterior, index)
     _store(posterior, index, points, R, F, weights)
 
 
@@ -191,7 +193,7 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     if p.mean.shape[1] * r * r <= SMALL_REBUILD and dtc_single.is_single(p):
         rebuild(p, keep)
         return
-    chosen = _chosen(p, trials)
+    chosen = index_of(p, trials)
     everyone = torch.arange(len(p.counts), device=keep.device)[chosen]
     moved = (keep != p.dictionary[chosen]).sum(1)
     changes = moved + (p.counts[chosen] != p.learnt_counts[chosen]).sum(1)
@@ -237,7 +239,7 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
     if moved and factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
         dtc_changes.pack(factors)
     p.dictionary[chosen] = keep
-    _learnt(p, chosen)
+    learnt(p, chosen)
     _store(p, chosen, factors.points, factors.root, factors.factor, factors.weights)
     return short
 
@@ -356,14 +358,14 @@ def _blocks(kernel: ArmKernel, points: Tensor, trials: Tensor | None = None) -> 
         yield block, kernel.block(points, block, trials)
 
 
-def _chosen(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
+def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
     """An index of some trials: where these are all in order a slice, because its views cost nothing."""
     s = len(posterior.counts)
     everyone = trials is None or (len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device)))
     return slice(None) if everyone or trials is None else trials
 
 
-def _learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
+def learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
     """Note that mean, variance and factors include all rewards."""
     posterior.learnt_counts[trials] = posterior.counts[trials]
     posterior.learnt_sums[trials] = posterior.sums[trials]
