@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.confidence import Width
 from bo_robust.linalg import row_argmax
+from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
 from bo_robust.ops.ucb_argmax import ucb_argmax
 
 __all__ = ["GPUCB", "largest_bound", "select_ucb"]
@@ -52,5 +55,10 @@ def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tens
 
     ``mean`` and ``variance`` are ``s x n``; ``width`` is ``s`` or one number.
     """
-    per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
-    return row_argmax(variance.sqrt().mul_(per_arm).add_(mean))
+    if mean.is_cuda or mean.numel() > NUMPY_MAX_ARMS:
+        per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
+        return row_argmax(variance.sqrt().mul_(per_arm).add_(mean))
+    bound = np.sqrt(variance.numpy())
+    bound *= width.numpy()[:, None] if isinstance(width, Tensor) else width
+    bound += mean.numpy()
+    return torch.from_numpy(bound.argmax(1))
