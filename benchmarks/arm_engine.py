@@ -219,41 +219,49 @@ def tgp_stream() -> None:
 def million_arms() -> None:
     """n = 10^6, d = 6, T = 200, Matern-2.5, one trial."""
     n, d, rounds = 1_000_000, 6, 200
-    bandwidth = copy_bandwidth()
     X = torch.rand(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     f = torch.sin(3.0 * X.sum(1)) + X[:, 0]
     kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X)
     algorithm, uniform = GPUCB(ConstantWidth(2.0)), torch.zeros(1, dtype=X.dtype)
-    moved = 0
-    with torch.inference_mode():
-        state = algorithm.init(kernel, 0.01, 1, rounds=rounds)
-        buffers = state.posterior.buffers
-        began = time.perf_counter()
-        for _ in range(rounds):
-            before = buffers.num_rows
-            arms = algorithm.select(state, uniform).arms
-            algorithm.observe(state, arms, f[arms])
-            new = buffers.num_rows - before
-            # Read: rows known at the block start, pending rows; locations for a new row. Read and written: mean,
-            # variance. Read again by select: both. Written: the new prior row and the new pending row.
-            read = int(buffers.block_filled[0]) + buffers.num_pending - 1
-            moved += 8 * n * (read + new * (d + 1) + 4 + 2 + 1)
-        elapsed = time.perf_counter() - began
+    shares, rates, copies = [], [], []
+    for _ in range(5):
+        copy, moved = copy_bandwidth(), 0
+        with torch.inference_mode():
+            state = algorithm.init(kernel, 0.01, 1, rounds=rounds)
+            buffers = state.posterior.buffers
+            began = time.process_time()
+            for _ in range(rounds):
+                before = buffers.num_rows
+                arms = algorithm.select(state, uniform).arms
+                algorithm.observe(state, arms, f[arms])
+                new = buffers.num_rows - before
+                # Read: rows known at the block start, pending rows; locations for a new row. Read and written: mean,
+                # variance. Read again by select: both. Written: the new prior row and the new pending row.
+                read = int(buffers.block_filled[0]) + buffers.num_pending - 1
+                moved += 8 * n * (read + new * (d + 1) + 4 + 2 + 1)
+            took = time.process_time() - began
+        distinct = buffers.num_rows
+        del state, buffers
+        rates.append(moved / took / 1e9)
+        copies.append(copy / 1e9)
+        shares.append(moved / took / copy)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    rate = moved / elapsed
     report("million_arms_peak_memory", peak, "GiB", "<= 4", peak <= 4.0, {"process": "alone, imports included"})
+    value = statistics.median(shares)
     report(
         "million_arms_bandwidth_share",
-        rate / bandwidth,
-        "of copy bandwidth",
-        ">= 0.5",
-        rate >= 0.5 * bandwidth,
+        value,
+        "of copy bandwidth, paired median",
+        ">= 0.65",
+        value >= 0.65,
         {
+            "min": round(min(shares), 3),
+            "max": round(max(shares), 3),
+            "repeats": len(shares),
             "GB_per_round": round(moved / rounds / 1e9, 3),
-            "achieved_GB_s": round(rate / 1e9, 2),
-            "copy_GB_s": round(bandwidth / 1e9, 2),
-            "s_total": round(elapsed, 2),
-            "distinct_arms": buffers.num_rows,
+            "achieved_GB_s": [round(rate, 2) for rate in rates],
+            "copy_GB_s": [round(copy, 2) for copy in copies],
+            "distinct_arms": distinct,
         },
     )
 

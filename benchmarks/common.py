@@ -127,4 +127,9 @@ def copy_bandwidth(device: str = "cpu", size: int = 1 << 25) -> float:
     source = torch.ones(size, dtype=torch.float64, device=device)
     target = torch.zeros_like(source)
     target.copy_(source)
-    return 16.0 * size / min(seconds(lambda: target.copy_(source)) for _ in range(5))
+    times = (
+        cpu_times(5, lambda: target.copy_(source))[0]
+        if device == "cpu"
+        else [seconds(lambda: target.copy_(source)) for _ in range(5)]
+    )
+    return 16.0 * size / min(times)

@@ -55,11 +55,23 @@ class Scratch:
         group: Number of neighbouring trials (candidates of one trial) that always pull the same arms and have the same
             failed pulls. One batched call serves them all.
         views: Views per trial, made as needed. Whoever replaces a buffer clears them.
+        free: Rows no longer known. Long rows are written over: the system would clear new memory page by page.
+        room: One number per trial and arm, for whoever needs it within a call; see :meth:`room_like`.
     """
 
     rows: list[dict[int, tuple[np.ndarray, int]]]
     group: int = 1
     views: dict[int, Views] = field(default_factory=dict)
+    free: list[np.ndarray] = field(default_factory=list)
+    room: Tensor | None = None
+
+    def room_like(self, x: Tensor) -> Tensor | None:
+        """Memory of the shape of ``x`` that lasts, where that is large; else None."""
+        if x.numel() <= NUMPY_MAX_ARMS:
+            return None
+        if self.room is None:
+            self.room = torch.empty_like(x)
+        return self.room
 
     def of(self, buffers: ArmBuffers, trial: int) -> Views:
         """The views of a trial."""
@@ -73,6 +85,7 @@ class Scratch:
         """Forget everything."""
         self.views.clear()
         for known in self.rows:
+            self.free += [row for row, _ in known.values() if len(row) > NUMPY_MAX_ARMS]
             known.clear()
 
 
@@ -136,10 +149,14 @@ def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRow
     if slot < 0:
         slot = int(views.filled[trial])
         place = torch.from_numpy(np.array([[arm], [trial]]))
-        row: np.ndarray = kernel_rows(place[0], place[1]).numpy()[0]
-        _add_prior_row_(buffers, views, trial, slot, arm, row)
+        if len(views.mean) > NUMPY_MAX_ARMS:
+            kernel_rows(place[0], place[1], buffers.rows[trial, slot : slot + 1])
+            row = _copy(views.rows[slot], scratch.free)
+        else:
+            views.rows[slot] = row = kernel_rows(place[0], place[1]).numpy()[0]
+        _note_row_(buffers, views, trial, slot, arm)
     else:
-        row = views.rows[slot].copy()
+        row = _copy(views.rows[slot], scratch.free)
     if m:
         if not buffers.root_ready.numpy()[trial]:
             refresh_root_(buffers, slice(trial, trial + 1), m, branch_free=False)
@@ -174,7 +191,9 @@ def _group_base_rows_(
         everyone = torch.arange(first, trials.stop)
         prior = kernel_rows(torch.full_like(everyone, arm), everyone)
         for i in everyone.tolist():
-            _add_prior_row_(buffers, scratch.of(buffers, i), i, slot, arm, prior[i - first].numpy())
+            views = scratch.of(buffers, i)
+            views.rows[slot] = prior[i - first].numpy()
+            _note_row_(buffers, views, i, slot, arm)
     rows, root = buffers.rows.numpy()[trials], buffers.root.numpy()[trials, :m, :m]
     row = rows[:, slot].copy()
     if m:
@@ -192,9 +211,17 @@ def _subtract_product_(row: np.ndarray, weights: np.ndarray, rows: np.ndarray) -
         row -= weights[0] * rows[0] if len(rows) == 1 else weights @ rows
 
 
-def _add_prior_row_(buffers: ArmBuffers, views: Views, trial: int, slot: int, arm: int, row: np.ndarray) -> None:
-    views.rows[slot], views.row_arm[slot], views.slots[arm] = row, arm, slot
-    views.filled[trial] = slot + 1
+def _copy(row: np.ndarray, free: list[np.ndarray]) -> np.ndarray:
+    """A copy, in memory that is free if there is some."""
+    if not free:
+        return row.copy()
+    np.copyto(copy := free.pop(), row)
+    return copy
+
+
+def _note_row_(buffers: ArmBuffers, views: Views, trial: int, slot: int, arm: int) -> None:
+    """Note that the prior row of an arm is in its slot."""
+    views.row_arm[slot], views.slots[arm], views.filled[trial] = arm, slot, slot + 1
     buffers.num_rows = max(buffers.num_rows, slot + 1)
 
 
