@@ -30,7 +30,7 @@ LAPACK = {
 def is_single(posterior: DTCPosterior) -> bool:
     """Whether this is one trial on a CPU whose kernel is a matrix."""
     matrix = posterior.kernel.matrix
-    return matrix is not None and len(posterior.weights) == 1 and not matrix.is_cuda
+    return matrix is not None and posterior.weights.shape[0] == 1 and not matrix.is_cuda
 
 
 def _matrix(posterior: DTCPosterior) -> np.ndarray:
@@ -95,17 +95,17 @@ def downdate(posterior: DTCPosterior, arm: int) -> None:
     F = posterior.ahead.numpy()[0]
     u = F @ _matrix(posterior)[arm, posterior.points.numpy()[0]]
     size = math.sqrt(1.0 + u @ u)
-    F -= np.outer(u / (size * (size + 1.0)), u @ F)
+    F -= (u / (size * (size + 1.0)))[:, None] * (u @ F)
 
 
 def variance_of(posterior: DTCPosterior, arms: np.ndarray) -> np.ndarray:
     """See :func:`.dtc.variance_of`; ``arms`` is ``f``, and so is the result."""
     p = posterior
-    k = _matrix(p)[arms[:, None], p.points.numpy()[0]]
-    explained, left = k @ p.root.numpy()[0].T, k @ (p.factor if p.ahead is None else p.ahead).numpy()[0].T
-    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - np.einsum("ij,ij->i", explained, explained)
+    k = _matrix(p)[arms[:, None], p.points.numpy()[0]].T
+    explained, left = p.root.numpy()[0] @ k, (p.factor if p.ahead is None else p.ahead).numpy()[0] @ k
+    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - (explained * explained).sum(0)
     np.maximum(rest, 0.0, out=rest)
-    rest += p.noise_var.numpy()[0] * np.einsum("ij,ij->i", left, left)
+    rest += p.noise_var.numpy()[0] * (left * left).sum(0)
     return rest
 
 
