@@ -77,10 +77,10 @@ def batched_against_sequential(device: torch.device, dtype: torch.dtype, target:
     starts = torch.linspace(0.0, 1.0, STARTS, dtype=dtype, device=device).unsqueeze(-1)
 
     def batched() -> Tensor:
-        return lnso.climb(bound, environment_, box, starts, ALPHA, **STEPS)  # type: ignore[arg-type]
+        return lnso.climb(bound, environment_, box, starts, ALPHA, **STEPS)
 
     def sequential() -> Tensor:
-        one = [lnso.climb(bound, environment_, box, x[None], ALPHA, **STEPS) for x in starts]  # type: ignore[arg-type]
+        one = [lnso.climb(bound, environment_, box, x[None], ALPHA, **STEPS) for x in starts]
         return torch.cat(one)
 
     together, alone = cpu_times(5, batched, sequential)
@@ -98,6 +98,7 @@ def batched_against_sequential(device: torch.device, dtype: torch.dtype, target:
 def upper_bound(device: torch.device, dtype: torch.dtype) -> tuple[lnso.Bound, ContinuousEnvironment]:
     """u of the first round on branin and its Z. The GP is fitted in float64 whatever the ``dtype``."""
     acqf = acquisition("branin", 0, device)
+    assert isinstance(acqf.environment, ContinuousEnvironment)
     box = acqf.environment.bounds.to(dtype)
     environment_ = ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125), num_points=FIXED)
     moved = ValueAtRiskUCB(acqf.model.to(dtype), environment_, ALPHA, WIDTH)
