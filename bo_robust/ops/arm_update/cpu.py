@@ -65,6 +65,10 @@ class Scratch:
     free: list[np.ndarray] = field(default_factory=list)
     room: Tensor | None = None
 
+    def __reduce__(self) -> tuple[type, tuple[list[dict[int, tuple[np.ndarray, int]]], int]]:
+        """A copy, or what is pickled, knows nothing: views of the original would not follow the copy's buffers."""
+        return Scratch, ([{} for _ in self.rows], self.group)
+
     def room_like(self, x: Tensor) -> Tensor | None:
         """Memory of the shape of ``x`` that lasts, where that is large; else None."""
         if x.numel() <= NUMPY_MAX_ARMS:
