@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["copy_bandwidth", "environment", "medians", "report", "seconds"]
+__all__ = ["copy_bandwidth", "cpu_times", "environment", "medians", "report", "report_ratio", "seconds"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -93,9 +93,43 @@ def medians(repeats: int, *works: Callable[[], Any]) -> list[float]:
     return [statistics.median(column) for column in zip(*times, strict=True)]
 
 
+def cpu_times(repeats: int, *works: Callable[[], Any]) -> list[list[float]]:
+    """CPU seconds of several alternatives, interleaved, after one warm-up each: one list per alternative."""
+    for work in works:
+        work()
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats):
+        for mine, work in zip(times, works, strict=True):
+            began = time.process_time()
+            work()
+            mine.append(time.process_time() - began)
+    return times
+
+
+def report_ratio(
+    name: str,
+    theirs: list[float],
+    ours: list[float],
+    target: float,
+    detail: dict[str, Any] | None = None,
+    met_if: bool = True,
+) -> None:
+    """Report how many times faster ours was: the median of paired ratios, which meets or misses, and their range."""
+    ratios = [a / b for a, b in zip(theirs, ours, strict=True)]
+    value = statistics.median(ratios)
+    spread = {"min": round(min(ratios), 3), "max": round(max(ratios), 3), "repeats": len(ratios)}
+    met = value >= target and met_if
+    report(name, value, "times faster, paired median", f">= {target:g}", met, spread | (detail or {}))
+
+
 def copy_bandwidth(device: str = "cpu", size: int = 1 << 25) -> float:
     """Bytes per second (read plus written) of copying ``size`` doubles, the best of five."""
     source = torch.ones(size, dtype=torch.float64, device=device)
     target = torch.zeros_like(source)
     target.copy_(source)
-    return 16.0 * size / min(seconds(lambda: target.copy_(source)) for _ in range(5))
+    times = (
+        cpu_times(5, lambda: target.copy_(source))[0]
+        if device == "cpu"
+        else [seconds(lambda: target.copy_(source)) for _ in range(5)]
+    )
+    return 16.0 * size / min(times)

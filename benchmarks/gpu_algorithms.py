@@ -29,7 +29,7 @@ from bo_robust.ops.fused_rounds import fused_rounds
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
-from bo_robust.random import stream
+from bo_robust.random import spread, stream
 from bo_robust.truncation import TGPTruncation
 
 __all__ = ["PARTS", "Part"]
@@ -255,11 +255,15 @@ def check_bbkb(device: torch.device) -> None:
     n, horizon, q = 300, 60, 5.0
     width = FiniteWidth(n, 0.1, scale=5**-0.5)
     kernel, f = bkb.world(n, 2, 0.2, 0)
+    assert kernel.arms is not None
+    eta, u = bkb.rewards_of(0, horizon, bkb.NOISE_VAR)
+    first, draws = min(int(u[0] * n), n - 1), spread(u, n).numpy()
+    theirs = bkb.plain_bbkb(
+        kernel.arms.numpy(), lambda a, b: SquaredExponential(0.2)(torch.from_numpy(a), torch.from_numpy(b)).numpy(),
+        kernel.diagonal.numpy(), f.numpy(), eta.numpy(), first, draws, lambda t: float(width(t)), q, bkb.NOISE_VAR, 0.0,
+    )  # fmt: skip
     with torch.no_grad():
-        _, _, theirs = bkb.direct_bkb(kernel, f, horizon, 0, width, q)
-        rng = stream(0, "reward", 0)
-        tables = (0.1 * rng.standard_normal(horizon), rng.random(horizon))
-        noise, uniforms = (torch.from_numpy(table).unsqueeze(1).to(device) for table in tables)
+        noise, uniforms = eta.unsqueeze(1).to(device), u.unsqueeze(1).to(device)
         game = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device), noise, uniforms
         ours = torch.cat(list(rounds_of(BBKB(width, q, 0.0), *game)))
     require_same("BBKB against BKB as written", ours, torch.tensor(theirs))

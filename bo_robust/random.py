@@ -7,6 +7,7 @@ generator state. Every algorithm of a comparison meets the same noise (common ra
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,20 +26,23 @@ def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Gen
     return np.random.Generator(np.random.Philox(key))
 
 
-def spread(uniform: Tensor, n: int) -> Tensor:
+def spread(uniform: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Make n uniforms out of one, per trial: ``s`` in [0, 1) to ``s x n`` in [0, 1).
+
+    With ``places`` (``k``, long, from 0) these k of the n only, ``s x k``.
 
     Some rules need a number per arm, but a round provides only one per trial. Its bits seed SplitMix64 (Steele, Lea &
     Flood 2014). The numbers are the same on every device. Uniforms that differ by 2^-53 give unrelated rows.
     """
     # The first constant keeps the seeds of neighbouring uniforms apart; the other three are those of SplitMix64.
-    index = torch.arange(1, n + 1, device=uniform.device)
+    index = torch.arange(1, n + 1, device=uniform.device) if places is None else places + 1
     seed = (uniform.double() * 2.0**53).long().unsqueeze(1) * _int64(0xD1342543DE82EF95)
-    z = seed + index * _int64(0x9E3779B97F4A7C15)
+    z, mixed = (seed, index) if uniform.is_cuda else (seed.numpy(), index.numpy())  # NumPy is faster where few are
+    z = z + mixed * _int64(0x9E3779B97F4A7C15)
     z = (z ^ _shifted(z, 30)) * _int64(0xBF58476D1CE4E5B9)
     z = (z ^ _shifted(z, 27)) * _int64(0x94D049BB133111EB)
     bits = 53 if uniform.dtype == torch.float64 else 24
-    return _shifted(z ^ _shifted(z, 31), 64 - bits).to(uniform.dtype) * 2.0**-bits
+    return torch.as_tensor(_shifted(z ^ _shifted(z, 31), 64 - bits)).to(uniform.dtype) * 2.0**-bits
 
 
 def _int64(bits: int) -> int:
@@ -46,6 +50,6 @@ def _int64(bits: int) -> int:
     return bits - 2**64 if bits >= 2**63 else bits
 
 
-def _shifted(z: Tensor, by: int) -> Tensor:
-    """Shift 64-bit integers to the right and fill with zeros; torch's own shift fills with the sign bit."""
+def _shifted(z: Any, by: int) -> Any:
+    """Shift 64-bit integers to the right and fill with zeros; those of torch and NumPy fill with the sign bit."""
     return (z >> by) & ((1 << (64 - by)) - 1)

@@ -47,6 +47,8 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 4, 10, 10, 10
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number: of Python or numpy, or a tensor without axes; true and false are none."""
+    if type(value) is float:  # the usual case, checked every round
+        return math.isfinite(value)
     plain = isinstance(value, Real) or (isinstance(value, Tensor) and value.ndim == 0 and value.dtype != torch.bool)
     try:
         return plain and not isinstance(value, bool) and math.isfinite(value)

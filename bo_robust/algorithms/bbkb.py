@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import Info, Selection, State
-from bo_robust.algorithms.bkb import new_dictionary, sparse_width
+from bo_robust.algorithms.bkb import fresh_dictionary, sparse_width
 from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
 from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.algorithms.random_arm import uniform_arms
@@ -24,16 +25,17 @@ from bo_robust.algorithms.shortlist import (
     SHORTLIST_SIZE,
     Shortlist,
     best_of,
+    best_of_single,
     check_batch_constant,
     empty_shortlist,
     largest_bounds,
 )
 from bo_robust.confidence import Width
 from bo_robust.features.leverage import check_oversampling
-from bo_robust.posteriors import dtc
+from bo_robust.posteriors import dtc, dtc_exact, dtc_single
 from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
-from bo_robust.random import spread
+from bo_robust.posteriors.dtc_exact import Whole
 
 __all__ = ["BBKB"]
 
@@ -45,10 +47,12 @@ class BBKBState(State):
     Attributes:
         spent: Sum of the variances, at the start of the batch, of the arms it pulled, ``s``.
         shortlist: Shortlist of this batch.
+        whole: Trials whose dictionary has all pulled arms, because the one drawn would save nothing.
     """
 
     spent: Tensor | None = None
     shortlist: Shortlist | None = None
+    whole: Whole | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,12 @@ class BBKB(FeatureSpaceAlgorithm):
         check_batch_constant(self.batch_constant)
 
     def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
+        posterior = dtc.init(kernel, noise_var, len(noise_var))
         return BBKBState(
-            dtc.init(kernel, noise_var, len(noise_var)),
+            posterior,
             spent=torch.zeros_like(noise_var),
             shortlist=empty_shortlist(noise_var, min(kernel.num_arms, SHORTLIST_SIZE)),
+            whole=dtc_exact.init(posterior),
         )
 
     def select(self, state: State, uniform: Tensor) -> Selection:
@@ -90,12 +96,23 @@ class BBKB(FeatureSpaceAlgorithm):
         w = sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
-        width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
-        if posterior.ahead is None:  # every trial at the start of a batch
-            return Selection(largest_bound(posterior.mean, posterior.variance, width), w)
+        assert state.whole is not None
+        if state.whole.number == len(posterior.noise_var):
+            return Selection(largest_bound(posterior.mean, dtc_exact.present(posterior, state.whole).variance, w), w)
+        if posterior.ahead is None and not state.whole.number:  # every trial at the start of a batch
+            return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
         assert state.shortlist is not None
+        if dtc_single.is_single(posterior) and state.shortlist.valid.numpy()[0]:
+            variance_of = partial(dtc_single.variance_of, posterior)
+            arm, certain = best_of_single(state.shortlist, float(w), variance_of)
+            if certain:
+                return Selection(torch.from_numpy(np.array([arm])), w)
+        width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
-        sure = torch.zeros_like(arms, dtype=torch.bool)
+        sure = state.whole.trials.clone()
+        if state.whole.number:
+            variance = dtc_exact.present(posterior, state.whole).variance[sure]
+            arms[sure] = largest_bound(posterior.mean[sure], variance, width[sure])
         if len(trials := state.shortlist.valid.nonzero().squeeze(1)):
             known = state.shortlist.of(trials)
             places, _, sure[trials] = best_of(known, width[trials], partial(dtc.variance_of, posterior, trials=trials))
@@ -112,20 +129,29 @@ class BBKB(FeatureSpaceAlgorithm):
         assert isinstance(state, BBKBState)
         assert state.spent is not None
         assert state.shortlist is not None
+        assert state.whole is not None
         posterior: DTCPosterior = state.posterior
         ok = dtc.count(posterior, arms, rewards)
         state.round += 1
-        state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
+        sparse = state.whole.number < len(ok)
+        if dtc_single.is_single(posterior):
+            spent = state.spent.numpy()
+            spent += posterior.variance.numpy()[:, int(arms)] * ok.numpy()
+            if spent[0] <= self.batch_constant and state.round > 1:
+                if sparse:
+                    dtc.downdate(posterior, arms, ok)
+                return Info(ok)
+        else:
+            state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
         # The first reward always ends a batch: until then the dictionary is empty.
         over = (state.spent > self.batch_constant) | (state.round == 1)
-        if not over.all():
+        if sparse and not over.all():
             # Trials whose batch is over change here too; redraw then replaces what they have.
             dtc.downdate(posterior, arms, ok)
         if over.any():
             trials = over.nonzero().squeeze(1)
-            uniforms = spread(uniform, posterior.counts.shape[1])
-            keep = new_dictionary(posterior, posterior.variance, self.oversampling, uniforms)
-            dtc.redraw(posterior, keep[trials], trials)
+            keep = fresh_dictionary(posterior, self.oversampling, uniform)
+            dtc_exact.redraw(posterior, state.whole, keep[trials], trials)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)

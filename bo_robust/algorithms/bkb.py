@@ -24,11 +24,12 @@ from bo_robust.features.leverage import check_oversampling, draw_dictionary, kee
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel, all_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
+from bo_robust.posteriors.dtc_single import draw_past
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
 from bo_robust.validation import check_rule, quoted
 
-__all__ = ["BKB", "REDRAWS", "new_dictionary", "sparse_width"]
+__all__ = ["BKB", "REDRAWS", "fresh_dictionary", "new_dictionary", "sparse_width"]
 
 REDRAWS = ("fresh", "persistent")
 
@@ -99,16 +100,16 @@ class BKB(FeatureSpaceAlgorithm):
         kept = self.transform_rewards(state, arms, rewards)
         ok = dtc.count(posterior, arms, kept)
         state.round += 1
-        uniforms = state.uniforms
-        if uniforms is None:
-            uniforms = spread(uniform, posterior.counts.shape[1])
-            state.uniforms = uniforms if self.redraw == "persistent" else None
+        if self.redraw == "persistent" and state.uniforms is None:
+            state.uniforms = spread(uniform, posterior.counts.shape[1])
         # variances of the round before, as the paper: count did not change them
-        dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
+        dtc.redraw(posterior, fresh_dictionary(posterior, self.oversampling, uniform, state.uniforms))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
+        if isinstance(self.truncation, NoTruncation):
+            return rewards
         level = self.truncation(state.round + 1)
         return truncated_rewards(state, arms, rewards, level, self.rule, self.reference_bound)
 
@@ -120,6 +121,19 @@ def new_dictionary(posterior: DTCPosterior, variance: Tensor, oversampling: floa
     # A trial without a reward (all its pulls failed) needs a dictionary too; any one serves.
     keep[:, 0] |= ~keep.any(1)
     return keep
+
+
+def fresh_dictionary(
+    posterior: DTCPosterior, oversampling: float, uniform: Tensor, uniforms: Tensor | None = None
+) -> Tensor:
+    """:func:`new_dictionary` by the posterior's own variances; ``uniforms`` are spread from ``uniform`` if None."""
+    n = posterior.counts.shape[1]
+    if len(uniform) > 1 or uniform.is_cuda:
+        uniforms = spread(uniform, n) if uniforms is None else uniforms
+        return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
+    # Only past arms can enter: a single trial draws for these alone.
+    past = posterior.counts[0].nonzero().squeeze(1)
+    return draw_past(posterior, oversampling, past, spread(uniform, n, past) if uniforms is None else uniforms[:, past])
 
 
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:

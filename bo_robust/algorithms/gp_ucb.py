@@ -10,12 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.confidence import Width
 from bo_robust.linalg import row_argmax
+from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
 from bo_robust.ops.ucb_argmax import ucb_argmax
+from bo_robust.posteriors.arms import ArmPosterior
 
 __all__ = ["GPUCB", "largest_bound", "select_ucb"]
 
@@ -44,13 +48,19 @@ def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     w = width(state.round + 1, posterior.information_gain, uniform)
     if posterior.mean.is_cuda:
         return Selection(ucb_argmax(posterior.mean, posterior.variance, w)[0], w)
-    return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
+    room = posterior.scratch.room_like(posterior.mean) if isinstance(posterior, ArmPosterior) else None
+    return Selection(largest_bound(posterior.mean, posterior.variance, w, room), w)
 
 
-def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tensor:
+def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float, room: Tensor | None = None) -> Tensor:
     """The arm of largest mean + width sigma in every trial, ``s`` long, in plain torch; ties go to the first.
 
-    ``mean`` and ``variance`` are ``s x n``; ``width`` is ``s`` or one number.
+    ``mean`` and ``variance`` are ``s x n``; ``width`` is ``s`` or one number. ``room`` is memory for the bounds.
     """
-    per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
-    return row_argmax(variance.sqrt().mul_(per_arm).add_(mean))
+    if mean.is_cuda or mean.numel() > NUMPY_MAX_ARMS:
+        per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
+        return row_argmax(torch.sqrt(variance, out=room).mul_(per_arm).add_(mean))
+    bound = np.sqrt(variance.numpy())
+    bound *= width.numpy()[:, None] if isinstance(width, Tensor) else width
+    bound += mean.numpy()
+    return torch.from_numpy(bound.argmax(1))

@@ -125,22 +125,23 @@ class ArmKernel:
         """k(x, x) of ``arms`` (``t x A``) in some ``trials`` (``t``), ``t x A``."""
         return self.diagonal[arms] if self.diagonal.ndim == 1 else self.diagonal[trials.unsqueeze(1), arms]
 
-    def rows(self, arms: Tensor, trials: Tensor | None = None) -> Tensor:
-        """Rows K[a, :] of ``arms`` (``r``) in the given ``trials`` (``r``; None: in order), ``r x n``."""
+    def rows(self, arms: Tensor, trials: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """Rows K[a, :] of ``arms`` (``r``) in the given ``trials`` (``r``; None: in order), ``r x n``, in ``out``."""
         if self.matrix is None:
             assert self.covariance is not None
             assert self.arms is not None
-            chosen, out = self.arms[arms], self.diagonal.new_empty(arms.shape[0], self.num_arms)
+            chosen = self.arms[arms]
+            out = self.diagonal.new_empty(arms.shape[0], self.num_arms) if out is None else out
             step = self.num_arms if arms.is_cuda else ROW_BLOCK  # temporaries stay in a CPU's cache
             for start in range(0, self.num_arms, step):
                 block = slice(start, start + step)
                 out[:, block] = self.covariance(chosen, self.arms[block])
             return out
         if self.matrix.ndim == 2:
-            return self.matrix.index_select(0, arms)
-        if trials is None:
-            trials = torch.arange(arms.shape[0], device=arms.device)
-        return self.matrix[trials, arms]
+            rows = self.matrix.index_select(0, arms)
+        else:
+            rows = self.matrix[torch.arange(arms.shape[0], device=arms.device) if trials is None else trials, arms]
+        return rows if out is None else out.copy_(rows)
 
     def columns(self, arms: Tensor) -> Tensor:
         """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""

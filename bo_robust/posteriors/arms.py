@@ -178,7 +178,11 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
             _reserve(posterior)
         posterior.row_budget -= 1
     ok = arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts)
-    return ok & all_numbers(posterior.mean, posterior.variance)
+    mean, variance = posterior.mean, posterior.variance
+    # No sum and no product of finite numbers is infinite but by overflow: then all_numbers looks again.
+    if ok.shape[0] == 1 and not ok.is_cuda and math.isfinite(mean.numpy()[0].dot(variance.numpy()[0])):
+        return ok
+    return ok & all_numbers(mean, variance)
 
 
 def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
@@ -191,6 +195,10 @@ def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
     """Raise ``ValueError`` unless ``arms`` and ``rewards`` are one per trial, of the shape and device of ``like``."""
+    if isinstance(arms, Tensor) and isinstance(rewards, Tensor):  # the usual case, checked every round
+        same = arms.shape == like.shape == rewards.shape and arms.device == like.device == rewards.device
+        if same and arms.dtype is torch.long and rewards.dtype is like.dtype:
+            return
     check_tensor("arms", arms, floating=False)
     check_tensor("rewards", rewards, floating=False)
     if arms.shape != like.shape or rewards.shape != like.shape:
@@ -229,6 +237,7 @@ def _reserve(posterior: ArmPosterior) -> None:
         root = zeros_like_shape((trials, capacity, capacity), buffers.root)
         root[:, :filled, :filled] = buffers.root[:, :filled, :filled]
         buffers.root = root
+        posterior.scratch.views.clear()
     until_next = max(FIRST_ROWS, filled // 2)
     # With a row for every arm there is always room, however many rounds go by.
     posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)

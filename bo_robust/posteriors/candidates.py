@@ -77,8 +77,8 @@ def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | N
 class _SharedKernel(ArmKernel):
     """``h`` matrices that serve ``s * h`` trials without a copy; the diagonal has all ``s * h`` rows."""
 
-    def rows(self, arms: Tensor, trials: Tensor | None = None) -> Tensor:
-        return super().rows(arms, self._candidate(arms, trials))
+    def rows(self, arms: Tensor, trials: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        return super().rows(arms, self._candidate(arms, trials), out)
 
     def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
         return super().block(arms, block, self._candidate(arms, trials))

@@ -19,13 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
-from bo_robust.posteriors import dtc_changes
+from bo_robust.posteriors import dtc_changes, dtc_single
 from bo_robust.posteriors.arm_kernel import ArmKernel, noise_of_trials
 from bo_robust.posteriors.arms import check_pulls
 from bo_robust.posteriors.dtc_changes import Factors
@@ -36,7 +37,9 @@ __all__ = [
     "dictionary_of",
     "downdate",
     "grow",
+    "index_of",
     "init",
+    "learnt",
     "observe",
     "rebuild",
     "redraw",
@@ -50,6 +53,8 @@ BLOCK_ENTRIES = 1 << 18
 # POINTS_PER_CHANGE times at once, beyond that rebuilt (measured: benchmarks/bkb.py); and rebuilt after MAX_CHANGES in
 # all, as rounding adds up.
 POINTS_PER_CHANGE, MAX_CHANGES = 6, 512
+# Up to n r^2 of this, rebuilding a single trial in NumPy costs less than any change (measured: benchmarks/bkb.py).
+SMALL_REBUILD = 1 << 20
 
 
 @dataclass
@@ -137,9 +142,12 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     if shapes, dtypes or devices do not fit; on a CPU also if an arm is out of range.
     """
     check_pulls(posterior.noise_var, arms, rewards)
-    n = posterior.counts.shape[1]
-    if not arms.is_cuda and not 0 <= int(arms.min()) <= int(arms.max()) < n:  # reading them back would wait
+    n, single = posterior.counts.shape[1], dtc_single.is_single(posterior)
+    low, high = (0, 0) if arms.is_cuda else (int(arms),) * 2 if single else (int(x) for x in arms.aminmax())
+    if not 0 <= low <= high < n:  # on CUDA reading them back would wait
         raise ValueError(f"arms must be between 0 and {n - 1}, got {arms.tolist()}.")
+    if single:
+        return torch.from_numpy(np.array([dtc_single.count(posterior, low, float(rewards))]))
     trials = torch.arange(arms.shape[0], device=arms.device)
     ok = rewards.isfinite()
     posterior.information_gain += 0.5 * torch.log1p(posterior.variance[trials, arms] / posterior.noise_var) * ok
@@ -154,7 +162,10 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     ``keep`` has the arms of each new dictionary, ``t x n`` bool, and ``trials`` (``t`` long) says which trials these
     are; None: all. Raises ``ValueError`` if a dictionary is empty.
     """
-    index = _chosen(posterior, trials)
+    if dtc_single.is_single(posterior) and bool(keep.any()):
+        dtc_single.rebuild(posterior, keep)
+        return
+    index = index_of(posterior, trials)
     chosen = torch.arange(len(posterior.counts), device=keep.device)[index]
     kernel, noise = posterior.kernel, posterior.noise_var[chosen]
     arms, mask = padded(keep)
@@ -172,13 +183,17 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     _score(posterior, chosen, points, R, F, weights)
     posterior.dictionary[index] = keep
     posterior.changes[index] = 0
-    _learnt(posterior, index)
+    learnt(posterior, index)
     _store(posterior, index, points, R, F, weights)
 
 
 def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
     """As :func:`rebuild`, but by changes of the factors where that is less work."""
-    p, chosen = posterior, _chosen(posterior, trials)
+    p, r = posterior, posterior.points.shape[1]
+    if p.mean.shape[1] * r * r <= SMALL_REBUILD and dtc_single.is_single(p):
+        rebuild(p, keep)
+        return
+    chosen = index_of(p, trials)
     everyone = torch.arange(len(p.counts), device=keep.device)[chosen]
     moved = (keep != p.dictionary[chosen]).sum(1)
     changes = moved + (p.counts[chosen] != p.learnt_counts[chosen]).sum(1)
@@ -224,7 +239,7 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
     if moved and factors.points.shape[1] > int(factors.active.sum(1).max()) + 2 * dtc_changes.SPARE:
         dtc_changes.pack(factors)
     p.dictionary[chosen] = keep
-    _learnt(p, chosen)
+    learnt(p, chosen)
     _store(p, chosen, factors.points, factors.root, factors.factor, factors.weights)
     return short
 
@@ -254,6 +269,10 @@ def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> None:
     """
     if posterior.ahead is None:
         posterior.ahead = posterior.factor.clone()
+    if dtc_single.is_single(posterior):
+        if bool(ok):
+            dtc_single.downdate(posterior, int(arms))
+        return
     trials = torch.arange(arms.shape[0], device=arms.device)
     k = posterior.kernel.between(arms.unsqueeze(1), posterior.points, trials).squeeze(1)
     dtc_changes.learn_(posterior.ahead, k, ok.to(k))
@@ -339,14 +358,14 @@ def _blocks(kernel: ArmKernel, points: Tensor, trials: Tensor | None = None) -> 
         yield block, kernel.block(points, block, trials)
 
 
-def _chosen(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
+def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
     """An index of some trials: where these are all in order a slice, because its views cost nothing."""
     s = len(posterior.counts)
     everyone = trials is None or (len(trials) == s and torch.equal(trials, torch.arange(s, device=trials.device)))
     return slice(None) if everyone or trials is None else trials
 
 
-def _learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
+def learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
     """Note that mean, variance and factors include all rewards."""
     posterior.learnt_counts[trials] = posterior.counts[trials]
     posterior.learnt_sums[trials] = posterior.sums[trials]

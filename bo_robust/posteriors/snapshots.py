@@ -28,7 +28,10 @@ def forget(posterior: Any) -> None:
         posterior.scratch.clear()
     elif dataclasses.is_dataclass(posterior) and not isinstance(posterior, ArmKernel):
         for field in dataclasses.fields(posterior):
-            forget(getattr(posterior, field.name))
+            if field.metadata.get("derived"):
+                setattr(posterior, field.name, None)
+            else:
+                forget(getattr(posterior, field.name))
 
 
 def snapshot(posterior: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The arm posterior against dense solves, its two layouts, its two code paths, and long runs."""
 
 import math
+from copy import deepcopy
 
 import gpytorch
 import pytest
@@ -379,3 +380,22 @@ def test_bad_input_is_refused(index):
 
 
 # Arms that are no vectors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("s", [1, 2])
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_copy_goes_on_by_itself(s, dense):
+    """In the middle of a block, with rows and views of it known."""
+    kernel = ArmKernel.from_matrix(torch.eye(40, dtype=torch.float64) + 0.5)
+    posterior = init(kernel, 0.1, s, dense=dense)
+    pulls = [(torch.tensor([t % 3] * s), torch.full((s,), float(t), dtype=torch.float64)) for t in range(9)]
+    for arms, rewards in pulls[:5]:
+        observe(posterior, arms, rewards)
+    copy, kept = deepcopy(posterior), posterior.mean.clone()
+    for arms, rewards in pulls[5:]:
+        observe(copy, arms, rewards)
+    assert torch.equal(posterior.mean, kept)
+    for arms, rewards in pulls[5:]:
+        observe(posterior, arms, rewards)
+    torch.testing.assert_close(copy.mean, posterior.mean, rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(copy.variance, posterior.variance, rtol=0.0, atol=1e-12)

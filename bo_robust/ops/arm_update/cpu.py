@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,23 @@ from bo_robust.ops.arm_update.naive import (
 __all__ = ["Scratch", "update_"]
 
 
+class Views(NamedTuple):
+    """NumPy views of one trial's buffers; those of all trials are the last four."""
+
+    pending: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    counts: np.ndarray
+    rows: np.ndarray
+    row_arm: np.ndarray
+    root: np.ndarray
+    slots: np.ndarray
+    information_gain: np.ndarray
+    noise_var: np.ndarray
+    filled: np.ndarray
+    block_filled: np.ndarray
+
+
 @dataclass
 class Scratch:
     """What the rounds of one block share: derived from the buffers, cleared at the end of the block, never saved.
@@ -36,17 +54,42 @@ class Scratch:
             rows in it. A group keeps its rows, ``group x n``, with its first trial.
         group: Number of neighbouring trials (candidates of one trial) that always pull the same arms and have the same
             failed pulls. One batched call serves them all.
-        views: NumPy views per trial: its pending rows, mean, variance and counts; gain and lambda of all trials.
+        views: Views per trial, made as needed. Whoever replaces a buffer clears them.
+        free: Rows no longer known. Long rows are written over: the system would clear new memory page by page.
+        room: One number per trial and arm, for whoever needs it within a call; see :meth:`room_like`.
     """
 
     rows: list[dict[int, tuple[np.ndarray, int]]]
     group: int = 1
-    views: dict[int, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    views: dict[int, Views] = field(default_factory=dict)
+    free: list[np.ndarray] = field(default_factory=list)
+    room: Tensor | None = None
+
+    def __reduce__(self) -> tuple[type, tuple[list[dict[int, tuple[np.ndarray, int]]], int]]:
+        """A copy, or what is pickled, knows nothing: views of the original would not follow the copy's buffers."""
+        return Scratch, ([{} for _ in self.rows], self.group)
+
+    def room_like(self, x: Tensor) -> Tensor | None:
+        """Memory of the shape of ``x`` that lasts, where that is large; else None."""
+        if x.numel() <= NUMPY_MAX_ARMS:
+            return None
+        if self.room is None:
+            self.room = torch.empty_like(x)
+        return self.room
+
+    def of(self, buffers: ArmBuffers, trial: int) -> Views:
+        """The views of a trial."""
+        if trial not in self.views:
+            own, shared = Views._fields[:8], Views._fields[8:]
+            parts = [getattr(buffers, name).numpy()[trial] for name in own]
+            self.views[trial] = Views(*parts, *(getattr(buffers, name).numpy() for name in shared))
+        return self.views[trial]
 
     def clear(self) -> None:
         """Forget everything."""
         self.views.clear()
         for known in self.rows:
+            self.free += [row for row, _ in known.values() if len(row) > NUMPY_MAX_ARMS]
             known.clear()
 
 
@@ -96,27 +139,33 @@ def _low_rank_row_(
 ) -> np.ndarray:
     """C[a, :] of one trial, ``n``, read only; ``pending`` are the trial's rows, ``b x n``."""
     k = buffers.num_pending
-    row, done = scratch.rows[trial].get(arm) or (_base_row_(buffers, trial, arm, kernel_rows), 0)
+    row, done = scratch.rows[trial].get(arm) or (_base_row_(buffers, trial, arm, kernel_rows, scratch), 0)
     if k > done:
         _subtract_product_(row, pending[done:k, arm], pending[done:k])
     scratch.rows[trial][arm] = (row, k)
     return row
 
 
-def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRows) -> np.ndarray:
+def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRows, scratch: Scratch) -> np.ndarray:
     """C_base[a, :] of one trial, ``n``. Stores the prior row of a new arm first."""
-    m = int(buffers.block_filled.numpy()[trial])
-    if m and not buffers.root_ready.numpy()[trial]:
-        refresh_root_(buffers, slice(trial, trial + 1), m, branch_free=False)
-    slot = int(buffers.slots.numpy()[trial, arm])
+    views = scratch.of(buffers, trial)
+    m, slot = int(views.block_filled[trial]), int(views.slots[arm])
     if slot < 0:
-        slot = int(buffers.filled.numpy()[trial])
-        _add_prior_row_(buffers, trial, slot, arm, kernel_rows(torch.tensor([arm]), torch.tensor([trial])))
-    rows, root = buffers.rows.numpy()[trial], buffers.root.numpy()[trial, :m, :m]
-    weights = (root @ rows[slot, buffers.row_arm.numpy()[trial, :m]]) @ root
-    row = rows[slot].copy()
+        slot = int(views.filled[trial])
+        place = torch.from_numpy(np.array([[arm], [trial]]))
+        if len(views.mean) > NUMPY_MAX_ARMS:
+            kernel_rows(place[0], place[1], buffers.rows[trial, slot : slot + 1])
+            row = _copy(views.rows[slot], scratch.free)
+        else:
+            views.rows[slot] = row = kernel_rows(place[0], place[1]).numpy()[0]
+        _note_row_(buffers, views, trial, slot, arm)
+    else:
+        row = _copy(views.rows[slot], scratch.free)
     if m:
-        _subtract_product_(row, weights, rows[:m])
+        if not buffers.root_ready.numpy()[trial]:
+            refresh_root_(buffers, slice(trial, trial + 1), m, branch_free=False)
+        root = views.root[:m, :m]
+        _subtract_product_(row, (root @ row[views.row_arm[:m]]) @ root, views.rows[:m])
     return row
 
 
@@ -125,14 +174,16 @@ def _group_rows_(
 ) -> np.ndarray:
     """:func:`_low_rank_row_` of all g trials of a group, ``g x n``; ``pending`` is ``g x b x n``."""
     k, known = buffers.num_pending, scratch.rows[trials.start]
-    rows, done = known.get(arm) or (_group_base_rows_(buffers, trials, arm, kernel_rows), 0)
+    rows, done = known.get(arm) or (_group_base_rows_(buffers, trials, arm, kernel_rows, scratch), 0)
     if k > done:
         rows -= np.matmul(pending[:, None, done:k, arm], pending[:, done:k])[:, 0]
     known[arm] = (rows, k)
     return rows
 
 
-def _group_base_rows_(buffers: ArmBuffers, trials: slice, arm: int, kernel_rows: KernelRows) -> np.ndarray:
+def _group_base_rows_(
+    buffers: ArmBuffers, trials: slice, arm: int, kernel_rows: KernelRows, scratch: Scratch
+) -> np.ndarray:
     """:func:`_base_row_` of all trials of a group, ``g x n``. Their rows are of the same arms in the same slots."""
     first = trials.start
     m = int(buffers.block_filled.numpy()[first])
@@ -144,7 +195,9 @@ def _group_base_rows_(buffers: ArmBuffers, trials: slice, arm: int, kernel_rows:
         everyone = torch.arange(first, trials.stop)
         prior = kernel_rows(torch.full_like(everyone, arm), everyone)
         for i in everyone.tolist():
-            _add_prior_row_(buffers, i, slot, arm, prior[i - first].unsqueeze(0))
+            views = scratch.of(buffers, i)
+            views.rows[slot] = prior[i - first].numpy()
+            _note_row_(buffers, views, i, slot, arm)
     rows, root = buffers.rows.numpy()[trials], buffers.root.numpy()[trials, :m, :m]
     row = rows[:, slot].copy()
     if m:
@@ -162,11 +215,17 @@ def _subtract_product_(row: np.ndarray, weights: np.ndarray, rows: np.ndarray) -
         row -= weights[0] * rows[0] if len(rows) == 1 else weights @ rows
 
 
-def _add_prior_row_(buffers: ArmBuffers, trial: int, slot: int, arm: int, k_row: Tensor) -> None:
-    buffers.rows[trial, slot] = k_row[0]
-    buffers.row_arm.numpy()[trial, slot] = arm
-    buffers.slots.numpy()[trial, arm] = slot
-    buffers.filled.numpy()[trial] = slot + 1
+def _copy(row: np.ndarray, free: list[np.ndarray]) -> np.ndarray:
+    """A copy, in memory that is free if there is some."""
+    if not free:
+        return row.copy()
+    np.copyto(copy := free.pop(), row)
+    return copy
+
+
+def _note_row_(buffers: ArmBuffers, views: Views, trial: int, slot: int, arm: int) -> None:
+    """Note that the prior row of an arm is in its slot."""
+    views.row_arm[slot], views.slots[arm], views.filled[trial] = arm, slot, slot + 1
     buffers.num_rows = max(buffers.num_rows, slot + 1)
 
 
@@ -182,11 +241,11 @@ def _update_one_(
     arm, reward, count = int(arms), float(rewards), 1.0 if counts is None else float(counts)
     if not 0 <= arm < buffers.mean.shape[1]:
         raise ValueError(_out_of_range(buffers.mean.shape[1], arms))
-    if not math.isfinite(reward) or count == 0.0:
-        return torch.zeros(1, dtype=torch.bool)
-    _take_in_(buffers, 0, arm, reward, count, kernel_rows, scratch)
-    buffers.num_pending += 1
-    return torch.ones(1, dtype=torch.bool)
+    ok = math.isfinite(reward) and count != 0.0
+    if ok:
+        _take_in_(buffers, 0, arm, reward, count, kernel_rows, scratch)
+        buffers.num_pending += 1
+    return torch.from_numpy(np.array([ok]))
 
 
 def _update_some_(
@@ -211,15 +270,10 @@ def _take_in_(
     scratch: Scratch,
 ) -> None:
     """One trial's part of a round, on NumPy views of the buffers. The caller raises ``num_pending``."""
-    views = scratch.views.get(trial)
-    if views is None:
-        tensors = (buffers.pending, buffers.mean, buffers.variance, buffers.counts)
-        views = (*(x.numpy()[trial] for x in tensors), buffers.information_gain.numpy(), buffers.noise_var.numpy())
-        scratch.views[trial] = views
-    pending, mean, variance, counts, gain, noise = views
+    pending, mean, variance, counts, *_, gain, noise, _, _ = views = scratch.of(buffers, trial)
     k, noise_var = buffers.num_pending, float(noise[trial]) / count
     if buffers.dense:
-        row = buffers.rows.numpy()[trial, arm] - pending[:k, arm] @ pending[:k]
+        row = views.rows[arm] - pending[:k, arm] @ pending[:k]
     else:
         row = _low_rank_row_(buffers, trial, arm, pending, kernel_rows, scratch)
     prior_variance = max(float(row[arm]), 0.0)

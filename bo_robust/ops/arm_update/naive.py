@@ -53,8 +53,10 @@ __all__ = [
 SHORT_BLOCK = 32
 LONG_BLOCK = 96
 
-KernelRows = Callable[[Tensor, Tensor | None], Tensor]
-"""Maps arms (``r``) and their trials (``r``) to prior rows K[a, :], ``r x n``. Trials None: one arm per trial."""
+KernelRows = Callable[..., Tensor]
+"""Maps arms (``r``) and their trials (``r``) to prior rows K[a, :], ``r x n``. Trials None: one arm per trial.
+
+A third argument, ``r x n``, is memory to write the rows into."""
 
 
 @dataclass

@@ -1,0 +1,110 @@
+"""Run every suite in turn and write one summary: ``python -m benchmarks.all [--full] [--only SUITE ...] [--out FILE]``.
+
+Each suite runs in a process of its own, by default at the small options below, with ``--full`` at its own defaults.
+What it prints of the form ``name, value, unit, target, met, detail`` goes to the summary, one JSON object a line, with
+the suite's name in ``detail``; last comes one line per suite: its seconds, how many targets were met and missed, and
+the end of what it said if it failed. The exit status is that of the suites, not of the targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import ROOT, environment
+
+# Options of the small run, or None where only the full one means something; FOLDER is a temporary one.
+FOLDER = "FOLDER"
+SMALL: dict[str, list[str] | None] = {
+    "arm_engine": ["--only", "numpy"],
+    "bkb": ["--only", "linear"],
+    "coco": None,
+    "continuous": ["--seeds", "1", "--rounds", "10", "--results", FOLDER],
+    "dictionary_size": ["--results", FOLDER],
+    "dtc_scores": [],
+    "elimination": ["--only", "overhead"],
+    "elimination_value_at_risk": ["--out", FOLDER],
+    "gpu": ["--quick"],
+    "heavy_tails": None,
+    "lnso": ["--quick"],
+    "ranks": ["--arms", "100000", "--rounds", "10"],
+    "reproduce": None,
+    "robust_fit": ["--pairs", "5"],
+    "robustness": ["--quick"],
+    "rule_choice": [],
+    "saas": ["--seeds", "1", "--rounds", "10"],
+    "scaling": ["--only", "models", "--results", FOLDER],
+    "starvation": ["--draws", "2", "--results", FOLDER],
+    "study": ["--kills", "2", "--skip-speed"],
+    "torture": ["--quick"],
+    "truncated_sum": [],
+    "value_at_risk": ["--only", "quantile"],
+    "width_rule": None,
+}
+# What a suite cannot do without at full size.
+FULL = {"coco": ["--out", FOLDER]}
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    """The results among the lines that a suite printed."""
+    rows = []
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and {"name", "value", "met"} <= row.keys() and row["name"] != "environment":
+            rows.append(row)
+    return rows
+
+
+def run(suite: str, options: list[str]) -> tuple[list[dict[str, Any]], bool]:
+    """The rows of a suite, its own line last, and whether it ended well."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", f"benchmarks.{suite}", *(folder if o == FOLDER else o for o in options)]
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    rows = rows_of(done.stdout)
+    for row in rows:
+        row["detail"] = {"suite": suite, **(row.get("detail") or {})}
+    verdicts = [row["met"] for row in rows]
+    detail: dict[str, Any] = {"options": options, "met": verdicts.count(True), "missed": verdicts.count(False)}
+    if done.returncode:
+        detail["failed"] = done.stderr.strip()[-500:]
+    seconds = round(time.perf_counter() - began, 1)
+    last = {"name": f"suite {suite}", "value": seconds, "unit": "s", "target": None, "met": None, "detail": detail}
+    return [*rows, last], done.returncode == 0
+
+
+def main() -> None:
+    """All suites, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="at the default options of each suite: hours")
+    parser.add_argument("--only", choices=SMALL, nargs="+", default=list(SMALL))
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "summary.jsonl")
+    chosen = parser.parse_args()
+    good = True
+    with chosen.out.open("w") as out:
+        header = {"name": "environment", "value": 0, "unit": "none", "target": None, "met": None}
+        out.write(json.dumps({**header, "detail": environment()}) + "\n")
+        for suite in chosen.only:
+            options = FULL.get(suite, []) if chosen.full else SMALL[suite]
+            if options is None:
+                continue
+            rows, ended_well = run(suite, options)
+            good &= ended_well
+            for row in rows:
+                out.write(json.dumps(row) + "\n")
+            out.flush()  # what is done is not lost
+            print(json.dumps(rows[-1]), flush=True)
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()

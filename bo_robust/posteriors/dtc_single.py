@@ -1,0 +1,126 @@
+"""The posterior of :mod:`bo_robust.posteriors.dtc` for a single trial over the matrix of a kernel, in NumPy.
+
+With a few points and some thousand arms, a torch call costs more than its work, and NumPy calls cost a fraction of it.
+The formulas are those of :mod:`.dtc`; the tensors of the posterior are written in place. Dictionaries are factorised by
+LAPACK's pivoted Cholesky in one call, so that dependent points (any beyond the d-th of a linear kernel) cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy.linalg import lapack
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from bo_robust.posteriors.dtc import DTCPosterior
+
+__all__ = ["count", "downdate", "draw_past", "is_single", "rebuild", "variance_of"]
+
+# The routines of each precision: pivoted Cholesky, Cholesky, solution of a triangular system.
+LAPACK = {
+    torch.float64: (lapack.dpstrf, lapack.dpotrf, lapack.dtrtrs),
+    torch.float32: (lapack.spstrf, lapack.spotrf, lapack.strtrs),
+}
+
+
+def is_single(posterior: DTCPosterior) -> bool:
+    """Whether this is one trial on a CPU whose kernel is a matrix."""
+    matrix = posterior.kernel.matrix
+    return matrix is not None and posterior.weights.shape[0] == 1 and not matrix.is_cuda
+
+
+def _matrix(posterior: DTCPosterior) -> np.ndarray:
+    matrix = posterior.kernel.matrix
+    assert matrix is not None
+    K: np.ndarray = matrix.numpy()
+    return K if K.ndim == 2 else K[0]
+
+
+def count(posterior: DTCPosterior, arm: int, reward: float) -> bool:
+    """See :func:`.dtc.count`."""
+    if not math.isfinite(reward):
+        return False
+    p = posterior
+    p.information_gain.numpy()[0] += 0.5 * math.log1p(p.variance.numpy()[0, arm] / p.noise_var.numpy()[0])
+    p.counts.numpy()[0, arm] += 1.0
+    p.sums.numpy()[0, arm] += reward
+    return True
+
+
+def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
+    """See :func:`.dtc.rebuild`."""
+    p, K, dtype = posterior, _matrix(posterior), posterior.mean.dtype
+    pstrf, potrf, trtrs = LAPACK[dtype]
+    arms = keep.numpy()[0].nonzero()[0]
+    C = K[arms[:, None], arms]
+    sd = np.sqrt(C.diagonal().clip(0.0))
+    sd[sd == 0.0] = 1.0  # a point of variance zero is never a pivot
+    C = C / sd / sd[:, None]
+    L, order, r, _ = pstrf(C, lower=1, tol=torch.finfo(dtype).eps ** (2.0 / 3.0))
+    order = order[: max(r, 1)] - 1
+    points = arms[order]
+    # No point at all has variance: one slot, empty.
+    R = trtrs(L[:r, :r], np.eye(r, dtype=C.dtype), lower=1)[0] / sd[order] if r else np.zeros((1, 1), C.dtype)
+    k = K[points]
+    Z = R @ k
+    counts, noise = p.counts.numpy()[0], p.noise_var.numpy()[0]
+    pulled = counts.nonzero()[0]
+    own = Z[:, pulled]
+    V = (own * counts[pulled]) @ own.T
+    V.flat[:: len(V) + 1] += noise
+    L = potrf(V, lower=1)[0]
+    F = trtrs(L, R, lower=1)[0]
+    weights = F.T @ trtrs(L, own @ p.sums.numpy()[0, pulled], lower=1)[0]
+    np.dot(weights, k, out=p.mean.numpy()[0])
+    left, variance = F @ k, p.variance.numpy()[0]
+    np.subtract(p.kernel.diagonal.numpy().reshape(-1), np.einsum("ij,ij->j", Z, Z), out=variance)
+    np.maximum(variance, 0.0, out=variance)
+    variance += noise * np.einsum("ij,ij->j", left, left)
+    p.dictionary.copy_(keep)
+    p.changes.zero_()
+    p.learnt_counts.copy_(p.counts)
+    p.learnt_sums.copy_(p.sums)
+    p.points, p.weights = torch.from_numpy(points[None]), torch.from_numpy(weights[None])
+    p.root, p.factor = torch.from_numpy(R[None]), torch.from_numpy(np.ascontiguousarray(F)[None])
+    p.ahead = None
+
+
+def downdate(posterior: DTCPosterior, arm: int) -> None:
+    """See :func:`.dtc.downdate`."""
+    assert posterior.ahead is not None
+    F = posterior.ahead.numpy()[0]
+    u = F @ _matrix(posterior)[arm, posterior.points.numpy()[0]]
+    size = math.sqrt(1.0 + u @ u)
+    F -= (u / (size * (size + 1.0)))[:, None] * (u @ F)
+
+
+def variance_of(posterior: DTCPosterior, arms: np.ndarray) -> np.ndarray:
+    """See :func:`.dtc.variance_of`; ``arms`` is ``f``, and so is the result."""
+    p = posterior
+    k = _matrix(p)[arms[:, None], p.points.numpy()[0]].T
+    explained, left = p.root.numpy()[0] @ k, (p.factor if p.ahead is None else p.ahead).numpy()[0] @ k
+    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - (explained * explained).sum(0)
+    np.maximum(rest, 0.0, out=rest)
+    rest += p.noise_var.numpy()[0] * (left * left).sum(0)
+    return rest
+
+
+def draw_past(posterior: DTCPosterior, oversampling: float, past: Tensor, uniforms: Tensor) -> Tensor:
+    """The dictionary (``1 x n`` bool) of :func:`bo_robust.features.leverage.draw_dictionary` from the ``past`` arms.
+
+    ``uniforms`` are theirs (``1 x k``). Without a past arm it is arm 0.
+    """
+    p, arms = posterior, past.numpy()
+    share = np.minimum(p.variance.numpy()[0, arms] * (oversampling / p.noise_var.numpy()[0]), 1.0)
+    with np.errstate(divide="ignore"):
+        at_least_one = -np.expm1(p.counts.numpy()[0, arms] * np.log1p(-share))
+    chosen = arms[uniforms.numpy()[0] < at_least_one]
+    if not len(chosen):
+        chosen = arms[at_least_one.argmax()] if len(arms) else 0
+    keep = np.zeros(p.mean.shape, dtype=bool)
+    keep[0, chosen] = True
+    return torch.from_numpy(keep)

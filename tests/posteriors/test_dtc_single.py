@@ -1,0 +1,93 @@
+"""A single trial in NumPy, against the same trial in a batch, which plain torch plays."""
+
+import pytest
+import torch
+
+from bo_robust.algorithms.bbkb import BBKB
+from bo_robust.algorithms.bkb import fresh_dictionary
+from bo_robust.confidence import ConstantWidth
+from bo_robust.covariance import SquaredExponential
+from bo_robust.posteriors import dtc, dtc_single
+from bo_robust.posteriors.arms import ArmKernel
+
+
+def kernels():
+    X = torch.rand(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    K = X @ X.T
+    K[7], K[:, 7] = 0.0, 0.0  # an arm of variance zero
+    return {"smooth": ArmKernel.from_covariance(SquaredExponential(0.4), X), "rank 3": ArmKernel.from_matrix(K)}
+
+
+def pair(kernel, rounds=25, noise_var=0.05):
+    """The same rewards in one trial and in a batch of two."""
+    g = torch.Generator().manual_seed(1)
+    one, two = dtc.init(kernel, noise_var), dtc.init(kernel, noise_var, 2)
+    for t in range(rounds):
+        arm = torch.randint(50, (1,), generator=g) if t else torch.tensor([7])
+        reward = torch.randn(1, generator=g).to(kernel.diagonal) if t != 3 else torch.tensor([torch.nan]).to(one.mean)
+        assert torch.equal(dtc.count(one, arm, reward), dtc.count(two, arm.expand(2), reward.expand(2))[:1])
+    return one, two
+
+
+def close(one, two, names, atol):
+    for name in names:
+        got, want = getattr(one, name)[0], getattr(two, name)[0]
+        torch.testing.assert_close(got, want, rtol=0.0, atol=atol, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("name", kernels())
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-8), (torch.float32, 2e-3)])
+def test_single_trial_is_a_batch_of_one(name, dtype, atol):
+    kernel = kernels()[name]
+    assert kernel.matrix is not None
+    kernel = ArmKernel.from_matrix(kernel.matrix.to(dtype))
+    one, two = pair(kernel)
+    assert dtc_single.is_single(one)
+    assert not dtc_single.is_single(two)
+    keep = one.counts > 0
+    keep[0, :40:5] = True
+    dtc.rebuild(one, keep)
+    dtc.rebuild(two, keep.expand(2, -1))
+    same = ("mean", "variance", "information_gain", "counts", "learnt_sums", "dictionary", "effective_dimension")
+    close(one, two, same, atol)
+    arms, everyone = torch.arange(50).expand(2, -1), torch.arange(2)
+    for arm in (3, 3, 41):
+        dtc.downdate(one, torch.tensor([arm]), torch.tensor([True]))
+        dtc.downdate(two, torch.tensor([arm, arm]), torch.tensor([True, True]))
+        want = dtc.variance_of(two, arms, everyone)[0]
+        torch.testing.assert_close(dtc.variance_of(one, arms[:1], everyone[:1])[0], want, rtol=0.0, atol=atol)
+        got = torch.from_numpy(dtc_single.variance_of(one, arms[0].numpy()))
+        torch.testing.assert_close(got, want, rtol=0.0, atol=atol)
+
+
+def test_dictionary_of_points_without_variance():
+    """Nothing is learnt of a function that is zero where it is looked at."""
+    one = dtc.init(ArmKernel.from_matrix(torch.diag(torch.tensor([0.0, 1.0], dtype=torch.float64))), 0.1)
+    dtc.count(one, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
+    dtc.rebuild(one, torch.tensor([[True, False]]))
+    assert one.mean.tolist() == [[0.0, 0.0]]
+    assert one.variance.tolist() == [[0.0, 1.0]]
+    with pytest.raises(ValueError, match="are empty; put at least one point"):
+        dtc.rebuild(one, torch.zeros(1, 2, dtype=torch.bool))
+
+
+def test_dictionary_of_one_trial_is_that_of_a_batch():
+    one, two = pair(kernels()["smooth"])
+    for u in torch.rand(20, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2)):
+        want = fresh_dictionary(two, 0.03, u.expand(2))
+        assert torch.equal(fresh_dictionary(one, 0.03, u), want[:1])
+        assert 1 < int(want[0].sum()) < int((one.counts > 0).sum())
+
+
+@pytest.mark.parametrize("name", kernels())
+def test_picks_of_a_single_bbkb_are_those_of_a_batch(name):
+    kernel = kernels()[name]
+    f = torch.sin(torch.arange(50, dtype=torch.float64))
+    algorithm = BBKB(ConstantWidth(2.0), 2.0, 0.2)
+    states, g = [algorithm.init(kernel, 0.05, s) for s in (1, 2)], torch.Generator().manual_seed(0)
+    for _ in range(150):
+        u, eta = torch.rand(2, 1, generator=g, dtype=torch.float64)
+        picks = [algorithm.select(state, u.expand(s)).arms for s, state in zip((1, 2), states, strict=True)]
+        assert int(picks[0]) == int(picks[1][0])
+        for s, state, arms in zip((1, 2), states, picks, strict=True):
+            algorithm.observe(state, arms, f[arms] + 0.2 * eta, u.expand(s))
