@@ -128,8 +128,9 @@ class EliminationAlgorithm(CandidateAlgorithm):
     ) -> tuple[Tensor, HEInfo]:
         """Test one candidate per trial; write to ``state``, as of before the round, who is alive and who failed.
 
-        By likelihood :meth:`take_in` tested everyone, and who failed is written. The other arguments are those of :func:`bo_robust.posteriors.elimination.judge`. The result is the sums with
-        this round, and what happened in it. On a CPU a last survivor that failed gives a warning.
+        By likelihood :meth:`take_in` has tested everyone, and who failed is written. The other arguments are those of
+        :func:`bo_robust.posteriors.elimination.judge`. The result is the sums with this round, and what happened in it.
+        On a CPU a last survivor that failed gives a warning.
         """
         posterior: CandidatePosterior = state.posterior
         t, before = state.round + 1, state.failures

@@ -1,8 +1,9 @@
 """Which candidates are still believed in, for any posteriors: pure functions of numbers per trial and candidate.
 
-There are two tests. That of HE-GP-UCB, by errors, eliminates for good. Source: Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of
-Any Type" (ICML 2024), Algorithm 1, lines 8-14. Let S^u be the rounds that candidate u chose, and
-eta_i = y_i - mu^u_{i-1}(x_i) the error of its prediction in round i. Candidate u is eliminated when
+There are two tests. That of HE-GP-UCB, by errors, eliminates for good. Source: Ziomek, Adachi & Osborne, "Beyond
+Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any Type" (ICML 2024), Algorithm 1, lines
+8-14. Let S^u be the rounds that candidate u chose, and eta_i = y_i - mu^u_{i-1}(x_i) the error of its prediction in
+round i. Candidate u is eliminated when
 
     |sum_{S^u} eta_i| > sqrt(xi_t |S^u|) + sum_{S^u} w^u_i sigma^u_{i-1}(x_i),
     xi_t = 2 R^2 log(|U| pi^2 t^2 / (3 delta)).
@@ -30,6 +31,7 @@ Axes: ``s`` trials, ``h`` candidates; a candidate's index is its index in U thro
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +54,7 @@ __all__ = [
     "largest_alive",
     "noise_allowance",
     "plausible",
+    "shrunk",
     "start",
     "timeline",
     "violated",
@@ -185,8 +188,10 @@ def check_form(elimination: object, forms: tuple[object, ...] = FORMS) -> None:
         raise ValueError(f"elimination must be one of {', '.join(map(repr, forms))}, got {quoted(elimination)}.")
 
 
-def evidence_bound(elimination: str, candidates: int, delta: float) -> float:
-    """How many nats below the likeliest a candidate is plausible: log(|U| / delta), and 0 for "likeliest"."""
+def evidence_bound(elimination: str | None, candidates: int, delta: float) -> float:
+    """How many nats below the likeliest a candidate is plausible: log(|U| / delta); 0 for "likeliest", for None any."""
+    if elimination is None:
+        return math.inf
     return math.log(candidates / delta) if elimination == "likelihood" else 0.0
 
 
@@ -207,6 +212,11 @@ def choosers(alive: Tensor, evidence: Tensor, told: Tensor) -> Tensor:
     leader = evidence.masked_fill(~alive, -math.inf).argmax(1, keepdim=True)
     alone = torch.zeros_like(alive).scatter_(1, leader, True)
     return torch.where(told.gather(1, leader) >= HALF_A_BIT, alone, alive)
+
+
+def shrunk(lengthscales: Sequence[float], t: int, power: float = 0.9) -> float:
+    """The lengthscale theta_0 / t^power that A-GP-UCB's candidate in its ``t``-th round (from 1) is nearest to."""
+    return max(lengthscales) / t**power
 
 
 def judge_evidence(alive: Tensor, failures: Failures, evidence: Tensor, bound: float, t: int) -> Failures:
