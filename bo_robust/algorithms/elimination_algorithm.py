@@ -117,6 +117,13 @@ class EliminationAlgorithm(CandidateAlgorithm):
         self._believe(posterior)
         return taken
 
+    def widths(self, posterior: CandidatePosterior, t: int, uniform: Tensor | None) -> Tensor | float:
+        """As the base class; where the test is by likelihood, smaller the less likely a candidate is."""
+        w = super().widths(posterior, t, uniform)
+        if self.elimination != "likelihood":
+            return w
+        return w * elimination.shrinkage(posterior.evidence, self._bound(posterior))
+
     def choosers(self, posterior: CandidatePosterior) -> Tensor:
         """The candidates of which that of largest bound chooses, ``s x h`` bool."""
         if self.elimination != "likelihood":

@@ -126,7 +126,8 @@ class CandidateHistory:
     def widths(self, t: int, gains: Tensor | None = None) -> Tensor:
         """w^u_t, ``1 x h``, at these information gains (default: the gains so far)."""
         gains = self.gains if gains is None else gains
-        return torch.as_tensor(widths_at(self.width, t, lambda _: gains), dtype=gains.dtype).expand(gains.shape)
+        w = torch.as_tensor(widths_at(self.width, t, lambda _: gains), dtype=gains.dtype).expand(gains.shape)
+        return w * elimination.shrinkage(self.evidence, self.bound) if self.form == "likelihood" else w
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ __all__ = [
     "largest_alive",
     "noise_allowance",
     "plausible",
+    "shrinkage",
     "shrunk",
     "start",
     "timeline",
@@ -200,6 +201,15 @@ def plausible(evidence: Tensor, bound: float) -> Tensor:
     if bound == 0.0:
         return torch.zeros_like(evidence, dtype=torch.bool).scatter_(1, evidence.argmax(1, keepdim=True), True)
     return evidence >= evidence.amax(1, keepdim=True) - bound
+
+
+def shrinkage(evidence: Tensor, bound: float) -> Tensor:
+    """What multiplies widths where the test is by likelihood, ``s x h``: sqrt(1 - nats below the likeliest / bound).
+
+    So a candidate loses its say by and by: its width is whole while it is the likeliest, and 0 when it is eliminated.
+    """
+    gap = evidence.amax(1, keepdim=True) - evidence
+    return (1.0 - gap / bound).clamp_min_(0.0).sqrt_()
 
 
 def choosers(alive: Tensor, evidence: Tensor, told: Tensor) -> Tensor:
