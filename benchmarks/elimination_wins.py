@@ -228,7 +228,7 @@ def compared(world: World) -> dict[str, float]:
 
 def picture(found: dict[str, dict[str, float]], file: Path) -> None:
     """Paired differences with 95 % intervals, a row per world."""
-    figure, axes = plt.subplots(figsize=(8, 0.32 * len(found) + 1.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(11, 0.3 * len(found) + 1.2), layout="constrained")
     for y, one in enumerate(found.values()):
         low, high = one["difference"] - one["half"], one["difference"] + one["half"]
         color = "C2" if high < 0 else "C3" if low > 0 else "C7"
@@ -239,7 +239,8 @@ def picture(found: dict[str, dict[str, float]], file: Path) -> None:
     axes.axvline(-30.0, color="C2", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(found)), list(found), fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("average regret, elimination by likelihood minus MLE, % of MLE (mean and 95 % interval over seeds)")
+    axes.set_xlabel("elimination by likelihood minus MLE: average regret in % of that of MLE, mean and 95 % interval")
+    axes.margins(y=0.02)
     axes.grid(alpha=0.3, axis="x")
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)

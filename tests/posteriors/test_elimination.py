@@ -15,6 +15,8 @@ from bo_robust.posteriors.elimination import (
     largest_alive,
     noise_allowance,
     plausible,
+    shrinkage,
+    shrunk,
     start,
     timeline,
     violated,
@@ -153,3 +155,14 @@ def test_failures_by_likelihood_say_since_when(device):
     failures = judge_evidence(out, failures, evidence - 9.0, 3.0, 5)
     assert [tuple(row.values()) for row in timeline(out, failures)] == [(0, 0, 4, 5.0, 3.0, 5.0 / 3.0, True)]
     assert timeline(back, judge_evidence(back, failures, evidence, 3.0, 6)) == []
+
+
+def test_widths_shrink_to_nothing_at_the_bound(device):
+    """w^2 falls linearly: 1, 3/4 and 0 of it at gaps of 0, 1 and 4 or more nats if the bound is 4."""
+    factor = shrinkage(torch.stack([vector(device, -1.0, -2.0, -5.0, -9.0)]), 4.0)
+    assert factor[0].tolist() == pytest.approx([1.0, math.sqrt(0.75), 0.0, 0.0])
+
+
+def test_the_lengthscale_of_a_gp_ucb_shrinks():
+    assert shrunk([0.3, 1.0], 1) == 1.0
+    assert shrunk([0.3, 1.0], 4) == pytest.approx(4.0**-0.9)
