@@ -100,10 +100,13 @@ def published(seed: int, data_dir: Path | None) -> Iterator[World]:
             assert known is not None
             kernels = known.kernels
             if kernels is None:  # candidates of one kernel
+                assert isinstance(problem.kernel, Tensor)
                 kernels = problem.kernel.expand(len(known.names), -1, -1)
             for entry in panel.algorithms:
                 if entry.name == "he-gp-ucb":
                     he = build_algorithm(entry, panel, problem)
+                    assert isinstance(he, HEGPUCB)
+                    assert not isinstance(he.width, tuple)
                     yield World(
                         f"{panel.name.replace('temperature', '(f) temperature')}, {entry.label}",
                         kernels,

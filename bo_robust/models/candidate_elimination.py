@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.confidence import BKBWidth, RandomisedWidth
+from bo_robust.confidence import BayesianFiniteWidth, BKBWidth, RandomisedWidth
 from bo_robust.confidence.candidate_widths import Widths, check_number, each, widths_at
 from bo_robust.models.candidate_gps import CandidateGPs
 from bo_robust.models.candidate_priors import lengthscale_of
@@ -33,6 +33,8 @@ from bo_robust.posteriors.elimination import (
 from bo_robust.validation import check_count, check_delta, check_positive
 
 __all__ = ["CandidateHistory", "Observation"]
+
+GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
 
 
 @dataclass(frozen=True)
@@ -97,17 +99,21 @@ class CandidateHistory:
     def start(
         cls,
         gps: CandidateGPs,
-        width: Widths,
-        noise_scale: float,
+        width: Widths | None,
+        noise_scale: float | None,
         delta: float,
         num_initial: int,
         maximize: bool,
         form: str | None = "errors",
     ) -> CandidateHistory:
-        """The history before any reward, settings checked; ``gps`` has no rows."""
+        """The history before any reward, settings checked and defaults filled in; ``gps`` has no rows."""
         check_form(form, (*FORMS, "shrinking", None))
+        if noise_scale is None:
+            noise_scale = math.sqrt(max(c.noise_var for c in gps.candidates))
         check_positive(noise_scale=noise_scale)
         check_delta(delta)
+        if width is None:
+            width = BayesianFiniteWidth(GRID, delta, scale=1.0 if form == "errors" else 5.0**-0.5)
         check_count(0, num_initial=num_initial)
         check_number(width, len(gps.candidates))
         for w in each(width):

@@ -13,7 +13,6 @@ Axes: ``h`` candidates, ``n`` rows of data, ``lead`` t-batch dimensions, ``q`` p
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,17 +30,15 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from torch import Tensor
 
-from bo_robust.confidence import WIDTHS, BayesianFiniteWidth
+from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.candidate_widths import Widths
 from bo_robust.models.candidate_elimination import CandidateHistory, Observation
-from bo_robust.models.candidate_gps import CandidateGPs, check_rows, check_transform
+from bo_robust.models.candidate_gps import CandidateGPs, check_outcome_transform, check_rows, check_transform, units
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
-from bo_robust.validation import check_delta, check_finite, quoted
+from bo_robust.validation import check_finite
 
 __all__ = ["CandidateEnsemble"]
-
-GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
 
 
 class CandidateEnsemble(GPyTorchModel, GP):
@@ -59,10 +56,9 @@ class CandidateEnsemble(GPyTorchModel, GP):
     order (Ax: by trial index). That renumbers the rounds and may bring eliminated candidates back; the test by
     likelihood does not depend on the order.
 
-    Candidates, ``noise_scale`` and widths by a norm bound are in units of the rewards, or of standardised rewards where
-    ``outcome_transform`` is ``Standardize(m=1)``: then they mean the same whatever the units. Means, variances and
-    bounds are in units of the rewards always. The mean and the standard deviation are those of all rewards. So every
-    new reward moves them, and the candidates are judged anew from the first.
+    Candidates, ``noise_scale`` and widths by a norm bound are in units of the rewards, or of standardised rewards with
+    ``outcome_transform=Standardize(m=1)``. Means, variances and bounds are in units of the rewards always. Every new
+    reward moves the units, which are those of all rewards, and candidates are then judged anew from the first.
 
     Args:
         train_X: ``n x d`` points in the order observed, n >= 0.
@@ -120,7 +116,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         outcome_transform: Standardize | None = None,
     ) -> None:
         check_rows(train_X, train_Y)
-        self.standardises = _standardises(outcome_transform)
+        self.standardises = check_outcome_transform(outcome_transform)
         self._validate_tensor_args(X=train_X, Y=train_Y)
         check_transform(input_transform)
         super().__init__()
@@ -131,11 +127,6 @@ class CandidateEnsemble(GPyTorchModel, GP):
         self.train_inputs, self.train_targets = (train_X[:0],), train_Y[:0, 0]
         points = self._inputs("train_X", train_X)
         gps = CandidateGPs.empty(candidates, points[:0])
-        check_delta(delta)
-        if width is None:
-            width = BayesianFiniteWidth(GRID, delta, scale=1.0 if elimination == "errors" else 5.0**-0.5)
-        if noise_scale is None:
-            noise_scale = math.sqrt(max(c.noise_var for c in gps.candidates))
         self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize, elimination)
         gps.check_kernels(points)  # before the factor, whose error cannot tell a wrong kernel from rounding
         self._append(train_X, train_Y)
@@ -360,7 +351,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         self.train_inputs = (torch.cat([self.train_inputs[0], X]),)
         self.train_targets = torch.cat([self.train_targets, y])
         if self.standardises:
-            self._history = self._history.restarted(*_units(self.train_targets))
+            self._history = self._history.restarted(*units(self.train_targets))
             points, y = self._inputs("X", self.train_inputs[0]), self.train_targets
         self._history, said = self._history.after(points, y)
         return said[len(said) - len(X) :]
@@ -401,17 +392,3 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def _set_transformed_inputs(self) -> None: ...
 
     def _revert_to_original_inputs(self) -> None: ...
-
-
-def _standardises(transform: object) -> bool:
-    if transform is not None and (type(transform) is not Standardize or transform._m != 1):
-        raise ValueError(f"outcome_transform must be Standardize(m=1) of BoTorch or None, got {quoted(transform)}.")
-    return transform is not None
-
-
-def _units(y: Tensor) -> tuple[float, float]:
-    """Mean and standard deviation of ``n`` rewards; the latter is 1 if they are fewer than two, or all equal."""
-    if len(y) < 2:
-        return (float(y.mean()) if len(y) else 0.0), 1.0
-    center, scale = float(y.mean()), float(y.std())
-    return center, scale if scale > torch.finfo(y.dtype).eps * max(abs(center), 1e-290) else 1.0

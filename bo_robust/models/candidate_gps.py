@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import Standardize
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
@@ -24,7 +25,7 @@ from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
 from bo_robust.posteriors.candidate_factor import CandidateFactor
 from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, quoted
 
-__all__ = ["CandidateGPs", "check_rows", "check_transform"]
+__all__ = ["CandidateGPs", "check_outcome_transform", "check_rows", "check_transform", "units"]
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
@@ -53,6 +54,21 @@ def check_transform(input_transform: InputTransform | None) -> None:
             f"{type(input_transform).__name__} learns its coefficients from the data, so candidates would mean "
             "something else every round; fix them (Normalize: give its bounds)."
         )
+
+
+def check_outcome_transform(transform: object) -> bool:
+    """Whether rewards are standardised; ``ValueError`` if the transform is neither ``Standardize(m=1)`` nor None."""
+    if transform is not None and (type(transform) is not Standardize or transform._m != 1):
+        raise ValueError(f"outcome_transform must be Standardize(m=1) of BoTorch or None, got {quoted(transform)}.")
+    return transform is not None
+
+
+def units(y: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of ``n`` rewards; the latter is 1 if they are fewer than two, or all equal."""
+    if len(y) < 2:
+        return (float(y.mean()) if len(y) else 0.0), 1.0
+    center, scale = float(y.mean()), float(y.std())
+    return center, scale if scale > torch.finfo(y.dtype).eps * max(abs(center), 1e-290) else 1.0
 
 
 @dataclass(frozen=True, eq=False)
