@@ -21,11 +21,11 @@ __all__ = ["EliminationUCB"]
 
 
 class EliminationUCB(AcquisitionFunction):
-    """max over candidates alive of mu^u(x) + w^u sigma^u(x), maximised over x; never their average.
+    """max over candidates of mu^u(x) + w^u sigma^u(x), maximised over x; never their average, unless asked for.
 
-    Build a new one each round, from the model of that round. With q > 1 points, the value is the sum of the bounds that
-    the points have when chosen one after the other. With one candidate it equals :class:`~bo_robust.acquisition.GPUCB`.
-    It never casts the model to the dtype of X.
+    The candidates are those of :attr:`CandidateEnsemble.choosing`. Build a new one each round, from the model of that
+    round. With q > 1 points, the value is the sum of the bounds that the points have when chosen one after the other.
+    With one candidate it equals :class:`~bo_robust.acquisition.GPUCB`. It never casts the model to the dtype of X.
 
     Args:
         model: A ``CandidateEnsemble``, with its widths. If it minimises f, the bound is that of -f.
@@ -33,6 +33,8 @@ class EliminationUCB(AcquisitionFunction):
         X_pending: Points evaluated but without feedback, as in :class:`~bo_robust.acquisition.GPUCB`. Under every
             candidate the mean stays, and the variance is that after observing them
             (:meth:`CandidateEnsemble.hallucinate`).
+        average: The mean over candidates alive, weighted by marginal likelihood, in place of the maximum. Over a model
+            with ``elimination=None`` it is ExpectedUCB, a baseline of Ziomek et al.
 
     Raises:
         ValueError: if an argument is not as described.
@@ -46,6 +48,8 @@ class EliminationUCB(AcquisitionFunction):
 
     model: CandidateEnsemble
     widths: Tensor
+    weights: Tensor | None
+    _chosen: Tensor
     _conditioned: CandidateEnsemble
 
     def __init__(
@@ -53,12 +57,17 @@ class EliminationUCB(AcquisitionFunction):
         model: CandidateEnsemble,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
+        average: bool = False,
     ) -> None:
         if not isinstance(model, CandidateEnsemble):
             raise ValueError(f"EliminationUCB needs a CandidateEnsemble, got {type(model).__name__}.")
         super().__init__(model=model)
         _check_sense(posterior_transform, model.maximize)
-        self.register_buffer("widths", model.widths[model.alive].unsqueeze(-1))
+        choosing = model.alive if average else model.choosing
+        self.register_buffer("widths", model.widths[choosing].unsqueeze(-1))
+        self.register_buffer("_chosen", choosing[model.alive])
+        weights = model.evidence[choosing].softmax(0) if average else None
+        self.register_buffer("weights", weights)
         self.register_buffer("X_pending", None, persistent=False)  # a buffer moves along in `.to`
         self.set_X_pending(X_pending)
 
@@ -72,15 +81,18 @@ class EliminationUCB(AcquisitionFunction):
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The largest bound at X (``lead x q x d``), ``lead``; ``ValueError`` if X does not fit the model."""
-        return self._bounds(X).amax(-2).sum(-1)
+        bounds = self._bounds(X)
+        return (bounds.amax(-2) if self.weights is None else (self.weights @ bounds)).sum(-1)
 
     def chosen_member(self, x: Tensor) -> tuple[int, str]:
         """u_t, who has the largest bound at a point (``d`` or ``1 x d``): index in U and name; ties go to the first."""
         if x.numel() != x.shape[-1]:
             raise ValueError(f"chosen_member takes one point, got shape {tuple(x.shape)}.")
+        if self.weights is not None:
+            raise ValueError("an average of candidates is nobody's choice; build the function without average.")
         with torch.no_grad():
             best = int(self._bounds(x.reshape(1, -1)).argmax())
-        index = int(self.model.alive.nonzero()[best])
+        index = int(self.model.alive.nonzero()[self._chosen.nonzero()[best]])
         return index, self.model.names[index]
 
     def observe(self, x: Tensor, y: Tensor | float) -> tuple[CandidateEnsemble, Observation]:
@@ -88,10 +100,11 @@ class EliminationUCB(AcquisitionFunction):
         return self.model.observe(x, y)
 
     def _bounds(self, X: Tensor) -> Tensor:
-        """The bound under each candidate alive, ``lead x (number alive) x q``."""
+        """The bound under each candidate that counts, ``lead x (their number) x q``."""
         model = self._conditioned
         predict = model.moments if X.shape[-2] == 1 else model.sequential_moments
         mean, variance = predict(X, alive_only=True)
+        mean, variance = (x if self._chosen.all() else x[..., self._chosen, :] for x in (mean, variance))
         return (mean if self.model.maximize else -mean) + self.widths * variance.sqrt()
 
 

@@ -46,9 +46,10 @@ def construct_inputs_elimination_ucb(
     model: Model,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
+    average: bool = False,
 ) -> dict[str, Any]:
     """Keyword arguments of :class:`EliminationUCB`, whose widths are those of the model."""
-    return {"model": model, "posterior_transform": posterior_transform, "X_pending": X_pending}
+    return {"model": model, "posterior_transform": posterior_transform, "X_pending": X_pending, "average": average}
 
 
 if GPUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error

@@ -16,6 +16,7 @@ from torch import Tensor
 from bo_robust.algorithms.base import Info, State
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.posteriors.candidates import CandidatePosterior
+from bo_robust.posteriors.elimination import shrunk
 from bo_robust.validation import check_positive, quoted
 
 __all__ = ["AGPUCB"]
@@ -73,7 +74,7 @@ class AGPUCB(CandidateAlgorithm):
 
     def nearest(self, t: int) -> int:
         """The candidate of the ``t``-th round it chooses (from 1); ties go to the first."""
-        target = max(self.lengthscales) / t**self.power
+        target = shrunk(self.lengthscales, t, self.power)
         return min(range(len(self.lengthscales)), key=lambda u: abs(self.lengthscales[u] - target))
 
     def _believe(self, state: AGPState) -> None:

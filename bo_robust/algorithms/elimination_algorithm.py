@@ -1,6 +1,7 @@
 """The base of HE-GP-UCB and HE-StableOpt: the state of the elimination test, and how a round enters it.
 
-Ziomek, Adachi & Osborne (ICML 2024), Algorithm 1, lines 8-14, by :mod:`bo_robust.posteriors.elimination`.
+Ziomek, Adachi & Osborne (ICML 2024), Algorithm 1, lines 8-14, by :mod:`bo_robust.posteriors.elimination`, which has the
+test by likelihood as well.
 
 Axes: ``s`` trials, ``h`` candidates.
 """
@@ -11,6 +12,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, State
@@ -42,8 +44,8 @@ class HEInfo(Info):
     """What happened in a round, ``s`` each.
 
     Attributes:
-        candidate: The candidate tested (u_t), an index in U.
-        left: |sum eta| of that candidate.
+        candidate: The candidate tested (u_t), an index in U. By likelihood everyone is; this is who chose.
+        left: |sum eta| of that candidate; by likelihood, its nats below the likeliest.
         right: The limit of ``left``.
         failed: Whether left > right. The candidate was then eliminated, unless it was the last of its trial.
         lower: HE-StableOpt's second test, of v_t, made after u_t was judged.
@@ -65,6 +67,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
     noise_scale: float
     delta: float
     base: ArmAlgorithm | None = field(default=None, kw_only=True)
+    elimination: str = field(default="errors", kw_only=True)
 
     @classmethod
     def delta_of_width(cls, delta: float, kind: str) -> float:
@@ -75,6 +78,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         super().__post_init__()
         check_positive(noise_scale=self.noise_scale)
         check_delta(self.delta)
+        elimination.check_form(self.elimination)
         base, features = self.base, getattr(self.base, "features", None)
         if base is not None and not isinstance(base, ArmAlgorithm):
             raise ValueError(f"base must be an algorithm, such as GPUCB(width), or None, got {quoted(base)}.")
@@ -95,24 +99,56 @@ class EliminationAlgorithm(CandidateAlgorithm):
     def start(self, posterior: CandidatePosterior) -> HEState:
         """Make the state around a fresh posterior."""
         sums, failures = elimination.start(posterior.evidence)
+        self._believe(posterior)
         return HEState(posterior, sums=sums, failures=failures)
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
-        """Learn from a round of an initial design under every candidate; no candidate is tested."""
-        return super().observe(state, arms, rewards, uniform)
+        """Learn from a round of an initial design under every candidate; no candidate is tested by errors."""
+        assert isinstance(state, HEState)
+        info = super().observe(state, arms, rewards, uniform)
+        self._record(state, state.round)
+        return info
+
+    def take_in(
+        self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As the base class; candidates are tested here where the test is by likelihood."""
+        taken = super().take_in(posterior, arms, rewards, uniform)
+        self._believe(posterior)
+        return taken
+
+    def widths(self, posterior: CandidatePosterior, t: int, uniform: Tensor | None) -> Tensor | float:
+        """As the base class; where the test is by likelihood, smaller the less likely a candidate is."""
+        w = super().widths(posterior, t, uniform)
+        if self.elimination != "likelihood":
+            return w
+        return w * elimination.shrinkage(posterior.evidence, self._bound(posterior))
+
+    def choosers(self, posterior: CandidatePosterior) -> Tensor:
+        """The candidates of which that of largest bound chooses, ``s x h`` bool."""
+        if self.elimination != "likelihood":
+            return posterior.alive
+        return elimination.choosers(posterior.alive, posterior.evidence, posterior.told)
 
     def judge(
         self, state: HEState, sums: Tensor | None, chosen: Tensor, error: Tensor, reach: Tensor, ok: Tensor
     ) -> tuple[Tensor, HEInfo]:
         """Test one candidate per trial; write to ``state``, as of before the round, who is alive and who failed.
 
-        The other arguments are those of :func:`bo_robust.posteriors.elimination.judge`. The result is the sums with
-        this round, and what happened in it. On a CPU a last survivor that failed gives a warning.
+        By likelihood :meth:`take_in` has tested everyone, and who failed is written. The other arguments are those of
+        :func:`bo_robust.posteriors.elimination.judge`. The result is the sums with this round, and what happened in it.
+        On a CPU a last survivor that failed gives a warning.
         """
         posterior: CandidatePosterior = state.posterior
         t, before = state.round + 1, state.failures
         assert sums is not None
         assert before is not None
+        if self.elimination != "errors":
+            self._record(state, t)
+            gap = posterior.evidence.amax(1) - posterior.of(chosen, posterior.evidence)
+            right = torch.full_like(gap, self._bound(posterior))
+            failed = ~posterior.of(chosen, posterior.alive)
+            return sums, HEInfo(ok, candidate=chosen, left=gap, right=right, failed=failed)
         xi = elimination.noise_allowance(t, self.noise_scale, posterior.alive.shape[1], self.delta)
         verdict = elimination.judge(posterior.alive, sums, before, chosen, error, reach, xi, t, ok)
         posterior.alive, state.failures = verdict.alive, verdict.failures
@@ -122,6 +158,20 @@ class EliminationAlgorithm(CandidateAlgorithm):
             _warn_of_violated(elimination.violated(verdict.alive, verdict.failures) & failed_now, 4)
         info = HEInfo(ok, candidate=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed)
         return verdict.sums, info
+
+    def _bound(self, posterior: CandidatePosterior) -> float:
+        return elimination.evidence_bound(self.elimination, posterior.alive.shape[1], self.delta)
+
+    def _believe(self, posterior: CandidatePosterior) -> None:
+        if self.elimination != "errors":
+            posterior.alive = elimination.plausible(posterior.evidence, self._bound(posterior))
+
+    def _record(self, state: HEState, t: int) -> None:
+        posterior: CandidatePosterior = state.posterior
+        if self.elimination != "errors":
+            assert state.failures is not None
+            of = (posterior.alive, state.failures, posterior.evidence)
+            state.failures = elimination.judge_evidence(*of, self._bound(posterior), t)
 
 
 def eliminations(state: Any) -> list[dict[str, Any]]:

@@ -52,9 +52,9 @@ class HEGPUCB(EliminationAlgorithm):
         w, base = self.widths(posterior, state.round + 1, uniform), self.base
         reach, means = reaches(posterior.variances, w), posterior.means
         if not isinstance(base, VUCB):
-            arms, chosen = best_alive(reach.add_(means), posterior.alive)
+            arms, chosen = best_alive(reach.add_(means), self.choosers(posterior))
             return CandidateSelection(arms, of_leader(posterior, w), chosen)
-        design, chosen = best_alive(_values(base, means, reach), posterior.alive)
+        design, chosen = best_alive(_values(base, means, reach), self.choosers(posterior))
         pairs = base.pairs(design)
         mean, own = (posterior.of(chosen, part).gather(1, pairs) for part in (means, reach))
         arms = design * base.num_environments + base.condition(mean, own, uniform)
@@ -68,6 +68,7 @@ class HEGPUCB(EliminationAlgorithm):
         assert isinstance(state, HEState)
         posterior: CandidatePosterior = state.posterior
         w, base, bounds = self.widths(posterior, state.round + 1, uniform), self.base, None
+        choosers = self.choosers(posterior)
         # Bounds of round t - 1: take_in updates the posterior in place.
         if isinstance(base, VUCB):
             there = base.pairs(arms // base.num_environments).unsqueeze(1).expand(-1, posterior.alive.shape[1], -1)
@@ -75,7 +76,7 @@ class HEGPUCB(EliminationAlgorithm):
             bounds = _values(base, posterior.means.gather(2, there), reach).squeeze(2)
         ok, error, mean, variance = self.take_in(posterior, arms, rewards, uniform)
         reach = variance.sqrt_().mul_(w)
-        chosen = elimination.largest_alive(mean + reach if bounds is None else bounds, posterior.alive)
+        chosen = elimination.largest_alive(mean + reach if bounds is None else bounds, choosers)
         state.sums, info = self.judge(state, state.sums, chosen, error, reach, ok)
         state.round += 1
         return info

@@ -56,19 +56,21 @@ class HEStableOpt(EliminationAlgorithm):
     def start(self, posterior: CandidatePosterior) -> HEStableState:
         """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""
         check_pairs(posterior.means.shape[2], self.num_environments)
-        sums, failures = elimination.start(posterior.evidence)
-        return HEStableState(posterior, sums=sums, failures=failures, lower_sums=sums.clone())
+        state = super().start(posterior)
+        assert state.sums is not None
+        return HEStableState(posterior, sums=state.sums, failures=state.failures, lower_sums=state.sums.clone())
 
     def select(self, state: State, uniform: Tensor) -> HEStableSelection:
         """Choose the design of largest worst upper bound and its condition of least lower bound, ties to the first."""
         posterior: CandidatePosterior = state.posterior
         w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
+        choosers = self.choosers(posterior)
         upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_environments)
-        design, optimist = best_alive(upper.amin(3), posterior.alive)
+        design, optimist = best_alive(upper.amin(3), choosers)
         here = self._conditions(design, shape[1])
         mean = posterior.means.view_as(upper).gather(2, here).squeeze(2)
         # mu - w sigma is 2 mu - (mu + w sigma).
-        lower = alive_only(2.0 * mean - upper.gather(2, here).squeeze(2), posterior.alive, math.inf)
+        lower = alive_only(2.0 * mean - upper.gather(2, here).squeeze(2), choosers, math.inf)
         z = lower.amin(1).argmin(1)
         pessimist = lower.gather(2, z.view(-1, 1, 1).expand(-1, shape[1], 1)).squeeze(2).argmin(1)
         return HEStableSelection(design * self.num_environments + z, of_leader(posterior, w), optimist, pessimist)
@@ -81,10 +83,11 @@ class HEStableOpt(EliminationAlgorithm):
         w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
         upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_environments)
         upper = upper.gather(2, self._conditions(arms // self.num_environments, shape[1])).squeeze(2)
-        optimist = elimination.largest_alive(upper.amin(2), posterior.alive)
+        choosers = self.choosers(posterior)
+        optimist = elimination.largest_alive(upper.amin(2), choosers)
         ok, error, mean, variance = self.take_in(posterior, arms, rewards, uniform)
         reach = variance.sqrt_().mul_(w)
-        pessimist = elimination.largest_alive(reach - mean, posterior.alive)
+        pessimist = elimination.largest_alive(reach - mean, choosers)
         state.sums, info = self.judge(state, state.sums, optimist, error, reach, ok)
         state.lower_sums, lower = self.judge(state, state.lower_sums, pessimist, error, reach, ok)
         state.round += 1

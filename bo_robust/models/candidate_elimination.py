@@ -16,14 +16,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.confidence import BKBWidth, RandomisedWidth
+from bo_robust.confidence import BayesianFiniteWidth, BKBWidth, RandomisedWidth
 from bo_robust.confidence.candidate_widths import Widths, check_number, each, widths_at
 from bo_robust.models.candidate_gps import CandidateGPs
+from bo_robust.models.candidate_priors import lengthscale_of
 from bo_robust.posteriors import elimination
-from bo_robust.posteriors.elimination import Failures
+from bo_robust.posteriors.elimination import (
+    FORMS,
+    Failures,
+    check_form,
+    evidence_bound,
+    judge_evidence,
+    plausible,
+    shrunk,
+)
 from bo_robust.validation import check_count, check_delta, check_positive, quoted
 
 __all__ = ["CandidateHistory", "Observation"]
+
+GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
 
 
 @dataclass(frozen=True)
@@ -32,8 +43,9 @@ class Observation:
 
     Attributes:
         round: The observation's round t, counted from 1.
-        tested: Index in U of the tested candidate u_t; None in an initial design.
-        left: |sum of the errors of u_t|, in units of the reward; 0 if nobody was tested.
+        tested: Index in U of the tested candidate u_t; None in an initial design, and where the test is not by errors.
+        left: |sum of the errors of u_t|, in units of the (standardised) reward; 0 if nobody was tested. By likelihood:
+            the nats from the likeliest candidate to the least likely one.
         right: The limit of ``left``.
         eliminated: Indices in U of the candidates eliminated in this round; ``names`` are their names.
     """
@@ -63,7 +75,9 @@ class CandidateHistory:
         failures: The first test that each candidate failed.
         evidence: Log marginal likelihood, in nats.
         gains: Information gain, in nats.
+        told: What the last reward told every candidate, in nats; infinite before the first.
         struck: Indices of the candidates eliminated by hand, in that order.
+        form: The ensemble's ``elimination``.
     """
 
     gps: CandidateGPs
@@ -77,15 +91,29 @@ class CandidateHistory:
     failures: Failures
     evidence: Tensor
     gains: Tensor
+    told: Tensor
     struck: tuple[int, ...] = ()
+    form: str | None = "errors"
 
     @classmethod
     def start(
-        cls, gps: CandidateGPs, width: Widths, noise_scale: float, delta: float, num_initial: int, maximize: bool
+        cls,
+        gps: CandidateGPs,
+        width: Widths | None,
+        noise_scale: float | None,
+        delta: float,
+        num_initial: int,
+        maximize: bool,
+        form: str | None = "errors",
     ) -> CandidateHistory:
-        """The history before any reward, settings checked; ``gps`` has no rows."""
+        """The history before any reward, settings checked and defaults filled in; ``gps`` has no rows."""
+        check_form(form, (*FORMS, "shrinking", None))
+        if noise_scale is None:
+            noise_scale = math.sqrt(max(c.noise_var for c in gps.candidates))
         check_positive(noise_scale=noise_scale)
         check_delta(delta)
+        if width is None:
+            width = BayesianFiniteWidth(GRID, delta, scale=1.0 if form == "errors" else 5.0**-0.5)
         check_count(0, num_initial=num_initial)
         check_number(width, len(gps.candidates))
         for w in each(width):
@@ -97,12 +125,15 @@ class CandidateHistory:
         zeros = torch.zeros(1, len(gps.candidates), dtype=torch.float64)
         alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), elimination.start(zeros)
         settings = (gps, width, noise_scale, delta, num_initial, maximize)
-        return cls(*settings, alive, sums, failures, zeros, zeros.clone())
+        told = torch.full_like(zeros, math.inf)
+        history = cls(*settings, alive, sums, failures, zeros, zeros.clone(), told, form=form)
+        return replace(history, alive=history._believed(zeros, 0))
 
     def widths(self, t: int, gains: Tensor | None = None) -> Tensor:
         """w^u_t, ``1 x h``, at these information gains (default: the gains so far)."""
         gains = self.gains if gains is None else gains
-        return torch.as_tensor(widths_at(self.width, t, lambda _: gains), dtype=gains.dtype).expand(gains.shape)
+        w = torch.as_tensor(widths_at(self.width, t, lambda _: gains), dtype=gains.dtype).expand(gains.shape)
+        return w * elimination.shrinkage(self.evidence, self.bound) if self.form == "likelihood" else w
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,6 +144,13 @@ class CandidateHistory:
     def members(self) -> list[int]:
         """Indices of the candidates alive."""
         return self.alive[0].nonzero().flatten().tolist()
+
+    @property
+    def choosing(self) -> Tensor:
+        """The candidates of which that of largest bound chooses the next point, ``1 x h`` bool."""
+        if self.form != "likelihood":
+            return self.alive
+        return elimination.choosers(self.alive, self.evidence, self.told)
 
     @property
     def leader(self) -> int:
@@ -156,9 +194,17 @@ class CandidateHistory:
         """
         self.gps.check_scale(self.width, points)
         start, gps = len(self.gps.points), self.gps.extended(points, y)
+        y = gps.standardised(y)
         predictions, rounding = gps.factor.predictions(y), math.sqrt(torch.finfo(y.dtype).eps)
         gains = torch.cat([self.gains.mT, predictions.gain], 1).cumsum(1)
         history, said = replace(self, gps=gps), []
+        if self.form != "errors":
+            evidence = (self.evidence.mT + predictions.log_density.cumsum(1)).mT
+            told = predictions.gain.mT
+            for i in range(len(y)):
+                history, observation = history._weighed(start + i + 1, evidence[i : i + 1], told[i : i + 1])
+                said.append(observation)
+            return replace(history, gains=gains[:, -1:].mT), said
         for i, reward in enumerate(y.double().tolist()):
             mean, sd, gain = (x[:, i].unsqueeze(0) for x in (predictions.mean, predictions.sd, gains))
             history, observation = history._tested(start + i + 1, reward, mean, sd, gain, rounding)
@@ -174,15 +220,64 @@ class CandidateHistory:
         evidence = self.evidence + predictions.log_density.sum(1)
         return replace(history, gains=gains[:, -1:].mT, evidence=evidence), said
 
+    def restarted(self, center: float, scale: float) -> CandidateHistory:
+        """The history before any reward, of rewards standardised by these; who was struck by hand stays so."""
+        gps = replace(self.gps.empty(self.gps.candidates, self.gps.points[:0]), center=center, scale=scale)
+        settings = (self.width, self.noise_scale, self.delta, self.num_initial, self.maximize, self.form)
+        history = CandidateHistory.start(gps, *settings)
+        for index in self.struck:
+            history = history.without(index)
+        return history
+
     def without(self, index: int) -> CandidateHistory:
         """The history with a candidate eliminated by hand; it must be alive, and not the last one."""
-        if index not in self.members:
-            raise ValueError(f"candidate {index} is not alive; those alive are {self.members}.")
-        if len(self.members) == 1:
+        members = self.members
+        if self.form != "errors":  # those not plausible may be so again
+            members = [u for u in range(len(self.names)) if u not in self.struck]
+        if index not in members:
+            raise ValueError(f"candidate {index} is not alive; those alive are {members}.")
+        if len(members) == 1:
             raise ValueError(f"candidate {index} ({self.names[index]}) is the last one alive; add candidates to U.")
-        alive = self.alive.clone()
+        history = replace(self, struck=(*self.struck, index))
+        alive = history._believed(self.evidence, len(self.gps.points)).clone()
         alive[0, index] = False
-        return replace(self, alive=alive, struck=(*self.struck, index))
+        return replace(history, alive=alive)
+
+    @property
+    def bound(self) -> float:
+        """How many nats below the likeliest a candidate is plausible, where the test is not by errors."""
+        return evidence_bound(self.form, len(self.names), self.delta)
+
+    def _believed(self, evidence: Tensor, rewards: int) -> Tensor:
+        """Who is alive at this evidence and number of rewards, ``1 x h`` bool; by errors, who was."""
+        if self.form == "errors":
+            return self.alive
+        if self.form == "shrinking":
+            t = max(rewards - self.num_initial, 0) + 1
+            evidence = -(evidence.new_tensor([self._lengthscales]) - shrunk(self._lengthscales, t)).abs()
+        struck = torch.zeros_like(self.alive)
+        struck[:, list(self.struck)] = True
+        evidence = evidence.masked_fill(struck, -math.inf)
+        return plausible(evidence, self.bound) & (evidence > -math.inf)
+
+    @cached_property
+    def _lengthscales(self) -> list[float]:
+        return [lengthscale_of(c, name) for c, name in zip(self.gps.candidates, self.gps.labels, strict=True)]
+
+    def _weighed(self, t: int, evidence: Tensor, told: Tensor) -> tuple[CandidateHistory, Observation]:
+        """Round t where the test is not by errors, from the evidence with its reward and what it told (``1 x h``)."""
+        alive = self._believed(evidence, t)
+        failures = judge_evidence(alive, self.failures, evidence, self.bound, t)
+        gap, (gone, back) = evidence.amax() - evidence, (self.alive & ~alive, alive & ~self.alive)
+        changes = [
+            f"candidate {u} ({self.names[u]}), {float(gap[0, u]):.4g} nats below the likeliest, {verb}"
+            for verb, who in (("eliminated", gone), ("plausible again", back))
+            for u in who[0].nonzero().flatten().tolist()
+        ]
+        message = f"round {t}: {'; '.join(changes or ['no change'])}; {int(alive.sum())} of {len(self.names)} alive"
+        out = tuple(gone[0].nonzero().flatten().tolist())
+        said = Observation(t, None, float(gap.max()), self.bound, out, tuple(self.names[u] for u in out), message)
+        return replace(self, alive=alive, failures=failures, evidence=evidence, told=told), said
 
     def _tested(
         self, t: int, y: float, mean: Tensor, sd: Tensor, gains: Tensor, rounding: float

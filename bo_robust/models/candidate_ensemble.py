@@ -21,6 +21,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.utils.datasets import SupervisedDataset
@@ -32,7 +33,7 @@ from torch import Tensor
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.candidate_widths import Widths
 from bo_robust.models.candidate_elimination import CandidateHistory, Observation
-from bo_robust.models.candidate_gps import CandidateGPs, check_rows, check_transform
+from bo_robust.models.candidate_gps import CandidateGPs, check_outcome_transform, check_rows, check_transform, units
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
 from bo_robust.validation import check_finite
@@ -52,8 +53,12 @@ class CandidateEnsemble(GPyTorchModel, GP):
     construction and are not in ``state_dict``. The model never changes: methods return a new one.
 
     Rows are rounds 1, 2, ... in their order. A tool that runs trials in parallel may hand over its data in another
-    order (Ax: by trial index). That renumbers the rounds and may bring eliminated candidates back. Outcome transforms
-    are not taken: noise scale, widths and noise variances are in units of the rewards.
+    order (Ax: by trial index). That renumbers the rounds and may bring eliminated candidates back; the test by
+    likelihood does not depend on the order.
+
+    Candidates, ``noise_scale`` and widths by a norm bound are in units of the rewards, or of standardised rewards with
+    ``outcome_transform=Standardize(m=1)``. Means, variances and bounds are in units of the rewards always. Every new
+    reward moves the units, which are those of all rewards, and candidates are then judged anew from the first.
 
     Args:
         train_X: ``n x d`` points in the order observed, n >= 0.
@@ -62,12 +67,18 @@ class CandidateEnsemble(GPyTorchModel, GP):
             modules are copied to the dtype and device of the data. A candidate's index is its index here.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or one per candidate.
             The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n, delta)``
-            halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not.
-        noise_scale: R > 0 of R-sub-Gaussian noise, in units of the reward.
+            halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms, and
+            w^2 / 5 where ``elimination`` is not "errors", whose test alone is of the width.
+        noise_scale: R > 0 of R-sub-Gaussian noise. None: the root of the candidates' largest noise variance.
         delta: Failure probability in (0, 1).
         num_initial: Number of first rows, an initial design, in which nobody is tested.
         input_transform: Applied to X before the candidates see it; its coefficients may not be learned.
         maximize: False if f is to be minimised: the bound is then -mu + w sigma.
+        elimination: Who is alive. "errors": those who passed the test of HE-GP-UCB. "likelihood": those whose log
+            marginal likelihood is within log(|U| / delta) of the largest; see :attr:`choosing`. "likeliest": the one of
+            largest likelihood, a maximum likelihood fit over U (MLE). "shrinking": the one whose lengthscale is nearest
+            to the largest one over t^0.9 (A-GP-UCB). None: everyone.
+        outcome_transform: ``Standardize(m=1)`` of BoTorch, or None.
 
     Raises:
         ValueError: if data, candidates or settings are not as described; the message says what to change.
@@ -78,7 +89,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     Example:
         >>> U = [candidate("rbf", 0.1, noise_var=0.01), candidate("periodic", 0.5, noise_var=0.01, period=0.3)]
-        >>> model = CandidateEnsemble(X, Y, U, BayesianFiniteWidth(1000, 0.1), noise_scale=0.1, delta=0.1)
+        >>> model = CandidateEnsemble(X, Y, U, elimination="likelihood", outcome_transform=Standardize(m=1))
         >>> x, _ = optimize_acqf(EliminationUCB(model), bounds, q=1, num_restarts=4, raw_samples=64)
         >>> model, said = model.observe(x, f(x))
     """
@@ -95,14 +106,17 @@ class CandidateEnsemble(GPyTorchModel, GP):
         train_X: Tensor,
         train_Y: Tensor,
         candidates: Sequence[Candidate | Mapping[str, Any]],
-        width: Widths,
-        noise_scale: float,
-        delta: float,
+        width: Widths | None = None,
+        noise_scale: float | None = None,
+        delta: float = 0.1,
         num_initial: int = 0,
         input_transform: InputTransform | None = None,
         maximize: bool = True,
+        elimination: str | None = "errors",
+        outcome_transform: Standardize | None = None,
     ) -> None:
         check_rows(train_X, train_Y)
+        self.standardises = check_outcome_transform(outcome_transform)
         self._validate_tensor_args(X=train_X, Y=train_Y)
         check_transform(input_transform)
         super().__init__()
@@ -113,7 +127,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         self.train_inputs, self.train_targets = (train_X[:0],), train_Y[:0, 0]
         points = self._inputs("train_X", train_X)
         gps = CandidateGPs.empty(candidates, points[:0])
-        self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize)
+        self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize, elimination)
         gps.check_kernels(points)  # before the factor, whose error cannot tell a wrong kernel from rounding
         self._append(train_X, train_Y)
 
@@ -122,11 +136,13 @@ class CandidateEnsemble(GPyTorchModel, GP):
         cls,
         training_data: SupervisedDataset,
         candidates: Sequence[Candidate | Mapping[str, Any]],
-        width: Widths | Mapping[str, Any],
-        noise_scale: float,
-        delta: float,
+        width: Widths | Mapping[str, Any] | None = None,
+        noise_scale: float | None = None,
+        delta: float = 0.1,
         num_initial: int = 0,
         maximize: bool = True,
+        elimination: str | None = "errors",
+        outcome_transform: Standardize | None = None,
         **search_space_options: Any,
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set whose rows are in the order of the rounds.
@@ -143,8 +159,10 @@ class CandidateEnsemble(GPyTorchModel, GP):
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         inputs.pop("train_Yvar", None)
-        settings = {"noise_scale": noise_scale, "delta": delta, "num_initial": num_initial, "maximize": maximize}
-        width = from_spec(width, WIDTHS, {"delta": delta_of_width(width, delta)}, "width")
+        settings: dict[str, Any] = {"noise_scale": noise_scale, "delta": delta, "num_initial": num_initial}
+        settings |= {"maximize": maximize, "elimination": elimination, "outcome_transform": outcome_transform}
+        if width is not None:
+            width = from_spec(width, WIDTHS, {"delta": delta_of_width(width, delta)}, "width")
         return inputs | {"candidates": candidates, "width": width} | settings
 
     @property
@@ -166,6 +184,14 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def alive(self) -> Tensor:
         """Whether each candidate is alive, ``h`` bool."""
         return self._history.alive[0].to(self.train_targets.device)
+
+    @property
+    def choosing(self) -> Tensor:
+        """Whose largest bound :class:`~bo_robust.acquisition.EliminationUCB` maximises, ``h`` bool: those alive.
+
+        Where the test is by likelihood, :attr:`leader` alone after a reward that told it half a bit or more.
+        """
+        return self._history.choosing[0].to(self.train_targets.device)
 
     @property
     def evidence(self) -> Tensor:
@@ -321,10 +347,14 @@ class CandidateEnsemble(GPyTorchModel, GP):
     @torch.no_grad()
     def _append(self, X: Tensor, Y: Tensor) -> list[Observation]:
         """Add rows in place and test them one by one."""
-        self._history, said = self._history.after(self._inputs("X", X), Y[:, 0])
+        points, y = self._inputs("X", X), Y[:, 0]
         self.train_inputs = (torch.cat([self.train_inputs[0], X]),)
-        self.train_targets = torch.cat([self.train_targets, Y[:, 0]])
-        return said
+        self.train_targets = torch.cat([self.train_targets, y])
+        if self.standardises:
+            self._history = self._history.restarted(*units(self.train_targets))
+            points, y = self._inputs("X", self.train_inputs[0]), self.train_targets
+        self._history, said = self._history.after(points, y)
+        return said[len(said) - len(X) :]
 
     def _gps(self, alive_only: bool = False) -> CandidateGPs:
         return self._history.alive_gps if alive_only else self._history.gps

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import Standardize
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
@@ -25,7 +26,7 @@ from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
 from bo_robust.posteriors.candidate_factor import CandidateFactor
 from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, quoted
 
-__all__ = ["CandidateGPs", "check_rows", "check_transform"]
+__all__ = ["CandidateGPs", "check_outcome_transform", "check_rows", "check_transform", "units"]
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
@@ -56,13 +57,33 @@ def check_transform(input_transform: InputTransform | None) -> None:
         )
 
 
+def check_outcome_transform(transform: object) -> bool:
+    """Whether rewards are standardised; ``ValueError`` if the transform is neither ``Standardize(m=1)`` nor None."""
+    if transform is not None and (type(transform) is not Standardize or transform._m != 1):
+        raise ValueError(f"outcome_transform must be Standardize(m=1) of BoTorch or None, got {quoted(transform)}.")
+    return transform is not None
+
+
+def units(y: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of ``n`` rewards; the latter is 1 if they are fewer than two, or all equal."""
+    if len(y) < 2:
+        return (float(y.mean()) if len(y) else 0.0), 1.0
+    center, scale = float(y.mean()), float(y.std())
+    return center, scale if scale > torch.finfo(y.dtype).eps * max(abs(center), 1e-290) else 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class CandidateGPs:
-    """The candidates with ``n x d`` points and the factor of these; methods that add rows return a new object."""
+    """The candidates with ``n x d`` points and the factor of these; methods that add rows return a new object.
+
+    Candidates and factor see rewards as (y - center) / scale. All that comes in or goes out is in units of y.
+    """
 
     candidates: tuple[Candidate, ...]
     points: Tensor
     factor: CandidateFactor
+    center: float = 0.0
+    scale: float = 1.0
 
     @classmethod
     def empty(cls, candidates: Sequence[Candidate | Mapping[str, Any]], points: Tensor) -> CandidateGPs:
@@ -92,13 +113,18 @@ class CandidateGPs:
         The rewards ``y`` are ``k``. None stands for each candidate's expectation: means stay and variances shrink.
         Raises ``ValueError`` if a kernel is not positive semi-definite on the points.
         """
-        error = None if y is None else y - self.means(X)
+        error = None if y is None else self.standardised(y) - self.means(X)
         factor = self.factor.extended(self.kernels(self.points, X), self.kernels(X, X), error, self.labels)
-        return CandidateGPs(self.candidates, torch.cat([self.points, X]), factor)
+        return replace(self, points=torch.cat([self.points, X]), factor=factor)
 
     def subset(self, members: list[int]) -> CandidateGPs:
         """The GPs of the candidates with these indices."""
-        return CandidateGPs(tuple(self.candidates[u] for u in members), self.points, self.factor.subset(members))
+        candidates = tuple(self.candidates[u] for u in members)
+        return replace(self, candidates=candidates, factor=self.factor.subset(members))
+
+    def standardised(self, y: Tensor) -> Tensor:
+        """Rewards as candidates see them."""
+        return (y - self.center) / self.scale
 
     def moved(self, fn: Callable[[Tensor], Tensor]) -> CandidateGPs:
         """All tensors passed through ``fn``, a change of dtype or device; ``self`` if that changes nothing."""
@@ -106,16 +132,20 @@ class CandidateGPs:
         if L is self.factor.L:
             return self
         candidates, points = tuple(placed(c, fn, "") for c in self.candidates), fn(self.points)
-        return CandidateGPs(candidates, points, CandidateFactor(_noise(candidates, points), L, fn(self.factor.z)))
+        factor = CandidateFactor(_noise(candidates, points), L, fn(self.factor.z))
+        return replace(self, candidates=candidates, points=points, factor=factor)
 
     def marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (>= 1e-12) of f at each point of ``lead x q x d`` on its own, ``lead x h x q`` each."""
         parts = [self._marginal(x) for x in X.reshape(-1, X.shape[-1]).split(BLOCK)]
         mean, variance = (torch.cat(x, 1).reshape(-1, *X.shape[:-1]).movedim(0, -2) for x in zip(*parts, strict=True))
-        return mean, variance.clamp_min(MIN_VARIANCE)
+        return self._raised(mean), variance.clamp_min(MIN_VARIANCE) * self.scale**2
+
+    def _raised(self, mean: Tensor) -> Tensor:
+        return mean * self.scale + self.center
 
     def _marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """As :meth:`marginal` at points ``N x d``, ``h x N`` each, without the lower bound on variances."""
+        """As :meth:`marginal` at ``N x d``, ``h x N`` each, standardised, without the lower bound on variances."""
         S = self.factor.solved(self.kernels(self.points, X))
         if self._families is None:
             prior = torch.stack([c.covar_module(X, diag=True) for c in self.candidates])
@@ -125,12 +155,12 @@ class CandidateGPs:
 
     def sequential(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """As :meth:`marginal`, with the variance of point j taken after observing points 1 .. j - 1 of the q too."""
-        mean, covariance = self.joint(X)
+        mean, covariance = self._joint(X)
         noise = self.factor.noise_var
         # Entry j of the factor's diagonal is the standard deviation of y_j given y_1 .. y_{j-1}.
         spread = psd_safe_cholesky(covariance + torch.diag_embed(noise.expand(mean.shape)))
         variance = spread.diagonal(dim1=-2, dim2=-1).square() - noise
-        return mean, variance.clamp_min(MIN_VARIANCE)
+        return self._raised(mean), variance.clamp_min(MIN_VARIANCE) * self.scale**2
 
     def distribution(self, X: Tensor, observation_noise: bool | Tensor) -> MultivariateNormal:
         """Joint distribution of f at points ``lead x q x d``, of batch shape ``lead x h``; no covariances where q = 1.
@@ -145,7 +175,7 @@ class CandidateGPs:
             mean, covariance = self.joint(X)
             covariance = DenseLinearOperator(covariance)
         if observation_noise is not False:
-            noise = self.factor.noise_var
+            noise = self.factor.noise_var * self.scale**2
             if isinstance(observation_noise, Tensor):
                 noise = observation_noise.squeeze(-1).unsqueeze(-2)
             covariance = covariance + DiagLinearOperator(noise.expand(mean.shape))
@@ -153,6 +183,11 @@ class CandidateGPs:
 
     def joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean ``lead x h x q`` and covariance ``lead x h x q x q`` of f at points ``lead x q x d``."""
+        mean, covariance = self._joint(X)
+        return self._raised(mean), covariance * self.scale**2
+
+    def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`joint`, standardised."""
         S = self.factor.solved(self.kernels(self.points, X.reshape(-1, X.shape[-1])))
         S = S.unflatten(-1, X.shape[:-1]).movedim(1, -2)
         mean = self.means(X) + self.factor.raised(S)

@@ -26,7 +26,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.validation import check_count, check_positive, quoted
 
-__all__ = ["Candidate", "candidate", "candidate_grid", "placed", "same"]
+__all__ = ["Candidate", "candidate", "candidate_grid", "lengthscale_of", "placed", "same"]
 
 KERNELS: dict[str, Callable[..., Kernel]] = {"rbf": RBFKernel, "matern": MaternKernel, "periodic": PeriodicKernel}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -207,6 +207,15 @@ def _family(family: str | Mapping[str, Any]) -> dict[str, Any]:
     if family not in FAMILIES:
         raise ValueError(f"unknown family {quoted(family)}; choose {', '.join(FAMILIES)}, or give its settings.")
     return FAMILIES[family]
+
+
+def lengthscale_of(c: Candidate, name: str) -> float:
+    """The one lengthscale of a candidate's kernel, of all its parts; ``ValueError`` with ``name`` if there is none."""
+    parts = [part.lengthscale.flatten() for part in c.covar_module.modules() if getattr(part, "has_lengthscale", False)]
+    scales = {float(value) for part in parts for value in part}
+    if len(scales) != 1:
+        raise ValueError(f'{name} has not one lengthscale, which elimination="shrinking" (A-GP-UCB) shrinks.')
+    return scales.pop()
 
 
 def placed(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate:

@@ -183,11 +183,13 @@ class CandidatePosterior:
         batched: Posterior of s * h trials, or the state of an algorithm that has one.
         alive: Candidates still believed in, ``s x h`` bool.
         evidence: Log marginal likelihood of the rewards so far, ``s x h``, in nats.
+        told: Information gain of the last reward, 1/2 log(1 + sigma^2 / lambda), ``s x h``, in nats; at first infinite.
     """
 
     batched: Any
     alive: Tensor
     evidence: Tensor
+    told: Tensor
 
     @property
     def flat(self) -> Any:
@@ -256,7 +258,8 @@ def begin(state: Any, candidates: int) -> CandidatePosterior:
         # The h rows of a trial always pull the same arm, which spares the CPU path work.
         flat.scratch.group = candidates
     noise = flat.noise_var.view(-1, candidates)
-    return CandidatePosterior(state, torch.ones_like(noise, dtype=torch.bool), torch.zeros_like(noise))
+    alive, told = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
+    return CandidatePosterior(state, alive, torch.zeros_like(noise), told)
 
 
 def init(
@@ -313,5 +316,7 @@ def observe(
     error = taken.view(shape) - mean
     total = variance + flat.noise_var.view(shape)
     ok = take_in(posterior.batched, everyone, given).view(shape)
+    told = (total / flat.noise_var.view(shape)).log_().mul_(0.5)
+    posterior.told = torch.where(ok, told, posterior.told)
     posterior.evidence.add_(log_density(error.square().div_(total), total).masked_fill_(~ok, 0.0))
     return ok.all(1), error, mean, variance

@@ -1,8 +1,9 @@
-"""The elimination test of HE-GP-UCB, for any posteriors: pure functions of numbers per trial and candidate.
+"""Which candidates are still believed in, for any posteriors: pure functions of numbers per trial and candidate.
 
-Source: Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of
-Any Type" (ICML 2024), Algorithm 1, lines 8-14. Let S^u be the rounds that candidate u chose, and
-eta_i = y_i - mu^u_{i-1}(x_i) the error of its prediction in round i. Candidate u is eliminated when
+There are two tests. That of HE-GP-UCB, by errors, eliminates for good. Source: Ziomek, Adachi & Osborne, "Beyond
+Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any Type" (ICML 2024), Algorithm 1, lines
+8-14. Let S^u be the rounds that candidate u chose, and eta_i = y_i - mu^u_{i-1}(x_i) the error of its prediction in
+round i. Candidate u is eliminated when
 
     |sum_{S^u} eta_i| > sqrt(xi_t |S^u|) + sum_{S^u} w^u_i sigma^u_{i-1}(x_i),
     xi_t = 2 R^2 log(|U| pi^2 t^2 / (3 delta)).
@@ -14,6 +15,12 @@ The true candidate passes every test with probability 1 - delta if its width hol
 |U| >= 2: the two-sided bound adds delta / |U|. HE-StableOpt has two families of sums, which add twice that and ask for
 |U| >= 4. The last survivor is never eliminated: if it fails too, the assumptions do not hold.
 
+The other test, ours, is by likelihood: candidate u is plausible while log p(y_1..t | u) is within log(|U| / delta) nats
+of the largest. Under the true candidate, the likelihood ratio of any other one to it is a nonnegative martingale with
+mean 1, however the points are chosen (an e-process). So by Ville's inequality and a union over U the true candidate is
+plausible in all rounds together with probability 1 - delta, if f is drawn from its prior and the noise is Gaussian with
+its variance. A candidate may become plausible again, and the likeliest always is.
+
 Both interfaces use these functions: arms with s trials, and the BoTorch model with one. Between rounds they keep who is
 alive, the :class:`Failures`, and three sums as ``3 x s x h``: of eta_i and of w_i sigma_{i-1}, in units of the reward,
 and |S^u| in between.
@@ -24,15 +31,39 @@ Axes: ``s`` trials, ``h`` candidates; a candidate's index is its index in U thro
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_count, check_delta, check_positive, check_round
+from bo_robust.validation import check_count, check_delta, check_positive, check_round, quoted
 
-__all__ = ["UNFIT", "Failures", "Verdict", "judge", "largest_alive", "noise_allowance", "start", "timeline", "violated"]
+__all__ = [
+    "FORMS",
+    "HALF_A_BIT",
+    "UNFIT",
+    "Failures",
+    "Verdict",
+    "check_form",
+    "choosers",
+    "evidence_bound",
+    "judge",
+    "judge_evidence",
+    "largest_alive",
+    "noise_allowance",
+    "plausible",
+    "shrinkage",
+    "shrunk",
+    "start",
+    "timeline",
+    "violated",
+]
+
+FORMS = ("errors", "likelihood", "likeliest")
+"""Tests by name; "likeliest" believes in the candidate of largest evidence alone, which is a maximum likelihood fit."""
+HALF_A_BIT = 0.5 * math.log(2.0)  # in nats: what a reward tells where sigma^2 = lambda
 
 UNFIT = (
     "the assumptions do not hold: no candidate fits, the noise is larger than noise_scale, or the norm bound is too "
@@ -43,12 +74,13 @@ UNFIT = (
 
 @dataclass(frozen=True)
 class Failures:
-    """The first test that each candidate failed.
+    """The first test that each candidate failed; by likelihood the first since it was last plausible.
 
     Attributes:
         at: Its round, counted from 1, ``s x h`` long; 0 where no test was failed.
         sides: |sum eta| of that round, the limit that it exceeded, and the part sum w_i sigma_{i-1}(x_i) of the limit
-            (the rest is allowed to the noise). ``3 x s x h``, in units of the reward, 0 where no test was failed.
+            (the rest is allowed to the noise). ``3 x s x h``, in units of the reward, 0 where no test was failed. By
+            likelihood: the nats below the likeliest, the bound on them, and 0.
     """
 
     at: Tensor
@@ -151,6 +183,61 @@ def judge(
     return Verdict(alive, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
 
 
+def check_form(elimination: object, forms: tuple[object, ...] = FORMS) -> None:
+    """Raise ``ValueError`` unless ``elimination`` is one of ``forms``."""
+    if elimination not in forms:
+        raise ValueError(f"elimination must be one of {', '.join(map(repr, forms))}, got {quoted(elimination)}.")
+
+
+def evidence_bound(elimination: str | None, candidates: int, delta: float) -> float:
+    """How many nats below the likeliest a candidate is plausible: log(|U| / delta); 0 for "likeliest", for None any."""
+    if elimination is None:
+        return math.inf
+    return math.log(candidates / delta) if elimination == "likelihood" else 0.0
+
+
+def plausible(evidence: Tensor, bound: float) -> Tensor:
+    """Whose ``evidence`` (``s x h``, nats) is within ``bound`` of the largest, bool; if 0 the first of the largest."""
+    if bound == 0.0:
+        return torch.zeros_like(evidence, dtype=torch.bool).scatter_(1, evidence.argmax(1, keepdim=True), True)
+    return evidence >= evidence.amax(1, keepdim=True) - bound
+
+
+def shrinkage(evidence: Tensor, bound: float) -> Tensor:
+    """What multiplies widths where the test is by likelihood, ``s x h``: sqrt(1 - nats below the likeliest / bound).
+
+    So a candidate loses its say by and by: its width is whole while it is the likeliest, and 0 when it is eliminated.
+    """
+    gap = evidence.amax(1, keepdim=True) - evidence
+    return (1.0 - gap / bound).clamp_min_(0.0).sqrt_()
+
+
+def choosers(alive: Tensor, evidence: Tensor, told: Tensor) -> Tensor:
+    """Who chooses the next point where the test is by likelihood, ``s x h`` bool.
+
+    After a reward that told the likeliest candidate half a bit or more (``told``, ``s x h`` in nats), it does alone.
+    Otherwise it would go on to exploit, and all that are plausible choose: the one of largest bound. So the most
+    flexible candidate costs regret only where the likeliest learns nothing any more, and can be found wrong there.
+    """
+    leader = evidence.masked_fill(~alive, -math.inf).argmax(1, keepdim=True)
+    alone = torch.zeros_like(alive).scatter_(1, leader, True)
+    return torch.where(told.gather(1, leader) >= HALF_A_BIT, alone, alive)
+
+
+def shrunk(lengthscales: Sequence[float], t: int, power: float = 0.9) -> float:
+    """The lengthscale theta_0 / t^power that A-GP-UCB's candidate in its ``t``-th round (from 1) is nearest to."""
+    return max(lengthscales) / t**power
+
+
+def judge_evidence(alive: Tensor, failures: Failures, evidence: Tensor, bound: float, t: int) -> Failures:
+    """The failures after round ``t`` of the test by likelihood, which left ``alive``. No argument is written to."""
+    gap = evidence.amax(1, keepdim=True) - evidence
+    sides = torch.stack([gap, torch.full_like(gap, bound), torch.zeros_like(gap)])
+    known = failures.at > 0
+    at = torch.where(known, failures.at, t).masked_fill(alive, 0)
+    return Failures(at, torch.where(known, failures.sides, sides).masked_fill(alive, 0.0))
+
+
 def _put(x: Tensor, index: Tensor, where: Tensor, value: Tensor) -> Tensor:
     """``x`` (``... x h``) with ``value`` at ``index`` in the rows where ``where`` is True."""
     return x.scatter(-1, index, torch.where(where, value, x.gather(-1, index)))
@@ -169,7 +256,7 @@ def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
         stored results have; ``round`` (from 1); ``left`` > ``right``, both sides of the test in units of the reward;
         ``noise_factor``, how many times the noise's share of the limit would have been needed; ``eliminated``, False
         for a last survivor that was kept. The factor says how sudden the failure was, not what was wrong: sums that
-        drift slowly fail with a factor near 1.
+        drift slowly fail with a factor near 1. By likelihood both sides are in nats, and the factor is their ratio.
     """
     left, right, reach = failures.sides
     factor = (left - reach) / (right - reach)

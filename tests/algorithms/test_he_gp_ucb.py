@@ -408,3 +408,113 @@ def test_bad_settings_are_refused(device):
     assert HEGPUCB(BayesianFiniteWidth(10, 0.1), 0.1, 0.1).init(large, 0.1).posterior.alive.shape == (1, 2)
     with pytest.warns(UserWarning, match=r"candidates \[0, 1\] are the same"):
         HEGPUCB(width, 0.1, 0.1).init(kernel, 0.1)
+
+
+def test_likeliest_is_mle_gp_ucb_exactly(device):
+    kernel = candidate_kernel([SquaredExponential(0.05), SquaredExponential(0.4)], grid(60, device))
+    f, noise = draws(kernel.matrix[0], 6, 40, 0.1, device)
+    f[3:] = draws(kernel.matrix[1], 3, 1, 0.1, device)[0]
+    width = ConstantWidth(2.0)
+    mle, he = MLEGPUCB(width), HEGPUCB(width, 0.1, 0.1, elimination="likeliest")
+    states = [a.init(kernel, 0.01, 6) for a in (mle, he)]
+    picks = [play(a, state, f, noise)[0] for a, state in zip((mle, he), states, strict=True)]
+    assert torch.equal(*picks)
+    assert torch.equal(states[1].posterior.alive.double().argmax(1), states[0].posterior.leader)
+    assert states[0].posterior.leader.unique().numel() == 2
+
+
+def test_elimination_by_likelihood_by_hand(device):
+    """One arm, k = 1, lambda = 0.01, prior means 0 and 3, reward 0: the gap is 9 / 2.02 = 4.455 > log(2 / 0.1) = 2.996.
+
+    It told log(1.01 / 0.01) / 2 = 2.31 nats, more than half a bit, so the leader chooses; the next tells 0.342 nats.
+    """
+    algorithm = HEGPUCB(ConstantWidth(1.0), 0.1, 0.1, elimination="likelihood")
+    kernel = ArmKernel.from_matrix(torch.ones(1, 1, dtype=torch.float64, device=device))
+    prior = torch.tensor([[0.0], [3.0]], dtype=torch.float64, device=device)
+    state, arm = algorithm.init(kernel, 0.01, 1, prior_mean=prior), torch.zeros(1, dtype=torch.long, device=device)
+    assert int(algorithm.select(state, prior.new_zeros(1)).candidate) == 0  # before any reward the first leads
+    info = algorithm.observe(state, arm, prior.new_zeros(1))
+    assert (int(info.candidate), bool(info.failed), float(info.left)) == (0, False, 0.0)
+    assert float(info.right) == pytest.approx(math.log(20.0))
+    assert state.posterior.alive.tolist() == [[True, False]]
+    assert state.posterior.told[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
+    (row,) = eliminations(state)
+    assert (row["hypothesis"], row["round"], row["eliminated"]) == (1, 1, True)
+    assert (row["left"], row["right"]) == pytest.approx((9.0 / 2.02, math.log(20.0)))
+    # a failed pull tells nothing and changes nothing
+    algorithm.observe(state, arm, prior.new_full((1,), math.nan))
+    assert state.posterior.told[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
+    # rewards near 3 bring the other back, and the last of these told less than half a bit
+    algorithm.observe(state, arm, prior.new_full((1,), 3.2))
+    algorithm.observe(state, arm, prior.new_full((1,), 3.2))
+    assert state.posterior.alive.all()
+    assert eliminations(state) == []
+    assert float(state.posterior.told.max()) < 0.5 * math.log(2.0)
+    assert int(algorithm.select(state, prior.new_zeros(1)).candidate) == 1
+
+
+def test_an_initial_design_counts_as_evidence(device):
+    """And it is on record, with the round in which a candidate became implausible."""
+    algorithm = HEGPUCB(ConstantWidth(1.0), 0.1, 0.1, elimination="likelihood")
+    kernel = ArmKernel.from_matrix(torch.ones(1, 1, dtype=torch.float64, device=device))
+    prior = torch.tensor([[0.0], [3.0]], dtype=torch.float64, device=device)
+    state, arm = algorithm.init(kernel, 0.01, 1, prior_mean=prior), torch.zeros(1, dtype=torch.long, device=device)
+    algorithm.observe_initial(state, arm, prior.new_zeros(1))
+    assert state.posterior.alive.tolist() == [[True, False]]
+    assert [row["round"] for row in eliminations(state)] == [1]
+
+
+def test_by_likelihood_the_truth_survives_as_often_as_ville_says(device):
+    """400 draws of f from a candidate at random: the truth is implausible in some round in at most delta of them.
+
+    delta = 0.5, so that the bound is near (3 candidates: 1.79 nats) and the check could fail.
+    """
+    n, s, T, delta = 40, 400, 40, 0.5
+    x = grid(n, device)
+    kernel = candidate_kernel([SquaredExponential(ell) for ell in (0.05, 0.15, 0.5)], x)
+    true = torch.arange(s) % 3
+    parts = [draws(kernel.matrix[u], s, T, 0.1, device, seed=u) for u in range(3)]
+    f = torch.stack([parts[u][0][i] for i, u in enumerate(true.tolist())])
+    algorithm = HEGPUCB(BayesianFiniteWidth(n, 0.1, scale=5**-0.5), 0.1, delta, elimination="likelihood")
+    state, lost, wrong = algorithm.init(kernel, 0.01, s), torch.zeros(s, dtype=torch.bool, device=device), 0.0
+    for eta in parts[0][1]:
+        u = torch.zeros_like(eta)
+        arms = algorithm.select(state, u).arms
+        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+        alive = state.posterior.alive.gather(1, true.to(device).unsqueeze(1)).squeeze(1)
+        lost |= ~alive
+        wrong = 1.0 - (state.posterior.alive.sum(1) - alive.long()).double().mean() / 2.0
+    assert 0.02 < lost.double().mean() <= delta  # some lose it: the check looks at something
+    assert wrong > 0.4
+
+
+def test_by_likelihood_a_batch_is_its_trials_and_resumes(device):
+    kernel, prior = hills(30, device)
+    f, noise = draws(kernel.matrix[0], 5, 40, 0.1, device)
+    f[3:] += prior[1]
+    algorithm = HEGPUCB(BayesianFiniteWidth(30, 0.1), 0.1, 0.1, elimination="likelihood")
+    state = algorithm.init(kernel, 0.01, 5, prior_mean=prior)
+    together, _ = play(algorithm, state, f, noise[:25])
+    tensors, numbers = snapshot(state)
+    again = algorithm.init(kernel, 0.01, 5, prior_mean=prior)
+    restore_(again, {k: v.clone() for k, v in tensors.items()}, numbers)
+    again.round = state.round
+    rest = [play(algorithm, one, f, noise, start=25)[0] for one in (state, again)]
+    assert torch.equal(*rest)
+    together = torch.cat([together, rest[0]])
+    assert len(set(map(tuple, state.posterior.alive.tolist()))) > 1
+    for i in range(5):
+        alone = algorithm.init(kernel, 0.01, 1, prior_mean=prior)
+        assert torch.equal(play(algorithm, alone, f[i : i + 1], noise[:, i : i + 1])[0][:, 0], together[:, i])
+        assert torch.equal(alone.failures.at[0], state.failures.at[i])
+
+
+@pytest.mark.parametrize("form", ["likelihood", "likeliest"])
+def test_he_stable_opt_under_one_condition_is_he_gp_ucb(form, device):
+    kernel, prior = hills(30, device)
+    f, noise = draws(kernel.matrix[0], 4, 40, 0.1, device)
+    settings = (ConstantWidth(2.0), 0.1, 0.1)
+    picks = []
+    for algorithm in (HEGPUCB(*settings, elimination=form), HEStableOpt(*settings, 1, elimination=form)):
+        picks.append(play(algorithm, algorithm.init(kernel, 0.01, 4, prior_mean=prior), f, noise)[0])
+    assert torch.equal(*picks)

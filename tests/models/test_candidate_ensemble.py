@@ -13,6 +13,7 @@ from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Normalize
+from botorch.models.transforms.outcome import Log, Standardize
 from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.transforms import is_ensemble
@@ -21,6 +22,7 @@ from gpytorch.means import ConstantMean, Mean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.acquisition import EliminationUCB
+from bo_robust.algorithms import AGPUCB, MLEGPUCB, ExpectedUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
 from bo_robust.confidence import (
     BayesianFiniteWidth,
@@ -561,3 +563,113 @@ def test_learned_transforms_are_refused_in_chains_too(device):
             X, X, [{"kernel": "rbf", "lengthscale": 0.1, "noise_var": 0.1}], ConstantWidth(1.0), 0.1, 0.1,
             input_transform=chain,
         )  # fmt: skip
+
+
+ARM_MODE = {
+    "likelihood": lambda w: HEGPUCB(w, 0.1, DELTA, elimination="likelihood"),
+    "likeliest": MLEGPUCB,
+    "shrinking": lambda w: AGPUCB(w, (0.15, 0.2, 0.6)),
+    None: ExpectedUCB,
+}
+
+
+@pytest.mark.parametrize("form", ARM_MODE)
+def test_other_forms_choose_as_arm_mode_does(tkwargs, form):
+    arms, width = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1), ConstantWidth(1.5)
+    U = [
+        Candidate(rbf(0.15), NOISE_VAR, Hill(0.0)),
+        Candidate(rbf(0.2), NOISE_VAR, Hill(3.0)),
+        Candidate(rbf(0.6), 0.02),
+    ]
+    kernel = candidate_kernel([SquaredExponential(ell) for ell in (0.15, 0.2, 0.6)], arms)
+    prior = torch.stack([0.0 * arms[:, 0] if c.mean_module is None else c.mean_module(arms) for c in U])
+    algorithm = ARM_MODE[form](width)
+    noise_var = torch.tensor([c.noise_var for c in U], **tkwargs)
+    engine = algorithm.init(kernel, noise_var, 1, prior_mean=prior)
+    noise = 0.1 * torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(**tkwargs)
+    model = CandidateEnsemble(arms[:0], arms[:0], U, width, 0.1, DELTA, num_initial=2, elimination=form)
+    eliminated, changes = 0, set()
+    for t, eta in enumerate(noise):
+        acqf = EliminationUCB(model, average=form is None)
+        pick = algorithm.select(engine, eta.new_zeros(1)).arms
+        values = acqf(arms.unsqueeze(-2))
+        assert float(values[pick]) == pytest.approx(float(values.max()), abs=1e-8)
+        if form is not None:
+            candidate = int(algorithm.select(engine, eta.new_zeros(1)).candidate)
+            assert acqf.chosen_member(arms[pick])[0] == candidate
+        else:
+            with pytest.raises(ValueError, match="nobody's choice"):
+                acqf.chosen_member(arms[pick])
+        y = torch.sin(6 * arms[pick, 0]) + eta
+        (algorithm.observe_initial if t < 2 else algorithm.observe)(engine, pick, y)
+        model, said = model.observe(arms[pick], y)
+        eliminated += len(said.eliminated)
+        changes.add("no change" in str(said))
+    torch.testing.assert_close(model.evidence, engine.posterior.evidence[0])
+    X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
+    again = CandidateEnsemble(X, Y, U, width, 0.1, DELTA, num_initial=2, elimination=form)
+    assert_same(again, model, arms[:5].unsqueeze(1), tol=1e-8)
+    assert torch.equal(again.choosing, model.choosing)
+    if form is not None:
+        assert torch.equal(model.alive, engine.posterior.alive[0]) or form == "likeliest"
+        assert eliminated > 0
+        assert changes == {True, False}
+    if form == "likelihood":
+        assert state(model) == [(r["hypothesis"], r["round"], r["eliminated"]) for r in eliminations(engine)]
+        # the order of the rows is nothing to it
+        order = torch.randperm(30, generator=torch.Generator().manual_seed(0)).to(tkwargs["device"])
+        other = CandidateEnsemble(X[order], Y[order], U, width, 0.1, DELTA, elimination=form)
+        assert torch.equal(other.alive, model.alive)
+        struck = model.eliminate(model.leader)
+        assert not struck.alive[model.leader]
+        assert struck.alive.any()
+
+
+@pytest.mark.parametrize("form", ["errors", "likelihood"])
+def test_standardised_rewards_may_have_any_units(tkwargs, form):
+    """Picks, survivors and evidence do not depend on the units; means, variances and bounds are in them."""
+    arms = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1)
+    U = [{"kernel": "rbf", "lengthscale": ell, "noise_var": NOISE_VAR} for ell in (0.1, 0.3, 1.0)]
+    noise = 0.1 * torch.randn(20, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(**tkwargs)
+    settings = {"elimination": form, "outcome_transform": Standardize(m=1)}
+    played = []
+    for center, scale in ((0.0, 1.0), (-40.0, 1e-3), (7e5, 3e4)):
+        model, picks = CandidateEnsemble(arms[:0], arms[:0], U, **settings), []
+        for eta in noise:
+            best = int(EliminationUCB(model)(arms.unsqueeze(-2)).argmax())
+            picks.append([3, 17, 31][len(picks)] if len(picks) < 3 else best)
+            y = center + scale * (torch.sin(9 * arms[picks[-1]]) + eta)
+            model, _ = model.observe(arms[picks[-1]], y)
+        bounds = (EliminationUCB(model)(arms.unsqueeze(-2)) - center) / scale
+        mean, variance = model.moments(arms)
+        joint = model.posterior(arms[:3], observation_noise=True).distribution.covariance_matrix / scale**2
+        played.append((picks, model.alive, model.evidence, bounds, (mean - center) / scale, variance / scale**2, joint))
+    for other in played[1:]:
+        assert other[0] == played[0][0]
+        for ours, theirs in zip(other[1:], played[0][1:], strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    assert bool(model.alive.all()) == (form == "errors")
+    # grown or built at once, and by hand
+    Y = model.train_targets.unsqueeze(-1)
+    assert_same(CandidateEnsemble(model.train_inputs[0], Y, U, **settings), model, arms, tol=1e-9)
+    by_hand = CandidateEnsemble(model.train_inputs[0], (Y - Y.mean()) / Y.std(), U, elimination=form)
+    torch.testing.assert_close(by_hand.evidence, model.evidence)
+    assert torch.equal(by_hand.alive, model.alive)
+    torch.testing.assert_close(Y.mean() + Y.std() * by_hand.moments(arms)[0], model.moments(arms)[0])
+    constant = CandidateEnsemble(arms[:3], torch.full_like(arms[:3], 0.1), U, **settings)
+    assert constant.evidence.isfinite().all()
+    assert not model.eliminate(model.leader).observe(arms[0], Y[0])[0].alive[model.leader]
+
+
+def test_defaults_and_what_is_refused(tkwargs):
+    model = CandidateEnsemble(rand(tkwargs, 3, 2), rand(tkwargs, 3, 1), KINDS)
+    assert model._history.noise_scale == pytest.approx(math.sqrt(0.02))
+    assert model._history.width == BayesianFiniteWidth(1000, 0.1)
+    smaller = CandidateEnsemble(rand(tkwargs, 3, 2), rand(tkwargs, 3, 1), KINDS, elimination="likeliest")
+    torch.testing.assert_close(5.0 * smaller.widths**2, model.widths**2)
+    with pytest.raises(ValueError, match="'shrinking', None, got 'mle'"):
+        make(tkwargs, elimination="mle")
+    with pytest.raises(ValueError, match=r"outcome_transform must be Standardize\(m=1\) of BoTorch or None"):
+        make(tkwargs, outcome_transform=Log())
+    with pytest.raises(ValueError, match=r"candidate 1 .* has not one lengthscale"):
+        make(tkwargs, elimination="shrinking")

@@ -5,7 +5,22 @@ import math
 import pytest
 import torch
 
-from bo_robust.posteriors.elimination import judge, largest_alive, noise_allowance, start, timeline, violated
+from bo_robust.posteriors.elimination import (
+    HALF_A_BIT,
+    check_form,
+    choosers,
+    evidence_bound,
+    judge,
+    judge_evidence,
+    largest_alive,
+    noise_allowance,
+    plausible,
+    shrinkage,
+    shrunk,
+    start,
+    timeline,
+    violated,
+)
 
 
 def vector(device, *values):
@@ -105,3 +120,49 @@ def test_the_largest_bound_alive_is_tested(device):
     alive = torch.tensor([[True, True, True], [True, False, True]], device=device)
     assert largest_alive(bounds, alive).tolist() == [1, 2]
     assert largest_alive(bounds, alive, rounding=1e-8).tolist() == [1, 0]  # equal up to rounding: the first
+
+
+def test_plausible_by_hand(device):
+    """log(3 / 0.1) = 3.4012 nats for three candidates; a bound of 0 leaves the first of the likeliest."""
+    bound = evidence_bound("likelihood", 3, 0.1)
+    assert bound == pytest.approx(3.4011973816621555, rel=1e-14)
+    evidence = torch.stack([vector(device, -5.0, -1.7, -5.2), vector(device, 0.0, 0.0, -3.5)])
+    assert plausible(evidence, bound).tolist() == [[True, True, False], [True, True, False]]
+    assert plausible(evidence, evidence_bound("likeliest", 3, 0.1)).tolist() == [
+        [False, True, False],
+        [True, False, False],
+    ]
+    assert plausible(evidence, evidence_bound(None, 3, 0.1)).all()
+    check_form("likeliest")
+    with pytest.raises(ValueError, match="'errors', 'likelihood', 'likeliest', got 'likely'"):
+        check_form("likely")
+
+
+def test_the_likeliest_chooses_while_it_learns(device):
+    """Half a bit is the gain of a reward where sigma^2 = lambda; who is dead does not lead."""
+    assert pytest.approx(0.5 * math.log(2.0)) == HALF_A_BIT
+    alive = torch.tensor([[True, False, True]] * 2, device=device)
+    evidence = torch.stack([vector(device, -2.0, 0.0, -1.0)] * 2)
+    told = torch.stack([vector(device, 0.0, 0.0, HALF_A_BIT), vector(device, 9.0, 9.0, 0.99 * HALF_A_BIT)])
+    assert choosers(alive, evidence, told).tolist() == [[False, False, True], [True, False, True]]
+
+
+def test_failures_by_likelihood_say_since_when(device):
+    evidence = torch.stack([vector(device, -6.0, -1.0)])
+    _, failures = start(evidence)
+    out, back = (torch.tensor([[first, True]], device=device) for first in (False, True))
+    failures = judge_evidence(out, failures, evidence, 3.0, 4)
+    failures = judge_evidence(out, failures, evidence - 9.0, 3.0, 5)
+    assert [tuple(row.values()) for row in timeline(out, failures)] == [(0, 0, 4, 5.0, 3.0, 5.0 / 3.0, True)]
+    assert timeline(back, judge_evidence(back, failures, evidence, 3.0, 6)) == []
+
+
+def test_widths_shrink_to_nothing_at_the_bound(device):
+    """w^2 falls linearly: 1, 3/4 and 0 of it at gaps of 0, 1 and 4 or more nats if the bound is 4."""
+    factor = shrinkage(torch.stack([vector(device, -1.0, -2.0, -5.0, -9.0)]), 4.0)
+    assert factor[0].tolist() == pytest.approx([1.0, math.sqrt(0.75), 0.0, 0.0])
+
+
+def test_the_lengthscale_of_a_gp_ucb_shrinks():
+    assert shrunk([0.3, 1.0], 1) == 1.0
+    assert shrunk([0.3, 1.0], 4) == pytest.approx(4.0**-0.9)
