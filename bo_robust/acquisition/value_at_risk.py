@@ -29,6 +29,7 @@ from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.moments import marginal_moments
 from bo_robust.validation import check_tensor, is_number, quoted
 
@@ -77,6 +78,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """
 
     pending_points: Tensor | None
+    _takes_candidates = True
     _moved_together = "model, environment, width and pending points"
 
     def __init__(
@@ -84,16 +86,16 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         model: Model,
         environment: Environment,
         functional: Functional | float,
-        width: Width | float,
+        width: Width | float | None = None,
         t: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
         ignores_z: bool = False,
     ) -> None:
-        if isinstance(width, type) or not (callable(width) or is_number(width)):
+        if isinstance(width, type) or not (width is None or callable(width) or is_number(width)):
             raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {quoted(width)}.")
-        schedule = width if callable(width) else ConstantWidth(float(width))
+        schedule = width if width is None or callable(width) else ConstantWidth(float(width))
         super().__init__(model, schedule, t, posterior_transform, generator)
         if not isinstance(environment, Environment):
             raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
@@ -105,6 +107,11 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             _check_columns(environment, self._dim)
         for buffer in environment.buffers():
             self._check("the environment", buffer)
+        if self.over_candidates and not model.tests(environment, self.functional):
+            raise ValueError(
+                "the CandidateEnsemble tests candidates by another bound than the one maximised here; build it with "
+                f"this environment and functional={self.functional}."
+            )
         self.register_buffer("pending_points", None, persistent=False)
         self.set_X_pending(X_pending)
 
@@ -133,7 +140,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         X = self.designs(X)
         if X.shape[-2] == 1:
             return self._value(X.squeeze(-2), self.pending_points)
-        if self.model.batch_shape:
+        if self.model.batch_shape and not self.over_candidates:
             raise ValueError("q > 1 needs a model without batch shape; choose designs one after the other.")
         totals = []
         for batch in X.reshape(-1, *X.shape[-2:]):
@@ -145,7 +152,10 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         return torch.stack(totals).reshape(X.shape[:-2])
 
     def bounds_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """l and u at designs ``... x d_x`` under every condition, ``... x w`` each (``... x batch_shape x w``)."""
+        """l and u at designs ``... x d_x`` under every condition, ``... x w`` each (``... x batch_shape x w``).
+
+        Of candidates, those of the one with the largest bound at the design.
+        """
         return self._bounds(self.designs(x), self.pending_points)
 
     def lacing_values(self, x: Tensor) -> Tensor:
@@ -184,29 +194,44 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
                 maximises F(u).
         """
         with torch.no_grad():
-            lower, upper = self._bounds(self.designs(x), None)
+            lower, upper = self._all_bounds(self.designs(x), None)
             p = self.environment.probabilities
-            if max_upper is None:
-                max_upper = self.functional.upper_bound(lower, upper, p)
-            return max_upper - self.functional.lower_bound(lower, upper, p)
+            low, high = self.functional.lower_bound(lower, upper, p), self.functional.upper_bound(lower, upper, p)
+            if self.over_candidates:
+                low, high = low.amin(-1), high.amax(-1)
+            return (high if max_upper is None else max_upper) - low
 
     def _value(self, x: Tensor, pending: Tensor | None) -> Tensor:
         p = self.environment.probabilities
         wants_gradient = torch.is_grad_enabled() and (
             x.requires_grad or (pending is not None and pending.requires_grad)
         )
-        if not wants_gradient or self.model.batch_shape:
+        if not wants_gradient or (self.model.batch_shape and not self.over_candidates):
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         # All pairs without gradient, then the selected one with it: 3 times faster than all with it.
         with torch.no_grad():
-            selected = self.functional.selected(self._bounds(x, pending)[1], p)
+            lower, upper = self._all_bounds(x, pending)
+            winner = self._winner(lower, upper)
+            selected = self.functional.selected(_of(upper, winner), p)
         if selected is None:
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         points = self.environment.join(x, value_at(self.environment.values(x), selected))
-        return self.bounds_of(points.unsqueeze(-2), pending)[1].squeeze(-1)
+        return _of(self.bounds_of(points.unsqueeze(-2), pending)[1], winner).squeeze(-1)
 
     def _bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
+        """l and u; of candidates, those of the one with the largest bound of F."""
+        lower, upper = self._all_bounds(x, pending)
+        winner = self._winner(lower, upper)
+        return _of(lower, winner), _of(upper, winner)
+
+    def _all_bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         return self.bounds_of(self.environment.points(x), pending)
+
+    def _winner(self, lower: Tensor, upper: Tensor) -> Tensor | None:
+        """Who of the candidates alive has the largest bound of F, ``...``; the first of equals."""
+        if not self.over_candidates:
+            return None
+        return self.functional.upper_bound(lower, upper, self.environment.probabilities).argmax(-1)
 
     def bounds_of(self, points: Tensor, pending: Tensor | None, block: int = BLOCK) -> tuple[Tensor, Tensor]:
         """l and u at inputs of the model, ``... x q x d``: ``... x q`` each (``... x batch_shape x q``).
@@ -285,6 +310,8 @@ def recommend(
                 "without their z."
             )
         mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
+        if isinstance(model, CandidateEnsemble):
+            mean = mean[model.alive.nonzero().flatten().tolist().index(model.leader)]
         values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
         index = values.argmax(-1)
     return RecommendedDesign(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))
@@ -321,6 +348,11 @@ def construct_inputs_value_at_risk_ucb(
 
 if ValueAtRiskUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
     acqf_input_constructor(ValueAtRiskUCB)(construct_inputs_value_at_risk_ucb)
+
+
+def _of(values: Tensor, winner: Tensor | None) -> Tensor:
+    """The row of the winner, ``... x h x w`` to ``... x w``."""
+    return values if winner is None else value_at(values, winner)
 
 
 def _check_columns(environment: Environment, dim: int) -> None:

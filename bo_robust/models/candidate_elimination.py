@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bo_robust.environments import Environment
+from bo_robust.functionals import Functional
 from bo_robust.confidence import BKBWidth, RandomisedWidth
 from bo_robust.confidence.candidate_widths import Widths, check_number, each, widths_at
 from bo_robust.models.candidate_gps import CandidateGPs
@@ -23,7 +25,15 @@ from bo_robust.posteriors import elimination
 from bo_robust.posteriors.elimination import Failures
 from bo_robust.validation import check_count, check_delta, check_positive
 
-__all__ = ["CandidateHistory", "Observation"]
+__all__ = ["CandidateHistory", "Observation", "Risk"]
+
+
+@dataclass(frozen=True, eq=False)
+class Risk:
+    """Points are (x, z), and designs x were chosen by the bound of a functional of f(x, Z)."""
+
+    environment: Environment
+    functional: Functional
 
 
 @dataclass(frozen=True)
@@ -148,8 +158,12 @@ class CandidateHistory:
         """The GPs of the candidates alive."""
         return self.gps if bool(self.alive.all()) else self.gps.subset(self.members)
 
-    def after(self, points: Tensor, y: Tensor) -> tuple[CandidateHistory, list[Observation]]:
+    def after(
+        self, points: Tensor, y: Tensor, conditions: Tensor | None = None, risk: Risk | None = None
+    ) -> tuple[CandidateHistory, list[Observation]]:
         """The history after ``k x d`` points and their ``k`` rewards, tested one by one, and what each of them did.
+
+        With a ``risk``, ``conditions`` are the design of every point under all conditions, ``k x w x d``.
 
         Raises ``ValueError`` if a kernel is not positive semi-definite on the points, or too large for its width. Warns
         if the last survivor fails for the first time.
@@ -159,9 +173,12 @@ class CandidateHistory:
         predictions, rounding = gps.factor.predictions(y), math.sqrt(torch.finfo(y.dtype).eps)
         gains = torch.cat([self.gains.mT, predictions.gain], 1).cumsum(1)
         history, said = replace(self, gps=gps), []
+        bounds = None if conditions is None or risk is None else self._risks(gps, gains, conditions, risk)
         for i, reward in enumerate(y.double().tolist()):
             mean, sd, gain = (x[:, i].unsqueeze(0) for x in (predictions.mean, predictions.sd, gains))
-            history, observation = history._tested(start + i + 1, reward, mean, sd, gain, rounding)
+            history, observation = history._tested(
+                start + i + 1, reward, mean, sd, gain, rounding, None if bounds is None else bounds[i : i + 1]
+            )
             said.append(observation)
         if history.violated and not self.violated:
             last = history.members[0]
@@ -184,16 +201,37 @@ class CandidateHistory:
         alive[0, index] = False
         return replace(self, alive=alive, struck=(*self.struck, index))
 
+    def _risks(self, gps: CandidateGPs, gains: Tensor, conditions: Tensor, risk: Risk) -> Tensor:
+        """F(u(x, Z)) of every new row's design under each candidate before the row's reward, ``k x h``."""
+        mean, variance = (x.double().cpu().movedim(0, 1) for x in gps.before(conditions))
+        first = len(gps.points) - len(conditions) + 1
+        w = torch.cat([self.widths(first + i, gains[:, i].unsqueeze(0)) for i in range(len(conditions))])
+        reach = w.unsqueeze(-1) * variance.sqrt()
+        p = risk.environment.probabilities
+        p = None if p is None else p.to(reach)
+        return risk.functional.upper_bound(mean - reach, mean + reach, p)
+
     def _tested(
-        self, t: int, y: float, mean: Tensor, sd: Tensor, gains: Tensor, rounding: float
+        self,
+        t: int,
+        y: float,
+        mean: Tensor,
+        sd: Tensor,
+        gains: Tensor,
+        rounding: float,
+        bounds: Tensor | None,
     ) -> tuple[CandidateHistory, Observation]:
-        """Round t: test the candidate alive with the largest bound, from what each candidate predicted (``1 x h``)."""
+        """Round t: test the candidate alive with the largest bound, from what each candidate predicted (``1 x h``).
+
+        ``bounds`` (``1 x h``) are those of the designs; None: the bounds at the points.
+        """
         if t <= self.num_initial:
             message = f"round {t}: initial design, no candidate is tested"
             return self, Observation(t, None, 0.0, 0.0, (), (), message)
         h, reach = len(self.names), self.widths(t, gains) * sd
         # The acquisition function computes its bounds in another way, so bounds equal there differ by rounding here.
-        chosen = elimination.largest_alive((mean if self.maximize else -mean) + reach, self.alive, rounding)
+        at_point = (mean if self.maximize else -mean) + reach
+        chosen = elimination.largest_alive(at_point if bounds is None else bounds, self.alive, rounding)
         xi, ok = elimination.noise_allowance(t, self.noise_scale, h, self.delta), torch.ones(1, dtype=torch.bool)
         verdict = elimination.judge(self.alive, self.sums, self.failures, chosen, y - mean, reach, xi, t, ok)
         u, left, right, failed = int(chosen), float(verdict.left), float(verdict.right), bool(verdict.failed)

@@ -31,11 +31,13 @@ from torch import Tensor
 
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.candidate_widths import Widths
-from bo_robust.models.candidate_elimination import CandidateHistory, Observation
+from bo_robust.environments import Environment
+from bo_robust.functionals import Functional, as_functional
+from bo_robust.models.candidate_elimination import CandidateHistory, Observation, Risk
 from bo_robust.models.candidate_gps import CandidateGPs, check_rows, check_transform
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_finite, check_like
 
 __all__ = ["CandidateEnsemble"]
 
@@ -68,6 +70,9 @@ class CandidateEnsemble(GPyTorchModel, GP):
         num_initial: Number of first rows, an initial design, in which nobody is tested.
         input_transform: Applied to X before the candidates see it; its coefficients may not be learned.
         maximize: False if f is to be minimised: the bound is then -mu + w sigma.
+        environment: The conditions z, where points are (x, z) that :class:`~bo_robust.acquisition.ValueAtRiskUCB`
+            chooses. A row then tests the candidate with the largest bound of the functional at its x.
+        functional: F of f(x, Z), or alpha alone for ``ValueAtRisk(alpha)``; given with ``environment``, and only then.
 
     Raises:
         ValueError: if data, candidates or settings are not as described; the message says what to change.
@@ -101,6 +106,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
         num_initial: int = 0,
         input_transform: InputTransform | None = None,
         maximize: bool = True,
+        environment: Environment | None = None,
+        functional: Functional | float | None = None,
     ) -> None:
         check_rows(train_X, train_Y)
         self._validate_tensor_args(X=train_X, Y=train_Y)
@@ -114,6 +121,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         points = self._inputs("train_X", train_X)
         gps = CandidateGPs.empty(candidates, points[:0])
         self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize)
+        self.risk = _risk(environment, functional, maximize, train_X)
         gps.check_kernels(points)  # before the factor, whose error cannot tell a wrong kernel from rounding
         self._append(train_X, train_Y)
 
@@ -206,6 +214,13 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def batch_shape(self) -> torch.Size:
         """The number of candidates alive, as BoTorch wants it of ensembles."""
         return torch.Size([len(self._history.members)])
+
+    def tests(self, environment: Environment, functional: Functional) -> bool:
+        """Whether candidates are tested by the bound of this functional under these conditions."""
+        if self.risk is None or self.risk.functional != functional:
+            return False
+        ours, theirs = list(self.risk.environment.buffers()), list(environment.buffers())
+        return len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
 
     def record(self) -> dict[str, Any]:
         """The state of the test as plain JSON: names, alive, eliminations, struck by hand, leader and evidence."""
@@ -321,7 +336,11 @@ class CandidateEnsemble(GPyTorchModel, GP):
     @torch.no_grad()
     def _append(self, X: Tensor, Y: Tensor) -> list[Observation]:
         """Add rows in place and test them one by one."""
-        self._history, said = self._history.after(self._inputs("X", X), Y[:, 0])
+        conditions = None
+        if self.risk is not None and len(X):
+            z = self.risk.environment
+            conditions = self._inputs("X", z.points(X[:, : X.shape[-1] - z.appended]))
+        self._history, said = self._history.after(self._inputs("X", X), Y[:, 0], conditions, self.risk)
         self.train_inputs = (torch.cat([self.train_inputs[0], X]),)
         self.train_targets = torch.cat([self.train_targets, Y[:, 0]])
         return said
@@ -347,12 +366,14 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def _copy(self) -> CandidateEnsemble:
         """A new model that shares the tensors, since nobody writes to them."""
         # deepcopy takes what its memo holds as already copied.
-        shared = (*self.train_inputs, self.train_targets, self._history)
+        shared = (*self.train_inputs, self.train_targets, self._history, self.risk)
         return copy.deepcopy(self, {id(x): x for x in shared})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CandidateEnsemble:
         super()._apply(fn)
         gps = self._gps().moved(fn)
+        if self.risk is not None:
+            self.risk.environment._apply(fn)
         if gps is not self._gps():  # really moved
             self._history = replace(self._history, gps=gps)
             self.train_inputs, self.train_targets = (fn(self.train_inputs[0]),), fn(self.train_targets)
@@ -362,3 +383,24 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def _set_transformed_inputs(self) -> None: ...
 
     def _revert_to_original_inputs(self) -> None: ...
+
+
+def _risk(
+    environment: Environment | None, functional: Functional | float | None, maximize: bool, X: Tensor
+) -> Risk | None:
+    """The checked risk; ``ValueError`` if half of it is missing, or designs cannot be read from points."""
+    if environment is None and functional is None:
+        return None
+    if not isinstance(environment, Environment) or functional is None or not maximize:
+        raise ValueError(
+            "candidates tested by a risk need both environment (of bo_robust.environments) and functional, and "
+            "maximize=True."
+        )
+    if not 0 < environment.appended < X.shape[-1]:
+        raise ValueError(
+            f"the environment adds {environment.appended} columns to x, the points have {X.shape[-1]}; points must be "
+            "(x, z), from which x can be read."
+        )
+    for buffer in environment.buffers():
+        check_like("the environment", buffer, "train_X", X)
+    return Risk(environment, as_functional(functional))

@@ -119,6 +119,20 @@ class CandidateGPs:
         prior = torch.stack([c.covar_module(X, diag=True) for c in self.candidates])
         return self.means(X) + self.factor.raised(S), prior - S.square().sum(-2)
 
+    @torch.no_grad()
+    def before(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (>= 1e-12) of f at points ``k x w x d``, ``h x k x w`` each.
+
+        Those of ``X[i]`` are as they were before row n - k + i, for the last k rows.
+        """
+        k, n = len(X), len(self.points)
+        parts = []
+        for i, x in enumerate(X, n - k):
+            first = CandidateGPs(self.candidates, self.points[:i], self.factor.first(i))
+            parts.append(first._marginal(x))
+        mean, variance = (torch.stack(x, 1) for x in zip(*parts, strict=True))
+        return mean, variance.clamp_min(MIN_VARIANCE)
+
     def sequential(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """As :meth:`marginal`, with the variance of point j taken after observing points 1 .. j - 1 of the q too."""
         mean, covariance = self.joint(X)

@@ -24,6 +24,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import exact_moments
 from bo_robust.models.feature_gp import FeatureGP
@@ -44,7 +45,7 @@ def marginal_moments(
 
     Args:
         model: A model with one output, or with several and a ``posterior_transform`` to one. A list of models must be a
-            ``ModelListGP`` for pending points.
+            ``ModelListGP`` for pending points. The batch of a ``CandidateEnsemble`` are its candidates alive.
         X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where dimensions
             of ``batch_shape`` may be 1 or missing.
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
@@ -58,6 +59,10 @@ def marginal_moments(
         ValueError: if the posterior has more than one output per point, or there are pending points and the posterior
             is neither Gaussian nor one per model of a ``ModelListGP``.
     """
+    if isinstance(model, CandidateEnsemble):
+        if posterior_transform is not None:
+            raise ValueError("a CandidateEnsemble takes no posterior_transform.")
+        return (model if X_pending is None else model.hallucinate(X_pending)).moments(X, alive_only=True)
     if X_pending is not None and isinstance(model, BKBModel):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
