@@ -18,7 +18,9 @@ import torch
 from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
+from botorch.utils.sampling import draw_sobol_normal_samples
 from botorch.utils.transforms import t_batch_mode_transform
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.acquisition.base import ConfidenceBoundAcquisition
@@ -28,9 +30,9 @@ from bo_robust.acquisition.lacing import EnvironmentChoice, choose_environment, 
 from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
-from bo_robust.functionals import Functional, as_functional
+from bo_robust.functionals import DETERMINISTIC_RULES, Functional, as_functional
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
-from bo_robust.models.moments import marginal_moments
+from bo_robust.models.moments import joint_moments, marginal_moments
 from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_risk_ucb", "recommend"]
@@ -38,6 +40,8 @@ __all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_ris
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
 BLOCK = 32
+# Draws of f that correlations are estimated from.
+INFORMATION_DRAWS = 256
 
 
 class ValueAtRiskUCB(ConfidenceBoundAcquisition):
@@ -107,7 +111,8 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             _check_columns(environment, self._dim)
         for buffer in environment.buffers():
             self._check("the environment", buffer)
-        if self.over_candidates and not model.tests(environment, self.functional):
+        risk = model.risk if isinstance(model, CandidateEnsemble) else None
+        if self.over_candidates and not (risk and risk.same(environment, self.functional)):
             raise ValueError(
                 "the CandidateEnsemble tests candidates by another bound than the one maximised here; build it with "
                 f"this environment and functional={self.functional}."
@@ -168,17 +173,20 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     ) -> EnvironmentChoice:
         """Choose the condition to observe each design (``... x d_x``) under.
 
-        ``rule`` is "probable" (V-UCB Prob) or "uniform" (V-UCB Unif); "drawn" simulates conditions that cannot be
-        chosen. See :func:`bo_robust.functionals.pick`. ``generator`` (on the CPU) draws for the last two; default the
-        global one. ``ValueError`` on an unknown rule, or designs that do not fit.
+        ``rule`` is "probable" (V-UCB Prob), "uniform" (V-UCB Unif) or "widest"; "drawn" simulates conditions that
+        cannot be chosen. See :func:`bo_robust.functionals.pick`. "informative" takes the condition, offered or not,
+        whose observation has the largest squared correlation with F(f(x, Z)). ``generator`` (on the CPU) draws for
+        "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown rule, or designs that do not fit.
         """
         x = self.designs(x)
         with torch.no_grad():
             lower, upper = self._bounds(x, self.pending_points)
-            uniform = None
-            if rule != "probable":
+            uniform = information = None
+            if rule == "informative":
+                information = self._information(x)
+            elif rule not in DETERMINISTIC_RULES:
                 uniform = torch.rand(lower.shape[:-1], generator=generator, dtype=lower.dtype).to(lower)
-            return choose_environment(x, self.environment, self.functional, lower, upper, rule, uniform)
+            return choose_environment(x, self.environment, self.functional, lower, upper, rule, uniform, information)
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
@@ -242,6 +250,24 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
         reach = self.width.unsqueeze(-1) * variance.sqrt()
         return mean - reach, mean + reach
+
+    def _information(self, x: Tensor) -> Tensor:
+        """Squared correlation of an observation at every condition with F(f(x, Z)), ``... x w``, over draws of f."""
+        points = self.environment.points(x)
+        mean, covariance, noise = joint_moments(self.model, points, self.posterior_transform, self.pending_points)
+        winner = self._winner(*self._all_bounds(x, self.pending_points))
+        if winner is not None:
+            mean, noise = _of(mean, winner), _of(noise, winner)
+            covariance = value_at(covariance.flatten(-2), winner).unflatten(-1, covariance.shape[-2:])
+        w = mean.shape[-1]
+        draws = draw_sobol_normal_samples(w, INFORMATION_DRAWS, device=x.device, dtype=x.dtype, seed=0)
+        noiseless = draws @ psd_safe_cholesky(covariance).mT
+        p = self.environment.probabilities
+        risk = self.functional(mean.unsqueeze(-2) + noiseless, p)
+        risk = risk - risk.mean(-1, keepdim=True)
+        shared = (risk.unsqueeze(-1) * noiseless).mean(-2)
+        total = risk.square().mean(-1, keepdim=True) * (covariance.diagonal(dim1=-2, dim2=-1) + noise)
+        return shared.square() / total.clamp_min(torch.finfo(total.dtype).tiny)
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
         """The pending points and x (``d_x``) under its most probable lacing value, ``(k + 1) x d``."""

@@ -13,6 +13,7 @@ Axes: ``h`` candidates, ``n`` rows of data, ``lead`` t-batch dimensions, ``q`` p
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,12 +33,12 @@ from torch import Tensor
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.candidate_widths import Widths
 from bo_robust.environments import Environment
-from bo_robust.functionals import Functional, as_functional
+from bo_robust.functionals import Functional
 from bo_robust.models.candidate_elimination import CandidateHistory, Observation, Risk
 from bo_robust.models.candidate_gps import CandidateGPs, check_rows, check_transform
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
-from bo_robust.validation import check_finite, check_like
+from bo_robust.validation import check_finite
 
 __all__ = ["CandidateEnsemble"]
 
@@ -90,6 +91,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     train_inputs: tuple[Tensor]
     train_targets: Tensor
+    risk: Risk | None
     _history: CandidateHistory
     _num_outputs = 1
     _is_ensemble = True
@@ -121,7 +123,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         points = self._inputs("train_X", train_X)
         gps = CandidateGPs.empty(candidates, points[:0])
         self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize)
-        self.risk = _risk(environment, functional, maximize, train_X)
+        self.risk = Risk.checked(environment, functional, maximize, train_X)
         gps.check_kernels(points)  # before the factor, whose error cannot tell a wrong kernel from rounding
         self._append(train_X, train_Y)
 
@@ -214,13 +216,6 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def batch_shape(self) -> torch.Size:
         """The number of candidates alive, as BoTorch wants it of ensembles."""
         return torch.Size([len(self._history.members)])
-
-    def tests(self, environment: Environment, functional: Functional) -> bool:
-        """Whether candidates are tested by the bound of this functional under these conditions."""
-        if self.risk is None or self.risk.functional != functional:
-            return False
-        ours, theirs = list(self.risk.environment.buffers()), list(environment.buffers())
-        return len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
 
     def record(self) -> dict[str, Any]:
         """The state of the test as plain JSON: names, alive, eliminations, struck by hand, leader and evidence."""
@@ -316,6 +311,19 @@ class CandidateEnsemble(GPyTorchModel, GP):
         model._history = self._history.without(index)
         return model
 
+    def likely(self, share: float) -> CandidateEnsemble:
+        """A new ensemble of the candidates alive whose likelihood is at least this share of the largest of them.
+
+        ``share`` is in (0, 1]. It is a likelihood-ratio test beside that of the errors. As after :meth:`eliminate`, the
+        guarantee of the latter is lost, unless the true candidate is among those kept.
+        """
+        if not 0.0 < share <= 1.0:
+            raise ValueError(f"share must be in (0, 1], got {share!r:.80}.")
+        model, least = self, float(self.evidence[self.leader]) + math.log(share)
+        for u in (self.alive & (self.evidence < least)).nonzero().flatten().tolist():
+            model = model.eliminate(u)
+        return model
+
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Called by ``fit_gpytorch_mll``; candidates are fixed, so nothing is fitted."""
         return mll.eval()
@@ -338,8 +346,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         """Add rows in place and test them one by one."""
         conditions = None
         if self.risk is not None and len(X):
-            z = self.risk.environment
-            conditions = self._inputs("X", z.points(X[:, : X.shape[-1] - z.appended]))
+            conditions = self._inputs("X", self.risk.conditions(X))
         self._history, said = self._history.after(self._inputs("X", X), Y[:, 0], conditions, self.risk)
         self.train_inputs = (torch.cat([self.train_inputs[0], X]),)
         self.train_targets = torch.cat([self.train_targets, Y[:, 0]])
@@ -383,24 +390,3 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def _set_transformed_inputs(self) -> None: ...
 
     def _revert_to_original_inputs(self) -> None: ...
-
-
-def _risk(
-    environment: Environment | None, functional: Functional | float | None, maximize: bool, X: Tensor
-) -> Risk | None:
-    """The checked risk; ``ValueError`` if half of it is missing, or designs cannot be read from points."""
-    if environment is None and functional is None:
-        return None
-    if not isinstance(environment, Environment) or functional is None or not maximize:
-        raise ValueError(
-            "candidates tested by a risk need both environment (of bo_robust.environments) and functional, and "
-            "maximize=True."
-        )
-    if not 0 < environment.appended < X.shape[-1]:
-        raise ValueError(
-            f"the environment adds {environment.appended} columns to x, the points have {X.shape[-1]}; points must be "
-            "(x, z), from which x can be read."
-        )
-    for buffer in environment.buffers():
-        check_like("the environment", buffer, "train_X", X)
-    return Risk(environment, as_functional(functional))

@@ -4,7 +4,9 @@ import copy
 
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
+from gpytorch.means import ZeroMean
 
 from bo_robust.acquisition import EliminationUCB, StableOpt, ValueAtRiskUCB
 from bo_robust.acquisition.value_at_risk import recommend
@@ -13,7 +15,7 @@ from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.environments import FiniteEnvironment, PerturbationEnvironment
-from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
+from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase, as_functional
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.posteriors.candidates import candidate_kernel
 
@@ -107,6 +109,45 @@ def test_gradients_and_the_largest_bound_of_those_alive(tkwargs, functional):
     assert torch.autograd.gradcheck(acqf, X)
 
 
+@pytest.mark.parametrize("candidates", [False, True])
+@pytest.mark.parametrize("functional", [0.3, CVaR(0.4), Mean()])
+def test_informative_conditions_against_correlations_of_many_draws(tkwargs, candidates, functional):
+    """The squared correlation of y(x, z) with F(f(x, Z)); of the mean exactly, from the joint covariance."""
+    environment, p = conditions(tkwargs), torch.tensor(P, **tkwargs)
+    model = observed(tkwargs, functional=functional)
+    x = torch.tensor([0.3, 0.8], **tkwargs)
+    if candidates:
+        acqf = ValueAtRiskUCB(model, environment, functional)
+        values = [as_functional(functional).upper_bound(*_bounds(model, u, environment.points(x)), p) for u in range(3)]
+        winner = int(torch.stack(values).argmax())
+    else:
+        winner = 1
+        acqf = ValueAtRiskUCB(plain(model, winner), environment, functional, 2.0)
+    mean, covariance = model._gps().joint(environment.points(x))
+    root = torch.linalg.cholesky(covariance[winner] + 1e-10 * torch.eye(5, **tkwargs))
+    draws = torch.randn(200_000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
+    f = mean[winner] + draws @ root.mT
+    y = f + NOISE_VAR**0.5 * torch.randn(f.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(f)
+    risk = as_functional(functional)(f, p)
+    expected = torch.stack([torch.corrcoef(torch.stack([risk, column]))[0, 1].square() for column in y.T])
+    choice = acqf.select_environment(x, "informative")
+    assert float(expected[choice.index]) > float(expected.max()) - 0.05
+    torch.testing.assert_close(acqf._information(x), expected, atol=0.1, rtol=0)
+
+
+def plain(model, index):
+    """BoTorch's GP with the prior of one candidate."""
+    c, Y = model.candidates[index], model.train_targets.unsqueeze(-1)
+    noise, X = torch.full_like(Y, c.noise_var), model.train_inputs[0]
+    return SingleTaskGP(X, Y, noise, covar_module=c.covar_module, mean_module=ZeroMean(), outcome_transform=None)
+
+
+def _bounds(model, index, points):
+    mean, variance = (x[index] for x in model.moments(points))
+    reach = model.widths[index] * variance.sqrt()
+    return mean - reach, mean + reach
+
+
 def test_the_leader_recommends(tkwargs):
     model = observed(tkwargs, n=20)
     designs = model.train_inputs[0][:, :2]
@@ -144,9 +185,9 @@ def test_mistakes_are_refused(tkwargs):
     with pytest.raises(ValueError, match="build it without environment"):
         EliminationUCB(model)
     X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
-    with pytest.raises(ValueError, match="need both"):
+    with pytest.raises(ValueError, match="a risk needs"):
         made(X, Y, environment, None)
-    with pytest.raises(ValueError, match="need both"):
+    with pytest.raises(ValueError, match="a risk needs"):
         made(X, Y, environment, 0.3, maximize=False)
     with pytest.raises(ValueError, match="from which x can be read"):
         made(X, Y, PerturbationEnvironment(torch.zeros(2, 3, **tkwargs)), 0.3)
