@@ -59,11 +59,14 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     Args:
         model: A fitted GP over (x, z) with one output, or with several and a ``posterior_transform``; without
-            ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
+            ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member. For a
+            ``CandidateEnsemble`` with this environment and functional, u and l are those of the candidate alive with
+            the largest bound F(u(x, Z)) at x, the rule of :class:`~bo_robust.algorithms.HEGPUCB` over ``VUCB``.
         environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, or alpha alone for ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
         width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments play w_t^2 = 2 log(pi^2
-            t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``.
+            t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None for a ``CandidateEnsemble``, which has its
+            own.
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
         X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable lacing
             values; or points ``k x d`` if their conditions are known.
@@ -191,6 +194,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
 
+        Of candidates l is the one with the smallest F(l): it holds if the true candidate is alive, and its bounds hold.
         Only observations count. Points under evaluation are left out: the variances that they lower are no confidence
         bounds. For a ``ContinuousEnvironment`` it holds as far as its points stand for Z.
 
