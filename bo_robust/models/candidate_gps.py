@@ -125,12 +125,17 @@ class CandidateGPs:
 
         Those of ``X[i]`` are as they were before row n - k + i, for the last k rows.
         """
-        k, n = len(X), len(self.points)
+        n, step = len(self.points), max(1, BLOCK // X.shape[1])
+        rows = torch.arange(n, device=X.device)
         parts = []
-        for i, x in enumerate(X, n - k):
-            first = CandidateGPs(self.candidates, self.points[:i], self.factor.first(i))
-            parts.append(first._marginal(x))
-        mean, variance = (torch.stack(x, 1) for x in zip(*parts, strict=True))
+        for x, before in zip(X.split(step), rows[n - len(X) :].split(step), strict=True):
+            # The first rows of S are those of the first rows of data, as L is triangular.
+            S = self.factor.solved(self.kernels(self.points, x.flatten(0, 1))).unflatten(-1, x.shape[:2])
+            S = S * (rows.unsqueeze(-1) < before).unsqueeze(-1)
+            prior = torch.stack([c.covar_module(x.flatten(0, 1), diag=True) for c in self.candidates])
+            mean = self.means(x) + torch.einsum("hn,hnkw->hkw", self.factor.z, S)
+            parts.append((mean, prior.unflatten(-1, x.shape[:2]) - S.square().sum(1)))
+        mean, variance = (torch.cat(part, 1) for part in zip(*parts, strict=True))
         return mean, variance.clamp_min(MIN_VARIANCE)
 
     def sequential(self, X: Tensor) -> tuple[Tensor, Tensor]:

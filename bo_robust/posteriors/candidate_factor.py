@@ -113,10 +113,6 @@ class CandidateFactor:
         sd, gain = (total - noise).clamp_min(0.0).sqrt(), 0.5 * (total / noise).log()
         return Predictions(y - L * z, sd, gain, log_density(z.square(), total))
 
-    def first(self, rows: int) -> CandidateFactor:
-        """The factor of the first rows alone."""
-        return CandidateFactor(self.noise_var, self.L[:, :rows, :rows], self.z[:, :rows])
-
     def subset(self, members: list[int]) -> CandidateFactor:
         """The factor of some candidates."""
         index = torch.tensor(members, device=self.L.device)

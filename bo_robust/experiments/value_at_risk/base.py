@@ -28,7 +28,7 @@ __all__ = ["Method", "Optimised", "Proposal", "Round", "confidence_width"]
 LINE_SEARCH = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Round:
     """What a method knows in round ``t`` (from 1): points (x, z) observed so far, ``n x d``, and observations, ``n``.
 

@@ -5,6 +5,7 @@ A method is a frozen dataclass of its settings; the configuration names it by it
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -125,6 +126,7 @@ class VUCB(VUCBProb):
     def fitting(self) -> Fitting:
         return Fitting(self.prior, self.max_lengthscale, self.starts)
 
+    @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
     def bound(self, now: Round) -> ValueAtRiskUCB:
         environment, functional = now.problem.environment, self.functional(now.problem.alpha)
         if not self.candidates:
