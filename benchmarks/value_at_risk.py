@@ -21,7 +21,8 @@ from torch import Tensor
 
 from benchmarks.common import environment, medians, report, seconds
 from bo_robust.experiments.problems.value_at_risk import make
-from bo_robust.experiments.value_at_risk.methods import MCVaR, Method, RhoKG, Round, VUCBProb
+from bo_robust.experiments.value_at_risk.base import Method, Round
+from bo_robust.experiments.value_at_risk.methods import MCVaR, RhoKG, VUCBProb
 from bo_robust.experiments.value_at_risk.play import initial_points
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.ops.weighted_quantile import weighted_quantile

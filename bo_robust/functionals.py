@@ -40,7 +40,8 @@ __all__ = [
     "pick",
 ]
 
-PICK_RULES = ("probable", "uniform", "drawn")
+PICK_RULES = ("probable", "widest", "uniform", "drawn")
+DETERMINISTIC_RULES = ("probable", "widest")
 
 
 class Functional(ABC):
@@ -245,6 +246,7 @@ def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: 
 
     - "probable": the most probable point offered. Of equally probable ones (to 1e-9 of the density, 1e-6 in float32)
       the one with the widest interval; the paper leaves ties open.
+    - "widest": the point offered with the widest interval.
     - "uniform": a random point of those offered.
     - "drawn": a draw from the density, offered or not. This is z observed but not chosen (Remark 1).
 
@@ -253,11 +255,11 @@ def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: 
         gap: u - l, ``... x w``.
         density: Probability or density of each point up to a constant, ``w`` or ``... x w``. None means all equal.
         rule: One of the rules above.
-        uniform: Draws from [0, 1), ``...``. "probable" needs none; the others raise ``ValueError`` without.
+        uniform: Draws from [0, 1), ``...``. "uniform" and "drawn" raise ``ValueError`` without; the others need none.
     """
     check_rule(rule)
-    if rule == "probable":
-        if density is not None:
+    if rule in DETERMINISTIC_RULES:
+        if density is not None and rule == "probable":
             ranked = density.expand(mask.shape).masked_fill(~mask, -math.inf)
             top = ranked.amax(-1, keepdim=True)
             mask = mask & (ranked >= top - (1e-9 if top.dtype == torch.float64 else 1e-6) * top.abs())

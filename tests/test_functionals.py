@@ -174,6 +174,7 @@ def test_rules(tkwargs):
     p = torch.tensor([0.3, 0.4, 0.3, 0.0], **tkwargs)
     assert pick(mask, gap, p, "probable").tolist() == [2, 1]  # 0.3 twice: the wider interval
     assert pick(mask, gap, None, "probable").tolist() == [3, 1]
+    assert pick(mask, gap, p, "widest").tolist() == [3, 1]
     for u, expected in [(0.0, 0), (0.34, 2), (0.66, 2), (0.67, 3), (0.999999999999, 3)]:
         assert pick(mask, gap, p, "uniform", torch.full((2,), u, **tkwargs)).tolist() == [expected, 1]
     for u, expected in [(0.0, 0), (0.29, 0), (0.31, 1), (0.69, 1), (0.71, 2), (1 - 1e-16, 2)]:
@@ -181,7 +182,7 @@ def test_rules(tkwargs):
     assert pick(mask, gap, None, "drawn", torch.full((2,), 0.99, **tkwargs)).tolist() == [3, 3]
     with pytest.raises(ValueError, match="needs uniform"):
         pick(mask, gap, p, "uniform")
-    with pytest.raises(ValueError, match="rule must be one of probable, uniform, drawn"):
+    with pytest.raises(ValueError, match="rule must be one of probable, widest, uniform, drawn"):
         pick(mask, gap, p, "best")
 
 

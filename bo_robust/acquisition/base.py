@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from bo_robust.acquisition.rounds import num_observations, reference, width_of_round
 from bo_robust.confidence import Width
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.validation import check_finite, check_like, check_schedule, check_tensor, quoted
 
@@ -29,12 +31,14 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
     """
 
     width: Tensor
+    model: Any
+    _takes_candidates: ClassVar[bool] = False
     _moved_together = "model, width and pending points"  # by the `.to` of the acquisition function
 
     def __init__(
         self,
         model: Model,
-        width: Width,
+        width: Width | None,
         t: int | None,
         posterior_transform: PosteriorTransform | None,
         generator: torch.Generator | None,
@@ -43,14 +47,20 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         if not isinstance(model, Model):
             raise ValueError(f"model must be a BoTorch model, got {quoted(model)}.")
         super().__init__(model=model, posterior_transform=posterior_transform)
-        if is_ensemble(model):
+        self.over_candidates = self._takes_candidates and isinstance(model, CandidateEnsemble)
+        if is_ensemble(model) and not self.over_candidates:
             raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
-        check_schedule("width", "ConstantWidth(2.0)", width)
+        if self.over_candidates != (width is None):
+            raise ValueError("width must be None for a CandidateEnsemble, which has its own, and for no other model.")
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, Integral):
             raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
         like = reference(model)
-        value = width_of_round(width, self.t, model, like.dtype, generator)
+        if width is None:
+            value = model.widths[model.alive]
+        else:
+            check_schedule("width", "ConstantWidth(2.0)", width)
+            value = width_of_round(width, self.t, model, like.dtype, generator)
         self.register_buffer("width", torch.as_tensor(value, dtype=like.dtype, device=like.device))
         self.register_buffer("X_pending", None, persistent=False)
 

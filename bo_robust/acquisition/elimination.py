@@ -61,6 +61,11 @@ class EliminationUCB(AcquisitionFunction):
     ) -> None:
         if not isinstance(model, CandidateEnsemble):
             raise ValueError(f"EliminationUCB needs a CandidateEnsemble, got {type(model).__name__}.")
+        if model.risk is not None:
+            raise ValueError(
+                "the CandidateEnsemble tests candidates by a risk, which ValueAtRiskUCB maximises; build it without "
+                "environment and functional."
+            )
         super().__init__(model=model)
         _check_sense(posterior_transform, model.maximize)
         choosing = model.alive if average else model.choosing

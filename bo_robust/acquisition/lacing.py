@@ -5,6 +5,7 @@ The functional offers points (lacing values, :meth:`bo_robust.functionals.Functi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -24,7 +25,8 @@ class EnvironmentChoice:
         z: Value of the environment point, ``... x d_z``; the perturbation xi if x is perturbed.
         point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
         regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximises the
-            acquisition, the functional offered z (so not "drawn"), and l <= f <= u. Not for ``MeanVariance``.
+            acquisition, the functional offered z (so neither "drawn" nor "informative"), and l <= f <= u. Not for
+            ``MeanVariance``.
     """
 
     index: Tensor
@@ -41,18 +43,23 @@ def choose_environment(
     upper: Tensor,
     rule: str = "probable",
     uniform: Tensor | None = None,
+    information: Tensor | None = None,
 ) -> EnvironmentChoice:
     """Pick a condition for every design (``... x d_x``), with l and u over the conditions (``... x w``).
 
-    ``functional`` offers the conditions worth observing. ``rule`` is "probable", "uniform" or "drawn", see
-    :func:`bo_robust.functionals.pick`. Only "probable" needs no draws from [0, 1), ``uniform`` (``...``).
-    ``ValueError`` if they are missing or the rule is unknown.
+    ``functional`` offers the conditions worth observing. ``rule`` is one of :func:`bo_robust.functionals.pick`, whose
+    draws are ``uniform`` (``...``); or "informative", the possible condition of most ``information`` (``... x w``).
+    ``ValueError`` if draws are missing or the rule is unknown.
     """
     mask = functional.lacing(lower, upper, environment.probabilities)
     gap = upper - lower
     # A draw follows the probabilities of the points, the rule "probable" may rank by a density.
     weights = environment.probabilities if rule == "drawn" else environment.density
-    index = pick(mask, gap, weights, rule, uniform)
+    if information is None:
+        index = pick(mask, gap, weights, rule, uniform)
+    else:
+        p = environment.probabilities
+        index = (information if p is None else information.masked_fill(p <= 0, -math.inf)).argmax(-1)
     x = x.expand(*index.shape, x.shape[-1])  # a batched model has a choice per member
     z = value_at(environment.values(x), index)
     bound = gap.gather(-1, index.unsqueeze(-1)).squeeze(-1)

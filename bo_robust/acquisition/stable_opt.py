@@ -40,7 +40,7 @@ class StableOpt(ValueAtRiskUCB):
         self,
         model: Model,
         environment: Environment,
-        width: Width | float,
+        width: Width | float | None = None,
         t: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,

@@ -10,6 +10,7 @@ conditions. The quantile is exact, and gradients in x flow through the condition
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,9 @@ import torch
 from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
+from botorch.utils.sampling import draw_sobol_normal_samples
 from botorch.utils.transforms import t_batch_mode_transform
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.acquisition.base import ConfidenceBoundAcquisition
@@ -28,8 +31,9 @@ from bo_robust.acquisition.lacing import EnvironmentChoice, choose_environment, 
 from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
-from bo_robust.functionals import Functional, as_functional
-from bo_robust.models.moments import marginal_moments
+from bo_robust.functionals import DETERMINISTIC_RULES, Functional, as_functional
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
+from bo_robust.models.moments import joint_moments, marginal_moments
 from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_risk_ucb", "recommend"]
@@ -37,6 +41,8 @@ __all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_ris
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
 BLOCK = 32
+# Draws of f that correlations are estimated from.
+INFORMATION_DRAWS = 256
 
 
 class ValueAtRiskUCB(ConfidenceBoundAcquisition):
@@ -54,11 +60,14 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     Args:
         model: A fitted GP over (x, z) with one output, or with several and a ``posterior_transform``; without
-            ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
+            ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member. For a
+            ``CandidateEnsemble`` with this environment and functional, u and l are those of the candidate alive with
+            the largest bound F(u(x, Z)) at x, the rule of :class:`~bo_robust.algorithms.HEGPUCB` over ``VUCB``.
         environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, or alpha alone for ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
         width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments play w_t^2 = 2 log(pi^2
-            t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``.
+            t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None for a ``CandidateEnsemble``, which has its
+            own.
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
         X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable lacing
             values; or points ``k x d`` if their conditions are known.
@@ -77,6 +86,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """
 
     pending_points: Tensor | None
+    _takes_candidates = True
     _moved_together = "model, environment, width and pending points"
 
     def __init__(
@@ -84,16 +94,16 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         model: Model,
         environment: Environment,
         functional: Functional | float,
-        width: Width | float,
+        width: Width | float | None = None,
         t: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
         ignores_z: bool = False,
     ) -> None:
-        if isinstance(width, type) or not (callable(width) or is_number(width)):
+        if isinstance(width, type) or not (width is None or callable(width) or is_number(width)):
             raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {quoted(width)}.")
-        schedule = width if callable(width) else ConstantWidth(float(width))
+        schedule = width if width is None or callable(width) else ConstantWidth(float(width))
         super().__init__(model, schedule, t, posterior_transform, generator)
         if not isinstance(environment, Environment):
             raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
@@ -105,6 +115,12 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             _check_columns(environment, self._dim)
         for buffer in environment.buffers():
             self._check("the environment", buffer)
+        risk = model.risk if isinstance(model, CandidateEnsemble) else None
+        if self.over_candidates and not (risk and risk.same(environment, self.functional)):
+            raise ValueError(
+                "the CandidateEnsemble tests candidates by another bound than the one maximised here; build it with "
+                f"this environment and functional={self.functional}."
+            )
         self.register_buffer("pending_points", None, persistent=False)
         self.set_X_pending(X_pending)
 
@@ -133,7 +149,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         X = self.designs(X)
         if X.shape[-2] == 1:
             return self._value(X.squeeze(-2), self.pending_points)
-        if self.model.batch_shape:
+        if self.model.batch_shape and not self.over_candidates:
             raise ValueError("q > 1 needs a model without batch shape; choose designs one after the other.")
         totals = []
         for batch in X.reshape(-1, *X.shape[-2:]):
@@ -145,7 +161,10 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         return torch.stack(totals).reshape(X.shape[:-2])
 
     def bounds_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """l and u at designs ``... x d_x`` under every condition, ``... x w`` each (``... x batch_shape x w``)."""
+        """l and u at designs ``... x d_x`` under every condition, ``... x w`` each (``... x batch_shape x w``).
+
+        Of candidates, those of the one with the largest bound at the design.
+        """
         return self._bounds(self.designs(x), self.pending_points)
 
     def lacing_values(self, x: Tensor) -> Tensor:
@@ -158,21 +177,25 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     ) -> EnvironmentChoice:
         """Choose the condition to observe each design (``... x d_x``) under.
 
-        ``rule`` is "probable" (V-UCB Prob) or "uniform" (V-UCB Unif); "drawn" simulates conditions that cannot be
-        chosen. See :func:`bo_robust.functionals.pick`. ``generator`` (on the CPU) draws for the last two; default the
-        global one. ``ValueError`` on an unknown rule, or designs that do not fit.
+        ``rule`` is "probable" (V-UCB Prob), "uniform" (V-UCB Unif) or "widest"; "drawn" simulates conditions that
+        cannot be chosen. See :func:`bo_robust.functionals.pick`. "informative" takes the condition, offered or not,
+        whose observation has the largest squared correlation with F(f(x, Z)). ``generator`` (on the CPU) draws for
+        "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown rule, or designs that do not fit.
         """
         x = self.designs(x)
         with torch.no_grad():
             lower, upper = self._bounds(x, self.pending_points)
-            uniform = None
-            if rule != "probable":
+            uniform = information = None
+            if rule == "informative":
+                information = self._information(x)
+            elif rule not in DETERMINISTIC_RULES:
                 uniform = torch.rand(lower.shape[:-1], generator=generator, dtype=lower.dtype).to(lower)
-            return choose_environment(x, self.environment, self.functional, lower, upper, rule, uniform)
+            return choose_environment(x, self.environment, self.functional, lower, upper, rule, uniform, information)
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
 
+        Of candidates l is the one with the smallest F(l): it holds if the true candidate is alive, and its bounds hold.
         Only observations count. Points under evaluation are left out: the variances that they lower are no confidence
         bounds. For a ``ContinuousEnvironment`` it holds as far as its points stand for Z.
 
@@ -184,29 +207,45 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
                 maximises F(u).
         """
         with torch.no_grad():
-            lower, upper = self._bounds(self.designs(x), None)
+            lower, upper = self._all_bounds(self.designs(x), None)
             p = self.environment.probabilities
-            if max_upper is None:
-                max_upper = self.functional.upper_bound(lower, upper, p)
-            return max_upper - self.functional.lower_bound(lower, upper, p)
+            low, high = self.functional.lower_bound(lower, upper, p), self.functional.upper_bound(lower, upper, p)
+            if self.over_candidates:
+                low, high = low.amin(-1), high.amax(-1)
+            return (high if max_upper is None else max_upper) - low
 
     def _value(self, x: Tensor, pending: Tensor | None) -> Tensor:
         p = self.environment.probabilities
         wants_gradient = torch.is_grad_enabled() and (
             x.requires_grad or (pending is not None and pending.requires_grad)
         )
-        if not wants_gradient or self.model.batch_shape:
+        if not wants_gradient or (self.model.batch_shape and not self.over_candidates):
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         # All pairs without gradient, then the selected one with it: 3 times faster than all with it.
         with torch.no_grad():
-            selected = self.functional.selected(self._bounds(x, pending)[1], p)
+            lower, upper = self._all_bounds(x, pending)
+            winner = self._winner(lower, upper)
+            selected = self.functional.selected(_of(upper, winner), p)
         if selected is None:
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         points = self.environment.join(x, value_at(self.environment.values(x), selected))
-        return self.bounds_of(points.unsqueeze(-2), pending)[1].squeeze(-1)
+        return _of(self.bounds_of(points.unsqueeze(-2), pending)[1], winner).squeeze(-1)
 
     def _bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
+        """l and u; of candidates, those of the one with the largest bound of F."""
+        lower, upper = self._all_bounds(x, pending)
+        winner = self._winner(lower, upper)
+        return _of(lower, winner), _of(upper, winner)
+
+    def _all_bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         return self.bounds_of(self.environment.points(x), pending)
+
+    def _winner(self, lower: Tensor, upper: Tensor) -> Tensor | None:
+        """Who of the candidates that choose has the largest bound of F, ``...``; the first of equals."""
+        if not self.over_candidates:
+            return None
+        values = self.functional.upper_bound(lower, upper, self.environment.probabilities)
+        return values.masked_fill(~self.model.choosing[self.model.alive], -math.inf).argmax(-1)
 
     def bounds_of(self, points: Tensor, pending: Tensor | None, block: int = BLOCK) -> tuple[Tensor, Tensor]:
         """l and u at inputs of the model, ``... x q x d``: ``... x q`` each (``... x batch_shape x q``).
@@ -217,6 +256,24 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
         reach = self.width.unsqueeze(-1) * variance.sqrt()
         return mean - reach, mean + reach
+
+    def _information(self, x: Tensor) -> Tensor:
+        """Squared correlation of an observation at every condition with F(f(x, Z)), ``... x w``, over draws of f."""
+        points = self.environment.points(x)
+        mean, covariance, noise = joint_moments(self.model, points, self.posterior_transform, self.pending_points)
+        winner = self._winner(*self._all_bounds(x, self.pending_points))
+        if winner is not None:
+            mean, noise = _of(mean, winner), _of(noise, winner)
+            covariance = value_at(covariance.flatten(-2), winner).unflatten(-1, covariance.shape[-2:])
+        w = mean.shape[-1]
+        draws = draw_sobol_normal_samples(w, INFORMATION_DRAWS, device=x.device, dtype=x.dtype, seed=0)
+        noiseless = draws @ psd_safe_cholesky(covariance).mT
+        p = self.environment.probabilities
+        risk = self.functional(mean.unsqueeze(-2) + noiseless, p)
+        risk = risk - risk.mean(-1, keepdim=True)
+        shared = (risk.unsqueeze(-1) * noiseless).mean(-2)
+        total = risk.square().mean(-1, keepdim=True) * (covariance.diagonal(dim1=-2, dim2=-1) + noise)
+        return shared.square() / total.clamp_min(torch.finfo(total.dtype).tiny)
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
         """The pending points and x (``d_x``) under its most probable lacing value, ``(k + 1) x d``."""
@@ -285,6 +342,8 @@ def recommend(
                 "without their z."
             )
         mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
+        if isinstance(model, CandidateEnsemble):
+            mean = mean[model.alive.nonzero().flatten().tolist().index(model.leader)]
         values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
         index = values.argmax(-1)
     return RecommendedDesign(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))
@@ -321,6 +380,11 @@ def construct_inputs_value_at_risk_ucb(
 
 if ValueAtRiskUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
     acqf_input_constructor(ValueAtRiskUCB)(construct_inputs_value_at_risk_ucb)
+
+
+def _of(values: Tensor, winner: Tensor | None) -> Tensor:
+    """The row of the winner, ``... x h x w`` to ``... x w``."""
+    return values if winner is None else value_at(values, winner)
 
 
 def _check_columns(environment: Environment, dim: int) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, PosteriorOverArms, Selection, State
 from bo_robust.confidence import Width
-from bo_robust.functionals import Functional, as_functional, check_rule, pick
+from bo_robust.functionals import DETERMINISTIC_RULES, Functional, as_functional, check_rule, pick
 from bo_robust.linalg import row_argmax
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread
@@ -54,8 +54,8 @@ class VUCB(PairAlgorithm):
         functional: F, or alpha alone for ``ValueAtRisk(alpha)``, the lower tail.
         num_environments: w >= 1, conditions per design.
         probabilities: Probabilities of the conditions, ``w`` numbers >= 0 that sum to 1; None if all are equal.
-        rule: Which lacing value is chosen: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif). "drawn" is for conditions
-            that cannot be chosen and come with their probabilities (Remark 1).
+        rule: Which lacing value is chosen: "probable" (V-UCB Prob), "uniform" (V-UCB Unif) or "widest". "drawn" is for
+            conditions that cannot be chosen and come with their probabilities (Remark 1).
 
     Raises:
         ValueError: if an argument is not as described.
@@ -108,7 +108,8 @@ class VUCB(PairAlgorithm):
         """The rule's choice of z, ``s``, from mean and reach of the pairs of one design per trial, ``s x w``."""
         p, lower, upper = self._probabilities(mean), mean - reach, mean + reach
         mask = as_functional(self.functional).lacing(lower, upper, p)
-        return pick(mask, upper - lower, p, self.rule, None if self.rule == "probable" else spread(uniform, 1)[:, 0])
+        draws = None if self.rule in DETERMINISTIC_RULES else spread(uniform, 1)[:, 0]
+        return pick(mask, upper - lower, p, self.rule, draws)
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest F(mu(x, Z)), ``s``; the first design before any query."""

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from bo_robust.confidence import BayesianFiniteWidth, BKBWidth, RandomisedWidth
 from bo_robust.confidence.candidate_widths import Widths, check_number, each, widths_at
+from bo_robust.environments import Environment
+from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.candidate_gps import CandidateGPs
 from bo_robust.models.candidate_priors import lengthscale_of
 from bo_robust.posteriors import elimination
@@ -30,9 +32,50 @@ from bo_robust.posteriors.elimination import (
     plausible,
     shrunk,
 )
+<<<<<<< HEAD
 from bo_robust.validation import check_count, check_delta, check_positive, quoted
+=======
+from bo_robust.validation import check_count, check_delta, check_like, check_positive
 
-__all__ = ["CandidateHistory", "Observation"]
+__all__ = ["CandidateHistory", "Observation", "Risk"]
+
+
+@dataclass(frozen=True, eq=False)
+class Risk:
+    """Points are (x, z), and designs x were chosen by the bound of a functional of f(x, Z)."""
+
+    environment: Environment
+    functional: Functional
+
+    @classmethod
+    def checked(
+        cls, environment: Environment | None, functional: Functional | float | None, maximize: bool, X: Tensor
+    ) -> Risk | None:
+        """The risk of points ``n x d``, or None for none; ``ValueError`` if the arguments do not fit."""
+        if environment is None and functional is None:
+            return None
+        if not isinstance(environment, Environment) or functional is None or not maximize:
+            raise ValueError("a risk needs environment (of bo_robust.environments), functional and maximize=True.")
+        if not 0 < environment.appended < X.shape[-1]:
+            raise ValueError(
+                f"the environment adds {environment.appended} columns to x, the points have {X.shape[-1]}; points must "
+                "be (x, z), from which x can be read."
+            )
+        for buffer in environment.buffers():
+            check_like("the environment", buffer, "train_X", X)
+        return cls(environment, as_functional(functional))
+
+    def conditions(self, X: Tensor) -> Tensor:
+        """The designs of points ``k x d`` under every condition, ``k x w x d``."""
+        return self.environment.points(X[:, : X.shape[-1] - self.environment.appended])
+
+    def same(self, environment: Environment, functional: Functional) -> bool:
+        """Whether these are the conditions and the functional."""
+        ours, theirs = list(self.environment.buffers()), list(environment.buffers())
+        alike = len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
+        return alike and self.functional == functional
+>>>>>>> elim-vucb
+
 
 GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
 
@@ -186,8 +229,12 @@ class CandidateHistory:
         """The GPs of the candidates alive."""
         return self.gps if bool(self.alive.all()) else self.gps.subset(self.members)
 
-    def after(self, points: Tensor, y: Tensor) -> tuple[CandidateHistory, list[Observation]]:
+    def after(
+        self, points: Tensor, y: Tensor, conditions: Tensor | None = None, risk: Risk | None = None
+    ) -> tuple[CandidateHistory, list[Observation]]:
         """The history after ``k x d`` points and their ``k`` rewards, tested one by one, and what each of them did.
+
+        With a ``risk``, ``conditions`` are the design of every point under all conditions, ``k x w x d``.
 
         Raises ``ValueError`` if a kernel is not positive semi-definite on the points, or too large for its width. Warns
         if the last survivor fails for the first time.
@@ -205,9 +252,12 @@ class CandidateHistory:
                 history, observation = history._weighed(start + i + 1, evidence[i : i + 1], told[i : i + 1])
                 said.append(observation)
             return replace(history, gains=gains[:, -1:].mT), said
+        bounds = None if conditions is None or risk is None else self._risks(gps, gains, conditions, risk)
         for i, reward in enumerate(y.double().tolist()):
             mean, sd, gain = (x[:, i].unsqueeze(0) for x in (predictions.mean, predictions.sd, gains))
-            history, observation = history._tested(start + i + 1, reward, mean, sd, gain, rounding)
+            history, observation = history._tested(
+                start + i + 1, reward, mean, sd, gain, rounding, None if bounds is None else bounds[i : i + 1]
+            )
             said.append(observation)
         if history.violated and not self.violated:
             last = history.members[0]
@@ -279,16 +329,37 @@ class CandidateHistory:
         said = Observation(t, None, float(gap.max()), self.bound, out, tuple(self.names[u] for u in out), message)
         return replace(self, alive=alive, failures=failures, evidence=evidence, told=told), said
 
+    def _risks(self, gps: CandidateGPs, gains: Tensor, conditions: Tensor, risk: Risk) -> Tensor:
+        """F(u(x, Z)) of every new row's design under each candidate before the row's reward, ``k x h``."""
+        mean, variance = (x.double().cpu().movedim(0, 1) for x in gps.before(conditions))
+        first = len(gps.points) - len(conditions) + 1
+        w = torch.cat([self.widths(first + i, gains[:, i].unsqueeze(0)) for i in range(len(conditions))])
+        reach = w.unsqueeze(-1) * variance.sqrt()
+        p = risk.environment.probabilities
+        p = None if p is None else p.to(reach)
+        return risk.functional.upper_bound(mean - reach, mean + reach, p)
+
     def _tested(
-        self, t: int, y: float, mean: Tensor, sd: Tensor, gains: Tensor, rounding: float
+        self,
+        t: int,
+        y: float,
+        mean: Tensor,
+        sd: Tensor,
+        gains: Tensor,
+        rounding: float,
+        bounds: Tensor | None,
     ) -> tuple[CandidateHistory, Observation]:
-        """Round t: test the candidate alive with the largest bound, from what each candidate predicted (``1 x h``)."""
+        """Round t: test the candidate alive with the largest bound, from what each candidate predicted (``1 x h``).
+
+        ``bounds`` (``1 x h``) are those of the designs; None: the bounds at the points.
+        """
         if t <= self.num_initial:
             message = f"round {t}: initial design, no candidate is tested"
             return self, Observation(t, None, 0.0, 0.0, (), (), message)
         h, reach = len(self.names), self.widths(t, gains) * sd
         # The acquisition function computes its bounds in another way, so bounds equal there differ by rounding here.
-        chosen = elimination.largest_alive((mean if self.maximize else -mean) + reach, self.alive, rounding)
+        at_point = (mean if self.maximize else -mean) + reach
+        chosen = elimination.largest_alive(at_point if bounds is None else bounds, self.alive, rounding)
         xi, ok = elimination.noise_allowance(t, self.noise_scale, h, self.delta), torch.ones(1, dtype=torch.bool)
         verdict = elimination.judge(self.alive, self.sums, self.failures, chosen, y - mean, reach, xi, t, ok)
         u, left, right, failed = int(chosen), float(verdict.left), float(verdict.right), bool(verdict.failed)

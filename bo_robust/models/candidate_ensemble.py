@@ -13,6 +13,7 @@ Axes: ``h`` candidates, ``n`` rows of data, ``lead`` t-batch dimensions, ``q`` p
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,8 +33,17 @@ from torch import Tensor
 
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.candidate_widths import Widths
-from bo_robust.models.candidate_elimination import CandidateHistory, Observation
-from bo_robust.models.candidate_gps import CandidateGPs, check_outcome_transform, check_rows, check_transform, units
+from bo_robust.environments import Environment
+from bo_robust.functionals import Functional
+from bo_robust.models.candidate_elimination import CandidateHistory, Observation, Risk
+from bo_robust.models.candidate_gps import (
+    CandidateGPs,
+    check_outcome_transform,
+    check_points,
+    check_rows,
+    check_transform,
+    units,
+)
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
 from bo_robust.validation import check_finite
@@ -79,6 +89,9 @@ class CandidateEnsemble(GPyTorchModel, GP):
             largest likelihood, a maximum likelihood fit over U (MLE). "shrinking": the one whose lengthscale is nearest
             to the largest one over t^0.9 (A-GP-UCB). None: everyone.
         outcome_transform: ``Standardize(m=1)`` of BoTorch, or None.
+        environment: The conditions z, where points are (x, z) that :class:`~bo_robust.acquisition.ValueAtRiskUCB`
+            chooses. A row then tests the candidate with the largest bound of the functional at its x.
+        functional: F of f(x, Z), or alpha alone for ``ValueAtRisk(alpha)``; given with ``environment``, and only then.
 
     Raises:
         ValueError: if data, candidates or settings are not as described; the message says what to change.
@@ -96,6 +109,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     train_inputs: tuple[Tensor]
     train_targets: Tensor
+    risk: Risk | None
     _history: CandidateHistory
     _num_outputs = 1
     _is_ensemble = True
@@ -114,6 +128,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
         maximize: bool = True,
         elimination: str | None = "errors",
         outcome_transform: Standardize | None = None,
+        environment: Environment | None = None,
+        functional: Functional | float | None = None,
     ) -> None:
         check_rows(train_X, train_Y)
         self.standardises = check_outcome_transform(outcome_transform)
@@ -128,6 +144,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         points = self._inputs("train_X", train_X)
         gps = CandidateGPs.empty(candidates, points[:0])
         self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize, elimination)
+        self.risk = Risk.checked(environment, functional, maximize, train_X)
         gps.check_kernels(points)  # before the factor, whose error cannot tell a wrong kernel from rounding
         self._append(train_X, train_Y)
 
@@ -327,6 +344,19 @@ class CandidateEnsemble(GPyTorchModel, GP):
         model._history = self._history.without(index)
         return model
 
+    def likely(self, share: float) -> CandidateEnsemble:
+        """A new ensemble of the candidates alive whose likelihood is at least this share of the largest of them.
+
+        ``share`` is in (0, 1]. It is a likelihood-ratio test beside that of the errors. As after :meth:`eliminate`, the
+        guarantee of the latter is lost, unless the true candidate is among those kept.
+        """
+        if not 0.0 < share <= 1.0:
+            raise ValueError(f"share must be in (0, 1], got {share!r:.80}.")
+        model, least = self, float(self.evidence[self.leader]) + math.log(share)
+        for u in (self.alive & (self.evidence < least)).nonzero().flatten().tolist():
+            model = model.eliminate(u)
+        return model
+
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Called by ``fit_gpytorch_mll``; candidates are fixed, so nothing is fitted."""
         return mll.eval()
@@ -347,13 +377,15 @@ class CandidateEnsemble(GPyTorchModel, GP):
     @torch.no_grad()
     def _append(self, X: Tensor, Y: Tensor) -> list[Observation]:
         """Add rows in place and test them one by one."""
-        points, y = self._inputs("X", X), Y[:, 0]
+        points, rows, y = self._inputs("X", X), X, Y[:, 0]  # checked before anything changes
         self.train_inputs = (torch.cat([self.train_inputs[0], X]),)
         self.train_targets = torch.cat([self.train_targets, y])
         if self.standardises:
             self._history = self._history.restarted(*units(self.train_targets))
-            points, y = self._inputs("X", self.train_inputs[0]), self.train_targets
-        self._history, said = self._history.after(points, y)
+            rows, y = self.train_inputs[0], self.train_targets
+            points = self._inputs("X", rows)
+        conditions = None if self.risk is None or not len(y) else self._inputs("X", self.risk.conditions(rows))
+        self._history, said = self._history.after(points, y, conditions, self.risk)
         return said[len(said) - len(X) :]
 
     def _gps(self, alive_only: bool = False) -> CandidateGPs:
@@ -361,14 +393,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
 
     def _inputs(self, name: str, X: Tensor) -> Tensor:
         """X, checked and transformed."""
-        like = self.train_targets
-        if (X.dtype, X.device) != (like.dtype, like.device):
-            raise ValueError(
-                f"{name} is {X.dtype} on {X.device}, the model {like.dtype} on {like.device}; convert one of them."
-            )
-        d = self.train_inputs[0].shape[-1]
-        if X.ndim < 2 or X.shape[-1] != d:
-            raise ValueError(f"{name} must be ... x {d} as train_X has it, with its points, got {tuple(X.shape)}.")
+        check_points(name, X, self.train_inputs[0])
         points = self.transform_inputs(X)
         if points.shape[:-1] != X.shape[:-1]:
             raise ValueError("the input_transform adds points; candidates need one point per observation.")
@@ -377,12 +402,14 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def _copy(self) -> CandidateEnsemble:
         """A new model that shares the tensors, since nobody writes to them."""
         # deepcopy takes what its memo holds as already copied.
-        shared = (*self.train_inputs, self.train_targets, self._history)
+        shared = (*self.train_inputs, self.train_targets, self._history, self.risk)
         return copy.deepcopy(self, {id(x): x for x in shared})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CandidateEnsemble:
         super()._apply(fn)
         gps = self._gps().moved(fn)
+        if self.risk is not None:
+            self.risk.environment._apply(fn)
         if gps is not self._gps():  # really moved
             self._history = replace(self._history, gps=gps)
             self.train_inputs, self.train_targets = (fn(self.train_inputs[0]),), fn(self.train_targets)

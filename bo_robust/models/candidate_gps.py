@@ -26,7 +26,7 @@ from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
 from bo_robust.posteriors.candidate_factor import CandidateFactor
 from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, quoted
 
-__all__ = ["CandidateGPs", "check_outcome_transform", "check_rows", "check_transform", "units"]
+__all__ = ["CandidateGPs", "check_outcome_transform", "check_points", "check_rows", "check_transform", "units"]
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
@@ -45,6 +45,17 @@ def check_rows(X: Tensor, Y: Tensor) -> None:
         check_tensor(name, x)
         check_finite(name, x)
     check_like("Y", Y, "X", X)
+
+
+def check_points(name: str, X: Tensor, train_X: Tensor) -> None:
+    """Raise ``ValueError`` unless X is ``... x d`` as ``train_X``, of its dtype and on its device."""
+    if (X.dtype, X.device) != (train_X.dtype, train_X.device):
+        raise ValueError(
+            f"{name} is {X.dtype} on {X.device}, the model {train_X.dtype} on {train_X.device}; convert one of them."
+        )
+    d = train_X.shape[-1]
+    if X.ndim < 2 or X.shape[-1] != d:
+        raise ValueError(f"{name} must be ... x {d} as train_X has it, with its points, got {tuple(X.shape)}.")
 
 
 def check_transform(input_transform: InputTransform | None) -> None:
@@ -152,6 +163,25 @@ class CandidateGPs:
         else:
             prior = torch.cat([scale for _, scale, _ in self._families]).unsqueeze(-1)
         return self.means(X) + self.factor.raised(S), prior - S.square().sum(-2)
+
+    @torch.no_grad()
+    def before(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (>= 1e-12) of f at points ``k x w x d``, ``h x k x w`` each.
+
+        Those of ``X[i]`` are as they were before row n - k + i, for the last k rows.
+        """
+        n, step = len(self.points), max(1, BLOCK // X.shape[1])
+        rows = torch.arange(n, device=X.device)
+        parts = []
+        for x, before in zip(X.split(step), rows[n - len(X) :].split(step), strict=True):
+            # The first rows of S are those of the first rows of data, as L is triangular.
+            S = self.factor.solved(self.kernels(self.points, x.flatten(0, 1))).unflatten(-1, x.shape[:2])
+            S = S * (rows.unsqueeze(-1) < before).unsqueeze(-1)
+            prior = torch.stack([c.covar_module(x.flatten(0, 1), diag=True) for c in self.candidates])
+            mean = self.means(x) + torch.einsum("hn,hnkw->hkw", self.factor.z, S)
+            parts.append((mean, prior.unflatten(-1, x.shape[:2]) - S.square().sum(1)))
+        mean, variance = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        return self._raised(mean), variance.clamp_min(MIN_VARIANCE) * self.scale**2
 
     def sequential(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """As :meth:`marginal`, with the variance of point j taken after observing points 1 .. j - 1 of the q too."""

@@ -19,11 +19,13 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import exact_moments
 from bo_robust.models.feature_gp import FeatureGP
@@ -44,7 +46,7 @@ def marginal_moments(
 
     Args:
         model: A model with one output, or with several and a ``posterior_transform`` to one. A list of models must be a
-            ``ModelListGP`` for pending points.
+            ``ModelListGP`` for pending points. The batch of a ``CandidateEnsemble`` are its candidates alive.
         X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where dimensions
             of ``batch_shape`` may be 1 or missing.
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
@@ -58,6 +60,10 @@ def marginal_moments(
         ValueError: if the posterior has more than one output per point, or there are pending points and the posterior
             is neither Gaussian nor one per model of a ``ModelListGP``.
     """
+    if isinstance(model, CandidateEnsemble):
+        if posterior_transform is not None:
+            raise ValueError("a CandidateEnsemble takes no posterior_transform.")
+        return (model if X_pending is None else model.hallucinate(X_pending)).moments(X, alive_only=True)
     if X_pending is not None and isinstance(model, BKBModel):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
@@ -113,6 +119,29 @@ def sequential_moments(
     return mean[..., k:], variance[..., k:].clamp_min(MIN_VARIANCE)
 
 
+def joint_moments(
+    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None = None, X_pending: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, covariance and observation noise of f at points ``lead x q x d`` together.
+
+    Their shapes are ``lead x batch_shape x q``, the same ``x q``, and the first again. Arguments and errors are those
+    of :func:`sequential_moments`.
+    """
+    if isinstance(model, CandidateEnsemble) and X_pending is not None:
+        model, X_pending = model.hallucinate(X_pending), None
+    _check_joint(model)
+    noise = _observation_noise(model, X, posterior_transform)
+    if X_pending is None:
+        return *_joint_moments(_posterior(model, X, posterior_transform)), noise
+    k = X_pending.shape[-2]
+    points = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
+    mean, covariance = _joint_moments(_posterior(model, points, posterior_transform))
+    ahead = _observation_noise(model, X_pending, posterior_transform)
+    L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(ahead))
+    explained = torch.linalg.solve_triangular(L, covariance[..., :k, k:], upper=False)
+    return mean[..., k:], covariance[..., k:, k:] - explained.mT @ explained, noise
+
+
 def information_gain(model: Model) -> Tensor:
     """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, in nats, ``batch_shape``.
 
@@ -164,7 +193,7 @@ def _check_joint(model: Model) -> None:
 
 def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
     """Mean ``... x q`` and covariance ``... x q x q``."""
-    if not isinstance(posterior, GPyTorchPosterior):
+    if not isinstance(posterior, GPyTorchPosterior | GaussianMixturePosterior):
         raise ValueError(
             f"pending points and q > 1 need a Gaussian posterior, got {type(posterior).__name__}; use an "
             "affine outcome_transform or none."

@@ -5,6 +5,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -33,13 +34,17 @@ def single(X: Tensor, Y: Tensor) -> SingleTaskGP:
     return SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), None, kernel, ZeroMean(), outcome_transform=None)
 
 
-def ensemble(X: Tensor, Y: Tensor) -> CandidateEnsemble:
+def ensemble(X: Tensor, Y: Tensor, **risk: Any) -> CandidateEnsemble:
     kinds = [{"kernel": "rbf", "lengthscale": scale, "noise_var": NOISE_VAR} for scale in (LENGTHSCALE, 0.3)]
-    return CandidateEnsemble(X, Y, kinds, SelfNormalisedWidth(1.0, 0.1, 0.05), 0.5, 0.1)
+    return CandidateEnsemble(X, Y, kinds, SelfNormalisedWidth(1.0, 0.1, 0.05), 0.5, 0.1, **risk)
 
 
 def conditions(model: Model) -> FiniteEnvironment:
-    z = torch.linspace(0, 1, 5).to(model.train_targets).unsqueeze(-1)
+    return conditions_like(model.train_targets)
+
+
+def conditions_like(like: Tensor) -> FiniteEnvironment:
+    z = torch.linspace(0, 1, 5).to(like).unsqueeze(-1)
     return FiniteEnvironment(z, z.new_tensor([0.1, 0.2, 0.4, 0.2, 0.1]))
 
 
@@ -84,6 +89,13 @@ ROWS = {
         lambda model: StableOpt(model, one_condition(model), WIDTH),
         conditions=1,
     ),
+    "v-ucb-candidates": Row(
+        lambda model, **options: ValueAtRiskUCB(model, conditions(model), 0.2, **options),
+        lambda X, Y: ensemble(X, Y, environment=conditions_like(X), functional=0.2),
+        None,
+        conditions=1,
+        batches=False,
+    ),
     "elimination": Row(lambda model, **options: EliminationUCB(model, **options), ensemble, None, batches=False),
 }
 EVERY = pytest.mark.parametrize("name", ROWS)
@@ -124,7 +136,7 @@ def test_values_of_batches_are_those_of_their_points(name, tkwargs):
 def test_the_limit_is_the_upper_confidence_bound(name, tkwargs):
     row = ROWS[name]
     if row.limit is None:
-        pytest.skip("it has no limit over a plain GP; one candidate is tested in test_elimination")
+        pytest.skip("it has no limit over a plain GP; its own tests have one candidate")
     model, X = row.model(*data(name, tkwargs)), points(tkwargs, 7, 2, seed=2)
     inputs = torch.cat([X, torch.full_like(X[:, : row.conditions], 0.5)], -1)
     posterior = model.posterior(inputs)

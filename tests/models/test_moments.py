@@ -10,6 +10,7 @@ from botorch.models.transforms.outcome import Log
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bo_robust.models import information_gain, marginal_moments, sequential_moments
+from bo_robust.models.moments import joint_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
@@ -114,6 +115,19 @@ def test_sequential_moments_condition_one_point_at_a_time(tkwargs):
             known = torch.cat([pending, X[b, :j]])
             expected = marginal_moments(model, X[b, j : j + 1], X_pending=known)[1]
             torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
+
+
+def test_joint_moments_are_those_of_the_posterior_after_the_pending_points(tkwargs):
+    model = single(tkwargs)
+    X, pending = torch.rand(4, 5, 2, **tkwargs), torch.rand(2, 2, **tkwargs)
+    given = {"noise": model.likelihood.noise[:1].expand(2).unsqueeze(-1)}
+    after = model.condition_on_observations(pending, model.posterior(pending).mean, **given)
+    for one, ahead in ((model, None), (after, pending)):
+        mean, covariance, noise = joint_moments(model, X, X_pending=ahead)
+        expected = one.posterior(X)
+        torch.testing.assert_close(mean, expected.mean.squeeze(-1), atol=1e-9, rtol=0)
+        torch.testing.assert_close(covariance, expected.distribution.covariance_matrix, atol=1e-9, rtol=0)
+        torch.testing.assert_close(noise, torch.full_like(mean, 0.2), atol=1e-9, rtol=0)
 
 
 def test_sequential_moments_of_a_batched_model(tkwargs):

@@ -5,145 +5,45 @@ A method is a frozen dataclass of its settings; the configuration names it by it
 
 from __future__ import annotations
 
-import warnings
-from abc import ABC, abstractmethod
+import functools
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from botorch.acquisition import AcquisitionFunction, qUpperConfidenceBound
+from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovement, qUpperConfidenceBound
 from botorch.acquisition.risk_measures import VaR
-from botorch.exceptions.errors import OptimizationGradientError
-from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_robust import specs
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.confidence import FiniteWidth
+from bo_robust.confidence import ConstantWidth
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
+from bo_robust.experiments.value_at_risk.base import Method, Optimised, Proposal, Round, confidence_width
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
-from bo_robust.experiments.value_at_risk.surrogate import Surrogate
-from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
+from bo_robust.experiments.value_at_risk.surrogate import Fitting
+from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, WorstCase
 from bo_robust.validation import check_count, check_positive
 
 __all__ = [
     "METHODS",
+    "VUCB",
     "GPUCBMean",
     "MCVaR",
-    "Method",
-    "Proposal",
+    "NEIVaR",
     "Random",
     "RhoKG",
-    "Round",
     "StableOptMethod",
     "VUCBProb",
     "VUCBUnif",
     "build_method",
-    "confidence_width",
     "resample",
 ]
 
-# Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
-# the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).
-LINE_SEARCH = 8
-
-
-@dataclass(frozen=True)
-class Round:
-    """What a method knows in round ``t`` (from 1): points (x, z) observed so far, ``n x d``, and observations, ``n``.
-
-    Methods read the problem's box, environment and alpha, never its f. The surrogate holds the GP's hyperparameters.
-    """
-
-    problem: ValueAtRiskProblem
-    surrogate: Surrogate
-    X: Tensor
-    Y: Tensor
-    t: int
-
-    @property
-    def designs(self) -> Tensor:
-        """Designs x observed so far, ``n x d_x``."""
-        return self.X[:, : self.problem.dim_x]
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """The point (x, z) to observe next, ``d``.
-
-    ``max_upper`` is the largest VaR_alpha(u(x, Z)) over x that V-UCB found; None for other methods.
-    """
-
-    point: Tensor
-    max_upper: float | None = None
-
 
 @dataclass(frozen=True, kw_only=True)
-class Method(ABC):
-    """Base of the methods. Methods that ``certify`` find max_x VaR_alpha(u(x, Z))."""
-
-    certifies: ClassVar[bool] = False
-
-    @abstractmethod
-    def propose(self, now: Round) -> Proposal:
-        """The point to observe. Random numbers come from torch's global generator, which the caller seeds."""
-
-
-def _best_sample(acquisition: AcquisitionFunction, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The point ``d`` of largest value out of ``k x 1 x d``, and that value; NaN counts as smallest."""
-    with torch.no_grad():
-        values = acquisition(points).nan_to_num(nan=-torch.inf)
-    best = values.argmax()
-    return points[best, 0], values[best]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Optimised(Method):
-    """Maximises an acquisition function by BoTorch's ``optimize_acqf``.
-
-    ``restarts`` local searches start from the best of ``raw_samples`` points, each with ``maxiter`` iterations of
-    L-BFGS-B.
-    """
-
-    restarts: int = 4
-    raw_samples: int = 64
-    maxiter: int = 200
-
-    def __post_init__(self) -> None:
-        check_count(1, restarts=self.restarts, raw_samples=self.raw_samples, maxiter=self.maxiter)
-
-    @abstractmethod
-    def acquisition(self, now: Round) -> AcquisitionFunction:
-        """The function to maximise."""
-
-    def maximised(self, acquisition: AcquisitionFunction, bounds: Tensor) -> tuple[Tensor, Tensor]:
-        """The argmax ``d`` and its value, or the best raw sample where the gradient is NaN.
-
-        Gradients of methods that sample are sometimes NaN: they pass through roots of near-singular joint covariances.
-        """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of searches that stop at maxiter or at a kink, and of jitter
-            try:
-                x, value = optimize_acqf(
-                    acquisition,
-                    bounds,
-                    q=1,
-                    num_restarts=self.restarts,
-                    raw_samples=self.raw_samples,
-                    options={"maxiter": self.maxiter, "maxls": LINE_SEARCH},
-                    # A search that ends at a kink counts as failed; all anew would double the time and find no more.
-                    retry_on_optimization_warning=False,
-                )
-            except OptimizationGradientError:
-                return _best_sample(acquisition, draw_sobol_samples(bounds, self.raw_samples, 1))
-        assert value is not None
-        return x[0], value
-
-
-@dataclass(frozen=True, kw_only=True)
-class _UpperBound(_Optimised):
+class _UpperBound(Optimised):
     """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers.
 
     ``width_scale`` multiplies the paper's width.
@@ -168,7 +68,7 @@ class _UpperBound(_Optimised):
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
         x, value = self.maximised(bound, now.problem.x_bounds)
-        choice = bound.select_environment(x.unsqueeze(0), self.rule)
+        choice = bound.select_environment(x.unsqueeze(0), "informative" if now.stuck else self.rule)
         return Proposal(choice.point[0], float(value.max()) if self.certifies else None)
 
 
@@ -187,6 +87,58 @@ class VUCBUnif(VUCBProb):
     """V-UCB Unif (Nguyen et al. 2021): a lacing value at random."""
 
     rule: ClassVar[str] = "uniform"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VUCB(VUCBProb):
+    """V-UCB as it is set: the width, the choice of z, how hyperparameters are found, what to do when it is stuck.
+
+    Args:
+        width: w, in place of the paper's.
+        rule: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_environment`.
+        prior: As in :class:`Fitting`, like ``max_lengthscale`` and ``starts``.
+        candidates: Take the largest bound of several length-scales, eliminated by HE-GP-UCB's test, in place of the
+            fitted ones.
+        plausible: Also leave out candidates whose likelihood is below this share of the largest; 0: none.
+        patience: Rounds at one x after which hyperparameters are fitted from several starts and z is "informative".
+    """
+
+    width: float = 2.0
+    rule: str = "probable"  # type: ignore[misc]
+    prior: bool = False
+    max_lengthscale: float | None = None
+    starts: int = 1
+    candidates: bool = False
+    plausible: float = 0.0
+    patience: int = 0  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(width=self.width)
+        check_count(0, patience=self.patience)
+        if not 0.0 <= self.plausible < 1.0:
+            raise ValueError(f"plausible (a share of the largest likelihood) must be in [0, 1), got {self.plausible}.")
+        if self.rule not in (*PICK_RULES, "informative"):
+            raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {self.rule!r:.80}.")
+        Fitting(self.prior, self.max_lengthscale, self.starts)  # raises
+
+    @property
+    def fitting(self) -> Fitting:
+        return Fitting(self.prior, self.max_lengthscale, self.starts)
+
+    @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
+    def bound(self, now: Round) -> ValueAtRiskUCB:
+        environment, functional = now.problem.environment, self.functional(now.problem.alpha)
+        if not self.candidates:
+            return ValueAtRiskUCB(now.surrogate.model(now.X, now.Y), environment, functional, self.width)
+        first = now.problem.initial_points
+        model = now.surrogate.candidates(now.X, now.Y, environment, functional, ConstantWidth(self.width), first)
+        if self.plausible > 0.0:
+            model = model.likely(self.plausible)
+        return ValueAtRiskUCB(model, environment, functional)
+
+    def acquisition(self, now: Round) -> ValueAtRiskUCB:
+        return self.bound(now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +168,7 @@ class Random(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MCVaR(_Optimised):
+class MCVaR(Optimised):
     """BoTorch's own route: ``AppendFeatures``, ``VaR`` of joint posterior samples, ``qUpperConfidenceBound``.
 
     BoTorch weighs its conditions equally and its optimisers return x alone. We therefore draw conditions anew in each
@@ -238,7 +190,7 @@ class MCVaR(_Optimised):
         check_count(0, scenarios=self.scenarios)
         check_positive(width_scale=self.width_scale)
 
-    def acquisition(self, now: Round) -> qUpperConfidenceBound:
+    def acquisition(self, now: Round) -> AcquisitionFunction:
         z = resample(now.problem, self.scenarios)
         width = float(confidence_width(self.width_scale)(now.t))
         return qUpperConfidenceBound(
@@ -254,7 +206,36 @@ class MCVaR(_Optimised):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RhoKG(_Optimised):
+class NEIVaR(MCVaR):
+    """BoTorch's noisy expected improvement of the value at risk, ``qLogNoisyExpectedImprovement`` over ``VaR``.
+
+    Conditions are as in :class:`MCVaR`. BoTorch names no z: ``lacing`` takes V-UCB's for the x found, otherwise z is
+    drawn from Z.
+    """
+
+    samples: int = 64
+    scenarios: int = 16
+    lacing: bool = False
+
+    def acquisition(self, now: Round) -> AcquisitionFunction:
+        z = resample(now.problem, self.scenarios)
+        return qLogNoisyExpectedImprovement(
+            now.surrogate.model(now.X, now.Y, append=z),
+            X_baseline=now.designs,
+            sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
+            objective=value_at_risk(now.problem.alpha, len(z)),
+            prune_baseline=True,
+        )
+
+    def propose(self, now: Round) -> Proposal:
+        if not self.lacing:
+            return super().propose(now)
+        x, _ = self.maximised(self.acquisition(now), now.problem.x_bounds)
+        return Proposal(self.bound(now).select_environment(x).point)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RhoKG(Optimised):
     """rhoKG^apx (Cakmak et al. 2020), see :mod:`bo_robust.experiments.value_at_risk.knowledge_gradient`.
 
     ``fantasies`` is K, ``samples`` is M, ``scenarios`` are as in :class:`MCVaR`.
@@ -293,9 +274,11 @@ class RhoKG(_Optimised):
 METHODS: dict[str, type[Method]] = {
     "gp-ucb-mean": GPUCBMean,
     "mc-var": MCVaR,
+    "nei-var": NEIVaR,
     "random": Random,
     "rho-kg-apx": RhoKG,
     "stable-opt": StableOptMethod,
+    "v-ucb": VUCB,
     "v-ucb-prob": VUCBProb,
     "v-ucb-unif": VUCBUnif,
 }
@@ -304,11 +287,6 @@ METHODS: dict[str, type[Method]] = {
 def build_method(name: str, options: dict[str, Any]) -> Method:
     """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting."""
     return specs.build({"kind": name, **options}, METHODS, {}, "method")
-
-
-def confidence_width(scale: float = 1.0) -> FiniteWidth:
-    """w_t = scale * sqrt(2 log(pi^2 t^2 / 0.6)), the width of the paper's experiments."""
-    return FiniteWidth(num_arms=1, delta=0.1, scale=scale)
 
 
 def value_at_risk(alpha: float, n: int) -> VaR:

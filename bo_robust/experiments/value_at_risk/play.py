@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,16 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
+from bo_robust.acquisition.value_at_risk import recommend
 from bo_robust.experiments.config import ValueAtRiskPanelConfig
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, over_environment, regret
-from bo_robust.experiments.value_at_risk.methods import Method, Proposal, Round, confidence_width
+from bo_robust.experiments.value_at_risk.base import Method, Proposal, Round
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.functionals import ValueAtRisk
-from bo_robust.models.moments import marginal_moments
 from bo_robust.random import stream
 
-__all__ = ["initial_points", "play"]
+__all__ = ["initial_points", "play", "stuck"]
+
+# Fits of a method that is stuck, from length-scales down to 0.3 / 8 of the box.
+UNSTUCK_STARTS = 4
 
 
 def initial_points(problem: ValueAtRiskProblem, n: int, seed: int, repetition: int) -> Tensor:
@@ -56,7 +58,8 @@ def play(
     Row r, from 0 to ``rounds``, holds what is known after r rounds and what is chosen next. Columns:
 
     - ``regret``: regret of the recommendation, argmax VaR(mu) over the designs observed so far;
-    - ``recommended``: that design, as a list;
+    - ``lower_regret``: regret of argmax VaR(l) over the same designs;
+    - ``recommended``: the former design, as a list;
     - ``values``: in the last row, f there over the points of Z (``over_environment``); None before;
     - ``interval``: VaR(u) - VaR(l) at the recommendation;
     - ``certificate``: max_x VaR(u) - VaR(l) at the recommendation, an upper bound on its regret while l <= f <= u. NaN
@@ -65,7 +68,7 @@ def play(
     - ``bound``: 2 w sigma(x, z) at that point, which bounds ``chosen_regret`` in V-UCB; NaN where no point is chosen;
     - ``seconds``: time to choose the point, without the fit;
     - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
-    - ``noise_var``: noise variance of the GP.
+    - ``stuck``: whether :func:`stuck` held; ``noise_var``: noise variance of the GP.
     """
     n = problem.initial_points if panel.initial_points is None else panel.initial_points
     X = initial_points(problem, n, panel.seed, repetition)
@@ -74,24 +77,26 @@ def play(
     noise = math.sqrt(problem.noise_var) * noise
     Y = problem.f(X) + noise[:n]
     seeds = stream(panel.seed, "method", repetition).integers(2**62, size=panel.rounds + 1).tolist()
-    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
-    functional, width = ValueAtRisk(problem.alpha), confidence_width(getattr(method, "width_scale", 1.0))
+    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
+    functional = ValueAtRisk(problem.alpha)
     true_regret = _Regrets(problem)
     rows: dict[str, list[Any]] = {}
     for r in range(panel.rounds + 1):
         watch(r)
         fit_seconds, fit_ok = math.nan, True
-        if r % panel.refit_every == 0:
+        is_stuck = stuck(problem, X[n:], rows.get("certificate", []), method.patience)
+        if is_stuck or r % panel.refit_every == 0:
             began = time.perf_counter()
-            fit_ok = surrogate.fit(X, Y)
+            fit_ok = surrogate.fit(X, Y, UNSTUCK_STARTS if is_stuck else None)
             fit_seconds = time.perf_counter() - began
-        now = Round(problem, surrogate, X, Y, r + 1)
-        bound = ValueAtRiskUCB(surrogate.model(X, Y), problem.environment, functional, width, t=now.t)
+        now = Round(problem, surrogate, X, Y, r + 1, is_stuck)
+        bound = method.bound(now)
         with torch.no_grad():
             best = recommend(bound.model, problem.environment, functional, now.designs).x
         row: dict[str, Any] = {
             "round": r,
             "regret": true_regret(best),
+            "lower_regret": true_regret(now.designs[bound.certificate(now.designs, 0.0).argmin()]),
             "recommended": best.tolist(),
             "values": None,
             "interval": float(bound.certificate(best)),
@@ -101,6 +106,7 @@ def play(
             "seconds": math.nan,
             "fit_seconds": fit_seconds,
             "fit_ok": fit_ok,
+            "stuck": is_stuck,
             "noise_var": surrogate.hyperparameters()["noise_var"][0],
             "point": None,
             "y": math.nan,
@@ -118,9 +124,9 @@ def play(
                 point = chosen.point.unsqueeze(0)
                 y = problem.f(point) + noise[n + r]
                 with torch.no_grad():
-                    _, variance = marginal_moments(bound.model, point)
+                    lower, upper = bound.bounds_of(point, None)
                 row |= {
-                    "bound": 2.0 * float(width(now.t)) * math.sqrt(float(variance)),
+                    "bound": float((upper - lower).max()),
                     "chosen_regret": true_regret(chosen.point[: problem.dim_x]),
                     "point": chosen.point.tolist(),
                     "y": float(y),
@@ -129,6 +135,18 @@ def play(
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
     return rows
+
+
+def stuck(problem: ValueAtRiskProblem, played: Tensor, certificates: Sequence[float], patience: int) -> bool:
+    """Whether the last ``patience`` > 0 rounds played one x, to 1 % of the box, and did not halve the certificate.
+
+    ``played`` are the points of all rounds, ``r x d``, and ``certificates`` those before each.
+    """
+    if patience == 0 or len(played) <= patience:
+        return False
+    x = played[-patience:, : problem.dim_x]
+    same = (x - x[0]).abs() <= 0.01 * (problem.x_bounds[1] - problem.x_bounds[0])
+    return bool(same.all()) and certificates[-1] > 0.5 * certificates[-patience]
 
 
 class _Regrets:

@@ -1,19 +1,21 @@
-"""The GP over (x, z) that all methods of a value-at-risk run share: SE-ARD, hyperparameters by maximum likelihood.
+"""The GP over (x, z) of a value-at-risk run: SE-ARD on the unit box, and how its hyperparameters are found.
 
-Nguyen et al. 2021, App. I, fit length-scales, signal variance and noise variance (>= 1e-4) every third round. Ours: a
-constant mean, fitted too, and inputs scaled to the unit box.
+Nguyen et al. 2021, App. I, fit length-scales, signal variance and noise variance (>= 1e-4) every third round by maximum
+likelihood. Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
+from dataclasses import dataclass, replace
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, InputTransform, Normalize
-from gpytorch.constraints import GreaterThan, Positive
+from gpytorch.constraints import GreaterThan, Interval, Positive
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
@@ -21,50 +23,158 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-__all__ = ["MIN_NOISE_VAR", "Surrogate"]
+from bo_robust.confidence import Width
+from bo_robust.environments import Environment
+from bo_robust.functionals import Functional
+from bo_robust.models import CandidateEnsemble, candidate
+from bo_robust.specs import quoted
+from bo_robust.validation import check_count, check_positive
+
+__all__ = ["MIN_NOISE_VAR", "Fitting", "Surrogate"]
 
 MIN_NOISE_VAR = 1e-4
 # Where a fit starts, in the unit box: short enough that bumps are seen, long enough that points know of each other.
 LENGTHSCALE = 0.3
+# Length-scales of candidates, in the unit box.
+LADDER = (0.1, 0.2, 0.4, 0.8)
+# The boundary of a constraint is at infinity of the raw parameter.
+INSIDE = 1.0001
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How hyperparameters are found.
+
+    Args:
+        prior: False: maximum likelihood, as in the paper. True: the priors of BoTorch's ``SingleTaskGP``, on
+            standardised observations.
+        max_lengthscale: With priors, the largest length-scale, in units of the box; None: no limit.
+        starts: Fits from length-scales 0.3, 0.3 / 2, 0.3 / 4, ...; the most likely one is kept.
+    """
+
+    prior: bool = False
+    max_lengthscale: float | None = None
+    starts: int = 1
+
+    def __post_init__(self) -> None:
+        check_count(1, starts=self.starts)
+        if not isinstance(self.prior, bool):
+            raise ValueError(f"prior must be true or false, got {quoted(self.prior)}.")
+        if self.max_lengthscale is not None:
+            check_positive(max_lengthscale=self.max_lengthscale)
+            if not self.prior:
+                raise ValueError("max_lengthscale is for fits with priors; set prior too.")
 
 
 class Surrogate:
     """Mean, covariance and likelihood of the GP on a box of (x, z), ``2 x d``; every round makes a model of them."""
 
-    def __init__(self, bounds: Tensor) -> None:
-        self.bounds = bounds
+    def __init__(self, bounds: Tensor, fitting: Fitting | None = None, min_noise_var: float = MIN_NOISE_VAR) -> None:
+        self.bounds, self.fitting, self.min_noise_var = bounds, fitting or Fitting(), min_noise_var
         d = bounds.shape[-1]
         # BoTorch's parts come with priors; maximum likelihood has none.
         self.mean = ConstantMean().to(bounds)
         self.covariance = ScaleKernel(
             RBFKernel(ard_num_dims=d, lengthscale_constraint=Positive()), outputscale_constraint=Positive()
         ).to(bounds)
-        self.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(MIN_NOISE_VAR)).to(bounds)
+        self.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(min_noise_var)).to(bounds)
 
-    def fit(self, X: Tensor, Y: Tensor) -> bool:
-        """Fit by maximum likelihood from a fixed start, given points ``n x d`` and observations ``n``.
+    def fit(self, X: Tensor, Y: Tensor, starts: int | None = None) -> bool:
+        """Fit from fixed starts (default: those of the settings), given points ``n x d`` and observations ``n``.
 
-        Return whether the fit succeeded; otherwise the hyperparameters stay as they were.
+        Return whether a fit succeeded; otherwise the hyperparameters stay as they were.
         """
-        before = [{k: v.clone() for k, v in part.state_dict().items()} for part in self._parts()]
+        before = kept = self._state()
+        best = -math.inf
+        for start in range(starts or self.fitting.starts):
+            one = self._posterior_mode if self.fitting.prior else self._most_likely
+            value = one(X, Y, LENGTHSCALE / 2**start)
+            if value > best:
+                best, kept = value, self._state()
+        for part, state in zip(self._parts(), kept, strict=True):
+            part.load_state_dict(state)
+        return kept is not before
+
+    def _most_likely(self, X: Tensor, Y: Tensor, lengthscale: float) -> float:
+        """Maximise the likelihood; return its logarithm per observation, -inf if that failed."""
         # Equal observations would start the signal variance at 0.
         spread = Y.var(unbiased=False).clamp_min(1e-2) if len(Y) > 1 else Y.new_tensor(1.0)
-        self.mean.constant.data.copy_(Y.mean())
-        self.covariance.outputscale = spread
-        self.covariance.base_kernel.lengthscale = LENGTHSCALE
         # Strictly inside its constraint, whose boundary is at infinity of the raw parameter.
-        self.likelihood.noise = (0.1 * spread).clamp_min(2.0 * MIN_NOISE_VAR)
-        model = self.model(X, Y)
-        model.train()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of optimisers that stop early
-                fit_gpytorch_mll(ExactMarginalLogLikelihood(self.likelihood, model))
-        except (ModelFittingError, NotPSDError):
-            for part, state in zip(self._parts(), before, strict=True):
-                part.load_state_dict(state)
-            return False
-        return True
+        self._set(Y.mean(), spread, (0.1 * spread).clamp_min(2.0 * self.min_noise_var), lengthscale)
+        value = _maximised(self.model(X, Y))
+        if value > -math.inf or self.min_noise_var != MIN_NOISE_VAR:
+            return value
+        # Where Y varies much, the first step of a fit is as large, to length-scales whose kernel matrix is not positive
+        # definite. The same fit of standardised observations has steps of a common size.
+        shift, scale = Y.mean(), spread.sqrt()
+        unit = Surrogate(self.bounds, self.fitting, MIN_NOISE_VAR / float(spread))
+        value = unit._most_likely(X, (Y - shift) / scale, lengthscale)
+        self._set(*unit._in_units(shift, scale))
+        return value - math.log(float(scale))
+
+    def _posterior_mode(self, X: Tensor, Y: Tensor, lengthscale: float) -> float:
+        """Fit BoTorch's model; return its log posterior density per observation, -inf if that failed."""
+        shift, scale = Y.mean(), Y.std().clamp_min(0.1) if len(Y) > 1 else Y.new_tensor(1.0)
+        transform = Normalize(self.bounds.shape[-1], bounds=self.bounds)
+        unit = SingleTaskGP(X, ((Y - shift) / scale).unsqueeze(-1), outcome_transform=None, input_transform=transform)
+        kernel, limit = unit.covar_module, self.fitting.max_lengthscale
+        if limit is not None:
+            least = kernel.raw_lengthscale_constraint.lower_bound
+            kernel.register_constraint("raw_lengthscale", Interval(least, limit, transform=None).to(Y))
+        kernel.lengthscale = lengthscale if limit is None else min(lengthscale, limit)
+        value = _maximised(unit)
+        constant, noise_var = unit.mean_module.constant.detach(), unit.likelihood.noise.detach()
+        self._set(
+            shift + scale * constant,
+            scale.square(),
+            (scale.square() * noise_var).clamp_min(INSIDE * MIN_NOISE_VAR),
+            kernel.lengthscale.detach(),
+        )
+        return value
+
+    def _in_units(self, shift: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Mean, signal variance, noise variance and length-scales for observations times ``scale`` plus ``shift``."""
+        noise_var = scale.square() * self.likelihood.noise.detach()
+        return (
+            shift + scale * self.mean.constant.detach(),
+            scale.square() * self.covariance.outputscale.detach(),
+            noise_var.clamp_min(INSIDE * MIN_NOISE_VAR),
+            self.covariance.base_kernel.lengthscale.detach(),
+        )
+
+    def _set(self, mean: Tensor, signal_var: Tensor, noise_var: Tensor, lengthscale: Tensor | float) -> None:
+        self.mean.constant.data.copy_(mean)
+        self.covariance.outputscale = signal_var
+        self.covariance.base_kernel.lengthscale = lengthscale
+        self.likelihood.noise = noise_var
+
+    def _state(self) -> list[dict[str, Tensor]]:
+        return [{k: v.clone() for k, v in part.state_dict().items()} for part in self._parts()]
+
+    def candidates(
+        self, X: Tensor, Y: Tensor, environment: Environment, functional: Functional, width: Width, num_initial: int
+    ) -> CandidateEnsemble:
+        """One candidate for every length-scale of :data:`LADDER` of x and of z, after ``n x d`` points, ``n`` rewards.
+
+        Mean and signal variance are those of the observations, the noise is that of the last fit.
+        """
+        d_z, spread = environment.appended, float(Y.var().clamp_min(1e-2))
+        noise_var, mean = float(self.likelihood.noise.detach()), ConstantMean().to(Y)
+        mean.constant.data.copy_(Y.mean())
+        scales = [[a] * (X.shape[-1] - d_z) + [b] * d_z for a in LADDER for b in LADDER]
+        U = [replace(candidate("rbf", s, noise_var, outputscale=spread), mean_module=mean) for s in scales]
+        return CandidateEnsemble(
+            X,
+            Y.unsqueeze(-1),
+            U,
+            width,
+            noise_scale=math.sqrt(noise_var),
+            delta=0.1,
+            num_initial=num_initial,
+            input_transform=Normalize(X.shape[-1], bounds=self.bounds),
+            environment=environment,
+            functional=functional,
+        )
 
     def model(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
         """The posterior given points (x, z) ``n x d`` and observations ``n``, at the present hyperparameters.
@@ -97,3 +207,18 @@ class Surrogate:
 
     def _parts(self) -> tuple[torch.nn.Module, ...]:
         return self.mean, self.covariance, self.likelihood
+
+
+def _maximised(model: SingleTaskGP) -> float:
+    """Fit a model; its log likelihood (with priors: posterior density) per observation, -inf if the fit failed."""
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    model.train()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of optimisers that stop early
+            fit_gpytorch_mll(mll)
+    except (ModelFittingError, NotPSDError):
+        return -math.inf
+    with torch.no_grad():
+        model.train()
+        return float(mll(model(*model.train_inputs), model.train_targets))

@@ -1,11 +1,14 @@
 """What the methods propose, and the knowledge gradient against a plain loop."""
 
+import math
+
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.experiments.problems.value_at_risk import make
-from bo_robust.experiments.value_at_risk.methods import METHODS, RhoKG, Round, confidence_width, resample
+from bo_robust.experiments.value_at_risk.base import Round, confidence_width
+from bo_robust.experiments.value_at_risk.methods import METHODS, RhoKG, resample
 from bo_robust.experiments.value_at_risk.play import initial_points
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.random import stream
@@ -26,7 +29,7 @@ def round_of(problem, n=6):
 
 def tiny(name):
     options = {} if name == "random" else dict(TINY)
-    if name in ("mc-var", "rho-kg-apx"):
+    if name in ("mc-var", "nei-var", "rho-kg-apx"):
         options |= {"samples": 4, "scenarios": 4}
     return METHODS[name](**options)
 
@@ -48,6 +51,24 @@ def test_proposals_are_possible(name, z, device):
     else:
         assert bool(((v >= problem.z_bounds[0]) & (v <= problem.z_bounds[1])).all())
     assert (proposal.max_upper is not None) == name.startswith("v-ucb")
+
+
+@pytest.mark.parametrize("options", [{"candidates": True}, {"candidates": True, "plausible": 0.5}, {"rule": "widest"}])
+def test_v_ucb_as_it_is_set(options):
+    problem = make("hartmann3_21")
+    now = round_of(problem)
+    torch.manual_seed(0)
+    method = METHODS["v-ucb"](**TINY, **options)
+    proposal = method.propose(now)
+    bound = method.bound(now)
+    assert proposal.max_upper == pytest.approx(float(bound(proposal.point[None, :2]).detach()), abs=1e-8)
+    if "plausible" in options:
+        evidence = bound.model.evidence[bound.model.alive]
+        assert float(evidence.max() - evidence.min()) <= -math.log(0.5)
+    with pytest.raises(ValueError, match="max_lengthscale is for fits with priors"):
+        METHODS["v-ucb"](max_lengthscale=0.3)
+    with pytest.raises(ValueError, match="rule must be one of"):
+        METHODS["v-ucb"](rule="best")
 
 
 def test_systematic_resampling(device):

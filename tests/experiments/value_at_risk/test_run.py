@@ -144,7 +144,7 @@ def test_a_damaged_part_is_named(folder, tmp_path):
 
 
 def test_numbers_of_the_summary_by_hand():
-    assert summaries.log_regret([1.0, 0.01, 0.0, -1e-7]).tolist() == [0.0, -2.0, -5.0, -5.0]
+    assert summaries.log_regret([1.0, 0.01, 1e-4, -1e-7]).tolist() == [0.0, -2.0, -3.0, -3.0]
     mean, low, high = comparisons.mean_interval(np.array([1.0, 2.0, 3.0]), 0.7)
     assert (mean, low + high) == (2.0, 4.0)
     # Student's t with 2 degrees of freedom: 0.85-quantile 1.38621, standard error 1 / sqrt(3).

@@ -1,14 +1,21 @@
 """The shared GP."""
 
+import math
+
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.outcome import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
+from bo_robust.confidence import ConstantWidth
 from bo_robust.experiments.problems.value_at_risk import make
 from bo_robust.experiments.value_at_risk import surrogate as module
 from bo_robust.experiments.value_at_risk.play import initial_points
-from bo_robust.experiments.value_at_risk.surrogate import MIN_NOISE_VAR, Surrogate
+from bo_robust.experiments.value_at_risk.surrogate import MIN_NOISE_VAR, Fitting, Surrogate
+from bo_robust.functionals import ValueAtRisk
 
 
 def data(device, n=20):
@@ -57,3 +64,67 @@ def test_appended_conditions_are_those_points(device):
         plain = surrogate.model(X, Y).posterior(torch.cat([x.expand(2, 1), z], -1)).mean
     assert appended.shape == (2, 1)
     torch.testing.assert_close(appended, plain)
+
+
+def test_fits_of_observations_of_large_variance_succeed(device):
+    """Round 15 of a portfolio run: in raw units the first step leaves a kernel matrix that is not positive definite."""
+    surrogate, X, Y = data(device)
+    attempts = []
+    fit = module._maximised
+
+    def first_fails(model):
+        attempts.append(float(model.train_targets.var()))
+        return -math.inf if len(attempts) == 1 else fit(model)
+
+    expected = Surrogate(surrogate.bounds)
+    assert expected.fit(X, 10.0 * Y)
+    module._maximised = first_fails
+    try:
+        assert surrogate.fit(X, 10.0 * Y)
+    finally:
+        module._maximised = fit
+    assert attempts[0] > 10.0
+    assert attempts[1] == pytest.approx(20 / 19)  # standardised
+    assert likelihood(surrogate, X, 10.0 * Y) == pytest.approx(likelihood(expected, X, 10.0 * Y), abs=1e-3)
+
+
+@pytest.mark.parametrize("limit", [None, 0.2])
+def test_priors_are_those_of_botorch_in_any_units(device, limit):
+    _, X, Y = data(device)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=X.dtype, device=device)
+    first, second = (Surrogate(bounds, Fitting(prior=True, max_lengthscale=limit)) for _ in range(2))
+    assert first.fit(X, Y)
+    assert second.fit(X, 5.0 + 100.0 * Y)
+    a, b = first.hyperparameters(), second.hyperparameters()
+    assert a["lengthscale"] == pytest.approx(b["lengthscale"], rel=1e-4)
+    assert b["mean"][0] == pytest.approx(5.0 + 100.0 * a["mean"][0], abs=0.1)
+    if limit is not None:
+        assert max(a["lengthscale"]) == pytest.approx(limit, rel=1e-6)
+        return
+    model = SingleTaskGP(X, Y.unsqueeze(-1), outcome_transform=Standardize(1))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    points = initial_points(make("branin", device=device), 30, 1, 1)
+    with torch.no_grad():
+        ours, theirs = (one.posterior(points) for one in (first.model(X, Y), model))
+    torch.testing.assert_close(ours.mean, theirs.mean, atol=1e-2, rtol=0)
+    torch.testing.assert_close(ours.variance, theirs.variance, atol=1e-2, rtol=0)
+
+
+def test_more_starts_find_no_less(device):
+    surrogate, X, Y = data(device, 5)
+    many = Surrogate(surrogate.bounds, Fitting(starts=4))
+    assert surrogate.fit(X, Y)
+    assert many.fit(X, Y)
+    assert likelihood(many, X, Y) >= likelihood(surrogate, X, Y) - 1e-9
+
+
+def test_candidates_are_the_ladder_in_units_of_the_box_and_of_the_observations(device):
+    problem = make("branin", device=device)
+    surrogate, X, Y = data(device)
+    surrogate.fit(X, Y)
+    model = surrogate.candidates(X, Y, problem.environment, ValueAtRisk(0.1), ConstantWidth(2.0), 3)
+    assert len(model.candidates) == len(module.LADDER) ** 2
+    kernel = model.candidates[1].covar_module
+    assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([0.1, 0.2])
+    assert float(kernel.outputscale) == pytest.approx(float(Y.var()))
+    assert float(model.candidates[1].mean_module(X[:1])) == pytest.approx(float(Y.mean()))

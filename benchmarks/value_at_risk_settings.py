@@ -1,0 +1,197 @@
+"""Which setting of V-UCB: ``python -m benchmarks.value_at_risk_settings --part choose|report [--repetitions N]``.
+
+One JSON line for each problem, method and repetition is appended to ``--out``; lines that are there are not played
+again. ``--summary`` prints paired differences and draws them. 30 rounds, refits every third round.
+
+The rule, stated before any run: of the settings in ``CHOICES``, the one with the smallest mean over the problems of
+``choose`` of log10 regret (floor 1e-3) over the curve, rounds 1 to 30. It is then compared on the problems of
+``report``, whose seeds are others too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+from benchmarks.common import report
+from bo_robust.experiments.comparisons import mean_interval
+from bo_robust.experiments.config import ValueAtRiskPanelConfig
+from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.value_at_risk.job import build_problem
+from bo_robust.experiments.value_at_risk.methods import build_method
+from bo_robust.experiments.value_at_risk.play import play
+from bo_robust.experiments.value_at_risk.summary import log_regret
+
+ROUNDS = 30
+PRIOR = {"name": "v-ucb", "prior": True}
+CHOICES: dict[str, dict[str, Any]] = {
+    "paper": {"name": "v-ucb-prob"},
+    "likelihood": {"name": "v-ucb"},
+    "likelihood, 4 starts": {"name": "v-ucb", "starts": 4},
+    "likelihood, unstuck": {"name": "v-ucb", "patience": 5},
+    "prior": PRIOR,
+    "prior, unstuck": PRIOR | {"patience": 5},
+    "prior, cap": PRIOR | {"max_lengthscale": 0.3},
+    "prior, widest": PRIOR | {"rule": "widest"},
+    "prior, uniform": PRIOR | {"rule": "uniform"},
+    "prior, informative": PRIOR | {"rule": "informative"},
+    "prior, cap, informative": PRIOR | {"max_lengthscale": 0.3, "rule": "informative"},
+    "elimination": PRIOR | {"candidates": True},
+    "likely": PRIOR | {"candidates": True, "plausible": 0.1},
+    "likely, informative": PRIOR | {"candidates": True, "plausible": 0.1, "rule": "informative"},
+}
+PEERS: dict[str, dict[str, Any]] = {
+    "MC-VaR": {"name": "mc-var"},
+    "NEI over VaR": {"name": "nei-var"},
+    "random": {"name": "random"},
+}
+PROBLEMS = {
+    "choose": ["branin", "goldstein_price", "hartmann3_21"],
+    "report": ["hartmann3_12", "hartmann3_12 continuous", "portfolio"],
+}
+SEEDS = {"choose": 1, "report": 0}
+
+
+def panel_of(problem: str, part: str, method: dict[str, Any]) -> ValueAtRiskPanelConfig:
+    """The panel of one problem and method."""
+    kind, *z = problem.split()
+    spec = {"kind": kind} | ({"z": z[0]} if z else {})
+    config = {"loop": "value_at_risk", "rounds": ROUNDS, "seed": SEEDS[part], "methods": [method]}
+    panel = parse({**config, "panels": [{"name": problem, "problem": spec}]}).panels[0]
+    assert isinstance(panel, ValueAtRiskPanelConfig)
+    return panel
+
+
+def run(part: str, methods: list[str], problems: list[str], repetitions: range, out: Path) -> None:
+    """Play what is missing, repetition by repetition, so that whatever is there can be compared."""
+    known = {(r["problem"], r["method"], r["repetition"], r["seed"]) for r in read(out)}
+    data = os.environ.get("BO_ROBUST_DATA")
+    specs, made = CHOICES | PEERS, {}
+    for repetition in repetitions:
+        for problem in problems:
+            for method in methods:
+                if (problem, method, repetition, SEEDS[part]) in known:
+                    continue
+                panel = panel_of(problem, part, specs[method])
+                if problem not in made:
+                    made[problem] = build_problem(panel, None if data is None else Path(data), "cpu")
+                began = time.process_time()
+                chosen = panel.methods[0]
+                rows = play(made[problem], build_method(chosen.name, chosen.options), panel, repetition)
+                line = {
+                    "problem": problem,
+                    "method": method,
+                    "repetition": repetition,
+                    "seed": SEEDS[part],
+                    "regret": [round(x, 6) for x in rows["regret"]],
+                    "lower_regret": [round(x, 6) for x in rows["lower_regret"]],
+                    "certificate_held": sum(c >= r for c, r in zip(rows["certificate"], rows["regret"], strict=True)),
+                    "stuck": sum(rows["stuck"]),
+                    "failed_fits": rows["fit_ok"].count(False),
+                    "seconds": round(time.process_time() - began, 2),
+                }
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines so far."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def curves(lines: list[dict[str, Any]]) -> dict[tuple[str, str], dict[tuple[int, int], np.ndarray]]:
+    """log10 of the regret of rounds 1 to 30 by problem and method, then by seed and repetition."""
+    found: dict[tuple[str, str], dict[tuple[int, int], np.ndarray]] = {}
+    for line in lines:
+        key = line["problem"], line["method"]
+        found.setdefault(key, {})[line["seed"], line["repetition"]] = log_regret(line["regret"])[1:]
+    return found
+
+
+def paired(a: dict[tuple[int, int], np.ndarray], b: dict[tuple[int, int], np.ndarray]) -> dict[str, Any] | None:
+    """a less b at the end and over the curve, with 95 % intervals, on common repetitions; None for fewer than two."""
+    both = sorted(set(a) & set(b))
+    if len(both) < 2:
+        return None
+    difference = np.stack([a[k] - b[k] for k in both])
+    found: dict[str, Any] = {"repetitions": len(both)}
+    for name, values in (("end", difference[:, -1]), ("curve", difference.mean(1))):
+        mean, low, _ = mean_interval(values, 0.95)
+        found[name] = [round(float(mean), 3), round(float(mean - low), 3)]
+    return found
+
+
+def stuck_share(runs: dict[tuple[int, int], np.ndarray]) -> float:
+    """Share of the runs that end at more than 10 times the median regret."""
+    last = np.array([run[-1] for run in runs.values()])
+    return float((last > np.median(last) + 1.0).mean())
+
+
+def summarise(path: Path) -> None:
+    """Print what the lines say, one JSON object each; draw the differences over the curve to the paper's setting."""
+    found = curves(read(path))
+    methods = list(dict.fromkeys(m for _, m in found))
+    for (problem, method), runs in found.items():
+        detail = {
+            "repetitions": len(runs),
+            "end": round(float(np.mean([run[-1] for run in runs.values()])), 3),
+            "mean_regret": round(float(np.mean([10.0 ** run[-1] for run in runs.values()])), 4),
+            "stuck": round(stuck_share(runs), 3),
+            "against_paper": paired(runs, found.get((problem, "paper"), {})),
+        }
+        value = float(np.mean([run.mean() for run in runs.values()]))
+        report(f"{problem}: {method}", value, "log10 regret over the curve", None, None, detail)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
+    shown = [m for m in methods if m != "paper"]
+    for ax, part in zip(axes, PROBLEMS, strict=True):
+        for i, problem in enumerate(PROBLEMS[part]):
+            for y, method in enumerate(shown):
+                one = paired(found.get((problem, method), {}), found.get((problem, "paper"), {}))
+                if one is not None:
+                    mean, half = one["curve"]
+                    ax.errorbar(mean, y + 0.2 * (i - 1), xerr=half, fmt="o", color=f"C{i}", markersize=4, capsize=2)
+            ax.plot([], [], "o", color=f"C{i}", label=problem)
+        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.set(xlabel="log10 regret less that of the paper's setting, over the curve", title=f"problems to {part} by")
+        ax.set_xlim(-2, 2)
+        ax.legend(fontsize=8)
+        ax.grid(axis="x", alpha=0.3)
+    axes[0].set_yticks(range(len(shown)), shown)
+    figure.savefig(path.with_suffix(".png"), dpi=110)
+
+
+def main() -> None:
+    """Play, or summarise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--part", choices=tuple(PROBLEMS), default="choose")
+    parser.add_argument("--methods", help="labels, separated by ';'; default all settings")
+    parser.add_argument("--problems", help="separated by ';'; default those of the part")
+    parser.add_argument("--first", type=int, default=0, help="the first repetition")
+    parser.add_argument("--repetitions", type=int, default=10, help="one more than the last repetition")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/value_at_risk/settings.jsonl"))
+    parser.add_argument("--summary", action="store_true", help="of the lines so far; nothing is played")
+    arguments = parser.parse_args()
+    if arguments.summary:
+        summarise(arguments.out)
+        return
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # of jitter, and of candidates none of which fits
+    methods = arguments.methods.split(";") if arguments.methods else list(CHOICES)
+    problems = arguments.problems.split(";") if arguments.problems else PROBLEMS[arguments.part]
+    run(arguments.part, methods, problems, range(arguments.first, arguments.repetitions), arguments.out)
+
+
+if __name__ == "__main__":
+    main()
