@@ -111,16 +111,20 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def curves(lines: list[dict[str, Any]]) -> dict[tuple[str, str], dict[tuple[int, int], np.ndarray]]:
-    """log10 of the regret of rounds 1 to 30 by problem and method, then by seed and repetition."""
-    found: dict[tuple[str, str], dict[tuple[int, int], np.ndarray]] = {}
+Runs = dict[tuple[str, int, int], np.ndarray]
+"""log10 of the regret of rounds 1 to 30 by problem, seed and repetition."""
+
+
+def curves(lines: list[dict[str, Any]]) -> dict[tuple[str, str], Runs]:
+    """The runs of each problem and method."""
+    found: dict[tuple[str, str], Runs] = {}
     for line in lines:
-        key = line["problem"], line["method"]
-        found.setdefault(key, {})[line["seed"], line["repetition"]] = log_regret(line["regret"])[1:]
+        key = line["problem"], line["seed"], line["repetition"]
+        found.setdefault((line["problem"], line["method"]), {})[key] = log_regret(line["regret"])[1:]
     return found
 
 
-def paired(a: dict[tuple[int, int], np.ndarray], b: dict[tuple[int, int], np.ndarray]) -> dict[str, Any] | None:
+def paired(a: Runs, b: Runs) -> dict[str, Any] | None:
     """a less b at the end and over the curve, with 95 % intervals, on common repetitions; None for fewer than two."""
     both = sorted(set(a) & set(b))
     if len(both) < 2:
@@ -133,10 +137,15 @@ def paired(a: dict[tuple[int, int], np.ndarray], b: dict[tuple[int, int], np.nda
     return found
 
 
-def stuck_share(runs: dict[tuple[int, int], np.ndarray]) -> float:
+def stuck_share(runs: Runs) -> float:
     """Share of the runs that end at more than 10 times the median regret."""
     last = np.array([run[-1] for run in runs.values()])
     return float((last > np.median(last) + 1.0).mean())
+
+
+def mean_of(lines: list[dict[str, Any]], column: str) -> float:
+    """The mean of a column, to two digits."""
+    return round(float(np.mean([line[column] for line in lines])), 2)
 
 
 def summarise(path: Path) -> None:
@@ -153,6 +162,17 @@ def summarise(path: Path) -> None:
         }
         value = float(np.mean([run.mean() for run in runs.values()]))
         report(f"{problem}: {method}", value, "log10 regret over the curve", None, None, detail)
+    for part, problems in PROBLEMS.items():
+        for method in methods:
+            ours, theirs = (
+                {k: v for p in problems for k, v in found.get((p, m), {}).items()} for m in (method, "paper")
+            )
+            one = paired(ours, theirs)
+            if one is not None:
+                mine = [line for line in read(path) if line["method"] == method and line["problem"] in problems]
+                held = np.mean([line["certificate_held"] / (ROUNDS + 1) for line in mine])
+                one |= {"certificate_held": round(float(held), 3), "seconds": mean_of(mine, "seconds")}
+                report(f"{part}: {method} less the paper's", one["curve"][0], "log10 regret", None, None, one)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
     shown = [m for m in methods if m != "paper"]
     for ax, part in zip(axes, PROBLEMS, strict=True):

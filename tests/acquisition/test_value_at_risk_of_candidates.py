@@ -45,6 +45,7 @@ def observed(tkwargs, n=8, functional=0.3, d=3, **options):
     return made(X, objective(X), conditions(tkwargs), functional, **options)
 
 
+@pytest.mark.filterwarnings("ignore:every candidate failed")
 @pytest.mark.parametrize("functional", FUNCTIONALS)
 def test_plays_and_eliminates_as_he_gp_ucb_over_v_ucb(tkwargs, functional):
     rounds = 30

@@ -94,12 +94,12 @@ class VUCB(VUCBProb):
     """V-UCB as it is set: the width, the choice of z, how hyperparameters are found, what to do when it is stuck.
 
     Args:
-        width: w, in place of the paper's.
+        width: w, in place of the paper's; ``width_scale`` multiplies it too.
         rule: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_environment`.
         prior: As in :class:`Fitting`, like ``max_lengthscale`` and ``starts``.
         candidates: Take the largest bound of several length-scales, eliminated by HE-GP-UCB's test, in place of the
             fitted ones.
-        plausible: Also leave out candidates whose likelihood is below this share of the largest; 0: none.
+        plausible: Of candidates, also leave out those whose likelihood is below this share of the largest; 0: none.
         patience: Rounds at one x after which hyperparameters are fitted from several starts and z is "informative".
     """
 
@@ -116,8 +116,8 @@ class VUCB(VUCBProb):
         super().__post_init__()
         check_positive(width=self.width)
         check_count(0, patience=self.patience)
-        if not 0.0 <= self.plausible < 1.0:
-            raise ValueError(f"plausible (a share of the largest likelihood) must be in [0, 1), got {self.plausible}.")
+        if not 0.0 <= self.plausible < 1.0 or (self.plausible and not self.candidates):
+            raise ValueError(f"plausible must be in [0, 1), and 0 without candidates; got {self.plausible!r:.80}.")
         if self.rule not in (*PICK_RULES, "informative"):
             raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {self.rule!r:.80}.")
         Fitting(self.prior, self.max_lengthscale, self.starts)  # raises
@@ -129,10 +129,11 @@ class VUCB(VUCBProb):
     @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
     def bound(self, now: Round) -> ValueAtRiskUCB:
         environment, functional = now.problem.environment, self.functional(now.problem.alpha)
+        width = ConstantWidth(self.width * self.width_scale)
         if not self.candidates:
-            return ValueAtRiskUCB(now.surrogate.model(now.X, now.Y), environment, functional, self.width)
-        first = now.problem.initial_points
-        model = now.surrogate.candidates(now.X, now.Y, environment, functional, ConstantWidth(self.width), first)
+            return ValueAtRiskUCB(now.surrogate.model(now.X, now.Y), environment, functional, width)
+        num_initial = len(now.X) - now.t + 1
+        model = now.surrogate.candidates(now.X, now.Y, environment, functional, width, num_initial)
         if self.plausible > 0.0:
             model = model.likely(self.plausible)
         return ValueAtRiskUCB(model, environment, functional)

@@ -67,6 +67,8 @@ def test_v_ucb_as_it_is_set(options):
         assert float(evidence.max() - evidence.min()) <= -math.log(0.5)
     with pytest.raises(ValueError, match="max_lengthscale is for fits with priors"):
         METHODS["v-ucb"](max_lengthscale=0.3)
+    with pytest.raises(ValueError, match="0 without candidates"):
+        METHODS["v-ucb"](plausible=0.1)
     with pytest.raises(ValueError, match="rule must be one of"):
         METHODS["v-ucb"](rule="best")
 
