@@ -32,10 +32,7 @@ from bo_robust.posteriors.elimination import (
     plausible,
     shrunk,
 )
-<<<<<<< HEAD
-from bo_robust.validation import check_count, check_delta, check_positive, quoted
-=======
-from bo_robust.validation import check_count, check_delta, check_like, check_positive
+from bo_robust.validation import check_count, check_delta, check_like, check_positive, quoted
 
 __all__ = ["CandidateHistory", "Observation", "Risk"]
 
@@ -74,7 +71,6 @@ class Risk:
         ours, theirs = list(self.environment.buffers()), list(environment.buffers())
         alike = len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
         return alike and self.functional == functional
->>>>>>> elim-vucb
 
 
 GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
