@@ -46,7 +46,7 @@ from bo_robust.models.candidate_gps import (
 )
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_finite, quoted
 
 __all__ = ["CandidateEnsemble"]
 
@@ -58,13 +58,12 @@ class CandidateEnsemble(GPyTorchModel, GP):
     point, the first of bounds equal up to rounding. It is the candidate that chose the point, if
     :class:`~bo_robust.acquisition.EliminationUCB` did. With one candidate the model is the GP of GP-UCB.
 
-    To BoTorch the model is an equally weighted ensemble of the candidates alive, for any acquisition function. Nothing
-    is fitted: ``fit_gpytorch_mll`` returns at once. Hyperparameters, data and the history of the test come from the
-    construction and are not in ``state_dict``. The model never changes: methods return a new one.
+    To BoTorch the model is an equally weighted ensemble of the candidates alive. Nothing is fitted:
+    ``fit_gpytorch_mll`` returns at once. Hyperparameters, data and the history of the test are not in ``state_dict``.
+    The model never changes: methods return a new one.
 
-    Rows are rounds 1, 2, ... in their order. A tool that runs trials in parallel may hand over its data in another
-    order (Ax: by trial index). That renumbers the rounds and may bring eliminated candidates back; the test by
-    likelihood does not depend on the order.
+    Rows are rounds 1, 2, ... in their order. Another order (Ax: by trial index) renumbers the rounds and may bring
+    eliminated candidates back; the test by likelihood does not depend on it.
 
     Candidates, ``noise_scale`` and widths by a norm bound are in units of the rewards, or of standardised rewards with
     ``outcome_transform=Standardize(m=1)``. Means, variances and bounds are in units of the rewards always. Every new
@@ -164,15 +163,10 @@ class CandidateEnsemble(GPyTorchModel, GP):
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor from a data set whose rows are in the order of the rounds.
 
-        Arguments are those of the constructor, but noise variances of the data are ignored: candidates have their own.
-        Ax can store candidates in JSON only as plain dicts (and a model once
-        ``ax.storage.botorch_modular_registry.register_model`` knows it). ``width`` may also be
-        ``{"kind": name in WIDTHS, ...}``. A delta missing there is set to delta / 2, or to delta for "bayesian_finite",
-        which halves it itself. With Ax, pass ``maximize=False`` for an objective that is minimised. What Ax adds for
-        categorical, fidelity or task features is ignored: they are ordinary columns of X.
-
-        Raises:
-            ValueError: if the kind or an option of the width is unknown, missing or out of range.
+        Noise variances of the data are ignored, and what Ax adds for categorical, fidelity or task features. Ax can
+        store candidates in JSON only as plain dicts; an objective that it minimises needs ``maximize=False``. ``width``
+        may also be ``{"kind": name in WIDTHS, ...}``, and its delta is then delta / 2 by default (delta for
+        "bayesian_finite", which halves it itself). Raises ``ValueError`` if that kind or an option is wrong.
         """
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         inputs.pop("train_Yvar", None)
@@ -291,13 +285,9 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> CandidateEnsemble:
-        """A new ensemble with observations of rounds t, t + 1, ... added and tested; O(h n^2) a row.
+        """A new ensemble with points ``n' x d`` and rewards ``n' x 1`` added and tested; O(h n^2) a row.
 
-        Points are ``n' x d`` and rewards ``n' x 1``.
-
-        Raises:
-            ValueError: if the data are not finite, of these shapes and of the model's dtype and device, or ``noise`` is
-                given: candidates have their own noise variance.
+        Raises ``ValueError`` if the data are not finite or not as the model's, or ``noise`` is given.
         """
         if noise is not None or kwargs:
             raise ValueError("candidates have their own noise_var: give X and Y only.")
@@ -320,10 +310,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         """A new ensemble in which every candidate observed its own posterior mean at ``k x d`` pending points.
 
         Means stay and variances shrink (GP-BUCB, Desautels et al. 2014). Data, rounds, widths and the test stay as they
-        are. Use it to evaluate only: rewards cannot be added to it.
-
-        Raises:
-            ValueError: if the points are not ``k x d``, finite and of the model's dtype and device.
+        are; rewards cannot be added. Raises ``ValueError`` if the points are not as the model's.
         """
         if X_pending.ndim != 2:
             raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
@@ -335,23 +322,17 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def eliminate(self, index: int) -> CandidateEnsemble:
         """A new ensemble without the candidate of this index, which you know to be wrong whatever its test says.
 
-        Later observations leave it out too. The choice is not part of the data: repeat it after building a model anew.
-
-        Raises:
-            ValueError: if no such candidate is alive, or it is the last one alive.
+        The choice is not part of the data: repeat it after building a model anew. Raises ``ValueError`` if no such
+        candidate is alive, or it is the last one.
         """
         model = self._copy()
         model._history = self._history.without(index)
         return model
 
     def likely(self, share: float) -> CandidateEnsemble:
-        """A new ensemble of the candidates alive whose likelihood is at least this share of the largest of them.
-
-        ``share`` is in (0, 1]. It is a likelihood-ratio test beside that of the errors. As after :meth:`eliminate`, the
-        guarantee of the latter is lost, unless the true candidate is among those kept.
-        """
+        """As after :meth:`eliminate` of all whose likelihood is below this share, in (0, 1], of the largest alive."""
         if not 0.0 < share <= 1.0:
-            raise ValueError(f"share must be in (0, 1], got {share!r:.80}.")
+            raise ValueError(f"share must be in (0, 1], got {quoted(share)}.")
         model, least = self, float(self.evidence[self.leader]) + math.log(share)
         for u in (self.alive & (self.evidence < least)).nonzero().flatten().tolist():
             model = model.eliminate(u)

@@ -24,7 +24,7 @@ from bo_robust.experiments.value_at_risk.base import Method, Optimised, Proposal
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.value_at_risk.surrogate import Fitting
 from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, WorstCase
-from bo_robust.validation import check_count, check_positive
+from bo_robust.validation import check_count, check_positive, quoted
 
 __all__ = [
     "METHODS",
@@ -117,9 +117,9 @@ class VUCB(VUCBProb):
         check_positive(width=self.width)
         check_count(0, patience=self.patience)
         if not 0.0 <= self.plausible < 1.0 or (self.plausible and not self.candidates):
-            raise ValueError(f"plausible must be in [0, 1), and 0 without candidates; got {self.plausible!r:.80}.")
+            raise ValueError(f"plausible must be in [0, 1), and 0 without candidates; got {quoted(self.plausible)}.")
         if self.rule not in (*PICK_RULES, "informative"):
-            raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {self.rule!r:.80}.")
+            raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(self.rule)}.")
         Fitting(self.prior, self.max_lengthscale, self.starts)  # raises
 
     @property
