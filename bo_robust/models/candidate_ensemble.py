@@ -251,11 +251,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def moments(self, X: Tensor, alive_only: bool = False) -> tuple[Tensor, Tensor]:
         """Mean and variance (>= 1e-12) of f at each point of ``lead x q x d`` on its own, ``lead x h x q`` each.
 
-        ``alive_only`` leaves out eliminated candidates. Moments are differentiable in X. Points are flattened:
-        thousands of arms cost one triangular solve.
-
-        Raises:
-            ValueError: if X has not the model's dtype, device and d.
+        ``alive_only`` leaves out eliminated candidates. Moments are differentiable in X. Thousands of arms cost one
+        triangular solve. Raises ``ValueError`` if X has not the model's dtype, device and d.
         """
         return self._gps(alive_only).marginal(self._inputs("X", X))
 
