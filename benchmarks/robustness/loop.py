@@ -21,6 +21,7 @@ from benchmarks.robustness import samplers
 from benchmarks.robustness.contamination import REGIMES, Draws, draw
 from benchmarks.robustness.models import METHODS, PILOT
 from benchmarks.robustness.problems import Problem, diverging, initial_design, make_problem
+from bo_robust import RobustGP
 
 __all__ = ["ACQUISITIONS", "Cell", "campaign"]
 
@@ -161,7 +162,10 @@ def _loop(
         model = modeller(X, Y, draws.outlier[: len(Y)])
         model.eval()
         with torch.no_grad():
-            best = X[model.posterior(X).mean.squeeze(-1).argmax()]
+            mean = model.posterior(X).mean.squeeze(-1)
+            if isinstance(model, RobustGP):
+                mean = mean.where(model.recommendable(), -math.inf)
+            best = X[mean.argmax()]
         fitting += time.process_time() - began
         regrets.add(len(Y), best)
         if len(Y) == budget:

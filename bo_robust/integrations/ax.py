@@ -17,6 +17,7 @@ fails is played again; abandon the trial to have it left alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ from bo_robust.acquisition import recommend as recommend_at_risk
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.methods import DEFAULT, METHODS, Method, create_method
 from bo_robust.models import verify
+from bo_robust.models.training_data import recommendable
 from bo_robust.validation import check_count
 
 __all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "recommend", "set_aside"]
@@ -215,12 +217,12 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
 def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
-    They are those of the best mean, and not those of the luckiest observation. Where the method chooses conditions,
-    the design comes without conditions, and mean and best are of the value at risk (the UPPER tail where the objective
-    is minimised). Raises ``ValueError`` if the generation strategy is not one of ours, or its initial design is not
-    completed.
+    They are those of the best mean, and not those of the luckiest observation, nor of one too bad to be believed.
+    Where the method chooses conditions, the design comes without conditions, and mean and best are of the value at
+    risk (the UPPER tail where the objective is minimised). Raises ``ValueError`` if the generation strategy is not
+    one of ours, or its initial design is not completed.
     """
-    _, surrogate, options, output, sign = _fitted(client)
+    method, surrogate, options, output, sign = _fitted(client)
     data, conditions = surrogate.training_data[output], {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
@@ -233,7 +235,8 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         with torch.no_grad():
             posterior = surrogate.model.posterior(data.X)
         mean = getattr(posterior, "mixture_mean", posterior.mean)[..., output]
-        row = int((sign * mean).argmax())
+        lost = METHODS[method].truncated(surrogate.model)
+        row = int((sign * mean).where(recommendable(data.X, sign * data.Y.squeeze(-1), lost), -math.inf).argmax())
         value = float(mean[row])
     (arm,) = client._experiment.trials[int(data.group_indices[row])].arms
     return {name: value for name, value in arm.parameters.items() if name not in conditions}, value

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from bo_robust.models.evidence import evidence_of
 from bo_robust.models.outliers import Judgement, OutlierSearch, robust_units
-from bo_robust.models.training_data import MovableGP, check_data
+from bo_robust.models.training_data import MovableGP, check_data, recommendable
 from bo_robust.validation import check_positive
 
 __all__ = ["RobustGP", "verify"]
@@ -168,6 +168,15 @@ class RobustGP(MovableGP):
         best = value[supported].amax() if supported.any() else -math.inf
         rows = (open_question & (value > best)).nonzero().squeeze(-1)
         return rows[value[rows].argsort(descending=True)]
+
+    def recommendable(self, maximize: bool = True) -> Tensor:
+        """Whether the point of each row may be recommended, ``n`` bool; ``maximize`` as in :meth:`suspects`.
+
+        Not if its only readings are not believed and worse than the median of those that are: the posterior there comes
+        from other points, and it may be as bad as it was read. ``points`` has the points.
+        """
+        value = (self.rewards if maximize else -self.rewards).squeeze(-1)
+        return recommendable(self.points, value, ~self.believed)
 
     def load_state_dict(  # type: ignore[override]
         self, state_dict: Mapping[str, Any], strict: bool = True, keep_transforms: bool = True, assign: bool = False

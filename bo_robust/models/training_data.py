@@ -28,6 +28,7 @@ __all__ = [
     "check_noise_var",
     "lost_rewards",
     "one_noise_likelihood",
+    "recommendable",
     "rewards_as_they_are",
     "warn_of_lost",
 ]
@@ -52,6 +53,20 @@ class MovableGP(SingleTaskGP):
             if self._original_train_inputs is not None:
                 self._original_train_inputs = fn(self._original_train_inputs)
         return self
+
+
+def recommendable(X: Tensor, Y: Tensor, lost: Tensor | None) -> Tensor:
+    """Whether each of the points ``n x d`` may be recommended, ``n`` bool, where large rewards ``Y``, ``n``, are good.
+
+    Not if its only readings are lost to the model (``n`` bool; None: none are) and worse than the median of the others.
+    Only other points then speak for it, and it may be as bad as it was read.
+    """
+    every = torch.ones(len(X), dtype=torch.bool, device=X.device)
+    if lost is None or not lost.any() or lost.all():
+        return every
+    same = (X.unsqueeze(1) == X).all(-1)
+    terrible = lost & (Y[~lost].median() > Y)
+    return ~(same & terrible).any(1) | (same & ~lost).any(1)
 
 
 def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:

@@ -7,6 +7,7 @@ carried from trial to trial.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,6 +18,7 @@ from botorch.optim import optimize_acqf
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from bo_robust.models.training_data import recommendable
 from bo_robust.random import stream
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms, Space
@@ -111,14 +113,23 @@ class Policy:
         return x | dict(self.environment.points[int(choice.index)])
 
     def recommend(self, history: History) -> Recommendation:
-        """Recommend the point of largest lower confidence bound among those told (among all, where they are arms)."""
+        """Recommend the point of largest lower confidence bound among those told (among all, where they are arms).
+
+        Points whose only rewards were too bad to be believed are left out.
+        """
         names = self.space.names
         surrogate = self._surrogate(history)
         designs = {tuple(x[n] for n in names): {n: x[n] for n in names} for x, _ in history.told}
         points = [dict(p) for p in self.space.points] if isinstance(self.space, Arms) else list(designs.values())
         with torch.no_grad():
             mean, lower, upper = surrogate.bounds(self._unit(points))
-        best = int(lower.argmax())
+        told = self._unit([x for x, _ in history.told])
+        sign = -1.0 if self.settings.common.minimize else 1.0
+        rewards = torch.tensor([sign * y for _, y in history.told], dtype=told.dtype, device=told.device)
+        may = recommendable(told, rewards, surrogate.lost)
+        left_out = {tuple(x[n] for n in names) for (x, _), ok in zip(history.told, may.tolist(), strict=True) if not ok}
+        allowed = torch.tensor([tuple(p[n] for n in names) not in left_out for p in points], device=lower.device)
+        best = int(lower.where(allowed, -math.inf).argmax())
         # The search may miss the maximum on a box, so the bounds at the points told count too.
         top = max(
             self._maximise(surrogate.upper(), stream_seed(self.seed, "recommend", len(history.told)), history)[1],

@@ -162,6 +162,17 @@ def test_fits_are_repeatable():
     assert_equal(model, again, tol=1e-3)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_point_read_too_badly_to_be_believed_is_not_recommended(sign):
+    X, Y, _ = data(20)
+    best = int(Y.argmax())
+    Y[best] -= 30.0
+    model = fit(RobustGP(X, sign * Y))
+    assert lost(model) == [best]
+    assert int((sign * model.posterior(X).mean).argmax()) == best  # only its neighbours speak for it
+    assert model.recommendable(maximize=sign > 0).logical_not().nonzero().flatten().tolist() == [best]
+
+
 class TestVerify:
     def spiked(self, size=8.0):
         X, Y, _ = data()

@@ -12,6 +12,7 @@ from bo_robust.models.training_data import (
     check_no_outcome_transform,
     check_noise_var,
     one_noise_likelihood,
+    recommendable,
     rewards_as_they_are,
 )
 
@@ -69,3 +70,13 @@ def test_only_the_advice_to_standardise_is_silenced():
             warnings.warn("Data (outcome observations) is not standardized (std = 9).", InputDataWarning, stacklevel=1)
             warnings.warn("Data (input features) is not contained to the unit cube.", InputDataWarning, stacklevel=1)
     assert [str(w.message)[:12] for w in caught] == ["Data (input "]
+
+
+def test_points_read_too_badly_to_be_believed_are_not_recommended():
+    """Median of the believed: 2. Rows 2 and 5 are bad and alone; row 3 is bad, but its twin, row 4, is believed."""
+    points = torch.tensor([[0.0], [1.0], [2.0], [3.0], [3.0], [4.0], [5.0]])
+    rewards = torch.tensor([1.0, 2.0, -9.0, -9.0, 3.0, 1.5, 9.0])
+    lost = torch.tensor([False, False, True, True, False, True, True])
+    assert recommendable(points, rewards, lost).tolist() == [True, True, False, True, True, False, True]
+    assert recommendable(points, rewards, None).all()
+    assert recommendable(points, rewards, torch.ones(7, dtype=torch.bool)).all()

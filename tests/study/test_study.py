@@ -166,6 +166,16 @@ def test_names_that_load_on_first_use_are_listed():
     assert set(bo_robust.study.__all__) <= set(dir(bo_robust.study))
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_point_read_too_badly_to_be_believed_is_not_recommended(path, sign):
+    """Its neighbours would make it the best of all."""
+    with Study.create(path, {"x": (0.0, 1.0)}, seed=0, minimize=sign < 0) as study:
+        for i in range(15):
+            study.add({"x": i / 14}, sign * (-300.0 if i == 7 else -10.0 * (i / 14 - 0.5) ** 2))
+        assert [trial.id for trial, _ in study.set_aside()] == [7]
+        assert study.recommend().x["x"] in (6 / 14, 8 / 14)
+
+
 def test_recommendation_is_not_the_luckiest_observation_and_carries_its_certificate(path):
     # Arm 3 is seen once with 2.0, arm 1 ten times with about 1.0; lambda = 1, arms nearly independent.
     arms = Arms([{"a": i} for i in range(5)])
