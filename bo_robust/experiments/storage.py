@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -92,7 +91,7 @@ def sealed(tensors: Mapping[str, Tensor], header: str) -> dict[str, str]:
     shapes = {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
     found = hashlib.sha256(json.dumps([header, shapes], sort_keys=True).encode())
     for name in sorted(tensors):
-        found.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+        found.update(tensors[name].numpy().tobytes())
     return {"header": header, "sha256": found.hexdigest()}
 
 

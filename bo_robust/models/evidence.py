@@ -67,6 +67,8 @@ class Evidence(ABC):
 
     def maximise(self, theta: Array, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0) -> Array:
         """Climb from ``theta`` for at most so many steps of L-BFGS."""
+        if not len(theta):
+            return theta
         arguments, options = (y, kept, unit), {"maxiter": steps}
         found: Array = minimize(self.loss, theta, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options).x
         return found
@@ -104,7 +106,8 @@ class StationaryEvidence(Evidence):
 
     def __init__(self, X: Array, model: SingleTaskGP) -> None:
         modules: Any = model
-        kernel, self._X, d = _base(modules.covar_module), X, X.shape[1]
+        # Distances are differences of large numbers where inputs are far from zero.
+        kernel, self._X, d = _base(modules.covar_module), X - X.mean(0), X.shape[1]
         self._matern = isinstance(kernel, MaternKernel)
         self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
         self._positive, self._mean = _positive(model), modules.mean_module

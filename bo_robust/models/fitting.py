@@ -40,7 +40,7 @@ def fit_evidence(
     single = exact and model.train_targets.ndim == 1
     evidence = evidence_of(model) if single and closure is None and not options else None
     mll.train()
-    if not isinstance(evidence, StationaryEvidence):
+    if not isinstance(evidence, StationaryEvidence) or not len(evidence.start):
         return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
     targets: Tensor = model.train_targets
     y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))

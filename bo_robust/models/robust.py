@@ -47,7 +47,7 @@ class RobustGP(MovableGP):
 
     The fit chooses the believed rewards and the hyperparameters together, by the evidence: a reward is set aside if it
     is less plausible, given the others, than an outlier. Then BoTorch fits the hyperparameters to the believed ones.
-    Where all are believed, the model is ``SingleTaskGP``, to rounding. Without a fit all are believed.
+    Where all are believed, the model is ``SingleTaskGP``, bit for bit. Without a fit all are believed.
 
     At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
     than four rewards, or more than half of them equal, all are. :func:`verify` says which point to measure again before

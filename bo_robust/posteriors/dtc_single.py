@@ -60,7 +60,9 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     sd = np.sqrt(C.diagonal().clip(0.0))
     sd[sd == 0.0] = 1.0  # a point of variance zero is never a pivot
     C = C / sd / sd[:, None]
-    L, order, r, _ = pstrf(C, lower=1, tol=torch.finfo(dtype).eps ** (2.0 / 3.0))
+    rounding = len(arms) * torch.finfo(dtype).eps  # the tolerance and jitter of dictionary_root
+    C.flat[:: len(arms) + 1] += 0.5 * rounding
+    L, order, r, _ = pstrf(C, lower=1, tol=1.5 * rounding)
     order = order[: max(r, 1)] - 1
     points = arms[order]
     # No point at all has variance: one slot, empty.

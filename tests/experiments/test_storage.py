@@ -9,6 +9,7 @@ import subprocess
 
 import pandas as pd
 import pytest
+import torch
 from rich.console import Console
 
 from bo_robust.experiments import arm_run, cli, play
@@ -20,7 +21,7 @@ from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.provenance import read_run, write_run
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.shards import ShardKey, load_shard
-from bo_robust.experiments.storage import write_bytes
+from bo_robust.experiments.storage import sealed, write_bytes
 
 KEYS = [ShardKey(0, j, 0, 2) for j in range(2)]
 
@@ -281,3 +282,10 @@ def test_states_count_against_the_memory(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="lower --trials or --horizon, or give a --shard"):
         runs.start(many, tmp_path / "out", console=quiet())
     assert not (tmp_path / "out").exists()
+
+
+def test_a_tensor_of_any_strides_has_a_digest():
+    """One trial's tensors may be views of stride 0."""
+    expanded = torch.tensor(2.5).expand(1).clone()
+    assert sealed({"x": expanded}, "") == sealed({"x": torch.tensor([2.5])}, "")
+    assert sealed({"x": expanded}, "") != sealed({"x": expanded + 1.0}, "")

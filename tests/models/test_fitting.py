@@ -99,3 +99,19 @@ class TestBKB:
         before = [of.clone() for of in model.input_transform.parameters()]
         fit(model, optimizer_kwargs={"options": {"maxiter": 3}})
         assert all((a != b).any() for a, b in zip(before, model.input_transform.parameters(), strict=True))
+
+
+def test_inputs_far_from_zero_lose_nothing():
+    X, Y = data()
+    found = []
+    for shift in (0.0, 1e6):
+        model = SingleTaskGP(X + shift, Y)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
+        found.append(model.covar_module.lengthscale.detach())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=0.0)
+
+
+def test_a_model_with_nothing_to_learn_is_refused_as_by_botorch():
+    model = SingleTaskGP(*data()).requires_grad_(False)
+    with pytest.raises(RuntimeError, match="No parameters"):
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
