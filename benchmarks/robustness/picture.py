@@ -36,7 +36,9 @@ def draw(rows: list[dict[str, Any]], acquisition: str, path: Path) -> None:
 
     rows = [row for row in rows if row["acquisition"] == acquisition and row["problem"] in FUNCTIONS]
     halves = {name: [row for row in rows if half_of(row) == name] for name in HALVES}
-    peer, _ = best_peer(halves["choose"] or halves["report"])
+    played = by_method(halves["report"])
+    whole = {name for name, cells in played.items() if cells.keys() >= played["plain"].keys()}
+    peer, _ = best_peer([row for row in halves["report"] if row["method"] in whole])  # of those that played all
     methods = list(dict.fromkeys(("plain", peer, "robust", "known")))
     figure, axes = plt.subplots(1, 2, sharey=True, figsize=(9, 3.4), layout="constrained")
     for axis, title, regimes in (

@@ -139,8 +139,8 @@ def _functions(rows: list[Row], peer: str) -> Iterator[dict[str, Any]]:
         *((name, (name,)) for name in regimes if name != "none"),
     ):
         table = by_method(row for row in rows if row["regime"] in chosen)
-        for ours in (*OURS, "known", peer):
-            for other in dict.fromkeys(("plain", peer)):
+        for ours in (*OURS, "known", *PEERS):
+            for other in dict.fromkeys(("plain", peer, *PEERS)) if ours in OURS else ("plain",):
                 if ours == other or (gap := difference(table[ours], table[other])) is None:
                     continue
                 target, met = _target(label, ours, other, peer, gap)
@@ -164,7 +164,7 @@ def _target(label: str, ours: str, other: str, peer: str, gap: Difference) -> tu
         return "-.05 ... +.03, no problem above +.1", -0.05 <= gap.mean <= 0.03 and worst <= 0.1
     if other == peer and peer != "plain":
         return "<= -.15, interval below 0", gap.mean <= -0.15 and gap.high < 0.0
-    return "<= -.6", gap.mean <= -0.6
+    return ("<= -.6", gap.mean <= -0.6) if other == "plain" else (None, None)
 
 
 def _tables(rows: list[Row], peer: str) -> Iterator[dict[str, Any]]:
