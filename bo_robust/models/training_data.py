@@ -30,6 +30,7 @@ __all__ = [
     "one_noise_likelihood",
     "recommendable",
     "rewards_as_they_are",
+    "unsupported",
     "warn_of_lost",
 ]
 
@@ -61,12 +62,17 @@ def recommendable(X: Tensor, Y: Tensor, lost: Tensor | None) -> Tensor:
     Not if its only readings are lost to the model (``n`` bool; None: none are) and worse than the median of the others.
     Only other points then speak for it, and it may be as bad as it was read.
     """
-    every = torch.ones(len(X), dtype=torch.bool, device=X.device)
-    if lost is None or not lost.any() or lost.all():
-        return every
-    same = (X.unsqueeze(1) == X).all(-1)
-    terrible = lost & (Y[~lost].median() > Y)
-    return ~(same & terrible).any(1) | (same & ~lost).any(1)
+    if lost is None or lost.all():
+        return torch.ones(len(X), dtype=torch.bool, device=X.device)
+    terrible = X[unsupported(X, lost) & (Y[~lost].median() > Y)]
+    return ~(X.unsqueeze(1) == terrible).all(-1).any(1)
+
+
+def unsupported(X: Tensor, lost: Tensor) -> Tensor:
+    """Which lost rewards (``n`` bool) have no other reward of their point, ``n x d``, that is not lost; ``n`` bool."""
+    found, rows = lost.clone(), lost.nonzero().squeeze(-1)
+    found[rows] = ~(X[rows].unsqueeze(1) == X[~lost]).all(-1).any(1)
+    return found
 
 
 def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bo_robust.methods import Method
 from bo_robust.models import TruncationWarning
-from bo_robust.models.training_data import lost_rewards
+from bo_robust.models.training_data import lost_rewards, unsupported
 from bo_robust.study.hyperparameters import Hyperparameters
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms
@@ -110,8 +110,8 @@ class Surrogates:
         largest = 0.0 if lost.all() or self._method.judges_rewards else float(Y[~lost].abs().amax())
         seen = Y[~lost]
         varied = not self._method.judges_rewards or bool((seen[:1] != seen).any())
-        unseen = [i for i in lost.nonzero().flatten().tolist() if not bool((X[~lost] == X[i]).all(-1).any())]
-        top = float(Y[unseen].amax()) if unseen else -math.inf
+        unseen = unsupported(X, lost)
+        top = float(Y[unseen].amax()) if unseen.any() else -math.inf
         return Surrogate(self._method, self._certified, model, known, lost, top, largest, varied, suspect)
 
     def _build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
