@@ -27,7 +27,7 @@ from gpytorch.likelihoods.likelihood import Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
-from gpytorch.settings import min_fixed_noise
+from gpytorch.settings import min_fixed_noise, min_variance
 from torch import Tensor
 
 from bo_robust.models.evidence import evidence_of
@@ -40,6 +40,8 @@ __all__ = ["RobustGP", "verify"]
 MANY = 0.25  # share of rewards set aside from which on the model warns
 # It also warns where the others explain less than this of a reward's variance, if there are enough of them.
 UNEXPLAINED, ENOUGH = 0.2, 40
+# Variances of f where it is well known, and largest size of what is computed, in (squared) deviations of the rewards.
+PRECISE, FURTHEST = 1e-4, 1e10
 
 
 class RobustGP(MovableGP):
@@ -111,7 +113,7 @@ class RobustGP(MovableGP):
         check_positive(outlier_density=outlier_density)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
-        train_Y = _computable(train_Y)
+        train_Y = _computable(train_Y, outcome_transform == DEFAULT or type(outcome_transform) is Standardize)
         if outcome_transform == DEFAULT:
             outcome_transform = Standardize(1, min_stdv=_smallest_deviation(train_Y))
         super().__init__(
@@ -328,8 +330,24 @@ def _smallest_deviation(Y: Tensor) -> float:
     return min(1e-8, max(10.0 * info.eps * float(Y.detach().abs().max()), info.tiny))
 
 
-def _computable(Y: Tensor) -> Tensor:
-    """Rewards without those so far out that their squares overflow; the order of all others stays."""
-    units = robust_units(Y.detach().to("cpu", torch.float64).flatten().numpy())
-    reach = units.scale * torch.finfo(Y.dtype).max ** 0.25
+def _computable(Y: Tensor, standardised: bool) -> Tensor:
+    """Rewards without those so far out that their squares overflow; the order of all others stays.
+
+    Raises ``ValueError`` if the squares of most do, and warns where BoTorch would round their variances up.
+    """
+    info, units = torch.finfo(Y.dtype), robust_units(Y.detach().to("cpu", torch.float64).flatten().numpy())
+    if not units.scale < info.max**0.5 / FURTHEST:
+        raise ValueError(
+            f"most rewards differ by about {units.scale:.0e}, whose square overflows; divide them by that."
+        )
+    floor = (min_variance.value(Y.dtype) / PRECISE) ** 0.5
+    if standardised and units.scale < floor and bool((Y[0] != Y).any()):
+        warnings.warn(
+            f"rewards differ by about {units.scale:.0e}, and BoTorch rounds variances below "
+            f"{min_variance.value(Y.dtype):.0e} up: multiply rewards by {1.0 / units.scale:.0e}, or acquisitions go "
+            "wrong.",
+            UserWarning,
+            stacklevel=3,
+        )
+    reach = units.scale * info.max**0.25
     return Y.clamp(units.center - reach, units.center + reach)

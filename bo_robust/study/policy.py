@@ -24,7 +24,7 @@ from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms, Space
 from bo_robust.study.steps import seeded, stream_seed
 from bo_robust.study.surrogates import Surrogate, Surrogates
-from bo_robust.study.units import Units, told_units, units_of, warn_of_spoilt_units
+from bo_robust.study.units import Units, coarse_units, units_of, warn_of_spoilt_units
 
 __all__ = ["History", "Policy", "Recommendation"]
 
@@ -225,7 +225,10 @@ class Policy:
         return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))
 
     def _units(self, rewards: list[float]) -> Units:
-        return (told_units if self.settings.method.judges_rewards else units_of)(rewards, self.settings.common)
+        method, common = self.settings.method, self.settings.common
+        if method.judges_rewards:
+            return coarse_units(rewards, common, as_told=getattr(method, "noise_var", None) is not None)
+        return units_of(rewards, common)
 
     def _surrogate(self, history: History) -> Surrogate:
         X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]

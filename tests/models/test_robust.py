@@ -145,6 +145,19 @@ def test_tiny_rewards_are_standardised():
     torch.testing.assert_close(moments(tiny)[0] * 1e12, moments(plain)[0], atol=1e-4, rtol=0)
 
 
+def test_units_that_botorch_would_round_are_said_and_those_beyond_numbers_refused():
+    X, Y, _ = data()
+    for tiny, dtype in ((1e-5, torch.float64), (1e-2, torch.float32)):
+        with pytest.warns(UserWarning, match=r"BoTorch rounds variances below 1e-\d+ up: multiply rewards by \de\+0\d"):
+            RobustGP(X.to(dtype), tiny * Y.to(dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        RobustGP(X, 0.05 * Y)
+        RobustGP(X, 0.0 * Y)
+    with pytest.raises(ValueError, match=r"most rewards differ by about .e.1[56]., whose square overflows"):
+        RobustGP(X, 1e160 * Y)
+
+
 def test_no_outliers_as_the_limit():
     X, Y, rows = data(wild=2)
     assert lost(fit(RobustGP(X, Y, outlier_share=0.02))) == rows
