@@ -48,9 +48,9 @@ CHOICES: dict[str, dict[str, Any]] = {
     "prior, uniform": PRIOR | {"rule": "uniform"},
     "prior, informative": PRIOR | {"rule": "informative"},
     "prior, cap, informative": PRIOR | {"max_lengthscale": 0.3, "rule": "informative"},
-    "elimination": PRIOR | {"candidates": True},
-    "likely": PRIOR | {"candidates": True, "plausible": 0.1},
-    "likely, informative": PRIOR | {"candidates": True, "plausible": 0.1, "rule": "informative"},
+    "elimination": PRIOR | {"candidates": "errors"},
+    "elimination by likelihood": PRIOR | {"candidates": "likelihood"},
+    "elimination by likelihood, informative": PRIOR | {"candidates": "likelihood", "rule": "informative"},
 }
 PEERS: dict[str, dict[str, Any]] = {
     "MC-VaR": {"name": "mc-var"},

@@ -13,19 +13,25 @@ from bo_robust.acquisition import EliminationUCB
 from bo_robust.methods.base import ABSENT, GRID, NEEDED, Method, Spec, setting
 from bo_robust.models import CandidateEnsemble, candidate, candidate_grid
 from bo_robust.models.inputs import delta_of_width
+from bo_robust.posteriors.elimination import check_form
 from bo_robust.specs import quoted
 from bo_robust.validation import check_positive
 
 __all__ = ["HEGPUCBMethod"]
 
 BAYESIAN = {"kind": "bayesian_finite"}
+EXPLORING = 5.0**-0.5  # times a width that holds, as CandidateEnsemble by itself
 
 
 @dataclass(frozen=True, kw_only=True)
 class HEGPUCBMethod(Method):
     """HE-GP-UCB. Its width is one that holds, so a study uses it as the certificate as well.
 
+    Where elimination is not by errors, points are chosen by w / sqrt(5), unless ``width`` has a scale.
+
     Args:
+        elimination: Who is alive: "errors", the paper's test, or "likelihood" or "likeliest" (a maximum likelihood fit
+            over the candidates) of :class:`bo_robust.models.CandidateEnsemble`.
         width: The width of every candidate. A width that needs a delta gets what the test leaves to it.
         candidates: Settings of :func:`bo_robust.models.candidate`, in the unit box; None: the RBF and the Matérn-5/2
             kernel at lengthscales 0.05, 0.1, ..., 0.8.
@@ -39,6 +45,7 @@ class HEGPUCBMethod(Method):
     failures_first = True  # failures are no rewards: in the initial design they test no candidate
 
     width: Spec = setting(BAYESIAN, reported=BAYESIAN | {"num_arms": GRID})
+    elimination: str = "errors"
     candidates: Spec = setting(None, reported=NEEDED)
     noise_var: float = setting(0.1, reported=ABSENT)
     noise_scale: float | None = setting(None, reported=NEEDED)
@@ -47,6 +54,7 @@ class HEGPUCBMethod(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(noise_var=self.noise_var)
+        check_form(self.elimination)
         if self.noise_scale is not None:
             check_positive(noise_scale=self.noise_scale)
         if self.candidates is not None:
@@ -68,8 +76,13 @@ class HEGPUCBMethod(Method):
             "width": self.completed_width(known),
             "delta": self.delta,
             "num_initial": known.get("num_initial", 0),
+            "elimination": self.elimination,
             "maximize": self.maximize,
         }
+
+    def completed_width(self, known: Mapping[str, Any], role: str = "width") -> dict[str, Any]:
+        """As the base class; less than the certificate's where elimination does not need a width that holds."""
+        return super().completed_width(known, role) | ({"scale": EXPLORING} if self._explores() else {})
 
     def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {}
@@ -77,8 +90,14 @@ class HEGPUCBMethod(Method):
     def bounds(self, acquisition: Any, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         model = acquisition.model
         mean, variance = model.moments(X)
-        reach = model.widths.unsqueeze(-1) * variance.sqrt()
+        width = model.widths
+        if self.elimination != "errors":  # what shrinks widths is for choosing: the leader's is whole
+            width = width[model.leader] / (EXPLORING if self._explores() else 1.0)
+        reach = width.unsqueeze(-1) * variance.sqrt()
         return mean[model.leader], (mean - reach)[model.alive].amin(0), (mean + reach)[model.alive].amax(0)
+
+    def _explores(self) -> bool:
+        return self.elimination != "errors" and isinstance(self.width, Mapping) and "scale" not in self.width
 
     def _noise_scale(self) -> float:
         return self.noise_scale or math.sqrt(self.noise_var)

@@ -13,7 +13,6 @@ Axes: ``h`` candidates, ``n`` rows of data, ``lead`` t-batch dimensions, ``q`` p
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,7 +45,7 @@ from bo_robust.models.candidate_gps import (
 )
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
-from bo_robust.validation import check_finite, quoted
+from bo_robust.validation import check_finite
 
 __all__ = ["CandidateEnsemble"]
 
@@ -324,15 +323,6 @@ class CandidateEnsemble(GPyTorchModel, GP):
         """
         model = self._copy()
         model._history = self._history.without(index)
-        return model
-
-    def likely(self, share: float) -> CandidateEnsemble:
-        """As after :meth:`eliminate` of all whose likelihood is below this share, in (0, 1], of the largest alive."""
-        if not 0.0 < share <= 1.0:
-            raise ValueError(f"share must be in (0, 1], got {quoted(share)}.")
-        model, least = self, float(self.evidence[self.leader]) + math.log(share)
-        for u in (self.alive & (self.evidence < least)).nonzero().flatten().tolist():
-            model = model.eliminate(u)
         return model
 
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:

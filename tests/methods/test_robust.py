@@ -201,12 +201,14 @@ def test_given_noise_is_in_units_of_the_rewards():
 @pytest.mark.parametrize("unit", [2.0**-60, 1e-12, 1e12, 1e200])
 def test_a_study_asks_the_same_in_any_units(tmp_path, unit):
     def asked(path, unit):
+        points = []
         with Study.create(path, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, seed=3, **FAST) as study:
             for _ in range(10):
                 (trial,) = study.ask()
                 study.tell(trial.id, unit * branin(trial.x))
+                points.append(list(trial.x.values()))
             best = study.recommend()
-            return [list(t.x.values()) for t in study.trials()], best.value / unit, best.worst / unit
+        return points, best.value / unit, best.worst / unit
 
     for one, other in zip(asked(tmp_path / "a", 1.0), asked(tmp_path / "b", unit), strict=True):
         torch.testing.assert_close(torch.tensor(other), torch.tensor(one), atol=1e-3, rtol=1e-3)

@@ -321,18 +321,6 @@ def test_eliminating_by_hand(tkwargs):
         struck.eliminate(0).eliminate(2).eliminate(3)
 
 
-def test_likely_candidates_by_hand(tkwargs):
-    model = make(tkwargs)
-    evidence = model.evidence.tolist()
-    share = 0.5 * (1.0 + math.exp(sorted(evidence)[-2] - max(evidence)))  # between the two best
-    assert model.likely(share).alive.tolist() == [e == max(evidence) for e in evidence]
-    assert model.likely(1e-300).alive.tolist() == model.alive.tolist()
-    assert model.likely(1.0).leader == model.leader
-    for bad in (0.0, 1.5):
-        with pytest.raises(ValueError, match="share must be in"):
-            model.likely(bad)
-
-
 def test_stock_acquisitions_and_fitting(tkwargs):
     model = make(tkwargs).eliminate(2)
     X = model.train_inputs[0]

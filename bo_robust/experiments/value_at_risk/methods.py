@@ -24,6 +24,7 @@ from bo_robust.experiments.value_at_risk.base import Method, Optimised, Proposal
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.value_at_risk.surrogate import Fitting
 from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, WorstCase
+from bo_robust.posteriors.elimination import check_form
 from bo_robust.validation import check_count, check_positive, quoted
 
 __all__ = [
@@ -97,9 +98,8 @@ class VUCB(VUCBProb):
         width: w, in place of the paper's; ``width_scale`` multiplies it too.
         rule: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_environment`.
         prior: As in :class:`Fitting`, like ``max_lengthscale`` and ``starts``.
-        candidates: Take the largest bound of several length-scales, eliminated by HE-GP-UCB's test, in place of the
-            fitted ones.
-        plausible: Of candidates, also leave out those whose likelihood is below this share of the largest; 0: none.
+        candidates: Take the largest bound of several length-scales in place of the fitted ones, eliminated by "errors"
+            or "likelihood" as in :class:`~bo_robust.models.CandidateEnsemble`.
         patience: Rounds at one x after which hyperparameters are fitted from several starts and z is "informative".
     """
 
@@ -108,16 +108,15 @@ class VUCB(VUCBProb):
     prior: bool = False
     max_lengthscale: float | None = None
     starts: int = 1
-    candidates: bool = False
-    plausible: float = 0.0
+    candidates: str | None = None
     patience: int = 0  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(width=self.width)
         check_count(0, patience=self.patience)
-        if not 0.0 <= self.plausible < 1.0 or (self.plausible and not self.candidates):
-            raise ValueError(f"plausible must be in [0, 1), and 0 without candidates; got {quoted(self.plausible)}.")
+        if self.candidates is not None:
+            check_form(self.candidates)
         if self.rule not in (*PICK_RULES, "informative"):
             raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(self.rule)}.")
         Fitting(self.prior, self.max_lengthscale, self.starts)  # raises
@@ -130,12 +129,11 @@ class VUCB(VUCBProb):
     def bound(self, now: Round) -> ValueAtRiskUCB:
         environment, functional = now.problem.environment, self.functional(now.problem.alpha)
         width = ConstantWidth(self.width * self.width_scale)
-        if not self.candidates:
+        if self.candidates is None:
             return ValueAtRiskUCB(now.surrogate.model(now.X, now.Y), environment, functional, width)
         num_initial = len(now.X) - now.t + 1
-        model = now.surrogate.candidates(now.X, now.Y, environment, functional, width, num_initial)
-        if self.plausible > 0.0:
-            model = model.likely(self.plausible)
+        risk = environment, functional, width, num_initial, self.candidates
+        model = now.surrogate.candidates(now.X, now.Y, *risk)
         return ValueAtRiskUCB(model, environment, functional)
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:

@@ -152,7 +152,14 @@ class Surrogate:
         return [{k: v.clone() for k, v in part.state_dict().items()} for part in self._parts()]
 
     def candidates(
-        self, X: Tensor, Y: Tensor, environment: Environment, functional: Functional, width: Width, num_initial: int
+        self,
+        X: Tensor,
+        Y: Tensor,
+        environment: Environment,
+        functional: Functional,
+        width: Width,
+        num_initial: int,
+        elimination: str = "errors",
     ) -> CandidateEnsemble:
         """One candidate for every length-scale of :data:`LADDER` of x and of z, after ``n x d`` points, ``n`` rewards.
 
@@ -174,6 +181,7 @@ class Surrogate:
             input_transform=Normalize(X.shape[-1], bounds=self.bounds),
             environment=environment,
             functional=functional,
+            elimination=elimination,
         )
 
     def model(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:

@@ -53,7 +53,7 @@ def test_proposals_are_possible(name, z, device):
     assert (proposal.max_upper is not None) == name.startswith("v-ucb")
 
 
-@pytest.mark.parametrize("options", [{"candidates": True}, {"candidates": True, "plausible": 0.5}, {"rule": "widest"}])
+@pytest.mark.parametrize("options", [{"candidates": "errors"}, {"candidates": "likelihood"}, {"rule": "widest"}])
 def test_v_ucb_as_it_is_set(options):
     problem = make("hartmann3_21")
     now = round_of(problem)
@@ -62,13 +62,13 @@ def test_v_ucb_as_it_is_set(options):
     proposal = method.propose(now)
     bound = method.bound(now)
     assert proposal.max_upper == pytest.approx(float(bound(proposal.point[None, :2]).detach()), abs=1e-8)
-    if "plausible" in options:
-        evidence = bound.model.evidence[bound.model.alive]
-        assert float(evidence.max() - evidence.min()) <= -math.log(0.5)
+    if options.get("candidates") == "likelihood":
+        evidence, h = bound.model.evidence, len(bound.model.candidates)
+        assert torch.equal(bound.model.alive, evidence >= evidence.max() - math.log(h / 0.1))
     with pytest.raises(ValueError, match="max_lengthscale is for fits with priors"):
         METHODS["v-ucb"](max_lengthscale=0.3)
-    with pytest.raises(ValueError, match="0 without candidates"):
-        METHODS["v-ucb"](plausible=0.1)
+    with pytest.raises(ValueError, match="errors"):
+        METHODS["v-ucb"](candidates="shrinking")
     with pytest.raises(ValueError, match="rule must be one of"):
         METHODS["v-ucb"](rule="best")
 
