@@ -18,7 +18,9 @@ from botorch.models.utils import gpt_posterior_settings
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from torch import Tensor
 
-__all__ = ["exact_moments"]
+__all__ = ["MIN_VARIANCE", "exact_moments"]
+
+MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 
 # Entries of k(x, X) held at once: such a block stays in the processor's cache.
 BLOCK_ENTRIES = 1 << 17
@@ -35,7 +37,8 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
 
     None is returned for models with methods of their own, with a batch shape or several outputs, with outcome
     transforms other than ``Standardize``, and for kernels with a prediction strategy of their own. Results are
-    differentiable in X as ``posterior`` is; the variance may be rounded below zero.
+    differentiable in X as ``posterior`` is. The variance is at least ``MIN_VARIANCE``, in units of ``Standardize``:
+    BoTorch's own limit, in units of the rewards, would hide the variance of small ones.
     """
     gp: Any = model
     plain = isinstance(gp, SingleTaskGP) and all(getattr(type(gp), m) is getattr(SingleTaskGP, m) for m in DEFINING)
@@ -64,6 +67,7 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
         mean = gp.mean_module(block) + k @ alpha
         parts.append((mean, prior - (k @ root.mT).square().sum(-1)))
     mean, variance = (torch.cat(column).reshape(X.shape[:-1]) for column in zip(*parts, strict=True))
+    variance = variance.clamp_min(MIN_VARIANCE)
     if outcome is not None:
         scale = outcome.stdvs.squeeze()
         mean, variance = outcome.means.squeeze() + scale * mean, scale.square() * variance

@@ -27,12 +27,10 @@ from torch import Tensor
 from bo_robust.confidence.information_gain import exact as exact_gain
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.dtc_gp import BKBModel
-from bo_robust.models.exact_moments import exact_moments
+from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
 from bo_robust.models.feature_gp import FeatureGP
 
 __all__ = ["information_gain", "marginal_moments", "sequential_moments"]
-
-MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 
 
 def marginal_moments(
@@ -42,7 +40,7 @@ def marginal_moments(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Posterior mean and variance (>= 1e-12) of f at each point of X on its own, ``lead x batch_shape x q`` each.
+    """Posterior mean and variance (> 0) of f at each point of X on its own, ``lead x batch_shape x q`` each.
 
     Args:
         model: A model with one output, or with several and a ``posterior_transform`` to one. A list of models must be a
@@ -68,7 +66,7 @@ def marginal_moments(
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
     if X_pending is None and posterior_transform is None and (exact := exact_moments(model, X)) is not None:
-        return exact[0], exact[1].clamp_min(MIN_VARIANCE)
+        return exact
     # Blocks of one: on a ModelList's posteriors, transforms to one output work for one point at a time only, and a
     # FeatureGP makes its own blocks.
     if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):

@@ -24,6 +24,7 @@ from gpytorch.priors import GammaPrior
 from bo_robust import CandidateEnsemble, RobustGP, ValueAtRiskUCB, verify
 from bo_robust.confidence import ConstantWidth
 from bo_robust.environments import FiniteEnvironment
+from bo_robust.models import marginal_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -156,6 +157,12 @@ def test_units_that_botorch_would_round_are_said_and_those_beyond_numbers_refuse
         RobustGP(X, 0.0 * Y)
     with pytest.raises(ValueError, match=r"most rewards differ by about .e.1[56]., whose square overflows"):
         RobustGP(X, 1e160 * Y)
+
+
+def test_bounds_do_not_depend_on_units():
+    X, Y, _ = data()
+    found = [marginal_moments(fit(RobustGP(X, unit * Y)), X.roll(1, 1))[1].detach() / unit**2 for unit in (1.0, 1e-9)]
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=0.0)
 
 
 def test_no_outliers_as_the_limit():
