@@ -4,7 +4,8 @@ Importing this module registers models and acquisitions for Ax' storage. In a ne
 ``Client.load_from_json_file``.
 
 Rewards reach the models as reported, in the order of their trials; Ax' Winsorize, BilogY and StandardizeY are left out.
-The default method takes rewards in any units: its model standardises by those it believes. For the other methods
+The default method takes rewards in any units: its model standardises by those it believes, and sees them divided by a
+power of 1024 where they are very small or large, since BoTorch rounds absolutely. For the other methods
 levels, widths and noise variances would mean something else every round. Their prior is the theory's, mean zero and
 k(x, x) = 1. So report to them in units in which f is of order one about zero: (y - center) / scale with numbers chosen
 beforehand. Parameters are mapped to the unit box (by logarithms and one-hot columns where
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 from ax.adapter.registry import Generators, MBM_X_trans
 from ax.adapter.transforms.derelativize import Derelativize
+from ax.adapter.transforms.standardize_y import StandardizeY
 from ax.api.client import Client
 from ax.core.trial_status import TrialStatus
 from ax.generation_strategy.generation_node import GenerationNode
@@ -37,6 +39,7 @@ from ax.storage.botorch_modular_registry import (
     register_acquisition_function,
     register_model,
 )
+from ax.storage.transform_registry import register_transform
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
@@ -45,12 +48,23 @@ from bo_robust.acquisition import recommend as recommend_at_risk
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.methods import DEFAULT, METHODS, Method, create_method
 from bo_robust.models import verify
+from bo_robust.models.outliers import coarse_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.validation import check_count
 
 __all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "recommend", "set_aside"]
 
 ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
+
+
+class CoarseUnits(StandardizeY):
+    """Rewards divided by a power of 1024: :func:`bo_robust.models.outliers.coarse_unit`; Ax' center stays out."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        means = options["experiment_data"].observation_data["mean"]
+        self.Ymean = dict.fromkeys(self.Ymean, 0.0)
+        self.Ystd = {name: coarse_unit(means[name].dropna().to_numpy()) for name in self.Ystd}
 
 
 class RobustAcquisition(Acquisition):
@@ -169,7 +183,7 @@ def generation_strategy(
             "acquisition_options": {"verify": getattr(chosen, "verify", False)},
             "botorch_acqf_class": chosen.acquisition_class,
             "botorch_acqf_options": chosen.acquisition_options(known),
-            "transforms": [*MBM_X_trans, Derelativize],
+            "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if _any_units(chosen) else [])],
         },
         generator_gen_kwargs={
             "model_gen_options": {"optimizer_kwargs": {"num_restarts": num_restarts, "raw_samples": raw_samples}}
@@ -188,6 +202,11 @@ def generation_strategy(
         GenerationNode(name=method, generator_specs=[spec]),
     ]
     return GenerationStrategy(name=method, nodes=nodes)
+
+
+def _any_units(method: Method) -> bool:
+    """Whether nothing is in units of the rewards, so that they may be divided."""
+    return method.judges_rewards and getattr(method, "noise_var", None) is None
 
 
 def complete_observed(client: Client, trial_index: int, conditions: Mapping[str, float], raw_data: Any) -> int:
@@ -222,7 +241,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     risk (the UPPER tail where the objective is minimised). Raises ``ValueError`` if the generation strategy is not
     one of ours, or its initial design is not completed.
     """
-    method, surrogate, options, output, sign = _fitted(client)
+    method, surrogate, options, output, sign, unit = _fitted(client)
     data, conditions = surrogate.training_data[output], {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
@@ -237,7 +256,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         mean = getattr(posterior, "mixture_mean", posterior.mean)[..., output]
         lost = METHODS[method].truncated(surrogate.model)
         row = int((sign * mean).where(recommendable(data.X, sign * data.Y.squeeze(-1), lost), -math.inf).argmax())
-        value = float(mean[row])
+        value = unit * float(mean[row])
     (arm,) = client._experiment.trials[int(data.group_indices[row])].arms
     return {name: value for name, value in arm.parameters.items() if name not in conditions}, value
 
@@ -247,14 +266,14 @@ def set_aside(client: Client) -> list[int]:
 
     Raises ``ValueError`` as :func:`recommend`.
     """
-    method, surrogate, _, output, _ = _fitted(client)
+    method, surrogate, _, output, *_ = _fitted(client)
     lost = METHODS[method].truncated(surrogate.model)
     trials = surrogate.training_data[output].group_indices
     return [] if lost is None else [int(trials[row]) for row in lost.nonzero().flatten().tolist()]
 
 
-def _fitted(client: Client) -> tuple[str, Any, dict[str, Any], int, float]:
-    """Our method, its fitted surrogate, the acquisition's options, and the objective's output and sign."""
+def _fitted(client: Client) -> tuple[str, Any, dict[str, Any], int, float, float]:
+    """Our method, its fitted surrogate, the acquisition's options, and the objective's output, sign and unit."""
     strategy, experiment = client._generation_strategy, client._experiment
     node = strategy._nodes[-1]
     given = node.generator_specs[0].generator_kwargs
@@ -266,8 +285,11 @@ def _fitted(client: Client) -> tuple[str, Any, dict[str, Any], int, float]:
     surrogate = adapter.generator.surrogate
     optimization: Any = experiment.optimization_config
     objective = optimization.objective
-    output = surrogate.outcomes.index(experiment.metrics[objective.metric_names[0]].signature)
-    return node.name, surrogate, given["botorch_acqf_options"], output, -1.0 if objective.minimize else 1.0
+    signature = experiment.metrics[objective.metric_names[0]].signature
+    output, sign = surrogate.outcomes.index(signature), -1.0 if objective.minimize else 1.0
+    coarse = adapter.transforms.get(CoarseUnits.__name__)
+    unit = 1.0 if coarse is None else coarse.Ystd[signature]
+    return node.name, surrogate, given["botorch_acqf_options"], output, sign, unit
 
 
 def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:
@@ -289,5 +311,6 @@ def _register(method: type[Method]) -> None:
 
 
 register_acquisition(RobustAcquisition)
+register_transform(CoarseUnits)
 for _method in METHODS.values():
     _register(_method)

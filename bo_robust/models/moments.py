@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
@@ -65,8 +65,9 @@ def marginal_moments(
     if X_pending is not None and isinstance(model, BKBModel):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
-    if X_pending is None and posterior_transform is None and (exact := exact_moments(model, X)) is not None:
-        return exact
+    line = _line(posterior_transform)
+    if X_pending is None and line is not None and (exact := exact_moments(model, X)) is not None:
+        return line[0] + line[1] * exact[0], line[1] ** 2 * exact[1]
     # Blocks of one: on a ModelList's posteriors, transforms to one output work for one point at a time only, and a
     # FeatureGP makes its own blocks.
     if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):
@@ -163,6 +164,16 @@ def information_gain(model: Model) -> Tensor:
         root_noise = noise.expand(K.shape[:-1]).sqrt()
         scaled = K / (root_noise.unsqueeze(-1) * root_noise.unsqueeze(-2))
         return exact_gain(scaled, 1.0)
+
+
+def _line(transform: PosteriorTransform | None) -> tuple[float, Tensor | float] | None:
+    """Offset and slope of a transform of one output; None where it is another."""
+    if transform is None:
+        return 0.0, 1.0
+    weights: Any = getattr(transform, "weights", None)
+    if type(transform) is ScalarizedPosteriorTransform and weights.numel() == 1:
+        return float(transform.offset), weights.squeeze()
+    return None
 
 
 def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:

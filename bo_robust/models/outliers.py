@@ -17,7 +17,7 @@ from scipy import linalg
 
 from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
 
-__all__ = ["Conditioned", "Judgement", "OutlierSearch", "robust_units"]
+__all__ = ["Conditioned", "Judgement", "OutlierSearch", "coarse_unit", "robust_units"]
 
 CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
 FEWEST = 4  # rewards from which on one can be judged by the others
@@ -31,7 +31,7 @@ BLUR = 0.1
 AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
 CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
 STRONG = 5.0  # nats by which J of outliers must exceed that of none: very strong evidence (Kass & Raftery 1995)
-TINY = 1e-12
+TINY, HUGE = 1e-12, 1e300  # the latter: size of rewards whose differences do not overflow
 
 Rows = NDArray[np.bool_]
 
@@ -75,6 +75,12 @@ def robust_units(y: Array) -> Units:
     deviations = np.abs(y - center)
     deviations = deviations if np.median(deviations) > 0 else deviations[deviations > 0]
     return Units(center, 1.4826 * float(np.median(deviations)) if len(deviations) else 1.0)
+
+
+def coarse_unit(y: Array) -> float:
+    """The power of 1024 that brings deviations of rewards nearest to 1; dividing by it rounds nothing."""
+    deviation = robust_units(np.clip(y, -HUGE, HUGE)).scale
+    return float(1024.0 ** max(-100, min(round(math.log(deviation, 1024.0)), 100)))
 
 
 class OutlierSearch:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bo_robust.models.outliers import robust_units
+from bo_robust.models.outliers import coarse_unit
 from bo_robust.study.settings import CommonSettings
 from bo_robust.study.steps import last_step
 
@@ -23,7 +23,6 @@ TAIL = 0.15  # share of the rewards at either end that the scale ignores, becaus
 NORMAL_RANGE = 2.0729  # a normal distribution's range without these ends, in standard deviations
 GROWTHS = ((math.inf, 1.3),)  # growth of the number of rewards until the units are looked at again
 TINY = 1e-290  # deviations up to this count as none: 1 / scale would overflow
-HUGE = 1e300  # size of rewards whose differences do not overflow
 SPOILT = 1e3  # a center or scale beyond so many spreads of the rewards was made by outliers
 
 
@@ -75,13 +74,11 @@ def coarse_units(rewards: list[float], settings: CommonSettings, as_told: bool) 
     """Return the units for a model that standardises by itself: as told, unless center or scale is given.
 
     Such a model still has moments in these units, and BoTorch rounds variances below 1e-10 up. So where rewards deviate
-    by less than 1/32 or more than 32, the scale is that power of 1024 which brings them nearest to 1 (and rounds none).
+    by less than 1/32 or more than 32, the scale is their :func:`~bo_robust.models.outliers.coarse_unit`.
     ``as_told`` says that a noise variance was given, in units of the rewards: they stay.
     """
-    known, scale = settings.scale is not None or max(rewards) > min(rewards), settings.scale
-    if scale is None:
-        deviation = 1.0 if as_told else robust_units(np.clip(rewards, -HUGE, HUGE)).scale
-        scale = 1024.0 ** max(-100, min(round(math.log(deviation, 1024.0)), 100))
+    known = settings.scale is not None or max(rewards) > min(rewards)
+    scale = settings.scale or (1.0 if as_told else coarse_unit(np.array(rewards)))
     return Units(settings.center or 0.0, scale, -1.0 if settings.minimize else 1.0, known)
 
 

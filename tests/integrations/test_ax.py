@@ -247,6 +247,18 @@ def test_the_best_mean_is_recommended(method):
         recommend(other)
 
 
+@pytest.mark.parametrize("objective", ["y", "-y"])
+def test_the_default_method_asks_the_same_in_any_units(objective):
+    def asked(unit):
+        client = make("robust", objective, noise_var=None)
+        rows = [list(p.values()) for p in play(client, 9, sign=unit if objective == "y" else -unit)]
+        x, value = recommend(client)
+        return rows, list(x.values()), abs(value / unit)
+
+    for one, other in zip(asked(1.0), asked(2.0**-30), strict=True):
+        torch.testing.assert_close(torch.tensor(other), torch.tensor(one), atol=1e-3, rtol=1e-3)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_point_read_too_badly_to_be_believed_is_not_recommended(sign):
     client = Client(random_seed=0)
