@@ -224,13 +224,18 @@ class OutlierSearch:
         return given.believed
 
     def _confirmed(self, theta: Array, units: Units) -> Rows:
-        """Rows whose point has other rewards, all of which are near: no more away than noise is, and than CLOSE."""
+        """Rows that agree with another reading of their point, and with all of them that are nearer to the median.
+
+        Two agree that are no more apart than noise is, and than CLOSE. Two faults of one size do not outvote a third
+        reading that is like the other points; two readings outvote a third one that is farther out.
+        """
         if not self._twins.any():
             return np.zeros(len(self._y), dtype=bool)
         noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._y / units.scale
         apart, away = np.abs(y[:, None] - y), np.abs(y - self._robust.center / units.scale)
         agree = (apart <= AGREE * np.sqrt(noise[:, None] + noise)) & (apart <= CLOSE * np.maximum(away[:, None], away))
-        return np.any(self._twins, axis=1) & np.all(agree | ~self._twins, axis=1)
+        contrary = self._twins & ~agree & (away <= away[:, None])
+        return np.any(self._twins & agree, axis=1) & ~np.any(contrary, axis=1)
 
     def _judgement(self, theta: Array, believed: Rows) -> Judgement:
         units = self._units(believed)

@@ -160,14 +160,16 @@ class RobustGP(MovableGP):
     def suspects(self, maximize: bool = True) -> Tensor:
         """Rows of rewards that are better than all that the others support, and need another reading.
 
-        Such a reward is not believed and alone at its point, or believed only because a second one confirms it: twice
-        the same fault is rare, three times is no fault. The best comes first. ``maximize`` says whether large rewards
-        are good.
+        Such a reward is not believed and alone at its point, or with a second one that is as good and not believed
+        either; or it is believed only because a second one confirms it: twice the same fault is rare, three times is no
+        fault. The best comes first. ``maximize`` says whether large rewards are good.
         """
         value = (self.rewards if maximize else -self.rewards).squeeze(-1)
-        readings, supported = 1 + self._twins().sum(1), self.believed & ~self.doubted
-        open_question = (~self.believed & (readings == 1)) | (self.doubted & (readings == 2))
+        twins, supported = self._twins(), self.believed & ~self.doubted
         best = value[supported].amax() if supported.any() else -math.inf
+        # A second reading that is no better than what the others support has refuted the first.
+        refuted = ~self.believed & (twins & (value <= best)).any(1)
+        open_question = (twins.sum(1) < 2) & ~supported & ~refuted
         rows = (open_question & (value > best)).nonzero().squeeze(-1)
         return rows[value[rows].argsort(descending=True)]
 
@@ -318,8 +320,9 @@ def verify(model: Model, maximize: bool = True, at_most: float = 0.05) -> Tensor
     suspects = model.suspects(maximize)
     if not len(suspects):
         return None
-    refuted = int((~model.believed & model._twins().any(1)).sum())
-    if refuted >= max(1.0, at_most * len(model.believed)):
+    refuted = ~model.believed & model._twins().any(1)
+    refuted[suspects] = False
+    if int(refuted.sum()) >= max(1.0, at_most * len(model.believed)):
         return None
     return model.points[suspects[:1]]
 

@@ -228,6 +228,21 @@ class TestVerify:
         assert lost(refuted) == [7]
         assert verify(refuted) is None
 
+    def test_two_readings_that_differ_and_are_both_too_good_get_a_third_which_decides(self):
+        X, Y = self.spiked()
+        X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 4.0])
+        open_question = fit(RobustGP(X, Y))
+        assert lost(open_question) == [7, 20]
+        assert open_question.suspects().tolist() == [7, 20]
+        assert torch.equal(verify(open_question), X[7:8])
+        thrice = torch.cat([X, X[7:8]])
+        farther = fit(RobustGP(thrice, torch.cat([Y, Y[20:] + 0.1])))
+        assert lost(farther) == [7]  # the fault is farther out than the two that agree
+        assert verify(farther) is None
+        nearer = fit(RobustGP(thrice, torch.cat([Y, Y[7:8] - 8.0])))
+        assert lost(nearer) == [7, 20]
+        assert verify(nearer) is None
+
     def test_at_most(self):
         """One of 21 rewards refuted a suspect."""
         X, Y = self.spiked()
