@@ -224,17 +224,19 @@ class OutlierSearch:
         return given.believed
 
     def _confirmed(self, theta: Array, units: Units) -> Rows:
-        """Rows that agree with another reading of their point, and with all of them that are nearer to the median.
+        """Rows that agree with another reading of their point, and with all of them that are not beyond them.
 
-        Two agree that are no more apart than noise is, and than CLOSE. Two faults of one size do not outvote a third
-        reading that is like the other points; two readings outvote a third one that is farther out.
+        Two agree that are no more apart than noise is, and than CLOSE. Two readings outvote a third one that is beyond
+        them, seen from the median of all rewards. Two faults of one size do not outvote a third that is like the others.
         """
         if not self._twins.any():
             return np.zeros(len(self._y), dtype=bool)
         noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._y / units.scale
-        apart, away = np.abs(y[:, None] - y), np.abs(y - self._robust.center / units.scale)
-        agree = (apart <= AGREE * np.sqrt(noise[:, None] + noise)) & (apart <= CLOSE * np.maximum(away[:, None], away))
-        contrary = self._twins & ~agree & (away <= away[:, None])
+        away = y - self._robust.center / units.scale
+        apart, size = y - y[:, None], np.abs(away)
+        near = np.minimum(AGREE * np.sqrt(noise[:, None] + noise), CLOSE * np.maximum(size[:, None], size))
+        agree = np.abs(apart) <= near
+        contrary = self._twins & ~agree & (apart * away[:, None] <= 0.0)
         return np.any(self._twins & agree, axis=1) & ~np.any(contrary, axis=1)
 
     def _judgement(self, theta: Array, believed: Rows) -> Judgement:

@@ -237,7 +237,7 @@ class TestVerify:
         assert torch.equal(verify(open_question), X[7:8])
         thrice = torch.cat([X, X[7:8]])
         farther = fit(RobustGP(thrice, torch.cat([Y, Y[20:] + 0.1])))
-        assert lost(farther) == [7]  # the fault is farther out than the two that agree
+        assert lost(farther) == [7]  # the fault is beyond the two that agree
         assert verify(farther) is None
         nearer = fit(RobustGP(thrice, torch.cat([Y, Y[7:8] - 8.0])))
         assert lost(nearer) == [7, 20]
