@@ -227,7 +227,7 @@ class OutlierSearch:
         """Rows that agree with another reading of their point, and with all of them that are not beyond them.
 
         Two agree that are no more apart than noise is, and than CLOSE. Two readings outvote a third one that is beyond
-        them, seen from the median of all rewards. Two faults of one size do not outvote a third that is like the others.
+        them, seen from the median of all rewards. Two faults of one size do not outvote one that is like the others.
         """
         if not self._twins.any():
             return np.zeros(len(self._y), dtype=bool)
