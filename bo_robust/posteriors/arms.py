@@ -178,11 +178,12 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
             _reserve(posterior)
         posterior.row_budget -= 1
     ok = arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts)
-    mean, variance = posterior.mean, posterior.variance
-    # No sum and no product of finite numbers is infinite but by overflow: then all_numbers looks again.
-    if ok.shape[0] == 1 and not ok.is_cuda and math.isfinite(mean.numpy()[0].dot(variance.numpy()[0])):
-        return ok
-    return ok & all_numbers(mean, variance)
+    if not ok.is_cuda and len(ok) == 1:
+        views = posterior.scratch.of(posterior.buffers, 0)
+        # No sum and no product of finite numbers is infinite but by overflow: then all_numbers looks again.
+        if math.isfinite(views.mean.dot(views.variance)):
+            return ok
+    return ok & all_numbers(posterior.mean, posterior.variance)
 
 
 def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
