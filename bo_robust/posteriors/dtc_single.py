@@ -103,11 +103,11 @@ def downdate(posterior: DTCPosterior, arm: int) -> None:
 def variance_of(posterior: DTCPosterior, arms: np.ndarray) -> np.ndarray:
     """See :func:`.dtc.variance_of`; ``arms`` is ``f``, and so is the result."""
     p = posterior
-    k = _matrix(p)[arms[:, None], p.points.numpy()[0]].T
-    explained, left = p.root.numpy()[0] @ k, (p.factor if p.ahead is None else p.ahead).numpy()[0] @ k
-    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - (explained * explained).sum(0)
+    k = _matrix(p)[arms[:, None], p.points.numpy()[0]]
+    explained, left = k @ p.root.numpy()[0].T, k @ (p.factor if p.ahead is None else p.ahead).numpy()[0].T
+    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - np.einsum("ij,ij->i", explained, explained)
     np.maximum(rest, 0.0, out=rest)
-    rest += p.noise_var.numpy()[0] * (left * left).sum(0)
+    rest += p.noise_var.item() * np.einsum("ij,ij->i", left, left)
     return rest
 
 
