@@ -132,6 +132,7 @@ class BBKB(FeatureSpaceAlgorithm):
         assert state.whole is not None
         posterior: DTCPosterior = state.posterior
         ok = dtc.count(posterior, arms, rewards)
+        dtc_exact.observe(state.whole, arms, rewards, ok)
         state.round += 1
         sparse = state.whole.number < ok.shape[0]
         if dtc_single.is_single(posterior):
