@@ -15,6 +15,8 @@ import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
+from bo_robust.features.nystrom import rounding_share
+
 if TYPE_CHECKING:
     from bo_robust.posteriors.dtc import DTCPosterior
 
@@ -60,9 +62,9 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     sd = np.sqrt(C.diagonal().clip(0.0))
     sd[sd == 0.0] = 1.0  # a point of variance zero is never a pivot
     C = C / sd / sd[:, None]
-    rounding = len(arms) * torch.finfo(dtype).eps  # the tolerance and jitter of dictionary_root
+    rounding = rounding_share(float(len(arms)), dtype)
     C.flat[:: len(arms) + 1] += 0.5 * rounding
-    L, order, r, _ = pstrf(C, lower=1, tol=1.5 * rounding)
+    L, order, r, _ = pstrf(C, lower=1, tol=1.5 * rounding)  # this and the jitter as in dictionary_root
     order = order[: max(r, 1)] - 1
     points = arms[order]
     # No point at all has variance: one slot, empty.
