@@ -47,7 +47,7 @@ def count(posterior: DTCPosterior, arm: int, reward: float) -> bool:
     if not math.isfinite(reward):
         return False
     p = posterior
-    p.information_gain.numpy()[0] += 0.5 * math.log1p(p.variance.numpy()[0, arm] / p.noise_var.numpy()[0])
+    p.information_gain.numpy()[0] += 0.5 * math.log1p(p.variance.numpy()[0, arm] / p.noise_var.item())
     p.counts.numpy()[0, arm] += 1.0
     p.sums.numpy()[0, arm] += reward
     return True
