@@ -132,7 +132,7 @@ def fresh_dictionary(
         uniforms = spread(uniform, n) if uniforms is None else uniforms
         return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
     # Only past arms can enter: a single trial draws for these alone.
-    past = posterior.counts[0].nonzero().squeeze(1)
+    past = posterior.counts[0].bool().nonzero().squeeze(1)
     return draw_past(posterior, oversampling, past, spread(uniform, n, past) if uniforms is None else uniforms[:, past])
 
 

@@ -50,7 +50,7 @@ def init(posterior: DTCPosterior) -> Whole:
 def redraw(posterior: DTCPosterior, whole: Whole, keep: Tensor, trials: Tensor) -> None:
     """As :func:`.dtc.redraw`, but with all pulled arms in the dictionaries that would have more than half of them."""
     p, before = posterior, whole.trials.clone()
-    past = p.counts[dtc.index_of(p, trials)] > 0
+    past = p.counts[dtc.index_of(p, trials)].bool()
     pulled = past.sum(1)
     s, n = p.mean.shape
     fits = s * n * (int(pulled.max()) + FIRST_ROWS) * p.mean.element_size() <= RESERVE_BYTES

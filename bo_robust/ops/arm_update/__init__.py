@@ -32,11 +32,10 @@ def update_(
 ) -> Tensor:
     """See :func:`bo_robust.ops.arm_update.naive.update_`. The caller keeps ``scratch`` between rounds (CPU only)."""
 
-    if not arms.is_cuda:
-        return cpu.update_(buffers, arms, rewards, kernel_rows, scratch, counts)
-
     def plain() -> Tensor:
-        return naive.update_(buffers, arms, rewards, kernel_rows, counts)
+        if arms.is_cuda:
+            return naive.update_(buffers, arms, rewards, kernel_rows, counts)
+        return cpu.update_(buffers, arms, rewards, kernel_rows, scratch, counts)
 
     def fused_update_(fused: Any) -> Tensor:
         return _all_or_nothing(buffers, lambda: fused.update_(buffers, arms, rewards, kernel_rows, counts), counts)
