@@ -36,14 +36,14 @@ def play(algorithm: ArmAlgorithm, kernel: ArmKernel, noise_var: float, f: Tensor
     """All rounds of a noise table (T x s); picks T x s."""
     trials = f.shape[0]
     uniform = torch.zeros(trials, dtype=f.dtype)
-    picks = torch.empty(noise.shape, dtype=torch.long)
+    picks = []
     with torch.inference_mode():
         state = algorithm.init(kernel, noise_var, trials, rounds=len(noise))
-        for t, eta in enumerate(noise.unbind(0)):
+        for eta in noise.unbind(0):
             arms = algorithm.select(state, uniform).arms
-            picks[t] = arms
+            picks.append(arms)
             algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
-    return picks
+        return torch.stack(picks)
 
 
 def gp_problem(

@@ -66,16 +66,15 @@ def play(
 ) -> tuple[float, float, list[int]]:
     """CPU seconds, cumulative regret, arms."""
     noise, uniforms = rewards_of(seed, rounds, noise_var)
-    best, regret, picks = float(f.max()), 0.0, []
+    picks = []
     began = time.process_time()
     state = algorithm.init(kernel, noise_var, 1, rounds=rounds)
-    for t in range(rounds):
-        arms = algorithm.select(state, uniforms[t : t + 1]).arms
-        value = f[arms]
-        algorithm.observe(state, arms, value + noise[t], uniforms[t : t + 1])
-        regret += best - float(value)
+    for eta, uniform in zip(noise.split(1), uniforms.split(1), strict=True):
+        arms = algorithm.select(state, uniform).arms
+        algorithm.observe(state, arms, f.take(arms) + eta, uniform)
         picks.append(int(arms))
-    return time.process_time() - began, regret, picks
+    took = time.process_time() - began
+    return took, float((f.max() - f[picks]).sum()), picks
 
 
 World = tuple[ArmKernel, Tensor, float]

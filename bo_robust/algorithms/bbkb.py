@@ -8,6 +8,7 @@ is exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -33,7 +34,7 @@ from bo_robust.algorithms.shortlist import (
 from bo_robust.confidence import Width
 from bo_robust.features.leverage import check_oversampling
 from bo_robust.posteriors import dtc, dtc_exact, dtc_single
-from bo_robust.posteriors.arms import ArmKernel, all_numbers
+from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.dtc_exact import Whole
 
@@ -97,14 +98,13 @@ class BBKB(FeatureSpaceAlgorithm):
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         assert state.whole is not None
-        if state.whole.number == len(posterior.noise_var):
+        if state.whole.number == posterior.noise_var.shape[0]:
             return Selection(largest_bound(posterior.mean, dtc_exact.present(posterior, state.whole).variance, w), w)
         if posterior.ahead is None and not state.whole.number:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
         assert state.shortlist is not None
-        if dtc_single.is_single(posterior) and state.shortlist.valid.numpy()[0]:
-            variance_of = partial(dtc_single.variance_of, posterior)
-            arm, certain = best_of_single(state.shortlist, float(w), variance_of)
+        if dtc_single.is_single(posterior) and state.shortlist.outside.item() < math.inf:
+            arm, certain = best_of_single(state.shortlist, float(w), partial(dtc_single.variance_of, posterior))
             if certain:
                 return Selection(torch.from_numpy(np.array([arm])), w)
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
@@ -132,12 +132,12 @@ class BBKB(FeatureSpaceAlgorithm):
         assert state.whole is not None
         posterior: DTCPosterior = state.posterior
         ok = dtc.count(posterior, arms, rewards)
+        dtc_exact.observe(state.whole, arms, rewards, ok)
         state.round += 1
-        sparse = state.whole.number < len(ok)
+        sparse = state.whole.number < ok.shape[0]
         if dtc_single.is_single(posterior):
-            spent = state.spent.numpy()
-            spent += posterior.variance.numpy()[:, int(arms)] * ok.numpy()
-            if spent[0] <= self.batch_constant and state.round > 1:
+            state.spent += posterior.variance.numpy()[0, int(arms)] * ok.item()
+            if state.spent.item() <= self.batch_constant and state.round > 1:
                 if sparse:
                     dtc.downdate(posterior, arms, ok)
                 return Info(ok)
@@ -152,7 +152,7 @@ class BBKB(FeatureSpaceAlgorithm):
             trials = over.nonzero().squeeze(1)
             keep = fresh_dictionary(posterior, self.oversampling, uniform)
             dtc_exact.redraw(posterior, state.whole, keep[trials], trials)
-            ok = ok & all_numbers(posterior.mean, posterior.variance)
+            ok = if_numbers(ok, posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)
         return Info(ok)

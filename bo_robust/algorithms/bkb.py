@@ -22,7 +22,7 @@ from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import check_oversampling, draw_dictionary, keep_probability
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel, all_numbers
+from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.dtc_single import draw_past
 from bo_robust.random import spread
@@ -104,7 +104,7 @@ class BKB(FeatureSpaceAlgorithm):
             state.uniforms = spread(uniform, posterior.counts.shape[1])
         # variances of the round before, as the paper: count did not change them
         dtc.redraw(posterior, fresh_dictionary(posterior, self.oversampling, uniform, state.uniforms))
-        return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
+        return Info(if_numbers(ok, posterior.mean, posterior.variance), (kept != rewards) & ok)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
@@ -132,7 +132,7 @@ def fresh_dictionary(
         uniforms = spread(uniform, n) if uniforms is None else uniforms
         return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
     # Only past arms can enter: a single trial draws for these alone.
-    past = posterior.counts[0].nonzero().squeeze(1)
+    past = posterior.counts[0].bool().nonzero().squeeze(1)
     return draw_past(posterior, oversampling, past, spread(uniform, n, past) if uniforms is None else uniforms[:, past])
 
 

@@ -12,7 +12,7 @@ acts feature by feature, tells roots apart; :func:`symmetric_axes` turns the Cho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ __all__ = [
     "rounding_share",
     "symmetric_axes",
 ]
+
+Count = TypeVar("Count", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -275,9 +277,9 @@ def _checked(K_D: Tensor, mask: Tensor | None, tol: float | None) -> tuple[Tenso
     return K_D.reshape(-1, M, M), mask.reshape(-1, M)
 
 
-def rounding_share(count: Tensor, dtype: torch.dtype) -> Tensor:
+def rounding_share(count: Count, dtype: torch.dtype) -> Count:
     """M eps: what rounding may leave, as a share of its variance, to one of M (``count``) points the others span."""
-    return count.to(dtype) * torch.finfo(dtype).eps
+    return (count.to(dtype) if isinstance(count, Tensor) else count) * torch.finfo(dtype).eps
 
 
 def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:

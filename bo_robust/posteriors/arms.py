@@ -24,6 +24,7 @@ __all__ = [
     "ArmPosterior",
     "all_numbers",
     "check_pulls",
+    "if_numbers",
     "init",
     "noise_of_trials",
     "observe",
@@ -178,7 +179,11 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
             _reserve(posterior)
         posterior.row_budget -= 1
     ok = arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts)
-    mean, variance = posterior.mean, posterior.variance
+    return if_numbers(ok, posterior.mean, posterior.variance)
+
+
+def if_numbers(ok: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """``ok`` (``s`` bool) of the trials whose mean and variance are :func:`all_numbers`, else False."""
     # No sum and no product of finite numbers is infinite but by overflow: then all_numbers looks again.
     if ok.shape[0] == 1 and not ok.is_cuda and math.isfinite(mean.numpy()[0].dot(variance.numpy()[0])):
         return ok

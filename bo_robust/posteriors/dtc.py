@@ -142,11 +142,11 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     if shapes, dtypes or devices do not fit; on a CPU also if an arm is out of range.
     """
     check_pulls(posterior.noise_var, arms, rewards)
-    n, single = posterior.counts.shape[1], dtc_single.is_single(posterior)
-    low, high = (0, 0) if arms.is_cuda else (int(arms),) * 2 if single else (int(x) for x in arms.aminmax())
+    s, n = posterior.counts.shape
+    low, high = (0, 0) if arms.is_cuda else (int(arms),) * 2 if s == 1 else (int(x) for x in arms.aminmax())
     if not 0 <= low <= high < n:  # on CUDA reading them back would wait
         raise ValueError(f"arms must be between 0 and {n - 1}, got {arms.tolist()}.")
-    if single:
+    if s == 1 and not arms.is_cuda:
         return torch.from_numpy(np.array([dtc_single.count(posterior, low, float(rewards))]))
     trials = torch.arange(arms.shape[0], device=arms.device)
     ok = rewards.isfinite()

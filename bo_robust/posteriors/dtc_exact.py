@@ -19,10 +19,10 @@ from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import FIRST_ROWS, RESERVE_BYTES, ArmPosterior
 from bo_robust.posteriors.dtc import DTCPosterior
 
-__all__ = ["Whole", "init", "present", "redraw"]
+__all__ = ["Whole", "init", "observe", "present", "redraw"]
 
 # With fewer distinct arms than this there is little to save, and the dictionary stays as it was drawn.
-LEAST_ARMS = 32
+LEAST_ARMS = 8
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Whole:
     Attributes:
         trials: Which trials these are, ``s`` bool.
         number: How many they are.
-        exact: Their exact posterior, with the rewards up to the last :func:`present`. It is derived and never saved.
+        exact: Their exact posterior. It is derived and never saved.
         sums: Sum of the rewards per arm that it knows, ``s x n``.
     """
 
@@ -50,14 +50,15 @@ def init(posterior: DTCPosterior) -> Whole:
 def redraw(posterior: DTCPosterior, whole: Whole, keep: Tensor, trials: Tensor) -> None:
     """As :func:`.dtc.redraw`, but with all pulled arms in the dictionaries that would have more than half of them."""
     p, before = posterior, whole.trials.clone()
-    past = p.counts[dtc.index_of(p, trials)] > 0
+    past = p.counts[dtc.index_of(p, trials)].bool()
     pulled = past.sum(1)
     s, n = p.mean.shape
     fits = s * n * (int(pulled.max()) + FIRST_ROWS) * p.mean.element_size() <= RESERVE_BYTES
     whole.trials[trials] = (2 * keep.sum(1) > pulled) & (pulled >= LEAST_ARMS) & fits
     chosen, whole.number = whole.trials[trials], int(whole.trials.sum())
     if bool(chosen.any()):
-        exact, index = present(p, whole), dtc.index_of(p, trials[chosen])
+        newly = bool((whole.trials & ~before).any())
+        exact, index = present(p, whole, newly), dtc.index_of(p, trials[chosen])
         p.mean[index], p.variance[index], p.dictionary[index] = exact.mean[index], exact.variance[index], past[chosen]
         dtc.learnt(p, index)
     if not bool(chosen.all()):
@@ -66,14 +67,28 @@ def redraw(posterior: DTCPosterior, whole: Whole, keep: Tensor, trials: Tensor) 
         dtc.redraw(p, keep[~chosen], trials[~chosen])
 
 
-def present(posterior: DTCPosterior, whole: Whole) -> ArmPosterior:
-    """The exact posterior of the trials that are whole, with all rewards noted; those of the others are of no use."""
-    p = posterior
+def observe(whole: Whole, arms: Tensor, rewards: Tensor, ok: Tensor) -> None:
+    """Take in rewards (``s``) that :func:`.dtc.count` has noted (``ok``, ``s`` bool) in the trials that are whole."""
+    if whole.number and whole.exact is not None:
+        assert whole.sums is not None
+        counts = (ok & whole.trials).to(rewards)
+        arm_posteriors.observe(whole.exact, arms, rewards, counts)
+        whole.sums.scatter_add_(1, arms.unsqueeze(1), torch.where(counts > 0, rewards, 0.0).unsqueeze(1))
+
+
+def present(posterior: DTCPosterior, whole: Whole, newly: bool = False) -> ArmPosterior:
+    """The exact posterior of the trials that are whole; those of the others are of no use.
+
+    ``newly`` says that some became whole since it was last asked for: their rewards are then taken in.
+    """
+    p, newly = posterior, newly or whole.exact is None
     if whole.exact is None:
         s, n = p.mean.shape
         rounds = None if p.mean.is_cuda else n  # memory is taken only as it is used
         whole.exact = arm_posteriors.init(p.kernel, p.noise_var, s, rounds=rounds, dense=False)
         whole.sums = torch.zeros_like(p.sums)
+    if not newly:
+        return whole.exact
     assert whole.sums is not None
     arms, is_new = padded((p.counts > whole.exact.counts) & whole.trials.unsqueeze(1))
     for arm, new in zip(arms.unbind(1), is_new.unbind(1), strict=True):

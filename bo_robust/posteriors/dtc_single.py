@@ -15,6 +15,8 @@ import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
+from bo_robust.features.nystrom import rounding_share
+
 if TYPE_CHECKING:
     from bo_robust.posteriors.dtc import DTCPosterior
 
@@ -45,7 +47,7 @@ def count(posterior: DTCPosterior, arm: int, reward: float) -> bool:
     if not math.isfinite(reward):
         return False
     p = posterior
-    p.information_gain.numpy()[0] += 0.5 * math.log1p(p.variance.numpy()[0, arm] / p.noise_var.numpy()[0])
+    p.information_gain.numpy()[0] += 0.5 * math.log1p(p.variance.numpy()[0, arm] / p.noise_var.item())
     p.counts.numpy()[0, arm] += 1.0
     p.sums.numpy()[0, arm] += reward
     return True
@@ -60,9 +62,9 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     sd = np.sqrt(C.diagonal().clip(0.0))
     sd[sd == 0.0] = 1.0  # a point of variance zero is never a pivot
     C = C / sd / sd[:, None]
-    rounding = len(arms) * torch.finfo(dtype).eps  # the tolerance and jitter of dictionary_root
+    rounding = rounding_share(float(len(arms)), dtype)
     C.flat[:: len(arms) + 1] += 0.5 * rounding
-    L, order, r, _ = pstrf(C, lower=1, tol=1.5 * rounding)
+    L, order, r, _ = pstrf(C, lower=1, tol=1.5 * rounding)  # this and the jitter as in dictionary_root
     order = order[: max(r, 1)] - 1
     points = arms[order]
     # No point at all has variance: one slot, empty.
@@ -103,11 +105,11 @@ def downdate(posterior: DTCPosterior, arm: int) -> None:
 def variance_of(posterior: DTCPosterior, arms: np.ndarray) -> np.ndarray:
     """See :func:`.dtc.variance_of`; ``arms`` is ``f``, and so is the result."""
     p = posterior
-    k = _matrix(p)[arms[:, None], p.points.numpy()[0]].T
-    explained, left = p.root.numpy()[0] @ k, (p.factor if p.ahead is None else p.ahead).numpy()[0] @ k
-    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - (explained * explained).sum(0)
+    k = _matrix(p)[arms[:, None], p.points.numpy()[0]]
+    explained, left = k @ p.root.numpy()[0].T, k @ (p.factor if p.ahead is None else p.ahead).numpy()[0].T
+    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - np.einsum("ij,ij->i", explained, explained)
     np.maximum(rest, 0.0, out=rest)
-    rest += p.noise_var.numpy()[0] * (left * left).sum(0)
+    rest += p.noise_var.item() * np.einsum("ij,ij->i", left, left)
     return rest
 
 

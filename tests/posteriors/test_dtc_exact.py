@@ -14,12 +14,6 @@ from bo_robust.posteriors.snapshots import restore_, snapshot
 NOISE_VAR = 0.05
 
 
-@pytest.fixture(autouse=True)
-def few_arms(monkeypatch):
-    """A dictionary is worth a look from 8 arms on, so that short runs will do."""
-    monkeypatch.setattr(dtc_exact, "LEAST_ARMS", 8)
-
-
 def world(device, n=120, lengthscale=0.03):
     X = torch.rand(n, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(device)
     return ArmKernel.from_covariance(SquaredExponential(lengthscale), X), torch.sin(9.0 * X[:, 0])

@@ -152,12 +152,12 @@ def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRow
     m, slot = int(views.block_filled[trial]), int(views.slots[arm])
     if slot < 0:
         slot = int(views.filled[trial])
-        place = torch.from_numpy(np.array([[arm], [trial]]))
+        place = torch.from_numpy(np.array([arm])), torch.from_numpy(np.array([trial]))
         if len(views.mean) > NUMPY_MAX_ARMS:
-            kernel_rows(place[0], place[1], buffers.rows[trial, slot : slot + 1])
+            kernel_rows(*place, buffers.rows[trial, slot : slot + 1])
             row = _copy(views.rows[slot], scratch.free)
         else:
-            views.rows[slot] = row = kernel_rows(place[0], place[1]).numpy()[0]
+            views.rows[slot] = row = kernel_rows(*place).numpy()[0]
         _note_row_(buffers, views, trial, slot, arm)
     else:
         row = _copy(views.rows[slot], scratch.free)
@@ -270,20 +270,20 @@ def _take_in_(
     scratch: Scratch,
 ) -> None:
     """One trial's part of a round, on NumPy views of the buffers. The caller raises ``num_pending``."""
-    pending, mean, variance, counts, *_, gain, noise, _, _ = views = scratch.of(buffers, trial)
-    k, noise_var = buffers.num_pending, float(noise[trial]) / count
+    views = scratch.of(buffers, trial)
+    pending, mean, variance, k = views.pending, views.mean, views.variance, buffers.num_pending
     if buffers.dense:
         row = views.rows[arm] - pending[:k, arm] @ pending[:k]
     else:
         row = _low_rank_row_(buffers, trial, arm, pending, kernel_rows, scratch)
-    prior_variance = max(float(row[arm]), 0.0)
+    noise_var, prior_variance = views.noise_var.item(trial) / count, max(row.item(arm), 0.0)
     scale = 1.0 / math.sqrt(prior_variance + noise_var)
     new = np.multiply(row, scale, out=pending[k])
-    mean += new * ((reward - float(mean[arm])) * scale)
+    mean += new * ((reward - mean.item(arm)) * scale)
     variance -= new * new
     np.maximum(variance, 0.0, out=variance)
-    counts[arm] += count
-    gain[trial] += 0.5 * math.log1p(prior_variance / noise_var)
+    views.counts[arm] += count
+    views.information_gain[trial] += 0.5 * math.log1p(prior_variance / noise_var)
 
 
 def _out_of_range(n: int, arms: Tensor) -> str:
