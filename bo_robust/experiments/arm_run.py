@@ -24,8 +24,6 @@ from bo_robust.experiments.shards import Shard
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
 from bo_robust.posteriors.snapshots import restore_, snapshot
 
-__all__ = ["ArmRun"]
-
 # The next checkpoint waits at least this many times as long as the last one took to write, so that less than 5 % of
 # the time goes into writing.
 CHECKPOINT_PAUSE = 20.0

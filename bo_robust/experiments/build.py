@@ -26,8 +26,6 @@ from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.truncation import TRUNCATIONS
 
-__all__ = ["FEATURES", "build_algorithm", "build_kernel", "build_problem", "resolved", "start_state"]
-
 FEATURES: dict[str, Callable[..., Any]] = {
     "fourier": FourierFeatures,
     "matern_fourier": MaternFourierFeatures,

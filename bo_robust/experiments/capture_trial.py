@@ -21,8 +21,6 @@ from bo_robust.experiments.traces import Traces
 from bo_robust.ops.arm_update import SHORT_BLOCK
 from bo_robust.truncation import TGPTruncation
 
-__all__ = ["try_rounds"]
-
 TRIED = (GPUCB(LogWidth()), TGPUCB(LogWidth(), TGPTruncation(1.0, 1.0)), ExpectedImprovement(), RandomArm())
 
 

@@ -34,8 +34,6 @@ from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 
-__all__ = ["CapturedRounds", "capture", "capture_fails", "captured_rounds", "cuda_graph", "why_not"]
-
 log = logging.getLogger(__name__)
 
 # Widths of uniforms or of the information gain, both tensors, that do not depend on the round: captured as they are.

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from bo_robust.experiments.storage import read_tensors, sealed, write_atomic
 
-__all__ = ["REMEDY", "load_checkpoint", "save_checkpoint"]
-
 REMEDY = "Delete it and resume again: what is finished is kept, only the algorithm under way starts anew."
 
 

@@ -19,8 +19,6 @@ from rich.console import Console
 from bo_robust.executors import Executor
 from bo_robust.experiments.errors import RunError
 
-__all__ = ["app", "folder_of", "main"]
-
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,

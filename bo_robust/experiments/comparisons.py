@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-__all__ = ["best_and_ties", "compare_pairs", "difference", "mean_and_error", "mean_interval"]
-
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float | None]:
     """Mean and standard error over trials; a single trial has no error."""

@@ -30,17 +30,6 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems.value_at_risk import VALUE_AT_RISK_PROBLEMS
 from bo_robust.specs import SpecError, kind_of, nearest, quoted, typed
 
-__all__ = [
-    "AnyRun",
-    "Entry",
-    "Panel",
-    "PanelConfig",
-    "Run",
-    "RunConfig",
-    "ValueAtRiskPanelConfig",
-    "ValueAtRiskRunConfig",
-]
-
 # A description is what an error says the value must be.
 Natural = Annotated[int, Field(ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")]
 Positive = Annotated[int, Field(ge=1, lt=2**63, description="a whole number >= 1 and < 2^63")]

@@ -25,8 +25,6 @@ from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.ops.cases import CASES
 from bo_robust.ops.checked import check
 
-__all__ = ["examine", "show"]
-
 DTYPES = (torch.float64, torch.float32)
 NOT_INSTALLED = "not installed"
 # Compute capabilities whose double precision runs at half the rate of single; the others have 1/32 or 1/64 of it.

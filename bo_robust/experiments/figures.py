@@ -20,17 +20,6 @@ from bo_robust.experiments.results import RunResults
 from bo_robust.experiments.storage import write_atomic
 from bo_robust.experiments.value_at_risk.summary import CONFIDENCE, log_regret
 
-__all__ = [
-    "STYLES",
-    "draw_certificate",
-    "draw_timeline",
-    "looks",
-    "marks",
-    "pictures",
-    "plain_text",
-    "save_figure",
-]
-
 # Line styles of the first ten entries, the next ten, ...
 STYLES = ("-", "--", ":", "-.")
 # With more algorithms than this the legend stands below the pictures.

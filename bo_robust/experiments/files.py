@@ -17,8 +17,6 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.parsing import parse
 from bo_robust.specs import DESCRIPTIONS, nearest, quoted
 
-__all__ = ["apply_overrides", "load", "read"]
-
 # What the command line calls trials and horizon, by loop.
 COUNTS = {"value_at_risk": {"trials": "repetitions", "horizon": "rounds"}}
 LARGEST, DEEPEST = 1_000_000, 50  # characters and levels of a configuration; the largest in configs/: 3456 and 6

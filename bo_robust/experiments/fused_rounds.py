@@ -22,8 +22,6 @@ from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
 from bo_robust.posteriors.arms import ArmPosterior, all_numbers
 
-__all__ = ["FusedRounds"]
-
 
 class FusedRounds:
     """Plays all rounds it is given tables for in one call, updating the state in place.

@@ -15,8 +15,6 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.storage import is_leftover
 from bo_robust.posteriors.snapshots import snapshot
 
-__all__ = ["check_free", "check_memory", "locked", "memory_errors"]
-
 # Bytes of one round of one trial in the traces (float64, with the columns of a dictionary): 4 numbers of 8 bytes,
 # 3 of 4 and 2 of 1.
 TRACE_BYTES = 46

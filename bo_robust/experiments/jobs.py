@@ -35,8 +35,6 @@ from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.provenance import differences, find_device, world
 from bo_robust.experiments.shards import Shard, ShardKey, shard_bytes
 
-__all__ = ["ATTEMPTS", "Play", "Watch", "play_job", "play_jobs"]
-
 ATTEMPTS = 3  # workers that may die under a job
 POLL = 0.05  # seconds between looks at futures
 

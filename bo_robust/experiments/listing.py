@@ -8,8 +8,6 @@ from pathlib import Path
 
 import bo_robust
 
-__all__ = ["everything", "plain_line", "registry_lines"]
-
 # Title, module and name of every registry that a configuration, or a study, Ax and Optuna, can name entries of.
 REGISTRIES = (
     ("algorithms", "bo_robust.algorithms", "ALGORITHMS"),

@@ -16,8 +16,6 @@ from bo_robust.experiments.config import AnyRun, Entry, Run, RunConfig, ValueAtR
 from bo_robust.experiments.errors import RunError
 from bo_robust.specs import DESCRIPTIONS, nearest, quoted
 
-__all__ = ["parse"]
-
 _RUNS: dict[str, type[AnyRun]] = {"arms": RunConfig, "value_at_risk": ValueAtRiskRunConfig}
 _RUN: TypeAdapter[Run] = TypeAdapter(
     Annotated[

@@ -25,8 +25,6 @@ from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.posteriors.snapshots import forget
 from bo_robust.random import stream
 
-__all__ = ["CHUNK_ROUNDS", "ManyRounds", "draw_chunk", "fast_rounds", "initial_design", "play"]
-
 # The number of the chunk is part of the streams' keys: another length gives other random numbers.
 CHUNK_ROUNDS = 256
 

@@ -11,8 +11,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from bo_robust.experiments.shards import ShardKey
 
-__all__ = ["ProgressBar"]
-
 
 class ProgressBar(Progress):
     """A bar that counts the rounds of all trials in the shards ``todo``; hidden if there are none."""

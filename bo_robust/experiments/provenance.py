@@ -24,9 +24,6 @@ from bo_robust.experiments.storage import json_digest, write_json
 from bo_robust.ops import ops_forced_naive
 from bo_robust.specs import quoted
 
-__all__ = ["check_same_world", "describe_run", "differences", "find_device", "read_run", "world", "write_run"]
-
-
 NEEDED = ("config_digest", "device", "data_dir", "checkpoint_seconds", "versions", "used")  # keys of run.json
 
 

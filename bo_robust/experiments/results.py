@@ -18,8 +18,6 @@ from bo_robust.experiments.provenance import read_run
 from bo_robust.experiments.shards import Shard, ShardKey, join_shards, load_shard
 from bo_robust.experiments.summary import summarise
 
-__all__ = ["RunResults", "load"]
-
 
 @dataclass(frozen=True)
 class RunResults:

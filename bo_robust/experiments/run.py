@@ -30,8 +30,6 @@ from bo_robust.experiments.shards import ShardKey, keys_of, parquet_bytes
 from bo_robust.experiments.storage import add_digests, changed_files, write_bytes, write_json
 from bo_robust.experiments.tables import print_report
 
-__all__ = ["finish", "resume", "start"]
-
 
 def start(
     config: Run,

@@ -25,8 +25,6 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.records import join_dictionaries, join_eliminations
 from bo_robust.experiments.storage import read_tensors, sealed
 
-__all__ = ["Shard", "ShardKey", "join_shards", "keys_of", "load_shard", "parquet_bytes", "shard_bytes"]
-
 # How to join the metadata of the shards of one algorithm; other metadata are the same in all shards.
 JOINED: dict[str, Callable[[Sequence[Any]], Any]] = {
     "seconds": sum,

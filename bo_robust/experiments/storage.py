@@ -20,18 +20,6 @@ from torch import Tensor
 
 from bo_robust.experiments.errors import RunError
 
-__all__ = [
-    "add_digests",
-    "changed_files",
-    "is_leftover",
-    "json_digest",
-    "read_tensors",
-    "sealed",
-    "write_atomic",
-    "write_bytes",
-    "write_json",
-]
-
 SUMS = "SHA256SUMS"
 
 # The umask can only be read by setting it, which is safe once, before there are threads.

@@ -11,8 +11,6 @@ from rich.table import Table
 
 from bo_robust.experiments.summary import elimination_line
 
-__all__ = ["COLUMNS", "LEGEND", "Column", "closing_lines", "entries_of", "print_report", "size_of"]
-
 # Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
 TABLE_WIDTH = 100
 LEGEND = {

@@ -11,8 +11,6 @@ from bo_robust.algorithms import ArmAlgorithm, Selection, State
 from bo_robust.experiments.problems import Problem
 from bo_robust.linalg import row_argmax
 
-__all__ = ["DICTIONARY_COLUMNS", "Traces", "play_round"]
-
 DICTIONARY_COLUMNS = ("dictionary_size", "effective_dimension")
 
 

@@ -15,8 +15,6 @@ from bo_robust.specs import build
 from bo_robust.truncation import TRUNCATIONS
 from bo_robust.validation import check_count, quoted
 
-__all__ = ["ATAGPUCBMethod"]
-
 TOO_MUCH = 0.1  # a reward counts as truncated if a larger share of its weight is beyond the level
 ROOTS = ("symmetric", "cholesky")
 

@@ -34,8 +34,6 @@ from bo_robust.models import marginal_moments
 from bo_robust.specs import SpecError, build
 from bo_robust.validation import check_delta, check_positive, check_tail_index, quoted
 
-__all__ = ["ABSENT", "GRID", "NEEDED", "GPMethod", "HeavyTailMethod", "Method", "Spec", "completed", "setting"]
-
 Spec = Any  # {"kind": name, **options}; checked where it is built
 
 GRID = 1000  # points that stand for a continuous space in widths over finitely many: a heuristic

@@ -10,8 +10,6 @@ from bo_robust.methods.base import GPMethod
 from bo_robust.models import BKBModel
 from bo_robust.validation import check_count, check_positive
 
-__all__ = ["BKBMethod"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BKBMethod(GPMethod):

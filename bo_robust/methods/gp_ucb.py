@@ -9,8 +9,6 @@ from typing import Any
 from bo_robust.methods.base import GPMethod
 from bo_robust.models import TruncatedGP
 
-__all__ = ["GPUCBMethod"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GPUCBMethod(GPMethod):

@@ -16,8 +16,6 @@ from bo_robust.models.inputs import delta_of_width
 from bo_robust.specs import quoted
 from bo_robust.validation import check_positive
 
-__all__ = ["HEGPUCBMethod"]
-
 BAYESIAN = {"kind": "bayesian_finite"}
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 from bo_robust.methods.base import GPMethod
 from bo_robust.models import RobustGP, verify
 
-__all__ = ["RobustMethod"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RobustMethod(GPMethod):

@@ -12,8 +12,6 @@ from bo_robust.methods.base import HeavyTailMethod, Spec, completed, setting
 from bo_robust.models import TruncatedGP
 from bo_robust.truncation import TRUNCATIONS
 
-__all__ = ["TGPUCBMethod"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TGPUCBMethod(HeavyTailMethod):

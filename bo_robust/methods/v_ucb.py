@@ -15,8 +15,6 @@ from bo_robust.functionals import ValueAtRisk
 from bo_robust.methods.base import GPMethod, Spec, setting
 from bo_robust.models import TruncatedGP
 
-__all__ = ["VUCBMethod"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class VUCBMethod(GPMethod):

@@ -17,8 +17,6 @@ from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.ops.arm_update.naive import ArmBuffers
 from bo_robust.ops.dtc_scores.naive import Dictionary, form_of
 
-__all__ = ["CASES", "Case"]
-
 Case: TypeAlias = Callable[[ModuleType, Tensor], tuple[Tensor, ...]]
 
 

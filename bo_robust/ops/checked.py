@@ -20,8 +20,6 @@ from torch import Tensor
 
 from bo_robust.ops import use_fused
 
-__all__ = ["check", "dispatch"]
-
 Result = TypeVar("Result")
 
 # Why the fused path of an op is not used, by op, device and dtype; None if it is.

@@ -23,8 +23,6 @@ from bo_robust.study.lock import LockRecord, WriterLock
 from bo_robust.study.recovery import StudyDamaged, damaged
 from bo_robust.study.schema import add_checksum, counts
 
-__all__ = ["Connection", "StudyUnreachable", "file_size", "study_path"]
-
 NO_ACCESS = {  # errors of SQLite that say nothing about the content of the file
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,

@@ -30,8 +30,6 @@ from bo_robust.models.fitting import fit_evidence
 from bo_robust.study.settings import KernelSettings
 from bo_robust.study.steps import last_step, seeded, stream_seed
 
-__all__ = ["NOISE_FLOOR", "Hyperparameters"]
-
 RULES = b"2"  # version of the fitting rules: a new number whenever they change
 BELIEVED = "believed"  # name of what a model that judges rewards believes
 NOISE_FLOOR = 1e-6  # least learned noise_var; BoTorch's 1e-4 would blur the optimum of an exact objective

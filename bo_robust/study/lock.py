@@ -22,8 +22,6 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LockRecord", "StudyLocked", "WriterLock"]
-
 LENGTH = 128  # bytes of the line, always the same: a new line replaces the old one without truncation
 LINE = re.compile(rb"bo_robust study: (?:closed|process (\d+), (\d+) trials, (\d+) tells) *\n")
 

@@ -17,8 +17,6 @@ from bo_robust.study.records import FAILED, Status, Trial, checked_value
 from bo_robust.study.settings import whole_number
 from bo_robust.validation import quoted
 
-__all__ = ["AskTell", "optimize"]
-
 POLL = 0.01  # seconds between looks at futures
 DEATHS = 3  # a trial counts as failed when so many workers died while it ran alone
 

@@ -26,8 +26,6 @@ from bo_robust.study.steps import seeded, stream_seed
 from bo_robust.study.surrogates import Surrogate, Surrogates
 from bo_robust.study.units import Units, told_units, units_of, warn_of_spoilt_units
 
-__all__ = ["History", "Policy", "Recommendation"]
-
 CHUNK = 4096  # arms evaluated at once
 LARGEST = 1e100  # limit of |reward| as models see it: they square it
 STARTS = 100  # best points told, about which the search may start

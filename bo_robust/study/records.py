@@ -10,8 +10,6 @@ from typing import Any
 
 from bo_robust.specs import quoted
 
-__all__ = ["FAILED", "Status", "Trial", "checked_id", "checked_value"]
-
 LARGEST = 1e300  # limit of |value|: beyond it, squares and sums overflow long before a model sees them
 
 

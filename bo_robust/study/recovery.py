@@ -18,8 +18,6 @@ from typing import Any
 
 from bo_robust.study.schema import APPLICATION, SCHEMA, checksum
 
-__all__ = ["LOG_HEADER", "StudyDamaged", "damaged", "salvage"]
-
 LOG_HEADER = 32  # bytes (https://www.sqlite.org/fileformat2.html#the_write_ahead_log)
 FRAME_HEADER = 24
 PAGE = 4096

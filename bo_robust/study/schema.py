@@ -12,8 +12,6 @@ import sqlite3
 import zlib
 from typing import Any
 
-__all__ = ["APPLICATION", "SCHEMA", "VERSION", "add_checksum", "checksum", "counts", "fault", "migrate"]
-
 VERSION = 3
 APPLICATION = 0x626F7362  # "bosb", in the header of the file
 # ``fits`` is the last, so that the others begin on the same pages in files of all versions.

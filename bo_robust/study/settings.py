@@ -33,8 +33,6 @@ from bo_robust.specs import SpecError, build
 from bo_robust.study.space import Arms, Space
 from bo_robust.validation import check_count, check_positive, quoted
 
-__all__ = ["CommonSettings", "KernelSettings", "StudySettings", "complete", "whole_number"]
-
 KERNELS = ("matern52", "rbf")
 UNKNOWN = {"noise_var": 1.0, "num_features": 1, "seed": 0}  # stand-ins for values of a model that does not exist yet
 

@@ -17,8 +17,6 @@ from torch import Tensor
 
 from bo_robust.validation import quoted
 
-__all__ = ["Arms", "Box", "Float", "Integer", "Space", "as_space", "space_from_json"]
-
 NUMBERS_ONLY = (
     "a study knows numbers only, so for categorical or conditional parameters use Optuna with "
     "bo_robust.integrations.optuna.RobustSampler()"

@@ -11,8 +11,6 @@ import torch
 
 from bo_robust.random import stream
 
-__all__ = ["last_step", "seeded", "stream_seed"]
-
 
 def last_step(n: int, first: int, growths: Sequence[tuple[float, float]]) -> int:
     """How many of n things, n >= 1, there were when they were last looked at.

@@ -25,8 +25,6 @@ from bo_robust.study.lock import LockRecord
 from bo_robust.study.recovery import LOG_HEADER, StudyDamaged, damaged
 from bo_robust.study.schema import APPLICATION, SCHEMA, VERSION, add_checksum, counts, fault, migrate
 
-__all__ = ["Store"]
-
 
 class Store:
     """The tables of one study. Errors are those of ``Study.create`` and ``Study.open``.

@@ -20,8 +20,6 @@ from bo_robust.study.space import Space, as_space, space_from_json
 from bo_robust.study.store import Store
 from bo_robust.validation import check_positive
 
-__all__ = ["Study"]
-
 
 class Study:
     """An optimisation kept in one file; make one with :meth:`create` or :meth:`open`.

@@ -20,8 +20,6 @@ from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms
 from bo_robust.study.steps import stream_seed
 
-__all__ = ["Surrogate", "Surrogates"]
-
 
 @dataclass(frozen=True)
 class Surrogate:

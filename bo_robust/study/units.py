@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from bo_robust.study.settings import CommonSettings
 from bo_robust.study.steps import last_step
 
-__all__ = ["Units", "spread", "told_units", "units_of", "warn_of_spoilt_units"]
-
 TAIL = 0.15  # share of the rewards at either end that the scale ignores, because outliers may be there
 NORMAL_RANGE = 2.0729  # a normal distribution's range without these ends, in standard deviations
 GROWTHS = ((math.inf, 1.3),)  # growth of the number of rewards until the units are looked at again

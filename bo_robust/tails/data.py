@@ -10,8 +10,6 @@ import torch
 
 from bo_robust.validation import is_number, quoted
 
-__all__ = ["as_labels", "as_rewards", "check_level", "within_arms"]
-
 
 def as_rewards(y: Any) -> np.ndarray:
     """Return rewards of any shape (numpy, torch, pandas or lists) as a flat float64 array.

@@ -16,8 +16,6 @@ from scipy import stats
 from bo_robust.tails.data import as_rewards, check_level
 from bo_robust.validation import check_count
 
-__all__ = ["TailIndex", "default_k", "hill", "is_power_law", "moment_index"]
-
 MIN_SIZE = 100
 MIN_K = 20
 # Largest Kolmogorov distance of a power law. Where the tail is one it stays below 0.28 in 99 of 100 samples at the

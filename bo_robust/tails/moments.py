@@ -11,8 +11,6 @@ from scipy import stats
 from bo_robust.tails.data import as_labels, as_rewards, check_level
 from bo_robust.validation import check_count, check_tail_index
 
-__all__ = ["MomentBound", "moment_bound"]
-
 MIN_BLOCKS = 5
 MIN_ARM = 40
 

@@ -27,8 +27,6 @@ from torch import Tensor
 
 from bo_robust.validation import check_finite, check_positive, check_tensor
 
-__all__ = ["guess_and_double", "norm_lower_bound"]
-
 
 def norm_lower_bound(K: Tensor, y: Tensor, noise_var: float, slack: float | Tensor = 0.0) -> Tensor:
     """||mu_t||_k - slack, at least 0, with ||mu_t||_k = sqrt(a^T K a), a = (K + noise_var I)^{-1} y.

@@ -15,8 +15,6 @@ from bo_robust.tails.moments import MIN_ARM, moment_bound
 from bo_robust.truncation import TGPTruncation, median_mad
 from bo_robust.validation import check_count, check_delta, is_number
 
-__all__ = ["TruncationAdvice", "choose_rule", "recommend"]
-
 MIN_ALPHA = 0.05
 LARGE_ARM = 100  # rewards of an arm from which its moment is its own
 SAFETY = 2.0  # times the limit of a moment: see moment_bound for what this factor achieves

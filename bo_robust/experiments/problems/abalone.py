@@ -19,8 +19,6 @@ from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.data import load_csv
 from bo_robust.experiments.problems.noise import Gaussian, reward_fields
 
-__all__ = ["Abalone"]
-
 MEASUREMENTS = ["length", "diameter", "height", "whole_weight", "shucked_weight", "viscera_weight", "shell_weight"]
 
 

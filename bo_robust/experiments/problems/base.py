@@ -19,8 +19,6 @@ from bo_robust.random import stream
 from bo_robust.specs import quoted
 from bo_robust.validation import check_count, check_finite, check_positive, check_tail_index
 
-__all__ = ["CandidatePriors", "Problem", "ProblemKind", "RewardModel", "Trials"]
-
 
 @dataclass(frozen=True)
 class Trials:

@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-__all__ = ["DATA_FILES", "DataFile", "check_sha256", "load_csv", "load_npz", "verified"]
-
 
 @dataclass(frozen=True)
 class DataFile:

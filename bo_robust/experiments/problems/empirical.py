@@ -17,14 +17,6 @@ from bo_robust.experiments.problems.rewards import TableRewards
 from bo_robust.truncation import median_mad
 from bo_robust.validation import check_tail_index
 
-__all__ = [
-    "centred_problem",
-    "correlation_kernel",
-    "covariance_kernel",
-    "half_range",
-    "paper_problem",
-]
-
 SHARED_F = (
     "All trials share one f: a standard error over trials covers redrawn rewards (rows of the same table), not other "
     "periods or data sets."

@@ -20,8 +20,6 @@ from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.rewards import HardRewards
 from bo_robust.experiments.problems.synthetic import even_points, stationary
 
-__all__ = ["HardInstance", "spectral_density"]
-
 # Quadrature on [-1, 1], the support of phi.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
 PHI = np.exp(-1.0 / (1.0 - NODES**2))

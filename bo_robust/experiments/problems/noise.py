@@ -23,18 +23,6 @@ from bo_robust.experiments.problems.rewards import TensorFree, mean_at, signs
 from bo_robust.specs import build
 from bo_robust.validation import check_positive, check_tail_index
 
-__all__ = [
-    "NOISES",
-    "Additive",
-    "Gaussian",
-    "NoiseModel",
-    "ParetoRewards",
-    "RareSpikes",
-    "StudentT",
-    "SymmetricPareto",
-    "reward_fields",
-]
-
 
 class NoiseModel(RewardModel, Protocol):
     """A reward model for any f, or any f >= 0, that knows its moments."""

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from bo_robust.validation import check_finite, check_positive, check_tail_index
 
-__all__ = ["HardRewards", "OnePointSpikes", "TableRewards", "TensorFree", "mean_at", "signs"]
-
 
 def mean_at(f: Tensor, arms: Tensor) -> Tensor:
     """The mean reward ``s`` of one arm per trial, given f ``s x n`` and arms ``s``."""

@@ -22,8 +22,6 @@ from bo_robust.experiments.problems.data import load_npz
 from bo_robust.experiments.problems.empirical import covariance_kernel
 from bo_robust.experiments.problems.noise import Gaussian
 
-__all__ = ["IntelLab", "MetrLAWeek", "UnknownKernelTemperature"]
-
 NOISE_FRACTION = 0.05
 # Five-minute rows of a day, and the rows from 6 to 11 in the morning.
 ROWS_PER_DAY = 288

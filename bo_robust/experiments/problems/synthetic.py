@@ -23,8 +23,6 @@ from bo_robust.random import stream
 from bo_robust.specs import quoted
 from bo_robust.validation import check_count, check_positive
 
-__all__ = ["GPDraw", "ManyArms", "RKHSFunction", "SpikedFunction", "even_points", "square_root", "stationary"]
-
 # Number p of terms a_i k(., x_i) of a random RKHS function (Ray Chowdhury & Gopalan 2019, sec. 6).
 TERMS = 100
 # A GP draw exceeds its stated sup bound somewhere with at most this probability.

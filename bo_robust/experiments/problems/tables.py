@@ -21,8 +21,6 @@ from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.experiments.problems.empirical import centred_problem, paper_problem
 from bo_robust.specs import quoted
 
-__all__ = ["DJIA29", "CMULight", "SeattleLatency"]
-
 SCALINGS: dict[str, Callable[..., Problem]] = {"paper": paper_problem, "centred": centred_problem}
 # Reward = minus RTT in seconds; the file counts 10 ms.
 TEN_MS = 0.01

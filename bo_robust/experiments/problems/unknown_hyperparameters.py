@@ -21,8 +21,6 @@ from bo_robust.experiments.problems.noise import Gaussian
 from bo_robust.experiments.problems.synthetic import even_points, stationary
 from bo_robust.validation import check_count, check_positive
 
-__all__ = ["UnknownDecomposition", "UnknownLengthscale", "UnknownPeriod"]
-
 LENGTHSCALES = (0.3, 0.4, 0.5, 0.7, 1.0)
 # The period of the whole, then of its sine waves: pieces 1 and 2, piece 3, piece 4.
 PERIODS = (1.0, 1 / 4, 3 / 14, 2 / 7)

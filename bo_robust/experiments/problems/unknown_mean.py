@@ -17,8 +17,6 @@ from bo_robust.experiments.problems.noise import Gaussian
 from bo_robust.experiments.problems.synthetic import even_points, square_root
 from bo_robust.validation import check_positive
 
-__all__ = ["UnknownMean"]
-
 HILLS = 10
 
 

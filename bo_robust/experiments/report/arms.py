@@ -24,8 +24,6 @@ from bo_robust.experiments.report.pictures import (
 from bo_robust.experiments.report.truncation import truncation
 from bo_robust.experiments.results import RunResults
 
-__all__ = ["sections"]
-
 # Where there are more arms, so many are drawn, evenly spaced.
 DRAWN_ARMS = 300
 

@@ -14,8 +14,6 @@ from bo_robust.experiments.report.pictures import INK, Looks, from_zero, picture
 from bo_robust.experiments.results import RunResults
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS
 
-__all__ = ["dictionaries"]
-
 
 def dictionaries(run: RunResults, panel: PanelConfig, looks: Looks) -> dict[str, Any] | None:
     """Numbers and pictures of a panel's algorithms that keep a dictionary; None if there are none."""

@@ -12,8 +12,6 @@ from bo_robust.experiments.figures import draw_timeline
 from bo_robust.experiments.report.pictures import Picture, picture, rounds_axis
 from bo_robust.experiments.summary import elimination_line
 
-__all__ = ["eliminations"]
-
 
 def eliminations(panel: PanelConfig, entry: dict[str, Any]) -> list[dict[str, Any]]:
     """What every algorithm that eliminates candidates found, with a timeline if a test failed."""

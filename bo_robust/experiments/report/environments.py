@@ -13,8 +13,6 @@ from bo_robust.experiments.config import ValueAtRiskPanelConfig
 from bo_robust.experiments.report.pictures import INK, Looks, picture
 from bo_robust.experiments.results import RunResults
 
-__all__ = ["environments"]
-
 BEST = "best design found"
 # Points of a curve. The lower tail is drawn up to TAIL times alpha. The axis begins where CUT_OFF of the probability
 # lies below.

@@ -17,8 +17,6 @@ from bo_robust.experiments.results import RunResults, load
 from bo_robust.experiments.storage import add_digests, write_bytes
 from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, entries_of
 
-__all__ = ["page", "write_report"]
-
 NAME = "report.html"
 
 

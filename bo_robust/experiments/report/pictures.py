@@ -20,20 +20,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
 
-__all__ = [
-    "INK",
-    "Looks",
-    "Picture",
-    "at_the_end",
-    "curves_picture",
-    "from_zero",
-    "legend",
-    "log_if_wide",
-    "number_ids",
-    "picture",
-    "rounds_axis",
-]
-
 # Keyword arguments of ``Axes.plot`` by label.
 Looks = dict[str, dict[str, Any]]
 # Colours that stand for the page's own; the page's colours replace them in the SVG.

@@ -6,8 +6,6 @@ from typing import Any
 
 from bo_robust.experiments.results import RunResults
 
-__all__ = ["settings"]
-
 # Longer lists are cut.
 LONGEST = 12
 # Keys of a panel that the page shows elsewhere.

@@ -15,8 +15,6 @@ from bo_robust.experiments.report.pictures import Looks, curves_picture, from_ze
 from bo_robust.experiments.results import RunResults
 from bo_robust.truncation import TRUNCATIONS
 
-__all__ = ["truncation"]
-
 # Points of a curve.
 DRAWN = 300
 

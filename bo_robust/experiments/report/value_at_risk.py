@@ -23,8 +23,6 @@ from bo_robust.experiments.report.pictures import (
 from bo_robust.experiments.results import RunResults
 from bo_robust.experiments.value_at_risk.summary import CONFIDENCE, log_regret
 
-__all__ = ["sections"]
-
 
 def sections(run: RunResults, panel: ValueAtRiskPanelConfig, entry: dict[str, Any], looks: Looks) -> dict[str, Any]:
     """Everything that ``value_at_risk.html.j2`` shows of a panel beside its summary, ``entry``."""

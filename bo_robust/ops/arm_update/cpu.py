@@ -25,8 +25,6 @@ from bo_robust.ops.arm_update.naive import (
     refresh_root_,
 )
 
-__all__ = ["Scratch", "update_"]
-
 
 class Views(NamedTuple):
     """NumPy views of one trial's buffers; those of all trials are the last four."""

@@ -27,8 +27,6 @@ from torch import Tensor
 
 from bo_robust.ops.arm_update.naive import ArmBuffers, KernelRows, begin_round_
 
-__all__ = ["update_"]
-
 # A tile has TILE_BYTES and from NARROWEST to WIDEST float64 arms (twice as many in float32). PROGRAMS are wanted.
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
 # Rows read at a time where only one arm of each is needed.

@@ -35,19 +35,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = [
-    "LONG_BLOCK",
-    "SHORT_BLOCK",
-    "ArmBuffers",
-    "KernelRows",
-    "apply_",
-    "begin_round_",
-    "end_block_",
-    "posterior_row",
-    "refresh_root_",
-    "update_",
-]
-
 # Rounds of a block, by measurement. A short block reads few pending rows. A long one factorises seldom, which matters
 # in the low-rank layout while rows are short.
 SHORT_BLOCK = 32

@@ -27,8 +27,6 @@ from torch import Tensor
 
 from bo_robust.ops.dtc_scores.naive import Dictionary, Form, Scores, chunk_shape, chunks, layers
 
-__all__ = ["dtc_scores"]
-
 # Rows of R (and as many of F) per product. Rows and columns are padded to a multiple of ALIGNMENT for cuBLAS.
 BLOCK, ALIGNMENT = 128, 16
 # Arms and points of a tile of ``_columns``, arms of a tile of ``_squares``. Every row is 1 KiB of consecutive float64.

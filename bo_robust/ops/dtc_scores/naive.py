@@ -37,20 +37,6 @@ from torch import Tensor
 from bo_robust.covariance import Covariance, Matern, SquaredExponential
 from bo_robust.linalg import row_argmax
 
-__all__ = [
-    "Dictionary",
-    "Form",
-    "Scores",
-    "chunk_shape",
-    "chunks",
-    "columns_of",
-    "dtc_scores",
-    "dtc_scores_direct",
-    "form_of",
-    "layers",
-    "scores_of_columns",
-]
-
 # Rows of R (and as many of F) multiplied at once, and entries of k_D per chunk: both measured on one thread.
 BLOCK, CPU_ENTRIES = 96, 1 << 18
 # 64 MiB of k_D in float64. Larger than on a CPU, because every chunk costs a handful of launches.

@@ -15,8 +15,6 @@ from torch import Tensor
 from bo_robust.covariance import Covariance
 from bo_robust.ops.dtc_scores.naive import chunks, columns_of
 
-__all__ = ["Steps", "dtc_steps", "steps_of_columns"]
-
 
 @dataclass(frozen=True)
 class Steps:

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from bo_robust.ops.fused_rounds.naive import SLACK, FusedRounds
 
-__all__ = ["fused_rounds"]
-
 
 @torch.no_grad()
 def fused_rounds(

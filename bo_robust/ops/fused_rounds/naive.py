@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["SLACK", "FusedRounds", "fused_rounds"]
-
 # |f - mu| up to this counts as covered, as in the runner: sigma may be mere rounding of the prior.
 SLACK = {torch.float64: 1e-9, torch.float32: 1e-4}
 

@@ -17,8 +17,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["MAX_STEPS", "TOLERANCE", "correct_"]
-
 # Largest entry of I - X V X before the last correction. This correction shrinks the error further, by a factor well
 # below one if the iteration stops in time.
 TOLERANCE = 1e-6

@@ -7,8 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["exact", "newton_schulz", "products_needed"]
-
 
 def exact(V: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvectors E (columns, ``... x k x k``) and eigenvalues d (``... x k``): V^{-1/2} = E diag(d^{-1/2}) E^T."""

@@ -25,8 +25,6 @@ from torch import Tensor
 
 from bo_robust.ops.truncated_sum.naive import level_tensor
 
-__all__ = ["truncated_count", "truncated_sum"]
-
 # A tile has BT observations and BI directions (64, or 32 for small p), and is formed from BK features at a time (16 is
 # the least that Triton 3.6 takes). Compiled for sm_90 it fits in the registers in both dtypes: two programs per
 # multiprocessor in float64, three in float32. Not tuned at run time, so that results do not depend on a timing.

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["level_tensor", "truncated_count", "truncated_sum", "truncated_sum_direct"]
-
 # Observations of a chunk on the CPU. Measured time is flat from 256 to 1024 (p = 32 to 512, 1 to 64 trials).
 CPU_CHUNK = 512
 # Products of a chunk on CUDA: 1 GiB in float64, because every chunk costs a handful of launches.

@@ -14,8 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["ucb_argmax"]
-
 # TILE arms are read at once; a trial has at most PARTS programs.
 TILE, PARTS, NUM_WARPS = 1024, 1024, 4
 

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from bo_robust.linalg import row_argmax
 
-__all__ = ["ucb_argmax"]
-
 
 @torch.no_grad()
 def ucb_argmax(mean: Tensor, variance: Tensor, width: float | Tensor) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["kth_index", "sorted_masses"]
-
 
 def kth_index(values: Tensor, k: int) -> Tensor:
     """As :func:`naive.kth_index`."""

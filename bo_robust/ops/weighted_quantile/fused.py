@@ -18,8 +18,6 @@ from torch import Tensor
 
 from bo_robust.ops.weighted_quantile import naive
 
-__all__ = ["MAX_POINTS", "kth_index", "sorted_masses"]
-
 # Longer rows take the plain path.
 MAX_POINTS = 256
 # Values per program.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["kth_index", "sorted_masses"]
-
 
 def kth_index(values: Tensor, k: int) -> Tensor:
     """Index of the k-th smallest value of the last axis (k from 1), ``...`` long."""
