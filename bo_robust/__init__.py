@@ -4,8 +4,6 @@ Names load on first use, so that command-line calls and scripts over arms do not
 Importing any acquisition function registers it with BoTorch's input constructors.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

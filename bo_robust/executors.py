@@ -3,8 +3,6 @@
 The executors of ``concurrent.futures`` and Dask's client have that method and can be passed as they are.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Small tensor helpers that torch lacks or does slowly."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

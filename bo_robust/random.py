@@ -4,8 +4,6 @@ A stream depends on its key only. So trial 7 alone draws what trial 7 of 256 dra
 generator state. Every algorithm of a comparison meets the same noise (common random numbers).
 """
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

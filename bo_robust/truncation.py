@@ -8,8 +8,6 @@ Every level has a keyword ``scale`` > 0 that multiplies it; the theorems hold at
 construction when an argument is outside the range stated for it.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

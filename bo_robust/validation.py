@@ -1,7 +1,5 @@
 """Checks of user input, shared by the whole package. Every message says what was wrong and what to change."""
 
-from __future__ import annotations
-
 import math
 import reprlib
 from numbers import Real

@@ -1,7 +1,5 @@
 """The base of every confidence width: how a width is called, and its scale."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Axes: ``s`` trials, ``h`` candidates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

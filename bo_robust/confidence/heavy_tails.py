@@ -1,7 +1,5 @@
 """Confidence widths for heavy-tailed rewards (Ray Chowdhury & Gopalan 2019); see :mod:`.widths` for conventions."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Source: Srinivas et al. 2010, Theorems 1 and 2.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -8,8 +8,6 @@ Every width has a keyword ``scale`` that multiplies w_t. The theorems hold at ``
 stated for it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """One algorithm on some trials of a panel: set it up, play it with checkpoints, and collect the shard it leaves."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -4,8 +4,6 @@ A width, level or feature map takes the constants it needs (number of arms, B, v
 lengthscale, box) from the problem and the panel, unless the configuration gives them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

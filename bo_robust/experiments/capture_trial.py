@@ -4,8 +4,6 @@
 may break the process it is in. The last line on the standard error says what failed.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

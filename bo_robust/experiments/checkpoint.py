@@ -4,8 +4,6 @@ A checkpoint holds every tensor of the algorithm's state, the traces so far and 
 streams, which depend on seed, trial and chunk only. Resuming gives bit-identical traces.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line: ``bo-robust run | list | plot | report | resume | doctor``."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

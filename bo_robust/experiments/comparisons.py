@@ -1,7 +1,5 @@
 """Statistics of trials: means, paired differences, and who is best."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ On a CUDA device every fused op is compared with the plain one, and the capture 
 Optional packages are looked up by name, not imported.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import warnings

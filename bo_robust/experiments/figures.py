@@ -1,7 +1,5 @@
 """Pictures of a run: regret, confidence intervals and eliminations over arms; one picture per panel over (x, z)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 ``include`` lists other files, by paths relative to the file. The file's own keys override those of the others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -5,8 +5,6 @@ This takes at most 128 arms in the dense layout, an algorithm that allows it
 and rewards that are f plus a noise. :mod:`bo_robust.experiments.captured_rounds` has many of the other runs.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conditions of a run: a free folder, one process at a time in it, and enough memory."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -5,8 +5,6 @@ that holds the run's folder stores the shards, so workers elsewhere need this pa
 folder. Workers on this machine also save checkpoints in the folder, and go on from them.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import multiprocessing

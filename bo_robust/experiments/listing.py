@@ -1,7 +1,5 @@
 """One line about every entry of a registry, read from the source: importing the classes would be slow."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

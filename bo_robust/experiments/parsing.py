@@ -3,8 +3,6 @@
 Pydantic finds the mistake. The sentence names the key and the panel, and the nearest valid key if a key is unknown.
 """
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any

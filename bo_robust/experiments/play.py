@@ -7,8 +7,6 @@ ends. On CUDA, small problems play a chunk in one call (:mod:`bo_robust.experime
 shapes are captured as a graph and replayed (:mod:`bo_robust.experiments.captured_rounds`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

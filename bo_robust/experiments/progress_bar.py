@@ -1,7 +1,5 @@
 """The progress of a run on a terminal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Provenance of a run (versions, code, device, seeds), and whether the run may go on elsewhere."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ A record is plain data of the trials of one shard. The functions ``join_...`` ma
 shards, in order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ jobs left), ``checkpoints/`` (the state of jobs under way on this machine), then
 pictures. A job plays one algorithm of one panel in all or some of its trials, or one repetition of a method.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -6,8 +6,6 @@ differently for another number of trials. Traces are therefore bit-identical onl
 shards; others agree up to rounding, which may decide between arms in float32.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@
 for ``sha256sum -c SHA256SUMS``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """From traces of runs over arms to numbers: the content of ``summary.json``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

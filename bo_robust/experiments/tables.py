@@ -1,7 +1,5 @@
 """The report on a terminal: tables of results with their uncertainty, and closing words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """ATA-GP-UCB (Ray Chowdhury & Gopalan 2019, Algorithm 2): truncation along the directions of a feature space."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

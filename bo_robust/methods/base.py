@@ -9,8 +9,6 @@ study and the Optuna sampler do both. Ax does neither: it passes on rewards as t
 which default holds where; it is the only place where the two differ.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect

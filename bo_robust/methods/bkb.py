@@ -1,7 +1,5 @@
 """BKB (Calandriello, Carratino, Lazaric, Valko & Rosasco 2019): GP-UCB on a dictionary of the points observed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

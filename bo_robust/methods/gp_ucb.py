@@ -1,7 +1,5 @@
 """GP-UCB (Srinivas, Krause, Kakade & Seeger 2010), by default with the randomised width of Takeno et al. 2023."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

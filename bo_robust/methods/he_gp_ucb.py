@@ -1,7 +1,5 @@
 """HE-GP-UCB (Ziomek, Adachi & Osborne 2024, Algorithm 1): candidate kernels, eliminated by their errors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

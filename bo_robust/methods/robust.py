@@ -1,7 +1,5 @@
 """GP-UCB on the rewards that the model believes, with no setting to choose: the default method."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """TGP-UCB (Ray Chowdhury & Gopalan 2019, Algorithm 1): rewards beyond a growing level are truncated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """V-UCB (Nguyen, Dai, Low & Jaillet 2021, Algorithm 1): the value at risk under conditions that vary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A case takes the module of a path, ``naive`` or ``fused``, and an empty tensor o
 It returns tensors that the paths must agree on. Its numbers are drawn on the CPU: they are the same on every device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 from typing import TypeAlias

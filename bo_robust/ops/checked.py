@@ -8,8 +8,6 @@ A kernel that reads or writes outside its memory ends CUDA for the whole process
 then names the op, and ``BO_ROBUST_OPS=naive`` is the way around it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from importlib import import_module

@@ -8,8 +8,6 @@ A commit is refused if the files were moved, deleted or replaced since they were
 writer cannot use the connection. It closes its copy of the lock, so that orphaned workers do not keep the study locked.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat

@@ -5,8 +5,6 @@ m is their number. Each later m is 1.1 times the one before (beyond 200, 1.3 tim
 hyperparameters from the same file, even if they are not kept there.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import math

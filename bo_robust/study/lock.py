@@ -10,8 +10,6 @@ The line is written after every commit and is not flushed. It outlives the proce
 older than the study, but never newer.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The loop of ``Study.optimize``: it keeps workers busy and tells results as they come."""
 
-from __future__ import annotations
-
 import time
 import traceback
 import warnings

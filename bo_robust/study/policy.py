@@ -5,8 +5,6 @@ pending, and the trial's number. Random numbers come from streams keyed by the s
 carried from trial to trial.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What goes into a study and comes out of it: trials, values, FAILED."""
 
-from __future__ import annotations
-
 import enum
 import math
 import operator

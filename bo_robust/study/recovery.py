@@ -5,8 +5,6 @@ are also put into a copy of the file, even if their frames are damaged. Nothing 
 checksums, and a row of a study never changes once it is there.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import struct

@@ -6,8 +6,6 @@ can be computed again. Each row carries a CRC-32 of its content, because SQLite 
 value.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import zlib
 from typing import Any

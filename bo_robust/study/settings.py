@@ -10,8 +10,6 @@ units stand still. At the next m they follow the rewards. Settings such as ``noi
 another number of the rewards' own units.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import operator

@@ -4,8 +4,6 @@ A model sees the unit cube: each parameter's range (of its logarithm, where ``lo
 objectives and the file see values in their own units, as ``{"name": number}``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """When a study looks again at what follows from its data, and which random numbers each purpose has."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Sequence

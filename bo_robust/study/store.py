@@ -9,8 +9,6 @@ One loss shows only in ``Status.recovered``: that of commits behind a damaged pl
 the newest record too, or if file and log were copied without the lock.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """The model of a round, in the unit cube and the units of the study, and its treatment of failures."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings

@@ -4,8 +4,6 @@ Units that a study does not give follow from the rewards. They are looked at whe
 and stand still in between.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import warnings

@@ -1,7 +1,5 @@
 """Rewards and arm labels as numpy arrays, from whatever holds them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Two estimators use the k + 1 largest |y|. Hill's is sharp where the tail is a po
 recognises tails that are none. Neither is invariant to shifts: centre the rewards first.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

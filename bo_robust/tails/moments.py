@@ -1,7 +1,5 @@
 """v from data: E|y|^(1+alpha) by median of means, the largest over arms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -20,8 +20,6 @@ need not cover f. A B that is never contradicted is not proved large enough eith
 A wrong kernel, or noise heavier than c_t assumes, makes ||mu_t||_k grow and the guess with it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Pictures of a tail."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From rewards of the past to alpha, v, noise_var and a truncation rule."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

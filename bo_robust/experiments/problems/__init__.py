@@ -1,7 +1,5 @@
 """Problems over arms by name; each knows its true mean rewards and so its optimum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

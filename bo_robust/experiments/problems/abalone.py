@@ -4,8 +4,6 @@ Calandriello et al. 2019 (BKB) print no such experiment, and the settings of BBK
 lengthscale and noise are therefore ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

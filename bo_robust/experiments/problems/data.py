@@ -3,8 +3,6 @@
 Nothing is unpickled, nothing is downloaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -4,8 +4,6 @@ A table is ``m x n``: one row per time, one column per arm. Kernel, centre, scal
 ``history``. f and the rewards come from ``table``, which algorithms see only through rewards.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ for two different j. With S the spectral density of k, ||g||_k^2 = int |g^|^2 / 
 (2 gap / h(0))^2 / c * int phi(u)^2 / S(c u) du. Therefore B is exact for f on the line.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

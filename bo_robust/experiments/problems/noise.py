@@ -8,8 +8,6 @@ resulting v is large and b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))) grows fast, so
 0.2 % over 3000 rounds at index 1.2 and 1.5. A smaller v or alpha, or a smaller ``scale`` of the level, truncates more.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

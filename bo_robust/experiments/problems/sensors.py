@@ -6,8 +6,6 @@ variance of 5% of the mean k(x, x). The prior mean is 0, so algorithms must lear
 :class:`UnknownKernelTemperature` is ours.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

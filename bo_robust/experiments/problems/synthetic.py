@@ -4,8 +4,6 @@ Sources: Ray Chowdhury & Gopalan 2019, sec. 6 (:class:`RKHSFunction`, :class:`Sp
 sec. 6 (:class:`GPDraw`). :class:`ManyArms` is ours.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 an extra whose tails are truly heavy. All trials share f.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ initial designs of (a) and (b), rounds and delta = 0.1. Kernels, noise, R, B and
 trials and for all seeds. Experiment (d) is :mod:`bo_robust.experiments.problems.unknown_mean`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

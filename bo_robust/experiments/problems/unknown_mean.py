@@ -4,8 +4,6 @@ Source: Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optim
 Any Type" (ICML 2024), section 7 and Appendix J.4.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the page shows of one panel of a run over arms."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dictionary sizes against the effective dimension of the arms pulled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

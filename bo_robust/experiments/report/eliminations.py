@@ -1,7 +1,5 @@
 """Who was eliminated when, and who survived."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

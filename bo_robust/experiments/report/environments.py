@@ -1,7 +1,5 @@
 """How f varies over the environments at the designs a value-at-risk run recommends."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any

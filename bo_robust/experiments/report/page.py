@@ -1,7 +1,5 @@
 """The page: plain data of every panel, put into the templates."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures as inline SVG whose text and lines take the page's colours, light or dark."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import re

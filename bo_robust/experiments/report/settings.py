@@ -1,7 +1,5 @@
 """Every setting of a panel, with all constants filled in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bo_robust.experiments.results import RunResults

@@ -1,7 +1,5 @@
 """How many rewards were truncated, when, and how far beyond the level they lay."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What the page shows of one panel of a value-at-risk run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ trials use NumPy views of the same memory: at a few thousand arms a round is som
 several times a NumPy call.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -18,8 +18,6 @@ at the 4.3 TB/s an H200 copies, against 0.06 ms of arithmetic.
 Times follow from data sheets and copy rates; none was measured. ``benchmarks/ops/registry.py`` counts the bytes.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

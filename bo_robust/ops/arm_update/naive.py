@@ -26,8 +26,6 @@ without bound.
 Functions ending in ``_`` write into the buffers they are given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

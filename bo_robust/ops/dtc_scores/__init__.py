@@ -9,8 +9,6 @@ R^T R = K_D^+, V = L L^T and F = L^{-1} R,
 covariances take the plain path on CUDA too. No gradients.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

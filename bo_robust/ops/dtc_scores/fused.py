@@ -18,8 +18,6 @@ Below about r = 100 the traffic, 40 r bytes per arm, is the bound. A float32 dic
 ``torch.set_float32_matmul_precision`` says: leave it at "highest", tf32 would ruin the variance.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -24,8 +24,6 @@ Exponentials. The scale of the inputs contains log2(e), so that ``exp2`` serves:
 number, ``exp`` 1.3 ns, at the same accuracy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ and the variance by multiples of their squares (:mod:`bo_robust.posteriors.dtc_c
 flops per arm. Scoring anew takes some 2.4 r^2.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -6,8 +6,6 @@ steps depend on each other, so the time is latency: predicted 3 to 5 us per roun
 float64 numbers take 64 registers per thread of 16 warps.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

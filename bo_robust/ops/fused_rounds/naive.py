@@ -1,7 +1,5 @@
 """Plain torch on any device: one rank-one update of C per round. Tests compare the fused path with it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """V^{-1/2} by eigendecomposition, or by a fixed number of Newton-Schulz iterations."""
 
-from __future__ import annotations
-
 import math
 
 import torch

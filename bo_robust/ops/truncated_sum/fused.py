@@ -16,8 +16,6 @@ without float64 tensor units use fused multiply-add. Float32 is multiplied in fl
 in tf32, which would move products across the level.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

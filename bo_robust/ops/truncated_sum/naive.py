@@ -4,8 +4,6 @@ The products u_{i tau} y_tau take one matrix product and a few elementwise passe
 pass would read ``p x t`` numbers from memory. A chunk stays in the cache and needs O(s p c) memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

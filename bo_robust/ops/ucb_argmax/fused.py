@@ -7,8 +7,6 @@ Sums, products and square roots are rounded one by one (no fused multiply-add), 
 and arms equal those of :mod:`naive` to the bit.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

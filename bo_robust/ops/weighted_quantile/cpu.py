@@ -3,8 +3,6 @@
 On one EPYC thread, 4096 x 256 float64, argsort takes 6 ms (torch 38 ms) and the k-th value 1.6 ms (torch 12 ms).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -9,8 +9,6 @@ Predicted for 4096 rows of 256 float64, not measured (``benchmarks/ops/registry.
 at 4.3 TB/s. Sorting takes 36 steps. The 2.7e8 comparisons, 24 instructions each by the disassembly, take 0.2 ms.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """Plain torch on any device."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
