@@ -1,13 +1,11 @@
 """What the page shows of one panel of a run over arms."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from bo_robust.experiments.config import PanelConfig
-from bo_robust.experiments.figures import marks
 from bo_robust.experiments.report.dictionaries import dictionaries
 from bo_robust.experiments.report.eliminations import eliminations
 from bo_robust.experiments.report.pictures import (
@@ -17,7 +15,7 @@ from bo_robust.experiments.report.pictures import (
     curves_picture,
     from_zero,
     log_if_wide,
-    picture,
+    marks,
 )
 from bo_robust.experiments.report.truncation import truncation
 from bo_robust.experiments.results import RunResults
@@ -29,7 +27,7 @@ DRAWN_ARMS = 300
 def sections(run: RunResults, panel: PanelConfig, entry: dict[str, Any], looks: Looks) -> dict[str, Any]:
     """Everything that ``arms.html.j2`` shows of a panel beside its summary, ``entry``."""
     return {
-        "regret": _regret(run, panel, looks),
+        "regret": regret(run, panel, looks),
         "confidence": _confidence(run, panel, entry, looks),
         "truncation": truncation(run, panel, looks),
         "eliminations": eliminations(panel, entry),
@@ -37,7 +35,8 @@ def sections(run: RunResults, panel: PanelConfig, entry: dict[str, Any], looks: 
     }
 
 
-def _regret(run: RunResults, panel: PanelConfig, looks: Looks) -> list[Picture]:
+def regret(run: RunResults, panel: PanelConfig, looks: Looks) -> list[Picture]:
+    """Average and simple regret by round, mean ± standard error."""
     regret, rounds = run.curves(panel, "regret"), marks(panel.horizon)
     average = {label: of.cumsum(1) / np.arange(1, panel.horizon + 1) for label, of in regret.items()}
     pictures = []
@@ -76,36 +75,37 @@ def _confidence(run: RunResults, panel: PanelConfig, entry: dict[str, Any], look
     )
     said = f"Width of {panel.name} against the round."
     of_width = curves_picture("width", said, width, looks, rounds=rounds, log_rounds=True, y=log_if_wide)
-    finals = {
-        label: {name: of.double().numpy() for name, of in run.finals[panel.name, label].items()} for label in labels
-    }
     return {
         "target": target,
         "pictures": [of_coverage, of_width],
         "looks": {label: looks[label] for label in labels},
-        "num_arms": len(finals[labels[-1]]["f"]),
+        "num_arms": len(run.finals[panel.name, labels[-1]]["f"]),
         "drawn_arms": DRAWN_ARMS,
         "intervals": [
-            _intervals(label, final, looks[label]["color"])
-            for label, final in finals.items()
-            if np.isfinite(final["reach"]).all()
+            interval(run, panel, label, looks)
+            for label in labels
+            if run.finals[panel.name, label]["reach"].isfinite().all()
         ],
     }
 
 
-def _intervals(label: str, final: Mapping[str, np.ndarray], colour: str) -> Picture:
-    """Final confidence intervals by arm, with f."""
+def interval(run: RunResults, panel: PanelConfig, label: str, looks: Looks) -> Picture:
+    """Final confidence intervals of an algorithm's worst-covered trial by arm, if it has any, with f."""
+    final = {name: of.double().numpy() for name, of in run.finals[panel.name, label].items()}
+    has_any = np.isfinite(final["reach"]).all()
     share = 100.0 * np.mean(np.abs(final["f"] - final["mean"]) <= final["reach"])
 
     def draw(axis: Axes) -> None:
         n = len(final["f"])
         arms = np.unique(np.linspace(0, n - 1, min(n, DRAWN_ARMS)).round().astype(int))
         mean, reach, f = (final[key][arms] for key in ("mean", "reach", "f"))
-        axis.fill_between(arms, mean - reach, mean + reach, color=colour, alpha=0.25, lw=0)
-        axis.plot(arms, mean, color=colour)
-        axis.plot(arms, f, color=INK, linestyle="--", linewidth=1.0)
+        if has_any:
+            colour = looks[label]["color"]
+            axis.fill_between(arms, mean - reach, mean + reach, color=colour, alpha=0.25, lw=0, label="its interval")
+            axis.set_title(f"{share:.0f} % covered", fontsize=9)
+        axis.plot(arms, mean, color=looks[label]["color"], label="posterior mean")
+        axis.plot(arms, f, color=INK, linestyle="--", linewidth=1.0, label="f")
         axis.set_xlabel("arm")
-        axis.set_title(f"{share:.0f} % covered", fontsize=9)
 
     said = f"Final interval of {label} against f by arm: {share:.0f} % of the arms are covered."
-    return picture(draw, said, (3.6, 2.4), heading=label)
+    return Picture(draw, said, (3.6, 2.4), heading=label)

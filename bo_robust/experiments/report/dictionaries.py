@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 
 from bo_robust.algorithms import ALGORITHMS
 from bo_robust.experiments.config import PanelConfig
-from bo_robust.experiments.figures import marks
-from bo_robust.experiments.report.pictures import INK, Looks, from_zero, picture, rounds_axis
+from bo_robust.experiments.report.pictures import INK, Looks, Picture, from_zero, marks, rounds_axis
 from bo_robust.experiments.results import RunResults
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS
 
@@ -30,8 +29,8 @@ def dictionaries(run: RunResults, panel: PanelConfig, looks: Looks) -> dict[str,
     return {
         "found": found,
         "pictures": [
-            picture(lambda axis: _by_round(axis, found, looks), by_round),
-            picture(lambda axis: _against(axis, found, looks), against),
+            Picture(lambda axis: _by_round(axis, found, looks), by_round),
+            Picture(lambda axis: _against(axis, found, looks), against),
         ],
         "looks": {label: looks[label] for label in found},
         "all_exact": all(one["final"] is not None for one in found.values()),

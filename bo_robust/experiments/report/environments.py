@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bo_robust.experiments.config import ValueAtRiskPanelConfig
-from bo_robust.experiments.report.pictures import INK, Looks, picture
+from bo_robust.experiments.report.pictures import INK, Looks, Picture
 from bo_robust.experiments.results import RunResults
 
 BEST = "best design found"
@@ -35,7 +35,7 @@ def environments(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -
     for part, upto in (("", 1.0), (", the lower tail", min(1.0, TAIL * known["alpha"]))):
         said = f"Distribution of f over the environments of {panel.name}{part}. Values at risk: {at_risk}."
         pictures.append(
-            picture(partial(_distribution, found=found, looks=looks, alpha=known["alpha"], upto=upto), said)
+            Picture(partial(_distribution, found=found, looks=looks, alpha=known["alpha"], upto=upto), said)
         )
     return {"found": found, "pictures": pictures, "looks": looks}
 

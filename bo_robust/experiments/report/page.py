@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bo_robust.experiments import figures
 from bo_robust.experiments.report import arms, value_at_risk
-from bo_robust.experiments.report.pictures import legend, number_ids
+from bo_robust.experiments.report.pictures import legend, looks_of, number_ids
 from bo_robust.experiments.report.settings import settings
 from bo_robust.experiments.results import RunResults, load
 from bo_robust.experiments.storage import add_digests, write_bytes
@@ -34,7 +33,7 @@ def page(run: RunResults) -> str:
     """One HTML page without scripts or anything from elsewhere.
 
     The templates escape all text except the insides of pictures
-    (:class:`bo_robust.experiments.report.pictures.Picture`).
+    (:attr:`bo_robust.experiments.report.pictures.Picture.body`).
     """
     templates = Environment(
         loader=PackageLoader(__package__),
@@ -62,7 +61,7 @@ def page(run: RunResults) -> str:
 
 def _panel(run: RunResults, panel: Any, entry: dict[str, Any]) -> dict[str, Any]:
     """What the templates show of a panel; ``entry`` is its summary."""
-    looks = figures.looks(panel.labels)
+    looks = looks_of(panel.labels)
     sections = value_at_risk.sections if run.value_at_risk else arms.sections
     return {
         "name": panel.name,

@@ -9,7 +9,7 @@ import torch
 from matplotlib.axes import Axes
 
 from bo_robust.experiments.config import PanelConfig
-from bo_robust.experiments.report.pictures import Looks, curves_picture, from_zero, picture
+from bo_robust.experiments.report.pictures import Looks, Picture, curves_picture, from_zero
 from bo_robust.experiments.results import RunResults
 from bo_robust.truncation import TRUNCATIONS
 
@@ -36,7 +36,7 @@ def truncation(run: RunResults, panel: PanelConfig, looks: Looks) -> dict[str, A
     if ratios:
         largest = ", ".join(f"{label} {ratio.max():.3g}" for label, ratio in ratios.items())
         said = f"Share of truncated rewards of {panel.name} beyond each multiple of the level. Largest: {largest}."
-        pictures.append(picture(lambda axis: _excess(axis, ratios, looks), said))
+        pictures.append(Picture(lambda axis: _excess(axis, ratios, looks), said))
     return {"lost": lost, "pictures": pictures, "looks": {label: looks[label] for label in lost}}
 
 

@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 
 from bo_robust.experiments.comparisons import mean_interval
 from bo_robust.experiments.config import ValueAtRiskPanelConfig
-from bo_robust.experiments.figures import draw_certificate
 from bo_robust.experiments.report.environments import environments
 from bo_robust.experiments.report.pictures import (
     Looks,
@@ -15,7 +14,6 @@ from bo_robust.experiments.report.pictures import (
     at_the_end,
     curves_picture,
     log_if_wide,
-    picture,
     rounds_axis,
 )
 from bo_robust.experiments.results import RunResults
@@ -28,34 +26,39 @@ def sections(run: RunResults, panel: ValueAtRiskPanelConfig, entry: dict[str, An
     values = {label: best - regret for label, regret in run.curves(panel, "regret").items()}
     return {
         "confidence": CONFIDENCE,
-        "regret": _regret(run, panel, looks),
+        "regret": regret(run, panel, looks),
         "value": _value(run, panel, values, best, looks),
         "final_values": {label: of[:, -1] for label, of in values.items()},
         "environments": environments(run, panel, looks),
-        "seconds": _seconds(run, panel, looks),
+        "seconds": seconds(run, panel, looks),
     }
 
 
-def _regret(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> list[Picture]:
+def regret(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> list[Picture]:
     """log10 regret of the recommendation, and the certificate where methods certify."""
     intervals = {label: mean_interval(log_regret(of), CONFIDENCE) for label, of in run.curves(panel, "regret").items()}
     means = {label: mean for label, (mean, _, _) in intervals.items()}
     bands = {label: (low, high) for label, (_, low, high) in intervals.items()}
     said = f"log10 regret of {panel.name} against the round."
     pictures = [curves_picture("log10 regret of the recommendation", said, means, looks, bands=bands)]
-    certificates = run.curves(panel, "certificate")
-    last = {label: float(np.median(of[:, -1])) for label, of in certificates.items() if not np.isnan(of).all()}
-    if last:
+    certificates, regrets, bounds = (run.curves(panel, name) for name in ("certificate", "regret", "bound"))
+    certify = [label for label, of in certificates.items() if not np.isnan(of).all()]
+    if certify:
 
-        def certificate(axis: Axes) -> None:
-            draw_certificate(axis, run, panel, looks)
-            if (found := axis.get_legend()) is not None:
-                found.remove()
+        def draw(axis: Axes) -> None:
+            for label in certify:
+                colour = looks[label]["color"]
+                axis.plot(np.median(certificates[label], 0), color=colour)
+                # After the last round no point is chosen.
+                axis.plot(np.median(bounds[label][:, :-1], 0), color=colour, linestyle=":")
+                axis.plot(10.0 ** np.median(log_regret(regrets[label]), 0), color=colour, linestyle="--")
+            axis.set_yscale("log")
             rounds_axis(axis)
-            axis.set_title("how far from optimal it can be, and is")
+            axis.set_title("certificate (solid), regret (dashed), 2 w sigma (dotted)")
 
-        said = f"Median certificate, bound and regret of {panel.name} against the round. {at_the_end(last)}"
-        pictures.append(picture(certificate, said))
+        last = at_the_end({label: float(np.median(certificates[label][:, -1])) for label in certify})
+        said = f"Median certificate, bound and regret of {panel.name} against the round. {last}"
+        pictures.append(Picture(draw, said))
     return pictures
 
 
@@ -71,7 +74,8 @@ def _value(
     return [value, curves_picture("length of its interval (median)", said, lengths, looks, y=log_if_wide)]
 
 
-def _seconds(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> Picture:
+def seconds(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> Picture:
+    """Medians of the time that the choice of a point takes."""
     # After the last round only methods that certify look for a point.
     medians = {label: np.median(of[:, :-1], 0) for label, of in run.curves(panel, "seconds").items()}
     said = f"Seconds per acquisition of {panel.name} by round, medians."
