@@ -95,6 +95,18 @@ class Form:
     scale: float
 
 
+@dataclass(frozen=True)
+class Steps:
+    """mean(x) += sum_j in_mean_j h_j and variance(x) += sum_j in_variance_j h_j^2, where h_j = directions_j . k_D(x).
+
+    ``directions`` is ``s x c x r``; ``in_mean`` and ``in_variance`` are ``s x c``.
+    """
+
+    directions: Tensor
+    in_mean: Tensor
+    in_variance: Tensor
+
+
 def form_of(covariance: Covariance, like: Tensor) -> Form | None:
     """The form of a covariance for points like ``like`` (``... x d``), None if it has none.
 
@@ -137,6 +149,33 @@ def dtc_scores_direct(arms: Tensor, dictionary: Dictionary, covariance: Covarian
     left = (k @ dictionary.factor.mT).square().sum(2)
     variance = (covariance.diagonal(x) - explained).clamp(min=0.0) + noise_var.unsqueeze(1) * left
     return Scores((k @ dictionary.weights.unsqueeze(2)).squeeze(2), variance)
+
+
+@torch.no_grad()
+def dtc_steps(arms: Tensor, points: Tensor, covariance: Covariance, steps: Steps) -> tuple[Tensor, Tensor]:
+    """The changes of mean and variance at B arms, ``s x B`` each, in one pass over the arms.
+
+    One more reward, or one point more or less in the dictionary, changes the mean by multiples of c functions, and the
+    variance by multiples of their squares (:mod:`bo_robust.posteriors.dtc_changes`). Besides k_D this takes 2 c r flops
+    per arm. Scoring anew takes some 2.4 r^2.
+
+    ``arms`` and ``covariance`` are those of :func:`bo_robust.ops.dtc_scores.dtc_scores`, ``points`` those of its
+    dictionary. ``steps`` has the dtype of the points.
+    """
+    columns, shape = columns_of(arms, points, covariance), (points.shape[0], arms.shape[0])
+    mean, variance = steps.in_mean.new_empty(2, *shape)
+    for trials, rows in chunks(points, arms.shape[0]):
+        k, _ = columns(trials, rows)
+        part = Steps(steps.directions[trials], steps.in_mean[trials], steps.in_variance[trials])
+        mean[trials, rows], variance[trials, rows] = steps_of_columns(k, part)
+    return mean, variance
+
+
+def steps_of_columns(k: Tensor, steps: Steps) -> tuple[Tensor, Tensor]:
+    """The changes of mean and variance from columns of the covariance, ``s x B x r``."""
+    along = steps.directions @ k.mT  # with few directions twice as fast on a CPU as the transposed product
+    mean = (steps.in_mean.unsqueeze(1) @ along).squeeze(1)
+    return mean, (steps.in_variance.unsqueeze(1) @ along.square_()).squeeze(1)
 
 
 def layers(dictionary: Dictionary, block: int) -> list[Tensor]:
