@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,64 +22,66 @@ NUMBERS_ONLY = (
 
 
 @dataclass(frozen=True)
-class Float:
+class _Range:
+    low: float
+    high: float
+    log: bool = False
+
+    reach: ClassVar[float] = 0.0
+    """How far the share of [0, 1] that belongs to an end goes beyond it."""
+
+    def __post_init__(self) -> None:
+        low, high = _check_range(type(self).__name__, self.low, self.high, self.log)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def _ends(self) -> tuple[float, float]:
+        low, high = self.low - self.reach, self.high + self.reach
+        return (math.log(low), math.log(high)) if self.log else (low, high)
+
+    def to_unit(self, value: float) -> float:
+        """The value as a number in [0, 1]."""
+        low, high = self._ends()
+        return ((math.log(value) if self.log else value) - low) / (high - low)
+
+    def from_unit(self, u: float) -> float:
+        """The value at u in [0, 1], or the one whose share u is in; rounding must not leave the range."""
+        low, high = self._ends()
+        value = low + u * (high - low)
+        return min(max(self._nearest(math.exp(value) if self.log else value), self.low), self.high)
+
+    def _nearest(self, value: float) -> float:
+        return value
+
+    def holds(self, value: float) -> bool:
+        """Whether this is a value of the parameter."""
+        return self.low <= value <= self.high and value == self._nearest(value)
+
+
+class Float(_Range):
     """A real parameter in [low, high]; ``log`` searches its logarithm and needs low > 0.
 
     Raises ``ValueError`` if the bounds are no such range.
     """
 
-    low: float
-    high: float
-    log: bool = False
 
-    def __post_init__(self) -> None:
-        low, high = _check_range("Float", self.low, self.high, self.log)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-
-    def to_unit(self, value: float) -> float:
-        """The value as a number in [0, 1]."""
-        return _to_unit(value, self.low, self.high, self.log)
-
-    def from_unit(self, u: float) -> float:
-        """The value at u in [0, 1]."""
-        return min(max(_from_unit(u, self.low, self.high, self.log), float(self.low)), float(self.high))
-
-    def holds(self, value: float) -> bool:
-        """Whether this is a value of the parameter."""
-        return self.low <= value <= self.high
-
-
-@dataclass(frozen=True)
-class Integer:
+class Integer(_Range):
     """A whole number from low to high, each with an equal share of [0, 1] (of the logarithm's range, where ``log``).
 
     Raises ``ValueError`` if the bounds are not whole, or no such range (``log`` needs low >= 1).
     """
 
-    low: int
-    high: int
-    log: bool = False
+    reach = 0.5
 
     def __post_init__(self) -> None:
-        low, high = _check_range("Integer", self.low, self.high, self.log)
-        if not low.is_integer() or not high.is_integer():
+        super().__post_init__()
+        if not self.low.is_integer() or not self.high.is_integer():
             raise ValueError(f"the bounds of an Integer must be whole numbers, got {self.low!r} and {self.high!r}.")
         object.__setattr__(self, "low", int(self.low))
         object.__setattr__(self, "high", int(self.high))
 
-    def to_unit(self, value: float) -> float:
-        """The value as a number in (0, 1)."""
-        return _to_unit(value, self.low - 0.5, self.high + 0.5, self.log)
-
-    def from_unit(self, u: float) -> int:
-        """The value whose share u in [0, 1] is in."""
-        # At u = 0 or 1 the rounding may leave the range.
-        return min(max(round(_from_unit(u, self.low - 0.5, self.high + 0.5, self.log)), int(self.low)), int(self.high))
-
-    def holds(self, value: float) -> bool:
-        """Whether this is a value of the parameter."""
-        return self.low <= value <= self.high and value == int(value)
+    def _nearest(self, value: float) -> int:
+        return round(value)
 
 
 @dataclass(frozen=True)
@@ -252,15 +254,3 @@ def _check_range(kind: str, low: float, high: float, log: bool) -> tuple[float, 
     if log and not math.log(low) < math.log(high):
         raise ValueError(f"the logarithms of {low!r} and {high!r} are equal: leave out log, or widen the range.")
     return low, high
-
-
-def _to_unit(value: float, low: float, high: float, log: bool) -> float:
-    if log:
-        value, low, high = math.log(value), math.log(low), math.log(high)
-    return (value - low) / (high - low)
-
-
-def _from_unit(u: float, low: float, high: float, log: bool) -> float:
-    if log:
-        return math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
-    return low + u * (high - low)
