@@ -12,13 +12,13 @@ import pandas as pd
 
 from bo_robust.algorithms import State
 from bo_robust.experiments.build import build_algorithm, start_state
-from bo_robust.experiments.checkpoint import REMEDY, load_checkpoint, save_checkpoint
 from bo_robust.experiments.config import PanelConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.records import dictionary_record, elimination_record
 from bo_robust.experiments.shards import Shard
+from bo_robust.experiments.storage import REMEDY, load_checkpoint, save_checkpoint
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
 from bo_robust.posteriors.snapshots import restore_, snapshot
 

@@ -16,6 +16,7 @@ from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.confidence import WIDTHS
 from bo_robust.experiments.config import Entry, PanelConfig
 from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.guards import memory_errors
 from bo_robust.experiments.problems import PROBLEMS, Problem, make_problem
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
@@ -50,17 +51,13 @@ def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | No
             raise RunError(f"{where}: {key!r} is no parameter of a problem; {RESERVED[key]}.")
     try:
         settings = dict(panel.problem)
-        problem = make_problem(settings.pop("kind"), trials, panel.seed, data_dir=data_dir, **settings)
-        return problem.to(device, getattr(torch, panel.dtype))
+        with memory_errors(panel, ": the problem does not fit into memory; take fewer arms or trials."):
+            problem = make_problem(settings.pop("kind"), trials, panel.seed, data_dir=data_dir, **settings)
+            return problem.to(device, getattr(torch, panel.dtype))
     except (ValueError, OSError, ImportError) as error:
         raise RunError(f"{where}: {error}") from None
     except ArithmeticError as error:
         raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
-    except (MemoryError, RuntimeError) as error:
-        # On a CPU torch reports a lack of memory as a plain RuntimeError, "can't allocate memory".
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
-            raise RunError(f"{where}: the problem does not fit into memory; take fewer arms or trials.") from None
-        raise
 
 
 def build_algorithm(config: Entry, panel: PanelConfig, problem: Problem) -> ArmAlgorithm:

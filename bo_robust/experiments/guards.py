@@ -91,12 +91,14 @@ def check_memory(panel: PanelConfig, state: Any = None, shard: int | None = None
 
 
 @contextmanager
-def memory_errors(panel: PanelConfig) -> Iterator[None]:
+def memory_errors(
+    panel: PanelConfig, said: str = " does not fit into memory; lower --trials or --horizon."
+) -> Iterator[None]:
     """Turn a lack of memory, on the host or the device, into ``RunError``."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         # On a CPU torch reports a lack of memory as a plain RuntimeError, "can't allocate memory".
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
-            raise RunError(f"panel {panel.name!r} does not fit into memory; lower --trials or --horizon.") from None
+            raise RunError(f"panel {panel.name!r}{said}") from None
         raise

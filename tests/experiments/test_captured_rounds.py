@@ -303,17 +303,18 @@ def test_on_cuda_rounds_do_not_wait_for_the_device(cuda):
         assert state.round == traces.rounds == 4 * SHORT_BLOCK
 
 
-def test_on_cuda_work_that_waits_for_the_device_falls_back(cuda):
+def test_on_cuda_work_that_waits_for_the_device_falls_back(cuda, monkeypatch):
     world, seen = problem(cuda), []
 
     def waiting_round(*arguments):
         seen.append(float(arguments[2].posterior.mean.sum()))  # not permitted while capturing
         play_round(*arguments)
 
+    monkeypatch.setattr("bo_robust.experiments.captured_rounds.play_round", waiting_round)
     algorithm, horizon = GPUCB(LogWidth()), 2 * SHORT_BLOCK
     traces = Traces.empty(horizon, TRIALS, cuda, torch.float64)
     state = start_state(algorithm, world, NOISE_VAR, TRIALS, horizon)
-    captured = captured_rounds(algorithm, world, state, horizon, play_round=waiting_round)
+    captured = captured_rounds(algorithm, world, state, horizon)
     draws, uniforms = plays.draw_chunk(world, range(TRIALS), SEED, 0)
     design = plays.initial_design(world, range(TRIALS), SEED, 0)
     with torch.no_grad():

@@ -16,7 +16,7 @@ import torch
 import yaml
 from rich.console import Console
 
-from bo_robust.experiments import arm_run, checkpoint, comparisons, play, traces
+from bo_robust.experiments import arm_run, comparisons, play, storage, traces
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.cli import main
 from bo_robust.experiments.errors import RunError
@@ -244,7 +244,7 @@ def test_truncated_checkpoint(tmp_path, monkeypatch):
 
 def test_full_disk_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
-    out, real = tmp_path / "out", checkpoint.save_file
+    out, real = tmp_path / "out", storage.save_file
     calls = {"n": 0}
 
     def full(*args, **kwargs):
@@ -254,10 +254,10 @@ def test_full_disk_loses_nothing(tmp_path, monkeypatch):
         return real(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", full)
+        patch.setattr(storage, "save_file", full)
         with pytest.raises(RunError, match="No space left on device"):
             runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
-    _, meta = checkpoint.load_checkpoint(ShardKey(0, 0, 0, 4).checkpoint(out))
+    _, meta = storage.load_checkpoint(ShardKey(0, 0, 0, 4).checkpoint(out))
     assert meta["round"] == 32
     assert not list(out.rglob(".*.part"))
     runs.resume(out, console=quiet())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -130,11 +130,7 @@ class CandidatePriors:
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> CandidatePriors:
         """The same priors with all tensors on ``device`` and in ``dtype``."""
-        return dataclasses.replace(
-            self,
-            kernels=None if self.kernels is None else self.kernels.to(device, dtype),
-            prior_means=None if self.prior_means is None else self.prior_means.to(device, dtype),
-        )
+        return _moved(self, device, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,14 +240,13 @@ class Problem:
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Problem:
         """The same problem with all tensors on ``device`` and in ``dtype``."""
-        return dataclasses.replace(
-            self,
-            f=self.f.to(device, dtype),
-            kernel=self.kernel.to(device, dtype) if isinstance(self.kernel, Tensor) else self.kernel,
-            rewards=self.rewards.to(device, dtype),
-            arms=None if self.arms is None else self.arms.to(device, dtype),
-            candidates=None if self.candidates is None else self.candidates.to(device, dtype),
-        )
+        return _moved(self, device, dtype)
+
+
+def _moved(whole: Any, device: torch.device | str, dtype: torch.dtype) -> Any:
+    """A copy of a dataclass, with all parts moved that can be."""
+    parts = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
+    return dataclasses.replace(whole, **{k: v.to(device, dtype) for k, v in parts.items() if hasattr(v, "to")})
 
 
 def _check_alike(name: str, x: Tensor, f: Tensor) -> None:
