@@ -20,11 +20,9 @@ from torch import Tensor
 
 from bo_robust.validation import (
     check_count,
-    check_delta,
-    check_positive,
     check_round,
     check_rule,
-    check_tail_index,
+    check_settings,
     check_tensor,
 )
 
@@ -89,8 +87,7 @@ class _MomentLevel(_Level):
     scale: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_positive(moment_bound=self.moment_bound, scale=self.scale)
-        check_tail_index(self.alpha)
+        check_settings(self)
 
     def _direction_level(self, t: float | Tensor, log_term: float) -> float | Tensor:
         """The level of ATA in one direction, (v / log_term)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha)))."""
@@ -119,11 +116,6 @@ class _ATATruncation(_MomentLevel):
     delta: float
     horizon: int
     num_features: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_delta(self.delta)
-        check_count(1, horizon=self.horizon, num_features=self.num_features)
 
     def _level(self, t: float | Tensor, directions: int) -> float | Tensor:
         return self._direction_level(t, math.log(directions * self.horizon / self.delta))
@@ -181,7 +173,6 @@ class PublishedATATruncation(_MomentLevel):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(2, horizon=self.horizon)
-        check_count(1, num_directions=self.num_directions)
 
     def _at(self, t: float | Tensor) -> float | Tensor:
         return self._direction_level(t, math.log(self.num_directions * self.horizon))

@@ -11,7 +11,7 @@ from bo_robust.models import TruncatedFeatureGP
 from bo_robust.models.feature_maps import FEATURE_MAPS
 from bo_robust.specs import build
 from bo_robust.truncation import TRUNCATIONS
-from bo_robust.validation import check_count, quoted
+from bo_robust.validation import quoted
 
 TOO_MUCH = 0.1  # a reward counts as truncated if a larger share of its weight is beyond the level
 ROOTS = ("symmetric", "cholesky")
@@ -42,9 +42,6 @@ class ATAGPUCBMethod(HeavyTailMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(1, horizon=self.horizon)
-        if self.num_features is not None:
-            check_count(1, num_features=self.num_features)
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}, got {quoted(self.root)}.")
         build(self.features, FEATURE_MAPS, {}, "features")  # raises

@@ -30,7 +30,7 @@ from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import WIDTHS
 from bo_robust.models import marginal_moments
 from bo_robust.specs import SpecError, build
-from bo_robust.validation import check_delta, check_positive, check_tail_index, quoted
+from bo_robust.validation import check_settings, quoted
 
 Spec = Any  # {"kind": name, **options}; checked where it is built
 
@@ -100,7 +100,7 @@ class Method(ABC):
     environment: Spec = setting(None, standardised=ABSENT, reported=ABSENT)
 
     def __post_init__(self) -> None:
-        check_delta(self.delta)
+        check_settings(self)
 
     @abstractmethod
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,11 +202,6 @@ class GPMethod(Method):
 
     noise_var: float | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.noise_var is not None:
-            check_positive(noise_var=self.noise_var)
-
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {} if self.noise_var is None else {"noise_var": self.noise_var}
 
@@ -241,8 +236,6 @@ class HeavyTailMethod(GPMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(moment_bound=self.moment_bound)
-        check_tail_index(self.alpha)
         if self.rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {quoted(self.rule)}.")
 

@@ -12,7 +12,6 @@ from bo_robust.methods.base import ABSENT, GRID, NEEDED, Method, Spec, setting
 from bo_robust.models import CandidateEnsemble, candidate, candidate_grid
 from bo_robust.models.inputs import delta_of_width
 from bo_robust.specs import quoted
-from bo_robust.validation import check_positive
 
 BAYESIAN = {"kind": "bayesian_finite"}
 
@@ -42,9 +41,6 @@ class HEGPUCBMethod(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(noise_var=self.noise_var)
-        if self.noise_scale is not None:
-            check_positive(noise_scale=self.noise_scale)
         if self.candidates is not None:
             if (
                 not isinstance(self.candidates, list)

@@ -9,30 +9,44 @@ resulting v is large and b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))) grows fast, so
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from bo_robust.experiments.problems.base import RewardModel
 from bo_robust.experiments.problems.rewards import TensorFree, mean_at, signs
 from bo_robust.specs import build
-from bo_robust.validation import check_positive, check_tail_index
+from bo_robust.validation import check_positive, check_settings, check_tail_index
 
 
-class NoiseModel(RewardModel, Protocol):
+class NoiseModel(TensorFree, ABC):
     """A reward model for any f, or any f >= 0, that knows its moments."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def default_alpha(self) -> float:
         """The tail index in (0, 1] that a problem takes when its settings give none."""
+        return 1.0
 
     @property
     def noise_scale(self) -> float | None:
         """R, a sub-Gaussian scale of the noise. None where there is none."""
+        return None
 
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
+        """See :class:`RewardModel`."""
+
+    @abstractmethod
+    def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
+        """See :class:`RewardModel`."""
+
+    @abstractmethod
     def moment_bound(self, alpha: float, bound: float) -> float:
         """v with E|y|^(1+alpha) <= v for every mean |f| <= ``bound``.
 
@@ -43,26 +57,15 @@ class NoiseModel(RewardModel, Protocol):
         """Raise ``ValueError`` if the model cannot have these means."""
 
 
-class Additive(TensorFree):
+class Additive(NoiseModel):
     """Base of symmetric additive noise: a reward is f(arm) plus the first random number."""
-
-    @property
-    def default_alpha(self) -> float:
-        return 1.0
-
-    @property
-    def noise_scale(self) -> float | None:
-        return None
 
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         return mean_at(f, arms) + draws[:, 0]
 
-    def check_means(self, f: Tensor) -> None:
-        """Accept any means."""
-
+    @abstractmethod
     def noise_moment(self, p: float) -> float:
         """E|eta|^p, possibly infinite."""
-        raise NotImplementedError
 
     def moment_bound(self, alpha: float, bound: float) -> float:
         """bound^(1+alpha) + E|eta|^(1+alpha)."""
@@ -81,9 +84,6 @@ class Gaussian(Additive):
     """N(0, noise_var) noise."""
 
     noise_var: float
-
-    def __post_init__(self) -> None:
-        check_positive(noise_var=self.noise_var)
 
     @property
     def noise_scale(self) -> float:
@@ -131,8 +131,8 @@ class SymmetricPareto(Additive):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_index("index", self.index)
-        check_positive(scale=self.scale)
 
     @property
     def default_alpha(self) -> float:
@@ -159,7 +159,8 @@ class RareSpikes(Additive):
     noise_var: float = 0.025
 
     def __post_init__(self) -> None:
-        check_positive(magnitude=self.magnitude, noise_var=self.noise_var)
+        super().__post_init__()
+        check_positive(magnitude=self.magnitude)
         if not 0.0 < self.probability <= 1.0:
             raise ValueError(f"probability of a spike must be in (0, 1], got {self.probability!r}.")
 
@@ -179,7 +180,7 @@ class RareSpikes(Additive):
 
 
 @dataclass(frozen=True)
-class ParetoRewards(TensorFree):
+class ParetoRewards(NoiseModel):
     """A reward is (f/2) P, with P Pareto of shape 2 and minimum 1 (Ray Chowdhury & Gopalan 2019, sec. 6).
 
     Its mean is f, which must be >= 0.
@@ -189,10 +190,6 @@ class ParetoRewards(TensorFree):
     def default_alpha(self) -> float:
         """0.9 as in the paper; the variance is infinite."""
         return 0.9
-
-    @property
-    def noise_scale(self) -> None:
-        """None, because the noise is not sub-Gaussian."""
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         # NumPy draws the Lomax distribution, which starts at 0.
