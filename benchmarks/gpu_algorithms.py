@@ -22,7 +22,7 @@ from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.captured_rounds import captured_rounds
 from bo_robust.experiments.problems import Problem, make_problem
-from bo_robust.experiments.problems.noise import Gaussian
+from bo_robust.experiments.problems.rewards import Gaussian
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.ops import naive_ops
 from bo_robust.ops.fused_rounds import fused_rounds

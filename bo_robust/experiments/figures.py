@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from bo_robust.experiments.report import arms, value_at_risk
-from bo_robust.experiments.report.eliminations import timeline
 from bo_robust.experiments.report.pictures import Picture, looks_of, save_png
 from bo_robust.experiments.results import RunResults
 
@@ -37,7 +36,7 @@ def pictures(run: RunResults) -> dict[str, Callable[[Path], None]]:
     if intervals:
         found["intervals.png"] = partial(save_png, intervals)
     timelines = [
-        replace(timeline(panel, label, one["eliminations"]), heading=f"{panel.name}: {label}")
+        replace(arms.timeline(panel, label, one["eliminations"]), heading=f"{panel.name}: {label}")
         for panel, entry in zip(run.panels, run.summary["panels"], strict=True)
         for label, one in entry["algorithms"].items()
         if one["eliminations"] is not None

@@ -14,7 +14,7 @@ from torch import Tensor
 from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.confidence import RandomisedWidth
 from bo_robust.experiments.problems import Problem
-from bo_robust.experiments.problems.noise import Additive
+from bo_robust.experiments.problems.rewards import Additive
 from bo_robust.experiments.traces import Traces
 from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds

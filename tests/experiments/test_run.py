@@ -22,6 +22,7 @@ from bo_robust.experiments.cli import main
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import locked
 from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.problems.rewards import StudentT
 from bo_robust.experiments.provenance import write_run
 from bo_robust.experiments.shards import ShardKey
 
@@ -290,16 +291,15 @@ def test_losing_most_rewards_to_truncation_warns(tmp_path):
 
 
 def test_failed_pulls_are_reported_and_the_run_goes_on(tmp_path, monkeypatch):
-    from bo_robust.experiments.problems import noise
 
-    real = noise.StudentT.__call__
+    real = StudentT.__call__
 
     def broken(self, f, arms, draws):
         rewards = real(self, f, arms, draws)
         rewards[1] = float("nan")
         return rewards
 
-    monkeypatch.setattr(noise.StudentT, "__call__", broken)
+    monkeypatch.setattr(StudentT, "__call__", broken)
     summary = runs.start(config(horizon=20), tmp_path / "out", console=quiet())
     entry = summary["panels"][0]["algorithms"]["GP"]
     assert entry["failed_pulls"] == 20

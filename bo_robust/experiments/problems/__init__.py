@@ -14,9 +14,9 @@ from bo_robust.experiments.problems.tables import DJIA29, CMULight, SeattleLaten
 from bo_robust.experiments.problems.unknown_hyperparameters import (
     UnknownDecomposition,
     UnknownLengthscale,
+    UnknownMean,
     UnknownPeriod,
 )
-from bo_robust.experiments.problems.unknown_mean import UnknownMean
 from bo_robust.specs import build
 
 __all__ = ["PROBLEMS", "CandidatePriors", "Problem", "ProblemKind", "RewardModel", "Trials", "make_problem"]

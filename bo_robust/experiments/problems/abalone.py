@@ -15,7 +15,7 @@ import torch
 from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.data import load_csv
-from bo_robust.experiments.problems.noise import Gaussian, reward_fields
+from bo_robust.experiments.problems.rewards import Gaussian, reward_fields
 
 MEASUREMENTS = ["length", "diameter", "height", "whole_weight", "shucked_weight", "viscera_weight", "shell_weight"]
 

@@ -18,7 +18,7 @@ from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
 from bo_robust.experiments.problems.data import load_npz
 from bo_robust.experiments.problems.empirical import covariance_kernel
-from bo_robust.experiments.problems.noise import Gaussian
+from bo_robust.experiments.problems.rewards import Gaussian
 
 NOISE_FRACTION = 0.05
 # Five-minute rows of a day, and the rows from 6 to 11 in the morning.

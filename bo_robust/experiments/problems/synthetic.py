@@ -15,8 +15,7 @@ from torch import Tensor
 
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems.base import Problem, Trials
-from bo_robust.experiments.problems.noise import Gaussian, StudentT, reward_fields
-from bo_robust.experiments.problems.rewards import OnePointSpikes
+from bo_robust.experiments.problems.rewards import Gaussian, OnePointSpikes, StudentT, reward_fields
 from bo_robust.random import stream
 from bo_robust.specs import quoted
 from bo_robust.validation import check_count, check_positive
