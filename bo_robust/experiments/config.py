@@ -1,4 +1,4 @@
-"""Configuration of a run: frozen models checked by pydantic, which :mod:`bo_robust.experiments.parsing` makes.
+"""Configuration of a run: frozen models checked by pydantic; :func:`parse` says every mistake in one sentence.
 
 A file (:mod:`bo_robust.experiments.files`) describes panels. A panel is one problem and what is compared on it:
 algorithms over arms or, with ``loop: value_at_risk``, methods over pairs (x, z). Keys at the top level are defaults of
@@ -22,13 +22,14 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, Tag, TypeAdapter, ValidationError
 from pydantic import model_validator as validator
+from pydantic_core import ErrorDetails
 
 from bo_robust.algorithms import ALGORITHMS
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems.value_at_risk import VALUE_AT_RISK_PROBLEMS
-from bo_robust.specs import SpecError, kind_of, nearest, quoted, typed
+from bo_robust.specs import DESCRIPTIONS, SpecError, kind_of, nearest, quoted, typed
 
 # A description is what an error says the value must be.
 Natural = Annotated[int, Field(ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")]
@@ -267,7 +268,7 @@ class AnyRun(_Frozen):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for :func:`bo_robust.experiments.parsing.parse`, with all defaults of the panels written out."""
+        """Plain data for :func:`parse`, with all defaults of the panels written out."""
         return self.model_dump(mode="json")
 
     def with_panels(self, panels: tuple[Any, ...]) -> Any:
@@ -320,3 +321,63 @@ def _check_algorithm(entry: Entry, panel: str) -> None:
                 typed(value, hints[key], f"{key} of {where}")
     except SpecError as error:
         raise RunError(str(error)) from None
+
+
+_RUNS: dict[str, type[AnyRun]] = {"arms": RunConfig, "value_at_risk": ValueAtRiskRunConfig}
+_RUN: TypeAdapter[Run] = TypeAdapter(
+    Annotated[
+        Annotated[RunConfig, Tag("arms")] | Annotated[ValueAtRiskRunConfig, Tag("value_at_risk")],
+        Discriminator(lambda data: data.get("loop", "arms")),
+    ]
+)
+
+
+def parse(data: Any) -> Run:
+    """The run that plain data describe: the content of one file, after ``include`` is resolved.
+
+    Raises:
+        RunError: naming the first key that is unknown, missing, of another type or out of range.
+    """
+    if not isinstance(data, Mapping):
+        raise RunError(f"the configuration must be a mapping of keys to values, got {quoted(data)}.")
+    loop = data.get("loop", "arms")
+    if not isinstance(loop, str) or loop not in _RUNS:
+        raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, _RUNS)}")
+    try:
+        return _RUN.validate_python(data)
+    except ValidationError as error:
+        raise RunError(_in_words(error.errors(include_url=False)[0], data, _RUNS[loop])) from None
+
+
+def _in_words(error: ErrorDetails, data: Mapping[str, Any], run: type[AnyRun]) -> str:
+    """The first mistake that pydantic found, in one sentence."""
+    if error["type"] == "value_error":  # said by a model itself
+        return str(error["ctx"]["error"])
+    path = list(error["loc"][1:])  # the first step is the kind of run
+    model: type[BaseModel] = run
+    where, what = "the run", "the configuration"
+    shared = run.shared_keys()
+    if path[:1] == ["panels"] and len(path) > 1:
+        given = data["panels"][path[1]]
+        model, what, shared = run.panel_class, "a panel of the configuration", []
+        where, path = f"panel {quoted(given.get('name', '?')) if isinstance(given, Mapping) else '?'}", path[2:]
+        key = run.panel_class.entry_key()
+        if path[:1] == [key] and len(path) > 1:
+            merged = {**data, **given}
+            entry = merged[key][path[1]]
+            model, what = Entry, f"one of the {key} of {where}"
+            name = quoted(entry.get("name", "?")) if isinstance(entry, Mapping) else "?"
+            where, path = f"{run.panel_class.entry_name} {name} of {where}", path[2:]
+    value = error["input"]
+    if error["type"] == "invalid_key" or path[-1:] == ["[key]"]:
+        return f"{where} has the key {quoted(value)}, which is no text; put it in quotes or correct it."
+    if not path:
+        return f"{what} must be a mapping, got {quoted(value)}."
+    key = str(path[0])
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {quoted(key)} in {where}; {nearest(key, [*model.model_fields, *shared])}"
+    if error["type"] == "missing" and len(path) == 1:
+        return f"{where} has no `{key}:`."
+    hint = model.model_fields[key].annotation
+    must = model.model_fields[key].description or DESCRIPTIONS.get(typing.get_origin(hint) or hint, str(hint))
+    return f"{key} of {where} must be {must}, got {quoted(value)}."

@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from bo_robust.experiments.config import Run
+from bo_robust.experiments.config import Run, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.specs import DESCRIPTIONS, nearest, quoted
 
 # What the command line calls trials and horizon, by loop.

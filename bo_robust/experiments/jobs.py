@@ -25,10 +25,9 @@ from rich.console import Console
 from bo_robust.executors import Executor, Future, WorkerLost
 from bo_robust.experiments.arm_run import ArmRun
 from bo_robust.experiments.build import build_problem
-from bo_robust.experiments.config import PanelConfig, ValueAtRiskPanelConfig
+from bo_robust.experiments.config import PanelConfig, ValueAtRiskPanelConfig, parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import memory_errors
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.provenance import differences, find_device, world
 from bo_robust.experiments.shards import Shard, ShardKey, shard_bytes

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 import bo_robust
-from bo_robust.experiments.config import Run
+from bo_robust.experiments.config import Run, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.storage import json_digest, write_json
 from bo_robust.ops import ops_forced_naive
 from bo_robust.specs import quoted

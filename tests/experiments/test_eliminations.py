@@ -15,8 +15,8 @@ from bo_robust.algorithms.he_gp_ucb import eliminations
 from bo_robust.experiments import arm_run, play
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.problems.base import CandidatePriors
 from bo_robust.experiments.tables import closing_lines
 from bo_robust.experiments.traces import Traces

@@ -13,7 +13,7 @@ from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments import play, records
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
-from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.records import dictionary_record, effective_dimension
 from bo_robust.experiments.shards import ShardKey, load_shard
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces, play_round

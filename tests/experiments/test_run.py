@@ -19,9 +19,9 @@ from rich.console import Console
 from bo_robust.experiments import arm_run, comparisons, play, storage, traces
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.cli import main
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import locked
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.problems.rewards import StudentT
 from bo_robust.experiments.provenance import write_run
 from bo_robust.experiments.shards import ShardKey
