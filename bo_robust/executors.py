@@ -15,16 +15,6 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import Any, Protocol
 
-__all__ = [
-    "Executor",
-    "Future",
-    "InProcess",
-    "LocalProcesses",
-    "WorkerLost",
-    "environment_variables",
-    "prepare_worker",
-]
-
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 

@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-__all__ = ["row_argmax"]
-
 
 def row_argmax(x: Tensor) -> Tensor:
     """First index of the maximum of every row of ``x`` (``s x n``), as ``s`` long."""

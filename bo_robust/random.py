@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["spread", "stream"]
-
 
 def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Generator:
     """Return the NumPy generator (Philox) of one purpose of one trial.

@@ -9,24 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = [
-    "check_accuracy",
-    "check_count",
-    "check_delta",
-    "check_finite",
-    "check_kernel_matrix",
-    "check_like",
-    "check_positive",
-    "check_round",
-    "check_rule",
-    "check_schedule",
-    "check_settings",
-    "check_tail_index",
-    "check_tensor",
-    "is_number",
-    "quoted",
-]
-
 QUOTED = 80  # characters of a value that an error repeats
 
 

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from bo_robust.validation import check_round, check_settings
 
-__all__ = ["Number", "ScaledWidth", "Width", "sqrt"]
-
 Number = float | Tensor
 
 

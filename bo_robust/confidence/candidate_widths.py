@@ -11,8 +11,6 @@ from torch import Tensor
 from bo_robust.confidence.base import Width
 from bo_robust.confidence.widths import RKHSWidth, SelfNormalisedWidth
 
-__all__ = ["Widths", "check_number", "check_unit_scale", "each", "widths_at"]
-
 Widths = Width | tuple[Width, ...]
 """One width for all candidates, which is handed the information gain of each, or one width per candidate."""
 

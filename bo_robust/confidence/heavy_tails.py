@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from bo_robust.confidence.base import Number, ScaledWidth, sqrt
 from bo_robust.validation import check_count
 
-__all__ = ["ATAFourierWidth", "ATANystromWidth", "LogWidth", "PublishedATAWidth", "PublishedTGPWidth", "TGPWidth"]
-
 
 @dataclass(frozen=True)
 class _HeavyTailWidth(ScaledWidth):

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from bo_robust.validation import check_positive, check_tensor
 
-__all__ = ["gp_ucb_regret_bound"]
-
 
 def gp_ucb_regret_bound(widths: Tensor, information_gain: Tensor, noise_var: float, compact: bool = False) -> Tensor:
     """Bounds on R_1..R_T in units of f, R_T <= sqrt(C1 T w_T^2 gamma_T), plus 2 on a compact set; ``... x T``.

@@ -18,17 +18,6 @@ from torch import Tensor
 from bo_robust.confidence.base import Number, ScaledWidth, sqrt
 from bo_robust.validation import check_count, is_number, quoted
 
-__all__ = [
-    "BKBWidth",
-    "BayesianFiniteWidth",
-    "CompactWidth",
-    "ConstantWidth",
-    "FiniteWidth",
-    "RKHSWidth",
-    "RandomisedWidth",
-    "SelfNormalisedWidth",
-]
-
 
 @dataclass(frozen=True)
 class _FiniteArmsWidth(ScaledWidth):
