@@ -38,7 +38,7 @@ class ArmRun:
         self.algorithm = build_algorithm(panel.algorithms[j], panel, problem)
         self.noise_var = panel.noise_var or problem.noise_var
         room = (panel.horizon, len(trials), problem.f.device, problem.f.dtype)
-        self.traces = Traces.empty(*room, dictionary="dictionary" in self.algorithm.records)
+        self.traces = Traces(*room, dictionary="dictionary" in self.algorithm.records)
         self.state = start_state(self.algorithm, problem, self.noise_var, len(trials), panel.horizon)
         self.seconds = 0.0
 

@@ -37,7 +37,7 @@ def try_rounds(device: torch.device, graph: Graph) -> None:
     for algorithm in TRIED:
         runs = []
         for fast in (partial(captured_rounds, graph=or_exit), lambda *_: None):
-            traces = Traces.empty(horizon, trials, device, torch.float64)
+            traces = Traces(horizon, trials, device, torch.float64)
             play(algorithm, problem, range(trials), 0, 1.0, traces, fast=fast)
             runs.append(traces.tensors())
         for name, replayed in runs[0].items():

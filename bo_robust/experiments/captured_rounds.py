@@ -229,7 +229,7 @@ class CapturedRounds:
         failed: RuntimeError | None = None
         try:  # the copies may not fit into memory either
             saved += [(owner, name, x, x.clone() if isinstance(x, Tensor) else x) for owner, name, x in _parts(state)]
-            self._traces = rows = type(traces).empty(K, problem.trials, draws.device, traces.rewards.dtype)
+            self._traces = rows = Traces(K, problem.trials, draws.device, traces.rewards.dtype)
             self._inputs = [torch.empty_like(draws[:K]), torch.empty_like(uniforms[:K])]
             self._fill(draws, uniforms)
             static_draws, static_uniforms = self._inputs

@@ -120,7 +120,7 @@ def test_trial_7_alone_is_trial_7_of_many():
     for trials in (range(9), [7]):
         problem = build_problem(panel, trials, None, torch.device("cpu"))
         algorithm = build_algorithm(panel.algorithms[2], panel, problem)
-        of = traces.Traces.empty(300, len(trials), torch.device("cpu"), torch.float64)
+        of = traces.Traces(300, len(trials), torch.device("cpu"), torch.float64)
         play.play(algorithm, problem, trials, 0, 1.0, of)
         seen.append((of.arms[:, -2 if len(trials) > 1 else 0], of.rewards[:, -2 if len(trials) > 1 else 0]))
     assert torch.equal(seen[0][0], seen[1][0])
