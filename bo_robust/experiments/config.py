@@ -76,13 +76,7 @@ class Entry(_Frozen):
 
 
 class Panel(_Frozen):
-    """Base of both kinds of panel.
-
-    Attributes:
-        problem: ``{kind: ..., ...}``.
-        seed: Seed of all random streams of the panel.
-        compare: Pairs of labels to compare in words; each difference is the first minus the second.
-    """
+    """Base of both kinds of panel."""
 
     entry_name: ClassVar[str]
     """What one entry is called: "algorithm" or "method". The plural is the key that lists them."""
@@ -90,9 +84,9 @@ class Panel(_Frozen):
     """What one trial is called: "trial" or "repetition"."""
 
     name: Name
-    problem: dict[str, Any] = Field(description="a mapping with a `kind`")
-    seed: Natural = 0
-    compare: Pairs = ()
+    problem: dict[str, Any] = Field(description="a mapping with a `kind`")  # {kind: ..., ...}
+    seed: Natural = 0  # Seed of all random streams of the panel
+    compare: Pairs = ()  # Pairs of labels to compare in words; each difference is the first minus the second
 
     @classmethod
     def entry_key(cls) -> str:
@@ -130,27 +124,21 @@ class Panel(_Frozen):
 
 
 class PanelConfig(Panel):
-    """One problem over arms and several algorithms on the same draws.
-
-    Attributes:
-        horizon: Rounds of each trial, those of the initial design included.
-        initial: Rounds of the initial design: uniform random arms, the same for all algorithms; < horizon.
-        delta: Failure probability of widths and levels that do not set their own.
-        noise_var: lambda of the posterior; by default the problem's.
-        intervals: Whether to draw the final confidence intervals of the worst-covered trial.
-    """
+    """One problem over arms and several algorithms on the same draws."""
 
     entry_name = "algorithm"
     trial_name = "trial"
 
     algorithms: Entries
     trials: Positive = 20
-    horizon: Positive = 1000
-    initial: Natural = 0
+    horizon: Positive = 1000  # Rounds of each trial, those of the initial design included
+    initial: Natural = 0  # Rounds of the initial design: uniform random arms, the same for all algorithms; < horizon
+    # Failure probability of widths and levels that do not set their own
     delta: float = Field(0.1, gt=0.0, lt=1.0, description="a number strictly between 0 and 1")
+    # lambda of the posterior; by default the problem's
     noise_var: float | None = Field(None, gt=0.0, description="a finite number > 0")
     dtype: Literal["float64", "float32"] = Field("float64", description="float64 or float32")
-    intervals: bool = False
+    intervals: bool = False  # Whether to draw the final confidence intervals of the worst-covered trial
 
     @validator(mode="after")
     def _known(self) -> PanelConfig:
@@ -175,22 +163,17 @@ class PanelConfig(Panel):
 
 
 class ValueAtRiskPanelConfig(Panel):
-    """One problem over (x, z) and several methods with the same initial points and noise.
-
-    Attributes:
-        rounds: Observations after the initial points.
-        initial_points: How many; by default the problem's.
-        refit_every: Rounds between fits of the hyperparameters.
-    """
+    """One problem over (x, z) and several methods with the same initial points and noise."""
 
     entry_name = "method"
     trial_name = "repetition"
 
     methods: Entries
     repetitions: Positive = 10
-    rounds: Positive = 30
+    rounds: Positive = 30  # Observations after the initial points
+    # How many; by default the problem's
     initial_points: int | None = Field(None, ge=1, lt=2**63, description="a whole number >= 1 and < 2^63")
-    refit_every: Positive = 3
+    refit_every: Positive = 3  # Rounds between fits of the hyperparameters
 
     @validator(mode="after")
     def _known(self) -> ValueAtRiskPanelConfig:

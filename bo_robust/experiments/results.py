@@ -19,25 +19,18 @@ from bo_robust.experiments.summary import summarise
 
 @dataclass(frozen=True)
 class RunResults:
-    """What a result folder holds.
-
-    Attributes:
-        info: ``run.json``.
-        panels: Panels with results, in order, cut down to the entries and trials that have some.
-        metadata: :attr:`bo_robust.experiments.shards.Shard.metadata` by name of the panel and label.
-        finals: :attr:`bo_robust.experiments.shards.Shard.final` by name of the panel and label.
-        traces: Traces of ``panels``, joined; only an empty column "panel" if there are none.
-        missing: What has not been played yet, in words; empty for finished runs.
-    """
+    """What a result folder holds."""
 
     folder: Path
-    info: dict[str, Any]
+    info: dict[str, Any]  # `run.json`
     config: Run
-    panels: tuple[Any, ...]
+    panels: tuple[Any, ...]  # Panels with results, in order, cut down to the entries and trials that have some
+    # `bo_robust.experiments.shards.Shard.metadata` by name of the panel and label
     metadata: dict[str, dict[str, dict[str, Any]]]
+    # `bo_robust.experiments.shards.Shard.final` by name of the panel and label
     finals: dict[tuple[str, str], dict[str, Tensor]]
-    traces: pd.DataFrame
-    missing: list[str]
+    traces: pd.DataFrame  # Traces of `panels`, joined; only an empty column "panel" if there are none
+    missing: list[str]  # What has not been played yet, in words; empty for finished runs
 
     @property
     def value_at_risk(self) -> bool:

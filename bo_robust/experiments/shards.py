@@ -55,18 +55,14 @@ class ShardKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """What one job left.
+    """What one job left."""
 
-    Attributes:
-        frame: Traces in long format, one row per trial and round.
-        final: In runs over arms ``mean``, ``reach`` (width times sigma) and ``f``, ``n`` each, of the worst-covered
-            trial after the last round; else empty.
-        metadata: Plain data (:meth:`bo_robust.experiments.arm_run.ArmRun.shard`,
-            :func:`bo_robust.experiments.value_at_risk.job.play_shard`).
-    """
-
-    frame: pd.DataFrame
+    frame: pd.DataFrame  # Traces in long format, one row per trial and round
+    # In runs over arms `mean`, `reach` (width times sigma) and `f`, `n` each, of the worst-covered trial after the last
+    # round; else empty
     final: dict[str, Tensor]
+    # Plain data (:meth:`bo_robust.experiments.arm_run.ArmRun.shard`,
+    # :func:`bo_robust.experiments.value_at_risk.job.play_shard`)
     metadata: dict[str, Any]
 
 

@@ -27,12 +27,10 @@ class Abalone:
     The features are sex (1 for adults, 0 for infants) and seven measurements. Each has its mean subtracted and is
     divided by its standard deviation, because outlying heights would squeeze a scale of [0, 1]. f = (rings - 1) / 28,
     so the worst arm has regret 1. All trials share f.
-
-    Attributes:
-        lengthscale: l > 0 of the squared exponential kernel. The default is about the median distance of two arms
-            (3.01); it is chosen without the target.
     """
 
+    # l > 0 of the squared exponential kernel. The default is about the median distance of two arms (3.01); it is chosen
+    # without the target.
     lengthscale: float = 3.0
     noise: Mapping[str, Any] | None = None
     noise_var: float = 0.01

@@ -89,21 +89,16 @@ class CandidatePriors:
 
     ``ValueError`` is raised if names repeat, if no candidate or no difference is given, or if shapes or constants do
     not fit together.
-
-    Attributes:
-        names: One per candidate, as reports show it.
-        kernels: Kernel matrices, ``h x n x n``. None takes the problem's kernel for all.
-        prior_means: ``h x n``. None is zero.
-        noise_vars: lambda of each candidate. None takes the problem's for all.
-        lengthscales: One per candidate, where the lengthscale is unknown (A-GP-UCB needs them).
-        true: Index of the right candidate in every trial, ``s``. None where no candidate is known to be right.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # One per candidate, as reports show it
+    # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
     kernels: Tensor | None = field(default=None, repr=False)
-    prior_means: Tensor | None = field(default=None, repr=False)
-    noise_vars: tuple[float, ...] | None = None
+    prior_means: Tensor | None = field(default=None, repr=False)  # `h x n`. None is zero.
+    noise_vars: tuple[float, ...] | None = None  # lambda of each candidate. None takes the problem's for all.
+    # One per candidate, where the lengthscale is unknown (A-GP-UCB needs them)
     lengthscales: tuple[float, ...] | None = None
+    # Index of the right candidate in every trial, `s`. None where no candidate is known to be right.
     true: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -138,34 +133,23 @@ class Problem:
     """One problem over arms, for s trials at once.
 
     ``ValueError`` is raised if shapes, dtypes, devices or constants do not fit together.
-
-    Attributes:
-        f: Mean reward of every arm, ``s x n``. Regret is in its units.
-        kernel: A kernel matrix, ``n x n`` (shared by the trials) or ``s x n x n``, or a covariance function of
-            ``arms``. With candidates it is the kernel of the right one, or the best guess where none is known to be
-            right.
-        noise_var: Suggested lambda of the posterior.
-        arms: Locations, ``n x d``.
-        norm_bound: B, the bound on the norm of f that algorithms are told.
-        moment_bound: v, with E|y|^(1+alpha) <= v.
-        alpha: Tail index of ``moment_bound``, in (0, 1].
-        noise_scale: R, the sub-Gaussian scale of the noise. None where there is none.
-        notes: The source, the units of rewards and regret, and what the constants mean.
     """
 
     name: str
-    f: Tensor = field(repr=False)
+    f: Tensor = field(repr=False)  # Mean reward of every arm, `s x n`. Regret is in its units.
+    # A kernel matrix, `n x n` (shared by the trials) or `s x n x n`, or a covariance function of `arms`. With
+    # candidates it is the kernel of the right one, or the best guess where none is known to be right.
     kernel: Tensor | Covariance = field(repr=False)
     rewards: RewardModel = field(repr=False)
-    noise_var: float
-    arms: Tensor | None = field(default=None, repr=False)
+    noise_var: float  # Suggested lambda of the posterior
+    arms: Tensor | None = field(default=None, repr=False)  # Locations, `n x d`
     arm_names: tuple[str, ...] = field(default=(), repr=False)
-    norm_bound: float | None = None
-    moment_bound: float | None = None
-    alpha: float | None = None
-    noise_scale: float | None = None
+    norm_bound: float | None = None  # B, the bound on the norm of f that algorithms are told
+    moment_bound: float | None = None  # v, with E|y|^(1+alpha) <= v
+    alpha: float | None = None  # Tail index of `moment_bound`, in (0, 1]
+    noise_scale: float | None = None  # R, the sub-Gaussian scale of the noise. None where there is none.
     candidates: CandidatePriors | None = None
-    notes: str = ""
+    notes: str = ""  # The source, the units of rewards and regret, and what the constants mean
 
     def __post_init__(self) -> None:
         f = self.f

@@ -59,12 +59,9 @@ class UnknownKernelTemperature:
     """Which sensor of intel_lab is hottest, its kernel unknown: empirical, SE or Matérn (ours).
 
     The SE and Matérn kernels are functions of the sensors' numbers. No candidate is known to be right.
-
-    Attributes:
-        lengthscales: Lengthscales > 0 of the SE candidates, in sensors. The Matérn 5/2 candidate has the median (of
-            two, the lower).
     """
 
+    # Lengthscales > 0 of the SE candidates, in sensors. The Matérn 5/2 candidate has the median (of two, the lower).
     lengthscales: Sequence[float] = (2.0, 5.0, 20.0)
     data_dir: Path | str | None = None
 

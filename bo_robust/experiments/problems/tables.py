@@ -30,11 +30,9 @@ class DJIA29:
 
     The kernel is the correlation of the prices over all 823 days. Rewards are drawn from the same days, because the
     paper sets no history apart.
-
-    Attributes:
-        scaling: "paper" (:func:`.empirical.paper_problem`) or "centred" (:func:`.empirical.centred_problem`).
     """
 
+    # "paper" (:func:`.empirical.paper_problem`) or "centred" (:func:`.empirical.centred_problem`)
     scaling: str = "paper"
     data_dir: Path | str | None = None
 
@@ -57,15 +55,11 @@ class DJIA29:
 
 @dataclass(frozen=True)
 class CMULight:
-    """Which of 41 light sensors reads most on average, in a random one of 192 test rows.
+    """Which of 41 light sensors reads most on average, in a random one of 192 test rows."""
 
-    Attributes:
-        scaling: "paper" or "centred" (by the 601 train rows), as in :class:`DJIA29`.
-        kernel: "empirical" is the correlation of the train rows. "se" has l^2 = 0.1 on the sensor locations, each axis
-            scaled to [0, 1]; quadrature Fourier features need it.
-    """
-
-    scaling: str = "paper"
+    scaling: str = "paper"  # "paper" or "centred" (by the 601 train rows), as in :class:`DJIA29`
+    # "empirical" is the correlation of the train rows. "se" has l^2 = 0.1 on the sensor locations, each axis scaled to
+    # [0, 1]; quadrature Fourier features need it.
     kernel: str = "empirical"
     data_dir: Path | str | None = None
 
@@ -96,16 +90,12 @@ class SeattleLatency:
     """Which network node answers fastest on average: reward = -RTT in a random time slice.
 
     Kernel and constants come from the first half of the time slices, rewards from the second.
-
-    Attributes:
-        view: "client" has the 98 servers as seen from ``client``; "node" has the 99 nodes with their mean RTT to the
-            others.
-        client: Number of the client node, 0..98, for view "client".
-        alpha: Tail index of the moment bound. The table is finite, so any will do; the Hill index of all RTTs is 1.3.
     """
 
+    # "client" has the 98 servers as seen from `client`; "node" has the 99 nodes with their mean RTT to the others
     view: str = "client"
-    client: int = 0
+    client: int = 0  # Number of the client node, 0..98, for view "client"
+    # Tail index of the moment bound. The table is finite, so any will do; the Hill index of all RTTs is 1.3.
     alpha: float = 1.0
     data_dir: Path | str | None = None
 

@@ -36,13 +36,11 @@ class UnknownLengthscale:
     f(x) = 0.6 x + N(x; 0.2, 0.08) / 8 on [0, 1]. The maximum is the bump, 0.7452 at 0.206, against 0.6 at 1. The paper
     prints 0.8 N, which would peak at 4.1; the authors' later code divides the density by 8. No candidate is known to be
     right.
-
-    Attributes:
-        lengthscales: Lengthscales > 0 of the candidates. Algorithms without candidates use the shortest.
     """
 
     num_arms: int = 201
     kernel: str = "se"
+    # Lengthscales > 0 of the candidates. Algorithms without candidates use the shortest.
     lengthscales: Sequence[float] = LENGTHSCALES
     noise_scale: float = 0.1
     norm_bound: float = 8.0
@@ -74,15 +72,12 @@ class UnknownPeriod:
     The paper fitted the right candidate to the whole function and the others to the waves, and gives no numbers. Our
     candidates have the exact periods, 1 and 1/4 (twice), 3/14 and 2/7, and the lengthscales that such fits give, 0.3
     and 2, 2, 3. The points are even in [0, 2].
-
-    Attributes:
-        periods: p > 0 of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2). The first is the right one.
-        lengthscales: l > 0 of the candidates.
     """
 
     num_arms: int = 201
+    # p > 0 of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2). The first is the right one.
     periods: Sequence[float] = PERIODS
-    lengthscales: Sequence[float] = PERIODIC_LENGTHSCALES
+    lengthscales: Sequence[float] = PERIODIC_LENGTHSCALES  # l > 0 of the candidates
     noise_scale: float = 0.1
     norm_bound: float = 10.0
 
@@ -115,13 +110,10 @@ class UnknownDecomposition:
 
     The kernel of a candidate is the mean of SE kernels over its groups of inputs, so that k(x, x) = 1. The second
     candidate, (1,2)(3), is right.
-
-    Attributes:
-        per_axis: Even points per axis, end points included; 11 have .3 and .8 among them.
-        lengthscale: l > 0 of every SE kernel. The evidence under the right candidate is largest near the default.
     """
 
-    per_axis: int = 11
+    per_axis: int = 11  # Even points per axis, end points included; 11 have .3 and .8 among them
+    # l > 0 of every SE kernel. The evidence under the right candidate is largest near the default.
     lengthscale: float = 0.1
     noise_scale: float = 0.1
     norm_bound: float = 8.5

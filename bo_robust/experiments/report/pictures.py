@@ -53,19 +53,12 @@ WIDE = 30.0
 
 @dataclass
 class Picture:
-    """One pair of axes.
+    """One pair of axes."""
 
-    Attributes:
-        draw: Draws it.
-        description: Says in words what is to be seen.
-        size: Width and height in inches. A phone shows wide pictures smaller.
-        heading: Stands above it.
-    """
-
-    draw: Callable[[Axes], Any]
-    description: str
-    size: tuple[float, float] = (4.6, 3.1)
-    heading: str = ""
+    draw: Callable[[Axes], Any]  # Draws it
+    description: str  # Says in words what is to be seen
+    size: tuple[float, float] = (4.6, 3.1)  # Width and height in inches. A phone shows wide pictures smaller.
+    heading: str = ""  # Stands above it
 
     @property
     def view(self) -> str:

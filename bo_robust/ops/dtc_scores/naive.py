@@ -49,18 +49,12 @@ class Dictionary:
     """What mean and variance at any arm need of the DTC posteriors of s trials.
 
     A trial may have a rank below r. Beyond it points are arbitrary and everything else is zero.
-
-    Attributes:
-        points: Locations of the dictionaries, ``s x r x d``.
-        root: R = L_D^-1, lower triangular, ``s x r x r``.
-        factor: F = L_V^-1 R, lower triangular, ``s x r x r``.
-        weights: R^T V^-1 sum_a s_a z_a, ``s x r``.
     """
 
-    points: Tensor
-    root: Tensor
-    factor: Tensor
-    weights: Tensor
+    points: Tensor  # Locations of the dictionaries, `s x r x d`
+    root: Tensor  # R = L_D^-1, lower triangular, `s x r x r`
+    factor: Tensor  # F = L_V^-1 R, lower triangular, `s x r x r`
+    weights: Tensor  # R^T V^-1 sum_a s_a z_a, `s x r`
 
 
 @dataclass(frozen=True)
