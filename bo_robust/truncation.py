@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 import torch
@@ -39,17 +39,11 @@ __all__ = [
 ]
 
 
-class Truncation(Protocol):
-    """A truncation level b_t of round t >= 1, in the units of y (ATA: of the feature directions)."""
+class Truncation(ABC):
+    """A truncation level b_t of round t >= 1, in the units of y (ATA: of the feature directions).
 
-    @overload
-    def __call__(self, t: int) -> float: ...
-    @overload
-    def __call__(self, t: Tensor) -> Tensor: ...
-
-
-class _Level(ABC):
-    """A level computed from the round: a number for a number, a tensor for a tensor of rounds."""
+    It is a number for a number, and a tensor for a tensor of rounds.
+    """
 
     @abstractmethod
     def _at(self, t: float | Tensor) -> float | Tensor:
@@ -71,7 +65,7 @@ class _Level(ABC):
 
 
 @dataclass(frozen=True)
-class NoTruncation(_Level):
+class NoTruncation(Truncation):
     """b_t = infinity, so that every reward is kept."""
 
     def _at(self, t: float | Tensor) -> float | Tensor:
@@ -79,7 +73,7 @@ class NoTruncation(_Level):
 
 
 @dataclass(frozen=True)
-class _MomentLevel(_Level):
+class _MomentLevel(Truncation):
     """A level for rewards with E|y|^(1+alpha) <= v."""
 
     moment_bound: float

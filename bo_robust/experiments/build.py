@@ -40,11 +40,7 @@ RESERVED = {
 
 
 def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
-    """The problem of a panel for the given trial indices, on ``device`` in the panel's dtype.
-
-    Raises:
-        RunError: on an unknown problem, bad parameters, missing or unreadable data, or too little memory.
-    """
+    """The problem of a panel for the given trial indices, on ``device`` in the panel's dtype."""
     where = f"panel {panel.name!r}"
     for key in panel.problem:
         if key in RESERVED:
@@ -61,12 +57,7 @@ def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | No
 
 
 def build_algorithm(config: Entry, panel: PanelConfig, problem: Problem) -> ArmAlgorithm:
-    """The algorithm with its width, truncation level and features.
-
-    Raises:
-        RunError: on unknown kinds or parameters, a constant that neither problem nor configuration gives, or an
-            algorithm over candidates for a problem without candidates.
-    """
+    """The algorithm with its width, truncation level and features."""
     where = f"{config.label!r} of panel {panel.name!r}"
     cls = ALGORITHMS[config.name]
     if cls.over_candidates:

@@ -22,7 +22,7 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic import model_validator as validator
 from pydantic_core import ErrorDetails
 
@@ -306,28 +306,18 @@ def _check_algorithm(entry: Entry, panel: str) -> None:
         raise RunError(str(error)) from None
 
 
-_RUNS: dict[str, type[AnyRun]] = {"arms": RunConfig, "value_at_risk": ValueAtRiskRunConfig}
-_RUN: TypeAdapter[Run] = TypeAdapter(
-    Annotated[
-        Annotated[RunConfig, Tag("arms")] | Annotated[ValueAtRiskRunConfig, Tag("value_at_risk")],
-        Discriminator(lambda data: data.get("loop", "arms")),
-    ]
-)
+_RUNS: dict[str, type[Run]] = {"arms": RunConfig, "value_at_risk": ValueAtRiskRunConfig}
 
 
 def parse(data: Any) -> Run:
-    """The run that plain data describe: the content of one file, after ``include`` is resolved.
-
-    Raises:
-        RunError: naming the first key that is unknown, missing, of another type or out of range.
-    """
+    """The run that plain data describe: the content of one file, after ``include`` is resolved."""
     if not isinstance(data, Mapping):
         raise RunError(f"the configuration must be a mapping of keys to values, got {quoted(data)}.")
     loop = data.get("loop", "arms")
     if not isinstance(loop, str) or loop not in _RUNS:
         raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, _RUNS)}")
     try:
-        return _RUN.validate_python(data)
+        return _RUNS[loop].model_validate(data)
     except ValidationError as error:
         raise RunError(_in_words(error.errors(include_url=False)[0], data, _RUNS[loop])) from None
 
@@ -336,7 +326,7 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any], run: type[AnyRun]) -
     """The first mistake that pydantic found, in one sentence."""
     if error["type"] == "value_error":  # said by a model itself
         return str(error["ctx"]["error"])
-    path = list(error["loc"][1:])  # the first step is the kind of run
+    path = list(error["loc"])
     model: type[BaseModel] = run
     where, what = "the run", "the configuration"
     shared = run.shared_keys()

@@ -2,4 +2,4 @@
 
 
 class RunError(Exception):
-    """Something the user can put right; the message says how."""
+    """Something the user can put right; the message says how. Any function of ``experiments`` may raise it."""

@@ -88,9 +88,6 @@ def play_jobs(
     what is under way. An executor that says how many ``workers`` it has gets no more jobs than that at once, so that a
     dying worker takes down only jobs under way. ``jobs`` are a name in messages and the content, by key. ``arrived`` is
     called in this thread with key and result.
-
-    Raises:
-        RunError: at the end, naming a job that could not be played or under which :data:`ATTEMPTS` workers died.
     """
     waiting, running = deque(jobs), dict[Future, Key]()
     room = getattr(executor, "workers", None) or len(jobs)

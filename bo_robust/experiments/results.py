@@ -58,12 +58,7 @@ class RunResults:
 
 
 def load(folder: Path, *, unfinished: bool = False) -> RunResults:
-    """Read a result folder of either kind of run; ``unfinished`` accepts a run under way.
-
-    Raises:
-        RunError: when it is no result folder, its configuration was changed, a shard is damaged, or one is missing
-            (without ``unfinished``).
-    """
+    """Read a result folder of either kind of run; ``unfinished`` accepts a run under way."""
     info, config = read_run(folder)
     size, digest = info.get("shard"), info["config_digest"]
     panels: list[Any] = []

@@ -21,11 +21,7 @@ ELSEWHERE = ("name", "algorithms", "methods", "compare")
 
 
 def write_report(folder: Path) -> Path:
-    """Write ``report.html`` into a result folder and return its path. For an unfinished run it says what is missing.
-
-    Raises:
-        RunError: if the folder is no run, its configuration was changed, a shard is damaged, or writing fails.
-    """
+    """Write ``report.html`` into a result folder and return its path. For an unfinished run it says what is missing."""
     content = page(load(folder, unfinished=True))
     write_bytes(content.encode(), folder / NAME)
     add_digests(folder, [NAME])
