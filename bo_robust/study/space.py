@@ -7,13 +7,13 @@ objectives and the file see values in their own units, as ``{"name": number}``.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from bo_robust.validation import quoted
+from bo_robust.validation import is_number, quoted
 
 NUMBERS_ONLY = (
     "a study knows numbers only, so for categorical or conditional parameters use Optuna with "
@@ -101,7 +101,7 @@ class Box:
         for name, p in self.parameters.items():
             if not isinstance(name, str) or not name:
                 raise ValueError(f"parameters have names, got {quoted(name)}.")
-            if isinstance(p, tuple | list) and len(p) == 2 and all(map(_is_number, p)):
+            if isinstance(p, tuple | list) and len(p) == 2 and all(map(is_number, p)):
                 p = Float(*p)
             if not isinstance(p, Float | Integer):
                 got = f"parameter {quoted(name)} must be Float, Integer or (low, high), got {quoted(p)}"
@@ -120,7 +120,7 @@ class Box:
         """Return the point as stored; raise ``ValueError`` naming a missing, unknown or out-of-range parameter."""
         _check_names(x, self.names)
         for name, p in self.parameters.items():
-            if not _is_number(x[name]) or not p.holds(x[name]):
+            if not is_number(x[name]) or not p.holds(x[name]):
                 raise ValueError(f"{name} = {x[name]!r} is not in {p}.")
         return {n: int(x[n]) if isinstance(p, Integer) else float(x[n]) for n, p in self.parameters.items()}
 
@@ -161,7 +161,7 @@ class Arms:
         for i, p in enumerate(points):
             _check_names(p, tuple(points[0]))
             for name, value in p.items():
-                if not _is_number(value) or not math.isfinite(_float(value)):
+                if not is_number(value):
                     raise ValueError(f"arm {i}: {name} = {value!r} is not a finite number; {NUMBERS_ONLY}.")
         plain = tuple({name: _plain(p[name]) for name in points[0]} for p in points)
         rows = [tuple(p.values()) for p in plain]
@@ -181,8 +181,8 @@ class Arms:
     def check(self, x: Mapping[str, Any]) -> dict[str, float]:
         """Return the arm as stored; raise ``ValueError`` if it is none."""
         _check_names(x, self.names)
-        plain = {name: _plain(x[name]) if _is_number(x[name]) else x[name] for name in self.names}
-        if not all(map(_is_number, plain.values())) or tuple(plain.values()) not in self._rows:
+        plain = {name: _plain(x[name]) if is_number(x[name]) else x[name] for name in self.names}
+        if not all(map(is_number, plain.values())) or tuple(plain.values()) not in self._rows:
             raise ValueError(f"{plain} is not one of the {len(self.points)} arms.")
         return plain
 
@@ -219,17 +219,6 @@ def space_from_json(data: Mapping[str, Any]) -> Space:
     return Box({name: kinds[kind](low, high, log) for name, (kind, low, high, log) in data["parameters"].items()})
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are Real
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
 def _plain(value: Any) -> float:
     return int(value) if isinstance(value, Integral) else float(value)
 
@@ -241,12 +230,12 @@ def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
 
 def _check_range(kind: str, low: float, high: float, log: bool) -> tuple[float, float]:
     """The bounds as floats."""
-    given = (low, high)
-    if not (_is_number(low) and _is_number(high)):
-        raise ValueError(f"{kind} needs finite bounds with low < high, got {low!r} and {high!r}.")
-    low, high = _float(low), _float(high)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"{kind} needs finite bounds with low < high, got {given[0]!r} and {given[1]!r}.")
+    said = f"{kind} needs finite bounds with low < high, got {low!r} and {high!r}."
+    if not (is_number(low) and is_number(high)):
+        raise ValueError(said)
+    low, high = float(low), float(high)
+    if not low < high:
+        raise ValueError(said)
     if not math.isfinite(high - low):
         raise ValueError(f"the range of {kind}({low!r}, {high!r}) overflows.")
     if log and low <= 0:

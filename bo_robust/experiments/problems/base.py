@@ -17,7 +17,7 @@ from torch import Tensor
 from bo_robust.covariance import Covariance
 from bo_robust.random import stream
 from bo_robust.specs import quoted
-from bo_robust.validation import check_count, check_finite, check_positive, check_tail_index
+from bo_robust.validation import check_count, check_finite, check_positive, check_settings
 
 
 @dataclass(frozen=True)
@@ -174,12 +174,7 @@ class Problem:
             raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
         if (self.moment_bound is None) != (self.alpha is None):
             raise ValueError("moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither.")
-        if self.alpha is not None:
-            check_tail_index(self.alpha)
-        check_positive(noise_var=self.noise_var)
-        for name in ("norm_bound", "moment_bound", "noise_scale"):
-            if getattr(self, name) is not None:
-                check_positive(**{name: getattr(self, name)})
+        check_settings(self)
         if self.candidates is not None:
             self._check_candidates(self.candidates)
 
