@@ -58,6 +58,7 @@ class _Range:
         return self.low <= value <= self.high and value == self._nearest(value)
 
 
+@dataclass(frozen=True)
 class Float(_Range):
     """A real parameter in [low, high]; ``log`` searches its logarithm and needs low > 0.
 
@@ -65,6 +66,7 @@ class Float(_Range):
     """
 
 
+@dataclass(frozen=True)
 class Integer(_Range):
     """A whole number from low to high, each with an equal share of [0, 1] (of the logarithm's range, where ``log``).
 
