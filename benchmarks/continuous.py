@@ -46,7 +46,7 @@ from benchmarks.common import ROOT, environment, report
 from bo_robust import GPUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.covariance import SquaredExponential
-from bo_robust.experiments.problems.noise import Gaussian, NoiseModel, RareSpikes, SymmetricPareto
+from bo_robust.experiments.problems.rewards import Gaussian, NoiseModel, RareSpikes, SymmetricPareto
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncatedGP, marginal_moments
 from bo_robust.random import stream
 from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation, TGPTruncation, truncate

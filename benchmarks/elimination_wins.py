@@ -37,7 +37,7 @@ from bo_robust.experiments import files
 from bo_robust.experiments.build import build_algorithm, build_problem
 from bo_robust.experiments.config import PanelConfig
 from bo_robust.experiments.play import draw_chunk, initial_design
-from bo_robust.experiments.problems.noise import Gaussian, NoiseModel, RareSpikes, StudentT
+from bo_robust.experiments.problems.rewards import Gaussian, NoiseModel, RareSpikes, StudentT
 from bo_robust.experiments.problems.value_at_risk import make
 from bo_robust.functionals import Functional, ValueAtRisk, WorstCase
 from bo_robust.posteriors.candidates import candidate_kernel

@@ -22,7 +22,7 @@ from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.captured_rounds import captured_rounds
 from bo_robust.experiments.problems import Problem, make_problem
-from bo_robust.experiments.problems.noise import Gaussian
+from bo_robust.experiments.problems.rewards import Gaussian
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.ops import naive_ops
 from bo_robust.ops.fused_rounds import fused_rounds
@@ -68,7 +68,7 @@ class Player:
         f = problem.f
         self.algorithm, self.problem, self.draws = algorithm, problem, noise.to(f).unsqueeze(2)
         self.uniforms = torch.zeros_like(self.draws[:, :, 0])
-        self.traces = Traces.empty(len(noise), len(f), f.device, f.dtype)
+        self.traces = Traces(len(noise), len(f), f.device, f.dtype)
         assert isinstance(problem.kernel, Tensor)
         kernel = ArmKernel(problem.kernel.diagonal(dim1=-2, dim2=-1), problem.kernel)
         self.state = State(arm_states.init(kernel, problem.noise_var, len(f), dense=True))

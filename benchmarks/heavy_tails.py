@@ -173,7 +173,7 @@ def panel_a() -> None:
     taken = {}
     for label in ("TGP-UCB", "ATA-QFF", "ATA-Nystrom"):
         config = next(a for a in panel.algorithms if a.label == label)
-        traces = Traces.empty(panel.horizon, TRIALS, torch.device("cpu"), torch.float64)
+        traces = Traces(panel.horizon, TRIALS, torch.device("cpu"), torch.float64)
         began = time.perf_counter()
         play(build_algorithm(config, panel, world), world, range(TRIALS), panel.seed, NOISE_VAR, traces)
         taken[label] = time.perf_counter() - began

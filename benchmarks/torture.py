@@ -34,14 +34,13 @@ from benchmarks.study import SETTINGS, SPACE, kills
 from bo_robust.executors import Executor, Future
 from bo_robust.experiments import arm_run
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.checkpoint import load_checkpoint
-from bo_robust.experiments.config import Run
+from bo_robust.experiments.config import Run, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.provenance import read_run
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.results import load
 from bo_robust.experiments.shards import parquet_bytes
+from bo_robust.experiments.storage import load_checkpoint
 from bo_robust.study import Study, StudyDamaged
 
 REMEDIES = ("Delete it", "start a new run", "make it anew", "exports them", "move it away", "copy back")

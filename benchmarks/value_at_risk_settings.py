@@ -27,8 +27,7 @@ import torch
 
 from benchmarks.common import report
 from bo_robust.experiments.comparisons import mean_interval
-from bo_robust.experiments.config import ValueAtRiskPanelConfig
-from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.config import ValueAtRiskPanelConfig, parse
 from bo_robust.experiments.value_at_risk.job import build_problem
 from bo_robust.experiments.value_at_risk.methods import build_method
 from bo_robust.experiments.value_at_risk.play import play

@@ -4,8 +4,6 @@ Names load on first use, so that command-line calls and scripts over arms do not
 Importing any acquisition function registers it with BoTorch's input constructors.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -45,28 +43,16 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "BKBModel": "bo_robust.models",
-    "CandidateEnsemble": "bo_robust.models",
-    "EliminationUCB": "bo_robust.acquisition",
-    "FeatureGP": "bo_robust.models",
-    "FourierMap": "bo_robust.models",
-    "GPUCB": "bo_robust.acquisition",
-    "NystromMap": "bo_robust.models",
-    "RobustGP": "bo_robust.models",
-    "StableOpt": "bo_robust.acquisition",
-    "TruncatedFeatureGP": "bo_robust.models",
-    "TruncatedGP": "bo_robust.models",
-    "ValueAtRiskUCB": "bo_robust.acquisition",
-    "verify": "bo_robust.models",
-}
+_ACQUISITIONS = {"EliminationUCB", "GPUCB", "StableOpt", "ValueAtRiskUCB"}
+_ROOMS = {"algorithms", "confidence", "truncation"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in __all__:
+    if name in _ROOMS:
         return importlib.import_module(f"bo_robust.{name}")
+    if name in __all__:
+        home = "bo_robust.acquisition" if name in _ACQUISITIONS else "bo_robust.models"
+        return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'bo_robust' has no attribute {name!r}")
 
 

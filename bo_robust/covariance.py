@@ -1,7 +1,5 @@
 """Covariance functions k(x, x') on arm locations: two stationary ones, any GPyTorch kernel, and callbacks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The executors of ``concurrent.futures`` and Dask's client have that method and can be passed as they are.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle
@@ -16,16 +14,6 @@ from concurrent.futures import Future as LocalFuture
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import Any, Protocol
-
-__all__ = [
-    "Executor",
-    "Future",
-    "InProcess",
-    "LocalProcesses",
-    "WorkerLost",
-    "environment_variables",
-    "prepare_worker",
-]
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

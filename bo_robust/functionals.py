@@ -15,8 +15,6 @@ l <= f <= u at every point it derives bounds on F(f) and the points worth observ
 The points offered satisfy u(z) - l(z) >= F(u) - F(l) for every functional but :class:`MeanVariance`.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,11 +1,7 @@
 """Small tensor helpers that torch lacks or does slowly."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
-
-__all__ = ["row_argmax"]
 
 
 def row_argmax(x: Tensor) -> Tensor:

@@ -4,16 +4,12 @@ A stream depends on its key only. So trial 7 alone draws what trial 7 of 256 dra
 generator state. Every algorithm of a comparison meets the same noise (common random numbers).
 """
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-__all__ = ["spread", "stream"]
 
 
 def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Generator:

@@ -13,8 +13,6 @@ from typing import Any
 
 from bo_robust.validation import quoted
 
-__all__ = ["SpecError", "build", "kind_of", "nearest", "quoted", "typed"]
-
 DESCRIPTIONS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 DESCRIPTIONS |= {dict: "a mapping", Mapping: "a mapping", types.NoneType: "empty"}
 

@@ -8,13 +8,11 @@ Every level has a keyword ``scale`` > 0 that multiplies it; the theorems hold at
 construction when an argument is outside the range stated for it.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 import torch
@@ -22,11 +20,9 @@ from torch import Tensor
 
 from bo_robust.validation import (
     check_count,
-    check_delta,
-    check_positive,
     check_round,
     check_rule,
-    check_tail_index,
+    check_settings,
     check_tensor,
 )
 
@@ -43,17 +39,11 @@ __all__ = [
 ]
 
 
-class Truncation(Protocol):
-    """A truncation level b_t of round t >= 1, in the units of y (ATA: of the feature directions)."""
+class Truncation(ABC):
+    """A truncation level b_t of round t >= 1, in the units of y (ATA: of the feature directions).
 
-    @overload
-    def __call__(self, t: int) -> float: ...
-    @overload
-    def __call__(self, t: Tensor) -> Tensor: ...
-
-
-class _Level(ABC):
-    """A level computed from the round: a number for a number, a tensor for a tensor of rounds."""
+    It is a number for a number, and a tensor for a tensor of rounds.
+    """
 
     @abstractmethod
     def _at(self, t: float | Tensor) -> float | Tensor:
@@ -75,7 +65,7 @@ class _Level(ABC):
 
 
 @dataclass(frozen=True)
-class NoTruncation(_Level):
+class NoTruncation(Truncation):
     """b_t = infinity, so that every reward is kept."""
 
     def _at(self, t: float | Tensor) -> float | Tensor:
@@ -83,7 +73,7 @@ class NoTruncation(_Level):
 
 
 @dataclass(frozen=True)
-class _MomentLevel(_Level):
+class _MomentLevel(Truncation):
     """A level for rewards with E|y|^(1+alpha) <= v."""
 
     moment_bound: float
@@ -91,8 +81,7 @@ class _MomentLevel(_Level):
     scale: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_positive(moment_bound=self.moment_bound, scale=self.scale)
-        check_tail_index(self.alpha)
+        check_settings(self)
 
     def _direction_level(self, t: float | Tensor, log_term: float) -> float | Tensor:
         """The level of ATA in one direction, (v / log_term)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha)))."""
@@ -121,11 +110,6 @@ class _ATATruncation(_MomentLevel):
     delta: float
     horizon: int
     num_features: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_delta(self.delta)
-        check_count(1, horizon=self.horizon, num_features=self.num_features)
 
     def _level(self, t: float | Tensor, directions: int) -> float | Tensor:
         return self._direction_level(t, math.log(directions * self.horizon / self.delta))
@@ -183,7 +167,6 @@ class PublishedATATruncation(_MomentLevel):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(2, horizon=self.horizon)
-        check_count(1, num_directions=self.num_directions)
 
     def _at(self, t: float | Tensor) -> float | Tensor:
         return self._direction_level(t, math.log(self.num_directions * self.horizon))

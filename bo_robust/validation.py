@@ -1,7 +1,6 @@
 """Checks of user input, shared by the whole package. Every message says what was wrong and what to change."""
 
-from __future__ import annotations
-
+import dataclasses
 import math
 import reprlib
 from numbers import Real
@@ -9,23 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-__all__ = [
-    "check_accuracy",
-    "check_count",
-    "check_delta",
-    "check_finite",
-    "check_kernel_matrix",
-    "check_like",
-    "check_positive",
-    "check_round",
-    "check_rule",
-    "check_schedule",
-    "check_tail_index",
-    "check_tensor",
-    "is_number",
-    "quoted",
-]
 
 QUOTED = 80  # characters of a value that an error repeats
 
@@ -158,6 +140,31 @@ def check_count(minimum: int, **values: int) -> None:
     for name, value in values.items():
         if not is_number(value) or value != int(value) or value < minimum:
             raise ValueError(f"{name} must be a whole number >= {minimum}, got {quoted(value)}.")
+
+
+# What a setting of this name must be.
+POSITIVE = {"a", "b", "kappa", "moment_bound", "noise_scale", "noise_var", "norm_bound", "norm_bound_squared"}
+POSITIVE |= {"outputscale", "oversampling", "r", "scale"}
+COUNTS = {"dim", "horizon", "max_size", "min_size", "num_arms", "num_directions", "num_features", "num_initial"}
+COUNTS |= {"raw_samples", "restarts"}
+SHARES = {"alpha": check_tail_index, "delta": check_delta, "epsilon": check_accuracy}
+
+
+def check_settings(settings: Any) -> None:
+    """Raise ``ValueError`` unless every field of a dataclass whose name is known above is in its range.
+
+    A field that may be None, by its annotation, is not checked where it is.
+    """
+    for field in dataclasses.fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        if value is None and "None" in str(field.type):
+            continue
+        if name in POSITIVE:
+            check_positive(**{name: value})
+        elif name in COUNTS:
+            check_count(1, **{name: value})
+        elif name in SHARES:
+            SHARES[name](value)
 
 
 # What happens to a reward beyond its truncation level, see bo_robust.truncation.truncate.

@@ -14,7 +14,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust import GPUCB, FourierMap, TruncatedFeatureGP
 from bo_robust.confidence import FiniteWidth
-from bo_robust.experiments.problems.noise import SymmetricPareto
+from bo_robust.experiments.problems.rewards import SymmetricPareto
 from bo_robust.random import stream
 from bo_robust.truncation import ATAFourierTruncation
 

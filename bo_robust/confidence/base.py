@@ -1,7 +1,5 @@
 """The base of every confidence width: how a width is called, and its scale."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -9,9 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from bo_robust.validation import check_positive, check_round
-
-__all__ = ["Number", "ScaledWidth", "Width", "sqrt"]
+from bo_robust.validation import check_round, check_settings
 
 Number = float | Tensor
 
@@ -24,12 +20,12 @@ class Width(Protocol):
 
 @dataclass(frozen=True)
 class ScaledWidth(ABC):
-    """Base of the widths: checks the round and multiplies by ``scale``."""
+    """Base of the widths: checks settings and the round, and multiplies by ``scale``."""
 
     scale: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_positive(scale=self.scale)
+        check_settings(self)
 
     def __call__(self, t: int, information_gain: Number = 0.0, uniform: Number | None = None) -> Number:
         """The width of round ``t``, in units of sigma.

@@ -3,8 +3,6 @@
 Axes: ``s`` trials, ``h`` candidates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch
@@ -12,8 +10,6 @@ from torch import Tensor
 
 from bo_robust.confidence.base import Width
 from bo_robust.confidence.widths import RKHSWidth, SelfNormalisedWidth
-
-__all__ = ["Widths", "check_number", "check_unit_scale", "each", "widths_at"]
 
 Widths = Width | tuple[Width, ...]
 """One width for all candidates, which is handed the information gain of each, or one width per candidate."""

@@ -7,8 +7,6 @@ All functions raise ``ValueError`` if ``noise_var`` is not positive, ``T`` or ``
 have the shape, the dtype or the properties stated.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

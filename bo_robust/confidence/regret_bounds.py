@@ -3,16 +3,12 @@
 Source: Srinivas et al. 2010, Theorems 1 and 2.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import Tensor
 
 from bo_robust.validation import check_positive, check_tensor
-
-__all__ = ["gp_ucb_regret_bound"]
 
 
 def gp_ucb_regret_bound(widths: Tensor, information_gain: Tensor, noise_var: float, compact: bool = False) -> Tensor:

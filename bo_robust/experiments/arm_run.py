@@ -1,7 +1,5 @@
 """One algorithm on some trials of a panel: set it up, play it with checkpoints, and collect the shard it leaves."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings
@@ -14,17 +12,15 @@ import pandas as pd
 
 from bo_robust.algorithms import State
 from bo_robust.experiments.build import build_algorithm, start_state
-from bo_robust.experiments.checkpoint import REMEDY, load_checkpoint, save_checkpoint
 from bo_robust.experiments.config import PanelConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.records import dictionary_record, elimination_record
 from bo_robust.experiments.shards import Shard
+from bo_robust.experiments.storage import REMEDY, load_checkpoint, save_checkpoint
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
 from bo_robust.posteriors.snapshots import restore_, snapshot
-
-__all__ = ["ArmRun"]
 
 # The next checkpoint waits at least this many times as long as the last one took to write, so that less than 5 % of
 # the time goes into writing.
@@ -42,7 +38,7 @@ class ArmRun:
         self.algorithm = build_algorithm(panel.algorithms[j], panel, problem)
         self.noise_var = panel.noise_var or problem.noise_var
         room = (panel.horizon, len(trials), problem.f.device, problem.f.dtype)
-        self.traces = Traces.empty(*room, dictionary="dictionary" in self.algorithm.records)
+        self.traces = Traces(*room, dictionary="dictionary" in self.algorithm.records)
         self.state = start_state(self.algorithm, problem, self.noise_var, len(trials), panel.horizon)
         self.seconds = 0.0
 

@@ -4,8 +4,6 @@ A width, level or feature map takes the constants it needs (number of arms, B, v
 lengthscale, box) from the problem and the panel, unless the configuration gives them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.confidence import WIDTHS
 from bo_robust.experiments.config import Entry, PanelConfig
 from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.guards import memory_errors
 from bo_robust.experiments.problems import PROBLEMS, Problem, make_problem
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
@@ -25,8 +24,6 @@ from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.truncation import TRUNCATIONS
-
-__all__ = ["FEATURES", "build_algorithm", "build_kernel", "build_problem", "resolved", "start_state"]
 
 FEATURES: dict[str, Callable[..., Any]] = {
     "fourier": FourierFeatures,
@@ -43,37 +40,24 @@ RESERVED = {
 
 
 def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
-    """The problem of a panel for the given trial indices, on ``device`` in the panel's dtype.
-
-    Raises:
-        RunError: on an unknown problem, bad parameters, missing or unreadable data, or too little memory.
-    """
+    """The problem of a panel for the given trial indices, on ``device`` in the panel's dtype."""
     where = f"panel {panel.name!r}"
     for key in panel.problem:
         if key in RESERVED:
             raise RunError(f"{where}: {key!r} is no parameter of a problem; {RESERVED[key]}.")
     try:
         settings = dict(panel.problem)
-        problem = make_problem(settings.pop("kind"), trials, panel.seed, data_dir=data_dir, **settings)
-        return problem.to(device, getattr(torch, panel.dtype))
+        with memory_errors(panel, ": the problem does not fit into memory; take fewer arms or trials."):
+            problem = make_problem(settings.pop("kind"), trials, panel.seed, data_dir=data_dir, **settings)
+            return problem.to(device, getattr(torch, panel.dtype))
     except (ValueError, OSError, ImportError) as error:
         raise RunError(f"{where}: {error}") from None
     except ArithmeticError as error:
         raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
-    except (MemoryError, RuntimeError) as error:
-        # On a CPU torch reports a lack of memory as a plain RuntimeError, "can't allocate memory".
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
-            raise RunError(f"{where}: the problem does not fit into memory; take fewer arms or trials.") from None
-        raise
 
 
 def build_algorithm(config: Entry, panel: PanelConfig, problem: Problem) -> ArmAlgorithm:
-    """The algorithm with its width, truncation level and features.
-
-    Raises:
-        RunError: on unknown kinds or parameters, a constant that neither problem nor configuration gives, or an
-            algorithm over candidates for a problem without candidates.
-    """
+    """The algorithm with its width, truncation level and features."""
     where = f"{config.label!r} of panel {panel.name!r}"
     cls = ALGORITHMS[config.name]
     if cls.over_candidates:

@@ -4,8 +4,6 @@
 may break the process it is in. The last line on the standard error says what failed.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,8 +18,6 @@ from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.traces import Traces
 from bo_robust.ops.arm_update import SHORT_BLOCK
 from bo_robust.truncation import TGPTruncation
-
-__all__ = ["try_rounds"]
 
 TRIED = (GPUCB(LogWidth()), TGPUCB(LogWidth(), TGPTruncation(1.0, 1.0)), ExpectedImprovement(), RandomArm())
 
@@ -41,7 +37,7 @@ def try_rounds(device: torch.device, graph: Graph) -> None:
     for algorithm in TRIED:
         runs = []
         for fast in (partial(captured_rounds, graph=or_exit), lambda *_: None):
-            traces = Traces.empty(horizon, trials, device, torch.float64)
+            traces = Traces(horizon, trials, device, torch.float64)
             play(algorithm, problem, range(trials), 0, 1.0, traces, fast=fast)
             runs.append(traces.tensors())
         for name, replayed in runs[0].items():

@@ -34,8 +34,6 @@ from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 
-__all__ = ["CapturedRounds", "capture", "capture_fails", "captured_rounds", "cuda_graph", "why_not"]
-
 log = logging.getLogger(__name__)
 
 # Widths of uniforms or of the information gain, both tensors, that do not depend on the round: captured as they are.
@@ -43,9 +41,6 @@ ROUNDLESS_WIDTHS = (RandomisedWidth, SelfNormalisedWidth)
 SCHEDULES = ("width", "truncation")
 # A trial that takes longer hangs: it imports the package, compiles the ops and plays some hundred rounds.
 TRIAL_SECONDS = 300.0
-
-PlayRound: TypeAlias = Callable[[ArmAlgorithm, Problem, State, Tensor, Tensor, Traces, Tensor], None]
-"""Play one round: algorithm, problem, state, draws, uniforms, traces, initial design."""
 
 Graph: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
 """Capture some work and return its replay."""
@@ -138,13 +133,12 @@ def captured_rounds(
     state: State,
     horizon: int,
     graph: Graph | None = None,
-    play_round: PlayRound = play_round,
 ) -> CapturedRounds | None:
     """A way to play many rounds of this state at once, captured when first played; None where that is impossible.
 
     On a CPU there is nothing to capture; any other reason is logged. The state must be fresh or restored, and from now
     on it must be played in place, never replaced. ``graph`` captures the work (by default :func:`cuda_graph` on the
-    problem's device) and ``play_round`` plays one round eagerly.
+    problem's device).
     """
     if graph is None:
         if not problem.f.is_cuda:
@@ -154,7 +148,7 @@ def captured_rounds(
     if reason is not None:
         _say(algorithm, reason)
         return None
-    return CapturedRounds(algorithm, problem, state, horizon, graph, play_round)
+    return CapturedRounds(algorithm, problem, state, horizon, graph)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,10 +172,8 @@ class CapturedRounds:
         state: State,
         horizon: int,
         graph: Graph,
-        play_round: PlayRound,
     ) -> None:
         self._algorithm, self._problem, self._state = algorithm, problem, state
-        self._play_round = play_round
         self._graph: Graph | None = graph  # None once a capture has failed
         self._rounds = state.posterior.buffers.pending.shape[1]
         self._replay: Callable[[], None] | None = None
@@ -237,7 +229,7 @@ class CapturedRounds:
         failed: RuntimeError | None = None
         try:  # the copies may not fit into memory either
             saved += [(owner, name, x, x.clone() if isinstance(x, Tensor) else x) for owner, name, x in _parts(state)]
-            self._traces = rows = type(traces).empty(K, problem.trials, draws.device, traces.rewards.dtype)
+            self._traces = rows = Traces(K, problem.trials, draws.device, traces.rewards.dtype)
             self._inputs = [torch.empty_like(draws[:K]), torch.empty_like(uniforms[:K])]
             self._fill(draws, uniforms)
             static_draws, static_uniforms = self._inputs
@@ -251,7 +243,7 @@ class CapturedRounds:
                 # The work runs twice, once before the capture: both times from the same numbers.
                 state.round, state.posterior.buffers.num_pending, rows.rounds = first, K, 0
                 for i in range(K):
-                    self._play_round(algorithm, problem, state, static_draws[i], static_uniforms[i], rows, no_design)
+                    play_round(algorithm, problem, state, static_draws[i], static_uniforms[i], rows, no_design)
 
             self._replay = graph(work)
         except RuntimeError as error:

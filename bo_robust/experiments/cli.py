@@ -1,7 +1,5 @@
 """The command line: ``bo-robust run | list | plot | report | resume | doctor``."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -18,8 +16,6 @@ from rich.console import Console
 # The commands import what they need themselves: `--help` and `list` answer without loading PyTorch.
 from bo_robust.executors import Executor
 from bo_robust.experiments.errors import RunError
-
-__all__ = ["app", "folder_of", "main"]
 
 app = typer.Typer(
     add_completion=False,

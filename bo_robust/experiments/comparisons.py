@@ -1,15 +1,11 @@
 """Statistics of trials: means, paired differences, and who is best."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from scipy import stats
-
-__all__ = ["best_and_ties", "compare_pairs", "difference", "mean_and_error", "mean_interval"]
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float | None]:

@@ -1,4 +1,4 @@
-"""Configuration of a run: frozen models checked by pydantic, which :mod:`bo_robust.experiments.parsing` makes.
+"""Configuration of a run: frozen models checked by pydantic; :func:`parse` says every mistake in one sentence.
 
 A file (:mod:`bo_robust.experiments.files`) describes panels. A panel is one problem and what is compared on it:
 algorithms over arms or, with ``loop: value_at_risk``, methods over pairs (x, z). Keys at the top level are defaults of
@@ -22,24 +22,14 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic import model_validator as validator
+from pydantic_core import ErrorDetails
 
 from bo_robust.algorithms import ALGORITHMS
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems.value_at_risk import VALUE_AT_RISK_PROBLEMS
-from bo_robust.specs import SpecError, kind_of, nearest, quoted, typed
-
-__all__ = [
-    "AnyRun",
-    "Entry",
-    "Panel",
-    "PanelConfig",
-    "Run",
-    "RunConfig",
-    "ValueAtRiskPanelConfig",
-    "ValueAtRiskRunConfig",
-]
+from bo_robust.specs import DESCRIPTIONS, SpecError, kind_of, nearest, quoted, typed
 
 # A description is what an error says the value must be.
 Natural = Annotated[int, Field(ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")]
@@ -86,13 +76,7 @@ class Entry(_Frozen):
 
 
 class Panel(_Frozen):
-    """Base of both kinds of panel.
-
-    Attributes:
-        problem: ``{kind: ..., ...}``.
-        seed: Seed of all random streams of the panel.
-        compare: Pairs of labels to compare in words; each difference is the first minus the second.
-    """
+    """Base of both kinds of panel."""
 
     entry_name: ClassVar[str]
     """What one entry is called: "algorithm" or "method". The plural is the key that lists them."""
@@ -100,9 +84,9 @@ class Panel(_Frozen):
     """What one trial is called: "trial" or "repetition"."""
 
     name: Name
-    problem: dict[str, Any] = Field(description="a mapping with a `kind`")
-    seed: Natural = 0
-    compare: Pairs = ()
+    problem: dict[str, Any] = Field(description="a mapping with a `kind`")  # {kind: ..., ...}
+    seed: Natural = 0  # Seed of all random streams of the panel
+    compare: Pairs = ()  # Pairs of labels to compare in words; each difference is the first minus the second
 
     @classmethod
     def entry_key(cls) -> str:
@@ -140,27 +124,21 @@ class Panel(_Frozen):
 
 
 class PanelConfig(Panel):
-    """One problem over arms and several algorithms on the same draws.
-
-    Attributes:
-        horizon: Rounds of each trial, those of the initial design included.
-        initial: Rounds of the initial design: uniform random arms, the same for all algorithms; < horizon.
-        delta: Failure probability of widths and levels that do not set their own.
-        noise_var: lambda of the posterior; by default the problem's.
-        intervals: Whether to draw the final confidence intervals of the worst-covered trial.
-    """
+    """One problem over arms and several algorithms on the same draws."""
 
     entry_name = "algorithm"
     trial_name = "trial"
 
     algorithms: Entries
     trials: Positive = 20
-    horizon: Positive = 1000
-    initial: Natural = 0
+    horizon: Positive = 1000  # Rounds of each trial, those of the initial design included
+    initial: Natural = 0  # Rounds of the initial design: uniform random arms, the same for all algorithms; < horizon
+    # Failure probability of widths and levels that do not set their own
     delta: float = Field(0.1, gt=0.0, lt=1.0, description="a number strictly between 0 and 1")
+    # lambda of the posterior; by default the problem's
     noise_var: float | None = Field(None, gt=0.0, description="a finite number > 0")
     dtype: Literal["float64", "float32"] = Field("float64", description="float64 or float32")
-    intervals: bool = False
+    intervals: bool = False  # Whether to draw the final confidence intervals of the worst-covered trial
 
     @validator(mode="after")
     def _known(self) -> PanelConfig:
@@ -185,22 +163,17 @@ class PanelConfig(Panel):
 
 
 class ValueAtRiskPanelConfig(Panel):
-    """One problem over (x, z) and several methods with the same initial points and noise.
-
-    Attributes:
-        rounds: Observations after the initial points.
-        initial_points: How many; by default the problem's.
-        refit_every: Rounds between fits of the hyperparameters.
-    """
+    """One problem over (x, z) and several methods with the same initial points and noise."""
 
     entry_name = "method"
     trial_name = "repetition"
 
     methods: Entries
     repetitions: Positive = 10
-    rounds: Positive = 30
+    rounds: Positive = 30  # Observations after the initial points
+    # How many; by default the problem's
     initial_points: int | None = Field(None, ge=1, lt=2**63, description="a whole number >= 1 and < 2^63")
-    refit_every: Positive = 3
+    refit_every: Positive = 3  # Rounds between fits of the hyperparameters
 
     @validator(mode="after")
     def _known(self) -> ValueAtRiskPanelConfig:
@@ -278,7 +251,7 @@ class AnyRun(_Frozen):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for :func:`bo_robust.experiments.parsing.parse`, with all defaults of the panels written out."""
+        """Plain data for :func:`parse`, with all defaults of the panels written out."""
         return self.model_dump(mode="json")
 
     def with_panels(self, panels: tuple[Any, ...]) -> Any:
@@ -331,3 +304,53 @@ def _check_algorithm(entry: Entry, panel: str) -> None:
                 typed(value, hints[key], f"{key} of {where}")
     except SpecError as error:
         raise RunError(str(error)) from None
+
+
+_RUNS: dict[str, type[Run]] = {"arms": RunConfig, "value_at_risk": ValueAtRiskRunConfig}
+
+
+def parse(data: Any) -> Run:
+    """The run that plain data describe: the content of one file, after ``include`` is resolved."""
+    if not isinstance(data, Mapping):
+        raise RunError(f"the configuration must be a mapping of keys to values, got {quoted(data)}.")
+    loop = data.get("loop", "arms")
+    if not isinstance(loop, str) or loop not in _RUNS:
+        raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, _RUNS)}")
+    try:
+        return _RUNS[loop].model_validate(data)
+    except ValidationError as error:
+        raise RunError(_in_words(error.errors(include_url=False)[0], data, _RUNS[loop])) from None
+
+
+def _in_words(error: ErrorDetails, data: Mapping[str, Any], run: type[AnyRun]) -> str:
+    """The first mistake that pydantic found, in one sentence."""
+    if error["type"] == "value_error":  # said by a model itself
+        return str(error["ctx"]["error"])
+    path = list(error["loc"])
+    model: type[BaseModel] = run
+    where, what = "the run", "the configuration"
+    shared = run.shared_keys()
+    if path[:1] == ["panels"] and len(path) > 1:
+        given = data["panels"][path[1]]
+        model, what, shared = run.panel_class, "a panel of the configuration", []
+        where, path = f"panel {quoted(given.get('name', '?')) if isinstance(given, Mapping) else '?'}", path[2:]
+        key = run.panel_class.entry_key()
+        if path[:1] == [key] and len(path) > 1:
+            merged = {**data, **given}
+            entry = merged[key][path[1]]
+            model, what = Entry, f"one of the {key} of {where}"
+            name = quoted(entry.get("name", "?")) if isinstance(entry, Mapping) else "?"
+            where, path = f"{run.panel_class.entry_name} {name} of {where}", path[2:]
+    value = error["input"]
+    if error["type"] == "invalid_key" or path[-1:] == ["[key]"]:
+        return f"{where} has the key {quoted(value)}, which is no text; put it in quotes or correct it."
+    if not path:
+        return f"{what} must be a mapping, got {quoted(value)}."
+    key = str(path[0])
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {quoted(key)} in {where}; {nearest(key, [*model.model_fields, *shared])}"
+    if error["type"] == "missing" and len(path) == 1:
+        return f"{where} has no `{key}:`."
+    hint = model.model_fields[key].annotation
+    must = model.model_fields[key].description or DESCRIPTIONS.get(typing.get_origin(hint) or hint, str(hint))
+    return f"{key} of {where} must be {must}, got {quoted(value)}."

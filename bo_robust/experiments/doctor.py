@@ -4,8 +4,6 @@ On a CUDA device every fused op is compared with the plain one, and the capture 
 Optional packages are looked up by name, not imported.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import warnings
@@ -24,8 +22,6 @@ from bo_robust.experiments.captured_rounds import capture_fails
 from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.ops.cases import CASES
 from bo_robust.ops.checked import check
-
-__all__ = ["examine", "show"]
 
 DTYPES = (torch.float64, torch.float32)
 NOT_INSTALLED = "not installed"

@@ -1,7 +1,5 @@
 """The one exception a user meets on the command line: one clear line, no traceback."""
 
-__all__ = ["RunError"]
-
 
 class RunError(Exception):
-    """Something the user can put right; the message says how."""
+    """Something the user can put right; the message says how. Any function of ``experiments`` may raise it."""

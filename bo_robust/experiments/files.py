@@ -3,8 +3,6 @@
 ``include`` lists other files, by paths relative to the file. The file's own keys override those of the others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,12 +10,9 @@ from typing import Any
 
 import yaml
 
-from bo_robust.experiments.config import Run
+from bo_robust.experiments.config import Run, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.specs import DESCRIPTIONS, nearest, quoted
-
-__all__ = ["apply_overrides", "load", "read"]
 
 # What the command line calls trials and horizon, by loop.
 COUNTS = {"value_at_risk": {"trials": "repetitions", "horizon": "rounds"}}
@@ -33,9 +28,6 @@ def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> Run:
     ``overrides`` are ``key=value`` strings with dotted paths as keys (``trials``, ``panels.0.problem.bad_ticks``). A
     panel key at the top level is set in every panel. ``forced`` are ``trials`` (or repetitions) and ``horizon`` (or
     rounds) of every panel, where they are not None.
-
-    Raises:
-        RunError: on a missing or unreadable file, unknown or ill-typed keys, or values out of range.
     """
     data = read(path)
     apply_overrides(data, overrides)
@@ -50,9 +42,6 @@ def read(path: Path, including: tuple[Path, ...] = (), opened: list[Path] | None
     """The data of one file, with the panels of the files that it includes.
 
     ``including`` are the files on the way here, to notice a circle, and ``opened`` all files so far.
-
-    Raises:
-        RunError: if a file cannot be read, is no YAML mapping, includes itself, or includes a run of another loop.
     """
     if path.resolve() in including:
         raise RunError(f"{path} includes itself.")
@@ -88,11 +77,7 @@ def read(path: Path, including: tuple[Path, ...] = (), opened: list[Path] | None
 
 
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Set ``key=value`` strings in plain configuration data, in place.
-
-    Raises:
-        RunError: on text without ``=``, a value that is no YAML, or a path that leads nowhere.
-    """
+    """Set ``key=value`` strings in plain configuration data, in place."""
     for text in overrides:
         key, separator, value = text.partition("=")
         if not separator:

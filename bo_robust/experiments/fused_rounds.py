@@ -5,8 +5,6 @@ This takes at most 128 arms in the dense layout, an algorithm that allows it
 and rewards that are f plus a noise. :mod:`bo_robust.experiments.captured_rounds` has many of the other runs.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -16,13 +14,11 @@ from torch import Tensor
 from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.confidence import RandomisedWidth
 from bo_robust.experiments.problems import Problem
-from bo_robust.experiments.problems.noise import Additive
+from bo_robust.experiments.problems.rewards import Additive
 from bo_robust.experiments.traces import Traces
 from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
 from bo_robust.posteriors.arms import ArmPosterior, all_numbers
-
-__all__ = ["FusedRounds"]
 
 
 class FusedRounds:

@@ -1,7 +1,5 @@
 """Conditions of a run: a free folder, one process at a time in it, and enough memory."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,8 +12,6 @@ from bo_robust.experiments.config import PanelConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.storage import is_leftover
 from bo_robust.posteriors.snapshots import snapshot
-
-__all__ = ["check_free", "check_memory", "locked", "memory_errors"]
 
 # Bytes of one round of one trial in the traces (float64, with the columns of a dictionary): 4 numbers of 8 bytes,
 # 3 of 4 and 2 of 1.
@@ -95,12 +91,14 @@ def check_memory(panel: PanelConfig, state: Any = None, shard: int | None = None
 
 
 @contextmanager
-def memory_errors(panel: PanelConfig) -> Iterator[None]:
+def memory_errors(
+    panel: PanelConfig, said: str = " does not fit into memory; lower --trials or --horizon."
+) -> Iterator[None]:
     """Turn a lack of memory, on the host or the device, into ``RunError``."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         # On a CPU torch reports a lack of memory as a plain RuntimeError, "can't allocate memory".
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
-            raise RunError(f"panel {panel.name!r} does not fit into memory; lower --trials or --horizon.") from None
+            raise RunError(f"panel {panel.name!r}{said}") from None
         raise

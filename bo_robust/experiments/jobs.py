@@ -5,8 +5,6 @@ that holds the run's folder stores the shards, so workers elsewhere need this pa
 folder. Workers on this machine also save checkpoints in the folder, and go on from them.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import multiprocessing
@@ -27,15 +25,12 @@ from rich.console import Console
 from bo_robust.executors import Executor, Future, WorkerLost
 from bo_robust.experiments.arm_run import ArmRun
 from bo_robust.experiments.build import build_problem
-from bo_robust.experiments.config import PanelConfig, ValueAtRiskPanelConfig
+from bo_robust.experiments.config import PanelConfig, ValueAtRiskPanelConfig, parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import memory_errors
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.provenance import differences, find_device, world
 from bo_robust.experiments.shards import Shard, ShardKey, shard_bytes
-
-__all__ = ["ATTEMPTS", "Play", "Watch", "play_job", "play_jobs"]
 
 ATTEMPTS = 3  # workers that may die under a job
 POLL = 0.05  # seconds between looks at futures
@@ -93,9 +88,6 @@ def play_jobs(
     what is under way. An executor that says how many ``workers`` it has gets no more jobs than that at once, so that a
     dying worker takes down only jobs under way. ``jobs`` are a name in messages and the content, by key. ``arrived`` is
     called in this thread with key and result.
-
-    Raises:
-        RunError: at the end, naming a job that could not be played or under which :data:`ATTEMPTS` workers died.
     """
     waiting, running = deque(jobs), dict[Future, Key]()
     room = getattr(executor, "workers", None) or len(jobs)

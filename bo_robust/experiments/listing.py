@@ -1,14 +1,10 @@
 """One line about every entry of a registry, read from the source: importing the classes would be slow."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
 
 import bo_robust
-
-__all__ = ["everything", "plain_line", "registry_lines"]
 
 # Title, module and name of every registry that a configuration, or a study, Ax and Optuna, can name entries of.
 REGISTRIES = (

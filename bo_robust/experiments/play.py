@@ -7,8 +7,6 @@ ends. On CUDA, small problems play a chunk in one call (:mod:`bo_robust.experime
 shapes are captured as a graph and replayed (:mod:`bo_robust.experiments.captured_rounds`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -24,8 +22,6 @@ from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.posteriors.snapshots import forget
 from bo_robust.random import stream
-
-__all__ = ["CHUNK_ROUNDS", "ManyRounds", "draw_chunk", "fast_rounds", "initial_design", "play"]
 
 # The number of the chunk is part of the streams' keys: another length gives other random numbers.
 CHUNK_ROUNDS = 256

@@ -1,7 +1,5 @@
 """The progress of a run on a terminal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +8,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from bo_robust.experiments.shards import ShardKey
-
-__all__ = ["ProgressBar"]
 
 
 class ProgressBar(Progress):

@@ -1,7 +1,5 @@
 """Provenance of a run (versions, code, device, seeds), and whether the run may go on elsewhere."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -17,15 +15,11 @@ from typing import Any
 import torch
 
 import bo_robust
-from bo_robust.experiments.config import Run
+from bo_robust.experiments.config import Run, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.storage import json_digest, write_json
 from bo_robust.ops import ops_forced_naive
 from bo_robust.specs import quoted
-
-__all__ = ["check_same_world", "describe_run", "differences", "find_device", "read_run", "world", "write_run"]
-
 
 NEEDED = ("config_digest", "device", "data_dir", "checkpoint_seconds", "versions", "used")  # keys of run.json
 

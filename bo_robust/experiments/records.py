@@ -4,8 +4,6 @@ A record is plain data of the trials of one shard. The functions ``join_...`` ma
 shards, in order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,14 +16,6 @@ from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.traces import Traces
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.arms import ArmKernel
-
-__all__ = [
-    "dictionary_record",
-    "effective_dimension",
-    "elimination_record",
-    "join_dictionaries",
-    "join_eliminations",
-]
 
 # The exact d_eff takes an eigendecomposition. It is computed at this many rounds, evenly spaced on a logarithmic axis,
 # until a trial has pulled more distinct arms than the second number.

@@ -1,7 +1,5 @@
 """The content of a result folder, of a finished run or one under way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,30 +16,21 @@ from bo_robust.experiments.provenance import read_run
 from bo_robust.experiments.shards import Shard, ShardKey, join_shards, load_shard
 from bo_robust.experiments.summary import summarise
 
-__all__ = ["RunResults", "load"]
-
 
 @dataclass(frozen=True)
 class RunResults:
-    """What a result folder holds.
-
-    Attributes:
-        info: ``run.json``.
-        panels: Panels with results, in order, cut down to the entries and trials that have some.
-        metadata: :attr:`bo_robust.experiments.shards.Shard.metadata` by name of the panel and label.
-        finals: :attr:`bo_robust.experiments.shards.Shard.final` by name of the panel and label.
-        traces: Traces of ``panels``, joined; only an empty column "panel" if there are none.
-        missing: What has not been played yet, in words; empty for finished runs.
-    """
+    """What a result folder holds."""
 
     folder: Path
-    info: dict[str, Any]
+    info: dict[str, Any]  # `run.json`
     config: Run
-    panels: tuple[Any, ...]
+    panels: tuple[Any, ...]  # Panels with results, in order, cut down to the entries and trials that have some
+    # `bo_robust.experiments.shards.Shard.metadata` by name of the panel and label
     metadata: dict[str, dict[str, dict[str, Any]]]
+    # `bo_robust.experiments.shards.Shard.final` by name of the panel and label
     finals: dict[tuple[str, str], dict[str, Tensor]]
-    traces: pd.DataFrame
-    missing: list[str]
+    traces: pd.DataFrame  # Traces of `panels`, joined; only an empty column "panel" if there are none
+    missing: list[str]  # What has not been played yet, in words; empty for finished runs
 
     @property
     def value_at_risk(self) -> bool:
@@ -69,12 +58,7 @@ class RunResults:
 
 
 def load(folder: Path, *, unfinished: bool = False) -> RunResults:
-    """Read a result folder of either kind of run; ``unfinished`` accepts a run under way.
-
-    Raises:
-        RunError: when it is no result folder, its configuration was changed, a shard is damaged, or one is missing
-            (without ``unfinished``).
-    """
+    """Read a result folder of either kind of run; ``unfinished`` accepts a run under way."""
     info, config = read_run(folder)
     size, digest = info.get("shard"), info["config_digest"]
     panels: list[Any] = []

@@ -5,8 +5,6 @@ jobs left), ``checkpoints/`` (the state of jobs under way on this machine), then
 pictures. A job plays one algorithm of one panel in all or some of its trials, or one repetition of a method.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -29,8 +27,6 @@ from bo_robust.experiments.provenance import check_same_world, describe_run, fin
 from bo_robust.experiments.shards import ShardKey, keys_of, parquet_bytes
 from bo_robust.experiments.storage import add_digests, changed_files, write_bytes, write_json
 from bo_robust.experiments.tables import print_report
-
-__all__ = ["finish", "resume", "start"]
 
 
 def start(

@@ -6,8 +6,6 @@ differently for another number of trials. Traces are therefore bit-identical onl
 shards; others agree up to rounding, which may decide between arms in float32.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -24,8 +22,6 @@ from torch import Tensor
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.records import join_dictionaries, join_eliminations
 from bo_robust.experiments.storage import read_tensors, sealed
-
-__all__ = ["Shard", "ShardKey", "join_shards", "keys_of", "load_shard", "parquet_bytes", "shard_bytes"]
 
 # How to join the metadata of the shards of one algorithm; other metadata are the same in all shards.
 JOINED: dict[str, Callable[[Sequence[Any]], Any]] = {
@@ -59,18 +55,14 @@ class ShardKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """What one job left.
+    """What one job left."""
 
-    Attributes:
-        frame: Traces in long format, one row per trial and round.
-        final: In runs over arms ``mean``, ``reach`` (width times sigma) and ``f``, ``n`` each, of the worst-covered
-            trial after the last round; else empty.
-        metadata: Plain data (:meth:`bo_robust.experiments.arm_run.ArmRun.shard`,
-            :func:`bo_robust.experiments.value_at_risk.job.play_shard`).
-    """
-
-    frame: pd.DataFrame
+    frame: pd.DataFrame  # Traces in long format, one row per trial and round
+    # In runs over arms `mean`, `reach` (width times sigma) and `f`, `n` each, of the worst-covered trial after the last
+    # round; else empty
     final: dict[str, Tensor]
+    # Plain data (:meth:`bo_robust.experiments.arm_run.ArmRun.shard`,
+    # :func:`bo_robust.experiments.value_at_risk.job.play_shard`)
     metadata: dict[str, Any]
 
 

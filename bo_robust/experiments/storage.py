@@ -4,8 +4,6 @@
 for ``sha256sum -c SHA256SUMS``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -16,23 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from bo_robust.experiments.errors import RunError
 
-__all__ = [
-    "add_digests",
-    "changed_files",
-    "is_leftover",
-    "json_digest",
-    "read_tensors",
-    "sealed",
-    "write_atomic",
-    "write_bytes",
-    "write_json",
-]
-
 SUMS = "SHA256SUMS"
+REMEDY = "Delete it and resume again: what is finished is kept, only the algorithm under way starts anew."
 
 # The umask can only be read by setting it, which is safe once, before there are threads.
 _UMASK = os.umask(0)
@@ -106,6 +94,22 @@ def read_tensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], Any]:
         return tensors, json.loads(metadata["header"])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise RunError(f"{path} is damaged ({' '.join(str(error).split())[:300]}). {remedy}") from None
+
+
+def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write tensors and JSON-able ``meta``, atomically.
+
+    A checkpoint holds every tensor of an algorithm's state, the traces so far and a few numbers. It holds no random
+    streams, which depend on seed, trial and chunk only. Resuming gives bit-identical traces.
+    """
+    plain = {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
+    metadata = sealed(plain, json.dumps(meta))
+    write_atomic(path, lambda temporary: save_file(plain, temporary, metadata=metadata))
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_checkpoint` wrote, or raise ``RunError`` if the file is truncated or damaged."""
+    return read_tensors(path, REMEDY)
 
 
 def add_digests(folder: Path, names: Iterable[str]) -> None:

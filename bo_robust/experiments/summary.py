@@ -1,7 +1,5 @@
 """From traces of runs over arms to numbers: the content of ``summary.json``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +10,6 @@ from bo_robust.algorithms import ALGORITHMS
 from bo_robust.experiments.comparisons import best_and_ties, compare_pairs, difference, mean_and_error
 from bo_robust.experiments.config import PanelConfig, Run, ValueAtRiskPanelConfig
 from bo_robust.experiments.value_at_risk.summary import summarise_panel as summarise_value_at_risk
-
-__all__ = ["elimination_line", "summarise"]
 
 # An arm is reported when more than half of its rewards, and at least this many, were set to zero: one lost reward of an
 # arm pulled once says nothing.

@@ -1,7 +1,5 @@
 """The report on a terminal: tables of results with their uncertainty, and closing words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,8 +8,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from bo_robust.experiments.summary import elimination_line
-
-__all__ = ["COLUMNS", "LEGEND", "Column", "closing_lines", "entries_of", "print_report", "size_of"]
 
 # Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
 TABLE_WIDTH = 100

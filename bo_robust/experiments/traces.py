@@ -1,9 +1,5 @@
 """The traces of a run over arms, and one round that writes them."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -11,58 +7,33 @@ from bo_robust.algorithms import ArmAlgorithm, Selection, State
 from bo_robust.experiments.problems import Problem
 from bo_robust.linalg import row_argmax
 
-__all__ = ["DICTIONARY_COLUMNS", "Traces", "play_round"]
-
 DICTIONARY_COLUMNS = ("dictionary_size", "effective_dimension")
 
 
-@dataclass
 class Traces:
     """What happened in every round of every trial, ``T x s`` each; rows beyond ``rounds`` are unwritten.
 
-    Attributes:
-        arms: Arm pulled, int32.
-        rewards: Reward before any truncation.
-        recommended: Arm of largest posterior mean after the round, int32.
-        width: Confidence width used; NaN for rules without one, and in the initial design.
-        coverage: Share of arms with |f - mu| <= w sigma before the pull; NaN where there is no width.
-        truncated: Whether the reward was set to zero.
-        ok: Whether the reward was finite.
-        rounds: Rounds played.
-        dictionary_size: Arms in the dictionary after the round, int32; None for algorithms without one.
-        effective_dimension: The algorithm's estimate after the round
-            (:attr:`bo_robust.posteriors.dtc.DTCPosterior.effective_dimension`); None for the same algorithms.
+    ``dictionary`` says whether the algorithm has one, and so :data:`DICTIONARY_COLUMNS`; else these are None.
     """
 
-    arms: Tensor
-    rewards: Tensor
-    recommended: Tensor
-    width: Tensor
-    coverage: Tensor
-    truncated: Tensor
-    ok: Tensor
-    rounds: int = 0
-    dictionary_size: Tensor | None = None
-    effective_dimension: Tensor | None = None
+    def __init__(
+        self, horizon: int, trials: int, device: torch.device, dtype: torch.dtype, dictionary: bool = False
+    ) -> None:
+        def column(of: torch.dtype = dtype, fill: float = 0.0) -> Tensor:
+            return torch.full((horizon, trials), fill, dtype=of, device=device)
 
-    @classmethod
-    def empty(
-        cls, horizon: int, trials: int, device: torch.device, dtype: torch.dtype, dictionary: bool = False
-    ) -> Traces:
-        """Unwritten traces of ``horizon`` rounds; ``dictionary`` adds :data:`DICTIONARY_COLUMNS`."""
-        shape = (horizon, trials)
-        like = torch.zeros(0, dtype=dtype, device=device)
-        return cls(
-            arms=like.new_zeros(shape, dtype=torch.int32),
-            rewards=like.new_zeros(shape),
-            recommended=like.new_zeros(shape, dtype=torch.int32),
-            width=like.new_full(shape, torch.nan),
-            coverage=like.new_full(shape, torch.nan),
-            truncated=like.new_zeros(shape, dtype=torch.bool),
-            ok=like.new_zeros(shape, dtype=torch.bool),
-            dictionary_size=like.new_zeros(shape, dtype=torch.int32) if dictionary else None,
-            effective_dimension=like.new_zeros(shape) if dictionary else None,
-        )
+        self.rounds = 0  # played
+        self.arms = column(torch.int32)
+        self.rewards = column()  # before any truncation
+        self.recommended = column(torch.int32)  # arm of largest posterior mean after the round
+        # Confidence width used, and share of arms with |f - mu| <= w sigma before the pull; NaN for rules without a
+        # width, and in the initial design.
+        self.width, self.coverage = column(fill=torch.nan), column(fill=torch.nan)
+        self.truncated = column(torch.bool)  # whether the reward was set to zero
+        self.ok = column(torch.bool)  # whether the reward was finite
+        # Arms in the dictionary, and the algorithm's estimate, after the round.
+        self.dictionary_size = column(torch.int32) if dictionary else None
+        self.effective_dimension = column() if dictionary else None
 
     def tensors(self) -> dict[str, Tensor]:
         """The traces by name."""

@@ -16,8 +16,6 @@ forgets an abandoned trial, so mark a trial that says nothing about its point as
 fails is played again; abandon the trial to have it left alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

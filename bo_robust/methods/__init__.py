@@ -3,8 +3,6 @@
 A new method is one file in this folder and one line in ``METHODS``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """ATA-GP-UCB (Ray Chowdhury & Gopalan 2019, Algorithm 2): truncation along the directions of a feature space."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +11,7 @@ from bo_robust.models import TruncatedFeatureGP
 from bo_robust.models.feature_maps import FEATURE_MAPS
 from bo_robust.specs import build
 from bo_robust.truncation import TRUNCATIONS
-from bo_robust.validation import check_count, quoted
-
-__all__ = ["ATAGPUCBMethod"]
+from bo_robust.validation import quoted
 
 TOO_MUCH = 0.1  # a reward counts as truncated if a larger share of its weight is beyond the level
 ROOTS = ("symmetric", "cholesky")
@@ -46,9 +42,6 @@ class ATAGPUCBMethod(HeavyTailMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(1, horizon=self.horizon)
-        if self.num_features is not None:
-            check_count(1, num_features=self.num_features)
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}, got {quoted(self.root)}.")
         build(self.features, FEATURE_MAPS, {}, "features")  # raises

@@ -1,16 +1,11 @@
 """BKB (Calandriello, Carratino, Lazaric, Valko & Rosasco 2019): GP-UCB on a dictionary of the points observed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bo_robust.methods.base import GPMethod
 from bo_robust.models import BKBModel
-from bo_robust.validation import check_count, check_positive
-
-__all__ = ["BKBMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +23,6 @@ class BKBMethod(GPMethod):
     oversampling: float = 4.0
     max_size: int = 512
     min_size: int = 128
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(oversampling=self.oversampling)
-        check_count(1, max_size=self.max_size, min_size=self.min_size)
 
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in ("oversampling", "max_size", "min_size")}

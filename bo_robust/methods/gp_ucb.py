@@ -1,15 +1,11 @@
 """GP-UCB (Srinivas, Krause, Kakade & Seeger 2010), by default with the randomised width of Takeno et al. 2023."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bo_robust.methods.base import GPMethod
 from bo_robust.models import TruncatedGP
-
-__all__ = ["GPUCBMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """HE-GP-UCB (Ziomek, Adachi & Osborne 2024, Algorithm 1): candidate kernels, eliminated by their errors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +13,6 @@ from bo_robust.models import CandidateEnsemble, candidate, candidate_grid
 from bo_robust.models.inputs import delta_of_width
 from bo_robust.posteriors.elimination import check_form
 from bo_robust.specs import quoted
-from bo_robust.validation import check_positive
-
-__all__ = ["HEGPUCBMethod"]
 
 BAYESIAN = {"kind": "bayesian_finite"}
 EXPLORING = 5.0**-0.5  # times a width that holds, as CandidateEnsemble by itself
@@ -53,10 +48,7 @@ class HEGPUCBMethod(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(noise_var=self.noise_var)
         check_form(self.elimination)
-        if self.noise_scale is not None:
-            check_positive(noise_scale=self.noise_scale)
         if self.candidates is not None:
             if (
                 not isinstance(self.candidates, list)

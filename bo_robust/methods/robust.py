@@ -1,7 +1,5 @@
 """GP-UCB on the rewards that the model believes, with no setting to choose: the default method."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -10,8 +8,6 @@ from torch import Tensor
 
 from bo_robust.methods.base import GPMethod
 from bo_robust.models import RobustGP, verify
-
-__all__ = ["RobustMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)

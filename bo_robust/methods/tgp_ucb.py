@@ -1,7 +1,5 @@
 """TGP-UCB (Ray Chowdhury & Gopalan 2019, Algorithm 1): rewards beyond a growing level are truncated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +9,6 @@ from torch import Tensor
 from bo_robust.methods.base import HeavyTailMethod, Spec, completed, setting
 from bo_robust.models import TruncatedGP
 from bo_robust.truncation import TRUNCATIONS
-
-__all__ = ["TGPUCBMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """V-UCB (Nguyen, Dai, Low & Jaillet 2021, Algorithm 1): the value at risk under conditions that vary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +12,6 @@ from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.methods.base import GPMethod, Spec, setting
 from bo_robust.models import TruncatedGP
-
-__all__ = ["VUCBMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)

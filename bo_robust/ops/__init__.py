@@ -8,8 +8,6 @@ under ``TRITON_INTERPRET=1``. The environment variable ``BO_ROBUST_OPS=naive`` f
 ...     run(...)
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A case takes the module of a path, ``naive`` or ``fused``, and an empty tensor o
 It returns tensors that the paths must agree on. Its numbers are drawn on the CPU: they are the same on every device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 from typing import TypeAlias
@@ -16,8 +14,6 @@ from torch import Tensor
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.ops.arm_update.naive import ArmBuffers
 from bo_robust.ops.dtc_scores.naive import Dictionary, form_of
-
-__all__ = ["CASES", "Case"]
 
 Case: TypeAlias = Callable[[ModuleType, Tensor], tuple[Tensor, ...]]
 

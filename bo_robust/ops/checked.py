@@ -8,8 +8,6 @@ A kernel that reads or writes outside its memory ends CUDA for the whole process
 then names the op, and ``BO_ROBUST_OPS=naive`` is the way around it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -19,8 +17,6 @@ import torch
 from torch import Tensor
 
 from bo_robust.ops import use_fused
-
-__all__ = ["check", "dispatch"]
 
 Result = TypeVar("Result")
 

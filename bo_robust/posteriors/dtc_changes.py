@@ -19,7 +19,7 @@ only when built from scratch.
 
 Slots of points that left stay empty (zero rows and columns) until :func:`pack`. Each change adds a multiple of
 h . k_D(x) to the mean of an arm, and a multiple of its square to the variance. They are gathered as
-:class:`bo_robust.ops.dtc_scores.steps.Steps`, so that one pass over all arms applies them all.
+:class:`bo_robust.ops.dtc_scores.naive.Steps`, so that one pass over all arms applies them all.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Names load on first use: a worker process imports PyTorch only if its objective does.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

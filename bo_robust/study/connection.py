@@ -8,8 +8,6 @@ A commit is refused if the files were moved, deleted or replaced since they were
 writer cannot use the connection. It closes its copy of the lock, so that orphaned workers do not keep the study locked.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat
@@ -22,8 +20,6 @@ from typing import Any
 from bo_robust.study.lock import LockRecord, WriterLock
 from bo_robust.study.recovery import StudyDamaged, damaged
 from bo_robust.study.schema import add_checksum, counts
-
-__all__ = ["Connection", "StudyUnreachable", "file_size", "study_path"]
 
 NO_ACCESS = {  # errors of SQLite that say nothing about the content of the file
     sqlite3.SQLITE_PERM,

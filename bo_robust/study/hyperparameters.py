@@ -5,8 +5,6 @@ m is their number. Each later m is 1.1 times the one before (beyond 200, 1.3 tim
 hyperparameters from the same file, even if they are not kept there.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import math
@@ -29,8 +27,6 @@ from torch import Tensor
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.study.settings import KernelSettings
 from bo_robust.study.steps import last_step, seeded, stream_seed
-
-__all__ = ["NOISE_FLOOR", "Hyperparameters"]
 
 RULES = b"2"  # version of the fitting rules: a new number whenever they change
 BELIEVED = "believed"  # name of what a model that judges rewards believes

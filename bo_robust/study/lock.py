@@ -10,8 +10,6 @@ The line is written after every commit and is not flushed. It outlives the proce
 older than the study, but never newer.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -21,8 +19,6 @@ import time
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-
-__all__ = ["LockRecord", "StudyLocked", "WriterLock"]
 
 LENGTH = 128  # bytes of the line, always the same: a new line replaces the old one without truncation
 LINE = re.compile(rb"bo_robust study: (?:closed|process (\d+), (\d+) trials, (\d+) tells) *\n")

@@ -1,51 +1,29 @@
 """The loop of ``Study.optimize``: it keeps workers busy and tells results as they come."""
 
-from __future__ import annotations
-
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
 from bo_robust.study.policy import Recommendation
-from bo_robust.study.records import FAILED, Status, Trial, checked_value
+from bo_robust.study.records import FAILED, Trial, checked_value
 from bo_robust.study.settings import whole_number
 from bo_robust.validation import quoted
 
-__all__ = ["AskTell", "optimize"]
+if TYPE_CHECKING:
+    from bo_robust.study.study import Study
 
 POLL = 0.01  # seconds between looks at futures
 DEATHS = 3  # a trial counts as failed when so many workers died while it ran alone
 
 
-class AskTell(Protocol):
-    """The part of :class:`~bo_robust.study.Study` that the loop uses."""
-
-    @property
-    def settings(self) -> dict[str, Any]: ...
-
-    def ask(self, n: int = 1) -> list[Trial]: ...
-
-    def tell(self, trial: int, value: Any) -> None: ...
-
-    def tell_many(self, results: Sequence[tuple[int, Any]]) -> None: ...
-
-    def renew(self, trials: Sequence[int]) -> None: ...
-
-    def release(self, trials: Sequence[int] | None = None) -> None: ...
-
-    def status(self) -> Status: ...
-
-    def recommend(self) -> Recommendation: ...
-
-
 def optimize(
-    study: AskTell, objective: Callable[[dict[str, float]], float], rounds: int, executor: Executor | None, workers: int
+    study: "Study", objective: Callable[[dict[str, float]], float], rounds: int, executor: Executor | None, workers: int
 ) -> Recommendation:
     """See :meth:`bo_robust.study.Study.optimize`."""
     if not callable(objective):
@@ -82,7 +60,7 @@ class _Loop:
     suspect. Suspects run again one at a time, and only the deaths of a trial that ran alone count against it.
     """
 
-    def __init__(self, study: AskTell, objective: Callable[[dict[str, float]], float], executor: Executor) -> None:
+    def __init__(self, study: "Study", objective: Callable[[dict[str, float]], float], executor: Executor) -> None:
         self.study, self.objective, self.executor = study, objective, executor
         self.lease_seconds = study.settings["lease_seconds"]
         self.trials: dict[int, Trial] = {}  # asked, neither told nor released

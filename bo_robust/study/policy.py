@@ -5,8 +5,6 @@ pending, and the trial's number. Random numbers come from streams keyed by the s
 carried from trial to trial.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,8 +23,6 @@ from bo_robust.study.space import Arms, Space
 from bo_robust.study.steps import seeded, stream_seed
 from bo_robust.study.surrogates import Surrogate, Surrogates
 from bo_robust.study.units import Units, coarse_units, units_of, warn_of_spoilt_units
-
-__all__ = ["History", "Policy", "Recommendation"]
 
 CHUNK = 4096  # arms evaluated at once
 LARGEST = 1e100  # limit of |reward| as models see it: they square it

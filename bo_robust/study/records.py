@@ -1,7 +1,5 @@
 """What goes into a study and comes out of it: trials, values, FAILED."""
 
-from __future__ import annotations
-
 import enum
 import math
 import operator
@@ -9,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from bo_robust.specs import quoted
-
-__all__ = ["FAILED", "Status", "Trial", "checked_id", "checked_value"]
 
 LARGEST = 1e300  # limit of |value|: beyond it, squares and sums overflow long before a model sees them
 

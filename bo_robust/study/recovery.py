@@ -5,8 +5,6 @@ are also put into a copy of the file, even if their frames are damaged. Nothing 
 checksums, and a row of a study never changes once it is there.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import struct
@@ -17,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bo_robust.study.schema import APPLICATION, SCHEMA, checksum
-
-__all__ = ["LOG_HEADER", "StudyDamaged", "damaged", "salvage"]
 
 LOG_HEADER = 32  # bytes (https://www.sqlite.org/fileformat2.html#the_write_ahead_log)
 FRAME_HEADER = 24

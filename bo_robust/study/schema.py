@@ -6,13 +6,9 @@ can be computed again. Each row carries a CRC-32 of its content, because SQLite 
 value.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import zlib
 from typing import Any
-
-__all__ = ["APPLICATION", "SCHEMA", "VERSION", "add_checksum", "checksum", "counts", "fault", "migrate"]
 
 VERSION = 3
 APPLICATION = 0x626F7362  # "bosb", in the header of the file

@@ -10,8 +10,6 @@ units stand still. At the next m they follow the rewards. Settings such as ``noi
 another number of the rewards' own units.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import operator
@@ -31,9 +29,7 @@ from bo_robust.methods import (
 )
 from bo_robust.specs import SpecError, build
 from bo_robust.study.space import Arms, Space
-from bo_robust.validation import check_count, check_positive, quoted
-
-__all__ = ["CommonSettings", "KernelSettings", "StudySettings", "complete", "whole_number"]
+from bo_robust.validation import check_positive, check_settings, quoted
 
 KERNELS = ("matern52", "rbf")
 UNKNOWN = {"noise_var": 1.0, "num_features": 1, "seed": 0}  # stand-ins for values of a model that does not exist yet
@@ -66,11 +62,7 @@ class CommonSettings:
     def __post_init__(self) -> None:
         if self.center is not None and not math.isfinite(self.center):
             raise ValueError(f"center must be finite, got {self.center!r}.")
-        if self.scale is not None:
-            check_positive(scale=self.scale)
-        if self.num_initial is not None:
-            check_count(1, num_initial=self.num_initial)
-        check_count(1, restarts=self.restarts, raw_samples=self.raw_samples)
+        check_settings(self)
         if self.device.split(":")[0] not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'cpu' or 'cuda', got {quoted(self.device)}.")
 
@@ -100,8 +92,7 @@ class KernelSettings:
         if self.lengthscale is not None:
             for one in self.lengthscale if isinstance(self.lengthscale, list) else [self.lengthscale]:
                 check_positive(lengthscale=one)
-        if self.outputscale is not None:
-            check_positive(outputscale=self.outputscale)
+        check_settings(self)
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,16 @@ A model sees the unit cube: each parameter's range (of its logarithm, where ``lo
 objectives and the file see values in their own units, as ``{"name": number}``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
-from typing import Any
+from numbers import Integral
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from bo_robust.validation import quoted
-
-__all__ = ["Arms", "Box", "Float", "Integer", "Space", "as_space", "space_from_json"]
+from bo_robust.validation import is_number, quoted
 
 NUMBERS_ONLY = (
     "a study knows numbers only, so for categorical or conditional parameters use Optuna with "
@@ -26,64 +22,68 @@ NUMBERS_ONLY = (
 
 
 @dataclass(frozen=True)
-class Float:
+class _Range:
+    low: float
+    high: float
+    log: bool = False
+
+    reach: ClassVar[float] = 0.0
+    """How far the share of [0, 1] that belongs to an end goes beyond it."""
+
+    def __post_init__(self) -> None:
+        low, high = _check_range(type(self).__name__, self.low, self.high, self.log)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def _ends(self) -> tuple[float, float]:
+        low, high = self.low - self.reach, self.high + self.reach
+        return (math.log(low), math.log(high)) if self.log else (low, high)
+
+    def to_unit(self, value: float) -> float:
+        """The value as a number in [0, 1]."""
+        low, high = self._ends()
+        return ((math.log(value) if self.log else value) - low) / (high - low)
+
+    def from_unit(self, u: float) -> float:
+        """The value at u in [0, 1], or the one whose share u is in; rounding must not leave the range."""
+        low, high = self._ends()
+        value = low + u * (high - low)
+        return min(max(self._nearest(math.exp(value) if self.log else value), self.low), self.high)
+
+    def _nearest(self, value: float) -> float:
+        return value
+
+    def holds(self, value: float) -> bool:
+        """Whether this is a value of the parameter."""
+        return self.low <= value <= self.high and value == self._nearest(value)
+
+
+@dataclass(frozen=True)
+class Float(_Range):
     """A real parameter in [low, high]; ``log`` searches its logarithm and needs low > 0.
 
     Raises ``ValueError`` if the bounds are no such range.
     """
 
-    low: float
-    high: float
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        low, high = _check_range("Float", self.low, self.high, self.log)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-
-    def to_unit(self, value: float) -> float:
-        """The value as a number in [0, 1]."""
-        return _to_unit(value, self.low, self.high, self.log)
-
-    def from_unit(self, u: float) -> float:
-        """The value at u in [0, 1]."""
-        return min(max(_from_unit(u, self.low, self.high, self.log), float(self.low)), float(self.high))
-
-    def holds(self, value: float) -> bool:
-        """Whether this is a value of the parameter."""
-        return self.low <= value <= self.high
-
 
 @dataclass(frozen=True)
-class Integer:
+class Integer(_Range):
     """A whole number from low to high, each with an equal share of [0, 1] (of the logarithm's range, where ``log``).
 
     Raises ``ValueError`` if the bounds are not whole, or no such range (``log`` needs low >= 1).
     """
 
-    low: int
-    high: int
-    log: bool = False
+    reach = 0.5
 
     def __post_init__(self) -> None:
-        low, high = _check_range("Integer", self.low, self.high, self.log)
-        if not low.is_integer() or not high.is_integer():
+        super().__post_init__()
+        if not self.low.is_integer() or not self.high.is_integer():
             raise ValueError(f"the bounds of an Integer must be whole numbers, got {self.low!r} and {self.high!r}.")
         object.__setattr__(self, "low", int(self.low))
         object.__setattr__(self, "high", int(self.high))
 
-    def to_unit(self, value: float) -> float:
-        """The value as a number in (0, 1)."""
-        return _to_unit(value, self.low - 0.5, self.high + 0.5, self.log)
-
-    def from_unit(self, u: float) -> int:
-        """The value whose share u in [0, 1] is in."""
-        # At u = 0 or 1 the rounding may leave the range.
-        return min(max(round(_from_unit(u, self.low - 0.5, self.high + 0.5, self.log)), int(self.low)), int(self.high))
-
-    def holds(self, value: float) -> bool:
-        """Whether this is a value of the parameter."""
-        return self.low <= value <= self.high and value == int(value)
+    def _nearest(self, value: float) -> int:
+        return round(value)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Box:
         for name, p in self.parameters.items():
             if not isinstance(name, str) or not name:
                 raise ValueError(f"parameters have names, got {quoted(name)}.")
-            if isinstance(p, tuple | list) and len(p) == 2 and all(map(_is_number, p)):
+            if isinstance(p, tuple | list) and len(p) == 2 and all(map(is_number, p)):
                 p = Float(*p)
             if not isinstance(p, Float | Integer):
                 got = f"parameter {quoted(name)} must be Float, Integer or (low, high), got {quoted(p)}"
@@ -122,7 +122,7 @@ class Box:
         """Return the point as stored; raise ``ValueError`` naming a missing, unknown or out-of-range parameter."""
         _check_names(x, self.names)
         for name, p in self.parameters.items():
-            if not _is_number(x[name]) or not p.holds(x[name]):
+            if not is_number(x[name]) or not p.holds(x[name]):
                 raise ValueError(f"{name} = {x[name]!r} is not in {p}.")
         return {n: int(x[n]) if isinstance(p, Integer) else float(x[n]) for n, p in self.parameters.items()}
 
@@ -163,7 +163,7 @@ class Arms:
         for i, p in enumerate(points):
             _check_names(p, tuple(points[0]))
             for name, value in p.items():
-                if not _is_number(value) or not math.isfinite(_float(value)):
+                if not is_number(value):
                     raise ValueError(f"arm {i}: {name} = {value!r} is not a finite number; {NUMBERS_ONLY}.")
         plain = tuple({name: _plain(p[name]) for name in points[0]} for p in points)
         rows = [tuple(p.values()) for p in plain]
@@ -183,8 +183,8 @@ class Arms:
     def check(self, x: Mapping[str, Any]) -> dict[str, float]:
         """Return the arm as stored; raise ``ValueError`` if it is none."""
         _check_names(x, self.names)
-        plain = {name: _plain(x[name]) if _is_number(x[name]) else x[name] for name in self.names}
-        if not all(map(_is_number, plain.values())) or tuple(plain.values()) not in self._rows:
+        plain = {name: _plain(x[name]) if is_number(x[name]) else x[name] for name in self.names}
+        if not all(map(is_number, plain.values())) or tuple(plain.values()) not in self._rows:
             raise ValueError(f"{plain} is not one of the {len(self.points)} arms.")
         return plain
 
@@ -221,17 +221,6 @@ def space_from_json(data: Mapping[str, Any]) -> Space:
     return Box({name: kinds[kind](low, high, log) for name, (kind, low, high, log) in data["parameters"].items()})
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are Real
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
 def _plain(value: Any) -> float:
     return int(value) if isinstance(value, Integral) else float(value)
 
@@ -243,12 +232,12 @@ def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
 
 def _check_range(kind: str, low: float, high: float, log: bool) -> tuple[float, float]:
     """The bounds as floats."""
-    given = (low, high)
-    if not (_is_number(low) and _is_number(high)):
-        raise ValueError(f"{kind} needs finite bounds with low < high, got {low!r} and {high!r}.")
-    low, high = _float(low), _float(high)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"{kind} needs finite bounds with low < high, got {given[0]!r} and {given[1]!r}.")
+    said = f"{kind} needs finite bounds with low < high, got {low!r} and {high!r}."
+    if not (is_number(low) and is_number(high)):
+        raise ValueError(said)
+    low, high = float(low), float(high)
+    if not low < high:
+        raise ValueError(said)
     if not math.isfinite(high - low):
         raise ValueError(f"the range of {kind}({low!r}, {high!r}) overflows.")
     if log and low <= 0:
@@ -256,15 +245,3 @@ def _check_range(kind: str, low: float, high: float, log: bool) -> tuple[float, 
     if log and not math.log(low) < math.log(high):
         raise ValueError(f"the logarithms of {low!r} and {high!r} are equal: leave out log, or widen the range.")
     return low, high
-
-
-def _to_unit(value: float, low: float, high: float, log: bool) -> float:
-    if log:
-        value, low, high = math.log(value), math.log(low), math.log(high)
-    return (value - low) / (high - low)
-
-
-def _from_unit(u: float, low: float, high: float, log: bool) -> float:
-    if log:
-        return math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
-    return low + u * (high - low)

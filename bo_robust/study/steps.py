@@ -1,7 +1,5 @@
 """When a study looks again at what follows from its data, and which random numbers each purpose has."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Sequence
@@ -10,8 +8,6 @@ from typing import Any
 import torch
 
 from bo_robust.random import stream
-
-__all__ = ["last_step", "seeded", "stream_seed"]
 
 
 def last_step(n: int, first: int, growths: Sequence[tuple[float, float]]) -> int:

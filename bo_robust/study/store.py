@@ -9,8 +9,6 @@ One loss shows only in ``Status.recovered``: that of commits behind a damaged pl
 the newest record too, or if file and log were copied without the lock.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
@@ -24,8 +22,6 @@ from bo_robust.study.connection import Connection, file_size, study_path
 from bo_robust.study.lock import LockRecord
 from bo_robust.study.recovery import LOG_HEADER, StudyDamaged, damaged
 from bo_robust.study.schema import APPLICATION, SCHEMA, VERSION, add_checksum, counts, fault, migrate
-
-__all__ = ["Store"]
 
 
 class Store:

@@ -20,8 +20,6 @@ from bo_robust.study.space import Space, as_space, space_from_json
 from bo_robust.study.store import Store
 from bo_robust.validation import check_positive
 
-__all__ = ["Study"]
-
 
 class Study:
     """An optimisation kept in one file; make one with :meth:`create` or :meth:`open`.
@@ -85,10 +83,7 @@ class Study:
         """
         space = as_space(space)
         whole_number(0, seed=seed)
-        try:
-            check_positive(lease_seconds=lease_seconds)
-        except (TypeError, OverflowError):
-            raise ValueError(f"lease_seconds must be a finite number > 0, got {quoted(lease_seconds)}.") from None
+        check_positive(lease_seconds=lease_seconds)
         complete_settings = complete(method, settings, space)
         Policy(space, complete_settings, int(seed)).try_out()
         known = {"space": space.to_json(), "method": method, "settings": complete_settings.to_json()}
@@ -240,10 +235,7 @@ class Study:
         reliable as the certificate's width: see ``certificate`` in :mod:`bo_robust.study.settings`. It is False where
         there is no certificate.
         """
-        try:
-            check_positive(tolerance=tolerance)
-        except (TypeError, OverflowError):
-            raise ValueError(f"tolerance must be a finite number > 0, got {quoted(tolerance)}.") from None
+        check_positive(tolerance=tolerance)
         if all(v is None for v in self._results()):
             return False
         bound = self.recommend().regret_bound

@@ -1,7 +1,5 @@
 """The model of a round, in the unit cube and the units of the study, and its treatment of failures."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings
@@ -19,8 +17,6 @@ from bo_robust.study.hyperparameters import Hyperparameters
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms
 from bo_robust.study.steps import stream_seed
-
-__all__ = ["Surrogate", "Surrogates"]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ Units that a study does not give follow from the rewards. They are looked at whe
 and stand still in between.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import warnings
@@ -16,8 +14,6 @@ import numpy as np
 from bo_robust.models.outliers import coarse_unit
 from bo_robust.study.settings import CommonSettings
 from bo_robust.study.steps import last_step
-
-__all__ = ["Units", "coarse_units", "spread", "units_of", "warn_of_spoilt_units"]
 
 TAIL = 0.15  # share of the rewards at either end that the scale ignores, because outliers may be there
 NORMAL_RANGE = 2.0729  # a normal distribution's range without these ends, in standard deviations

@@ -1,7 +1,5 @@
 """``python -m bo_robust.tails FILE.csv --column NAME``: alpha, v, noise_var and a truncation rule for a column."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 import warnings

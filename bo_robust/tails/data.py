@@ -1,7 +1,5 @@
 """Rewards and arm labels as numpy arrays, from whatever holds them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,8 +7,6 @@ import pandas as pd
 import torch
 
 from bo_robust.validation import is_number, quoted
-
-__all__ = ["as_labels", "as_rewards", "check_level", "within_arms"]
 
 
 def as_rewards(y: Any) -> np.ndarray:

@@ -4,8 +4,6 @@ Two estimators use the k + 1 largest |y|. Hill's is sharp where the tail is a po
 recognises tails that are none. Neither is invariant to shifts: centre the rewards first.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +13,6 @@ from scipy import stats
 
 from bo_robust.tails.data import as_rewards, check_level
 from bo_robust.validation import check_count
-
-__all__ = ["TailIndex", "default_k", "hill", "is_power_law", "moment_index"]
 
 MIN_SIZE = 100
 MIN_K = 20

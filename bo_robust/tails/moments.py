@@ -1,7 +1,5 @@
 """v from data: E|y|^(1+alpha) by median of means, the largest over arms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +8,6 @@ from scipy import stats
 
 from bo_robust.tails.data import as_labels, as_rewards, check_level
 from bo_robust.validation import check_count, check_tail_index
-
-__all__ = ["MomentBound", "moment_bound"]
 
 MIN_BLOCKS = 5
 MIN_ARM = 40

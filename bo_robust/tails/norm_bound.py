@@ -20,14 +20,10 @@ need not cover f. A B that is never contradicted is not proved large enough eith
 A wrong kernel, or noise heavier than c_t assumes, makes ||mu_t||_k grow and the guess with it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from bo_robust.validation import check_finite, check_positive, check_tensor
-
-__all__ = ["guess_and_double", "norm_lower_bound"]
 
 
 def norm_lower_bound(K: Tensor, y: Tensor, noise_var: float, slack: float | Tensor = 0.0) -> Tensor:

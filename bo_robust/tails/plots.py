@@ -1,7 +1,5 @@
 """Pictures of a tail."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,6 @@ from scipy import stats
 from bo_robust.models import RobustGP
 from bo_robust.tails.data import as_labels, as_rewards, within_arms
 from bo_robust.tails.index import default_k
-
-__all__ = ["plot_outliers", "tail_plot"]
 
 # More points than these cannot be told apart in a picture.
 POINTS = 1000

@@ -1,7 +1,5 @@
 """From rewards of the past to alpha, v, noise_var and a truncation rule."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass
@@ -14,8 +12,6 @@ from bo_robust.tails.index import MIN_SIZE, TailIndex, default_k, hill, is_power
 from bo_robust.tails.moments import MIN_ARM, moment_bound
 from bo_robust.truncation import TGPTruncation, median_mad
 from bo_robust.validation import check_count, check_delta, is_number
-
-__all__ = ["TruncationAdvice", "choose_rule", "recommend"]
 
 MIN_ALPHA = 0.05
 LARGE_ARM = 100  # rewards of an arm from which its moment is its own

@@ -12,7 +12,7 @@ from bo_robust.algorithms import ATAGPUCB, GPUCB, MoMGPUCB
 from bo_robust.confidence import ATAFourierWidth, ConstantWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.config import parse
 from bo_robust.features import FourierFeatures
 from bo_robust.features.leverage import draw_dictionary, keep_probability
 from bo_robust.posteriors import reward_lists, truncated, whitening

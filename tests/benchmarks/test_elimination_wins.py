@@ -18,7 +18,7 @@ def test_a_published_world_is_that_of_its_configuration(monkeypatch):
     (panel,) = files.load(ROOT / "configs/unknown_hyperparameters/lengthscale.yaml").panels
     problem = build_problem(panel, range(3), None, torch.device("cpu"))
     he = build_algorithm(panel.algorithms[0], panel, problem)
-    traces = Traces.empty(panel.horizon, 3, torch.device("cpu"), torch.float64)
+    traces = Traces(panel.horizon, 3, torch.device("cpu"), torch.float64)
     play(he, problem, range(3), 0, problem.noise_var, traces, initial=panel.initial)
     regret = problem.optimum.unsqueeze(1) - problem.f.gather(1, traces.arms.long().T)
     ours = elimination_wins.average_regret(world, elimination_wins.algorithm(world, "errors"))

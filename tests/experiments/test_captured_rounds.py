@@ -91,7 +91,7 @@ def eager(*arguments):
 
 def play(algorithm, world, horizon, capture=eager, initial=0):
     """Traces and state of a run whose blocks are captured by ``capture``."""
-    traces = Traces.empty(horizon, TRIALS, world.f.device, world.f.dtype)
+    traces = Traces(horizon, TRIALS, world.f.device, world.f.dtype)
     state = start_state(algorithm, world, NOISE_VAR, TRIALS, horizon)
     plays.play(algorithm, world, range(TRIALS), SEED, NOISE_VAR, traces, state, initial=initial, fast=capture)
     return traces, state
@@ -277,7 +277,7 @@ def test_on_cuda_rounds_do_not_wait_for_the_device(cuda):
     world = problem(cuda)
     for algorithm in STATIC:
         horizon = 6 * SHORT_BLOCK
-        traces = Traces.empty(horizon, TRIALS, cuda, torch.float64)
+        traces = Traces(horizon, TRIALS, cuda, torch.float64)
         state = start_state(algorithm, world, NOISE_VAR, TRIALS, horizon)
         captured = captured_rounds(algorithm, world, state, horizon)
         draws, uniforms = plays.draw_chunk(world, range(TRIALS), SEED, 0)
@@ -303,17 +303,18 @@ def test_on_cuda_rounds_do_not_wait_for_the_device(cuda):
         assert state.round == traces.rounds == 4 * SHORT_BLOCK
 
 
-def test_on_cuda_work_that_waits_for_the_device_falls_back(cuda):
+def test_on_cuda_work_that_waits_for_the_device_falls_back(cuda, monkeypatch):
     world, seen = problem(cuda), []
 
     def waiting_round(*arguments):
         seen.append(float(arguments[2].posterior.mean.sum()))  # not permitted while capturing
         play_round(*arguments)
 
+    monkeypatch.setattr("bo_robust.experiments.captured_rounds.play_round", waiting_round)
     algorithm, horizon = GPUCB(LogWidth()), 2 * SHORT_BLOCK
-    traces = Traces.empty(horizon, TRIALS, cuda, torch.float64)
+    traces = Traces(horizon, TRIALS, cuda, torch.float64)
     state = start_state(algorithm, world, NOISE_VAR, TRIALS, horizon)
-    captured = captured_rounds(algorithm, world, state, horizon, play_round=waiting_round)
+    captured = captured_rounds(algorithm, world, state, horizon)
     draws, uniforms = plays.draw_chunk(world, range(TRIALS), SEED, 0)
     design = plays.initial_design(world, range(TRIALS), SEED, 0)
     with torch.no_grad():

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import load
-from bo_robust.experiments.parsing import parse
 from bo_robust.features.leverage import theory_oversampling
 
 

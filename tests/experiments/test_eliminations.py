@@ -15,8 +15,8 @@ from bo_robust.algorithms.he_gp_ucb import eliminations
 from bo_robust.experiments import arm_run, play
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.problems.base import CandidatePriors
 from bo_robust.experiments.tables import closing_lines
 from bo_robust.experiments.traces import Traces
@@ -55,7 +55,7 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     found = panel["algorithms"]["HE"]["eliminations"]
     # the same game, played by hand
     panel_config, problem, algorithms = built(device, trials=6)
-    traces = Traces.empty(40, 6, device, torch.float64)
+    traces = Traces(40, 6, device, torch.float64)
     state = play.play(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
     record = eliminations(state)
     assert len(record) > 0
@@ -163,7 +163,7 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     assert traces[(traces["round"] > 5) & (traces["algorithm"] == "HE")]["width"].notna().all()
     # trial 7 alone has the design of trial 7 among others
     panel, _, algorithms = built(device, trials=1)
-    alone = Traces.empty(40, 1, device, torch.float64)
+    alone = Traces(40, 1, device, torch.float64)
     problem = build_problem(panel, [7], None, device)
     play.play(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
     he = traces[(traces["algorithm"] == "HE") & (traces["trial"] == 7)]

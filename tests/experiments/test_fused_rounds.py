@@ -32,7 +32,7 @@ def problem(device, **changes):
 def played(algorithm, made, capture, monkeypatch, horizon=HORIZON, state=None, traces=None):
     monkeypatch.setattr(plays, "CHUNK_ROUNDS", 32)
     if traces is None:
-        traces = Traces.empty(horizon, len(TRIALS), made.f.device, torch.float64)
+        traces = Traces(horizon, len(TRIALS), made.f.device, torch.float64)
     return play(algorithm, made, TRIALS, 5, 0.5, traces, state, fast=capture), traces
 
 
@@ -67,7 +67,7 @@ def test_goes_on_from_a_state_played_round_by_round(device, monkeypatch):
     tensors, numbers = snapshot(state)
     again = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
     restore_(again, {k: v.clone() for k, v in tensors.items()}, numbers)
-    traces = Traces.empty(HORIZON, len(TRIALS), device, torch.float64)
+    traces = Traces(HORIZON, len(TRIALS), device, torch.float64)
     for name, values in first.tensors().items():
         getattr(traces, name)[:40] = values
     traces.rounds = 40
@@ -102,7 +102,7 @@ def test_a_reward_that_is_not_finite_asks_for_an_eager_round(device):
         torch.zeros(4, 3, device=device).double(),
     )
     draws[2, 1] = math.inf
-    traces = Traces.empty(HORIZON, 3, device, torch.float64)
+    traces = Traces(HORIZON, 3, device, torch.float64)
     many = FusedRounds(algorithm, made, state)
     assert many.play(draws[2:], uniforms[2:], traces) == 0
     assert (traces.rounds, state.round) == (0, 0)

@@ -15,8 +15,8 @@ from rich.console import Console
 from bo_robust.executors import InProcess, WorkerLost
 from bo_robust.experiments import cli, jobs, results
 from bo_robust.experiments import run as runs
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.shards import ShardKey, keys_of, load_shard
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments import play, records
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
-from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.records import dictionary_record, effective_dimension
 from bo_robust.experiments.shards import ShardKey, load_shard
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces, play_round
@@ -73,7 +73,7 @@ def test_traces_record_what_the_state_holds(device, index):
     algorithm = build_algorithm(panel.algorithms[index], panel, problem)
     assert "dictionary" in algorithm.records
     seen = {"size": [], "estimate": []}
-    traces = Traces.empty(30, 3, device, torch.float64, dictionary=True)
+    traces = Traces(30, 3, device, torch.float64, dictionary=True)
     state = start_state(algorithm, problem, 1.0, 3, 30)
     design = torch.empty(0, 3, dtype=torch.long, device=device)
     draws, uniforms = play.draw_chunk(problem, range(3), 0, 0)
@@ -96,13 +96,13 @@ def test_traces_record_what_the_state_holds(device, index):
 
 def test_failed_pulls_do_not_count_and_large_runs_have_no_exact_one(device, monkeypatch):
     state = State(dtc.init(ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device)), 1.0))
-    traces = Traces.empty(3, 1, device, torch.float64, dictionary=True)
+    traces = Traces(3, 1, device, torch.float64, dictionary=True)
     traces.arms[:, 0], traces.ok[:, 0] = torch.arange(3), torch.tensor([True, False, True])
     traces.rounds = 3
     assert dictionary_record(state, traces) == {"rounds": [1, 2, 3], "effective_dimension": [[0.5], [0.5], [1.0]]}
     monkeypatch.setattr(records, "EXACT_ARMS", 1)
     assert dictionary_record(state, traces)["rounds"] == [1, 2]
-    assert dictionary_record(state, Traces.empty(3, 1, device, torch.float64)) is None
+    assert dictionary_record(state, Traces(3, 1, device, torch.float64)) is None
 
 
 def test_only_shards_with_a_dictionary_have_the_columns(tmp_path):

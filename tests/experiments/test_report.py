@@ -21,8 +21,8 @@ from rich.console import Console
 from bo_robust.experiments import cli, report
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_problem
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.problems.value_at_risk import make, value_at_risk
 from bo_robust.experiments.provenance import write_run
 from bo_robust.experiments.report import write_report

@@ -16,12 +16,13 @@ import torch
 import yaml
 from rich.console import Console
 
-from bo_robust.experiments import arm_run, checkpoint, comparisons, play, traces
+from bo_robust.experiments import arm_run, comparisons, play, storage, traces
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.cli import main
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import locked
-from bo_robust.experiments.parsing import parse
+from bo_robust.experiments.problems.rewards import StudentT
 from bo_robust.experiments.provenance import write_run
 from bo_robust.experiments.shards import ShardKey
 
@@ -119,7 +120,7 @@ def test_trial_7_alone_is_trial_7_of_many():
     for trials in (range(9), [7]):
         problem = build_problem(panel, trials, None, torch.device("cpu"))
         algorithm = build_algorithm(panel.algorithms[2], panel, problem)
-        of = traces.Traces.empty(300, len(trials), torch.device("cpu"), torch.float64)
+        of = traces.Traces(300, len(trials), torch.device("cpu"), torch.float64)
         play.play(algorithm, problem, trials, 0, 1.0, of)
         seen.append((of.arms[:, -2 if len(trials) > 1 else 0], of.rewards[:, -2 if len(trials) > 1 else 0]))
     assert torch.equal(seen[0][0], seen[1][0])
@@ -244,7 +245,7 @@ def test_truncated_checkpoint(tmp_path, monkeypatch):
 
 def test_full_disk_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
-    out, real = tmp_path / "out", checkpoint.save_file
+    out, real = tmp_path / "out", storage.save_file
     calls = {"n": 0}
 
     def full(*args, **kwargs):
@@ -254,10 +255,10 @@ def test_full_disk_loses_nothing(tmp_path, monkeypatch):
         return real(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", full)
+        patch.setattr(storage, "save_file", full)
         with pytest.raises(RunError, match="No space left on device"):
             runs.start(config(), out, checkpoint_seconds=0.0, console=quiet())
-    _, meta = checkpoint.load_checkpoint(ShardKey(0, 0, 0, 4).checkpoint(out))
+    _, meta = storage.load_checkpoint(ShardKey(0, 0, 0, 4).checkpoint(out))
     assert meta["round"] == 32
     assert not list(out.rglob(".*.part"))
     runs.resume(out, console=quiet())
@@ -290,16 +291,15 @@ def test_losing_most_rewards_to_truncation_warns(tmp_path):
 
 
 def test_failed_pulls_are_reported_and_the_run_goes_on(tmp_path, monkeypatch):
-    from bo_robust.experiments.problems import noise
 
-    real = noise.StudentT.__call__
+    real = StudentT.__call__
 
     def broken(self, f, arms, draws):
         rewards = real(self, f, arms, draws)
         rewards[1] = float("nan")
         return rewards
 
-    monkeypatch.setattr(noise.StudentT, "__call__", broken)
+    monkeypatch.setattr(StudentT, "__call__", broken)
     summary = runs.start(config(horizon=20), tmp_path / "out", console=quiet())
     entry = summary["panels"][0]["algorithms"]["GP"]
     assert entry["failed_pulls"] == 20

@@ -14,14 +14,13 @@ from rich.console import Console
 
 from bo_robust.experiments import arm_run, cli, play
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.checkpoint import load_checkpoint
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.guards import locked
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.provenance import read_run, write_run
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.shards import ShardKey, load_shard
-from bo_robust.experiments.storage import sealed, write_bytes
+from bo_robust.experiments.storage import load_checkpoint, sealed, write_bytes
 
 KEYS = [ShardKey(0, j, 0, 2) for j in range(2)]
 

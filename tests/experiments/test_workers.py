@@ -14,10 +14,10 @@ from rich.console import Console
 
 from bo_robust.experiments import arm_run, results
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.checkpoint import load_checkpoint
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.shards import ShardKey
+from bo_robust.experiments.storage import load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 CLI = [sys.executable, "-m", "bo_robust.experiments.cli"]

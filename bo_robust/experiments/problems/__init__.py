@@ -1,7 +1,5 @@
 """Problems over arms by name; each knows its true mean rewards and so its optimum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,9 @@ from bo_robust.experiments.problems.tables import DJIA29, CMULight, SeattleLaten
 from bo_robust.experiments.problems.unknown_hyperparameters import (
     UnknownDecomposition,
     UnknownLengthscale,
+    UnknownMean,
     UnknownPeriod,
 )
-from bo_robust.experiments.problems.unknown_mean import UnknownMean
 from bo_robust.specs import build
 
 __all__ = ["PROBLEMS", "CandidatePriors", "Problem", "ProblemKind", "RewardModel", "Trials", "make_problem"]

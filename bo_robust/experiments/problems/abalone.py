@@ -4,8 +4,6 @@ Calandriello et al. 2019 (BKB) print no such experiment, and the settings of BBK
 lengthscale and noise are therefore ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,7 @@ import torch
 from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.data import load_csv
-from bo_robust.experiments.problems.noise import Gaussian, reward_fields
-
-__all__ = ["Abalone"]
+from bo_robust.experiments.problems.rewards import Gaussian, reward_fields
 
 MEASUREMENTS = ["length", "diameter", "height", "whole_weight", "shucked_weight", "viscera_weight", "shell_weight"]
 
@@ -31,12 +27,10 @@ class Abalone:
     The features are sex (1 for adults, 0 for infants) and seven measurements. Each has its mean subtracted and is
     divided by its standard deviation, because outlying heights would squeeze a scale of [0, 1]. f = (rings - 1) / 28,
     so the worst arm has regret 1. All trials share f.
-
-    Attributes:
-        lengthscale: l > 0 of the squared exponential kernel. The default is about the median distance of two arms
-            (3.01); it is chosen without the target.
     """
 
+    # l > 0 of the squared exponential kernel. The default is about the median distance of two arms (3.01); it is chosen
+    # without the target.
     lengthscale: float = 3.0
     noise: Mapping[str, Any] | None = None
     noise_var: float = 0.01

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,9 +17,7 @@ from torch import Tensor
 from bo_robust.covariance import Covariance
 from bo_robust.random import stream
 from bo_robust.specs import quoted
-from bo_robust.validation import check_count, check_finite, check_positive, check_tail_index
-
-__all__ = ["CandidatePriors", "Problem", "ProblemKind", "RewardModel", "Trials"]
+from bo_robust.validation import check_count, check_finite, check_positive, check_settings
 
 
 @dataclass(frozen=True)
@@ -91,21 +89,16 @@ class CandidatePriors:
 
     ``ValueError`` is raised if names repeat, if no candidate or no difference is given, or if shapes or constants do
     not fit together.
-
-    Attributes:
-        names: One per candidate, as reports show it.
-        kernels: Kernel matrices, ``h x n x n``. None takes the problem's kernel for all.
-        prior_means: ``h x n``. None is zero.
-        noise_vars: lambda of each candidate. None takes the problem's for all.
-        lengthscales: One per candidate, where the lengthscale is unknown (A-GP-UCB needs them).
-        true: Index of the right candidate in every trial, ``s``. None where no candidate is known to be right.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # One per candidate, as reports show it
+    # Kernel matrices, `h x n x n`. None takes the problem's kernel for all.
     kernels: Tensor | None = field(default=None, repr=False)
-    prior_means: Tensor | None = field(default=None, repr=False)
-    noise_vars: tuple[float, ...] | None = None
+    prior_means: Tensor | None = field(default=None, repr=False)  # `h x n`. None is zero.
+    noise_vars: tuple[float, ...] | None = None  # lambda of each candidate. None takes the problem's for all.
+    # One per candidate, where the lengthscale is unknown (A-GP-UCB needs them)
     lengthscales: tuple[float, ...] | None = None
+    # Index of the right candidate in every trial, `s`. None where no candidate is known to be right.
     true: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -132,11 +125,7 @@ class CandidatePriors:
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> CandidatePriors:
         """The same priors with all tensors on ``device`` and in ``dtype``."""
-        return dataclasses.replace(
-            self,
-            kernels=None if self.kernels is None else self.kernels.to(device, dtype),
-            prior_means=None if self.prior_means is None else self.prior_means.to(device, dtype),
-        )
+        return _moved(self, device, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,34 +133,23 @@ class Problem:
     """One problem over arms, for s trials at once.
 
     ``ValueError`` is raised if shapes, dtypes, devices or constants do not fit together.
-
-    Attributes:
-        f: Mean reward of every arm, ``s x n``. Regret is in its units.
-        kernel: A kernel matrix, ``n x n`` (shared by the trials) or ``s x n x n``, or a covariance function of
-            ``arms``. With candidates it is the kernel of the right one, or the best guess where none is known to be
-            right.
-        noise_var: Suggested lambda of the posterior.
-        arms: Locations, ``n x d``.
-        norm_bound: B, the bound on the norm of f that algorithms are told.
-        moment_bound: v, with E|y|^(1+alpha) <= v.
-        alpha: Tail index of ``moment_bound``, in (0, 1].
-        noise_scale: R, the sub-Gaussian scale of the noise. None where there is none.
-        notes: The source, the units of rewards and regret, and what the constants mean.
     """
 
     name: str
-    f: Tensor = field(repr=False)
+    f: Tensor = field(repr=False)  # Mean reward of every arm, `s x n`. Regret is in its units.
+    # A kernel matrix, `n x n` (shared by the trials) or `s x n x n`, or a covariance function of `arms`. With
+    # candidates it is the kernel of the right one, or the best guess where none is known to be right.
     kernel: Tensor | Covariance = field(repr=False)
     rewards: RewardModel = field(repr=False)
-    noise_var: float
-    arms: Tensor | None = field(default=None, repr=False)
+    noise_var: float  # Suggested lambda of the posterior
+    arms: Tensor | None = field(default=None, repr=False)  # Locations, `n x d`
     arm_names: tuple[str, ...] = field(default=(), repr=False)
-    norm_bound: float | None = None
-    moment_bound: float | None = None
-    alpha: float | None = None
-    noise_scale: float | None = None
+    norm_bound: float | None = None  # B, the bound on the norm of f that algorithms are told
+    moment_bound: float | None = None  # v, with E|y|^(1+alpha) <= v
+    alpha: float | None = None  # Tail index of `moment_bound`, in (0, 1]
+    noise_scale: float | None = None  # R, the sub-Gaussian scale of the noise. None where there is none.
     candidates: CandidatePriors | None = None
-    notes: str = ""
+    notes: str = ""  # The source, the units of rewards and regret, and what the constants mean
 
     def __post_init__(self) -> None:
         f = self.f
@@ -196,12 +174,7 @@ class Problem:
             raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
         if (self.moment_bound is None) != (self.alpha is None):
             raise ValueError("moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither.")
-        if self.alpha is not None:
-            check_tail_index(self.alpha)
-        check_positive(noise_var=self.noise_var)
-        for name in ("norm_bound", "moment_bound", "noise_scale"):
-            if getattr(self, name) is not None:
-                check_positive(**{name: getattr(self, name)})
+        check_settings(self)
         if self.candidates is not None:
             self._check_candidates(self.candidates)
 
@@ -246,14 +219,13 @@ class Problem:
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Problem:
         """The same problem with all tensors on ``device`` and in ``dtype``."""
-        return dataclasses.replace(
-            self,
-            f=self.f.to(device, dtype),
-            kernel=self.kernel.to(device, dtype) if isinstance(self.kernel, Tensor) else self.kernel,
-            rewards=self.rewards.to(device, dtype),
-            arms=None if self.arms is None else self.arms.to(device, dtype),
-            candidates=None if self.candidates is None else self.candidates.to(device, dtype),
-        )
+        return _moved(self, device, dtype)
+
+
+def _moved(whole: Any, device: torch.device | str, dtype: torch.dtype) -> Any:
+    """A copy of a dataclass, with all parts moved that can be."""
+    parts = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
+    return dataclasses.replace(whole, **{k: v.to(device, dtype) for k, v in parts.items() if hasattr(v, "to")})
 
 
 def _check_alike(name: str, x: Tensor, f: Tensor) -> None:

@@ -3,8 +3,6 @@
 Nothing is unpickled, nothing is downloaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -13,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-__all__ = ["DATA_FILES", "DataFile", "check_sha256", "load_csv", "load_npz", "verified"]
 
 
 @dataclass(frozen=True)

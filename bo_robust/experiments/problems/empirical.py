@@ -4,8 +4,6 @@ A table is ``m x n``: one row per time, one column per arm. Kernel, centre, scal
 ``history``. f and the rewards come from ``table``, which algorithms see only through rewards.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,14 +14,6 @@ from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.rewards import TableRewards
 from bo_robust.truncation import median_mad
 from bo_robust.validation import check_tail_index
-
-__all__ = [
-    "centred_problem",
-    "correlation_kernel",
-    "covariance_kernel",
-    "half_range",
-    "paper_problem",
-]
 
 SHARED_F = (
     "All trials share one f: a standard error over trials covers redrawn rewards (rows of the same table), not other "

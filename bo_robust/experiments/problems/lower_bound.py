@@ -7,8 +7,6 @@ for two different j. With S the spectral density of k, ||g||_k^2 = int |g^|^2 / 
 (2 gap / h(0))^2 / c * int phi(u)^2 / S(c u) du. Therefore B is exact for f on the line.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -20,8 +18,6 @@ from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.rewards import HardRewards
 from bo_robust.experiments.problems.synthetic import even_points, stationary
 
-__all__ = ["HardInstance", "spectral_density"]
-
 # Quadrature on [-1, 1], the support of phi.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
 PHI = np.exp(-1.0 / (1.0 - NODES**2))
@@ -31,22 +27,15 @@ HALF_WIDTH = 0.44647931378221695
 
 @dataclass(frozen=True)
 class HardInstance:
-    """The lower bound for heavy tails: a bump at a random place, rewards that are almost always 0.
-
-    Attributes:
-        peaks: M >= 1, the number of places. The norm bound grows fast with it.
-        gap: Delta > 0; f is in [-2 gap, 2 gap].
-        v: Moment bound. v, gap and alpha give the probability of a nonzero reward, which must be <= 1.
-        alpha: Tail index in (0, 1].
-    """
+    """The lower bound for heavy tails: a bump at a random place, rewards that are almost always 0."""
 
     num_arms: int = 100
     kernel: str = "se"
     lengthscale: float = 0.2
-    peaks: int = 5
-    gap: float = 0.1
-    v: float = 1.0
-    alpha: float = 1.0
+    peaks: int = 5  # M >= 1, the number of places. The norm bound grows fast with it.
+    gap: float = 0.1  # Delta > 0; f is in [-2 gap, 2 gap]
+    v: float = 1.0  # Moment bound. v, gap and alpha give the probability of a nonzero reward, which must be <= 1.
+    alpha: float = 1.0  # Tail index in (0, 1]
     noise_var: float = 1.0
 
     def make(self, trials: Trials) -> Problem:

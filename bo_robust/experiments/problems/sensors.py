@@ -6,8 +6,6 @@ variance of 5% of the mean k(x, x). The prior mean is 0, so algorithms must lear
 :class:`UnknownKernelTemperature` is ours.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +18,7 @@ from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
 from bo_robust.experiments.problems.data import load_npz
 from bo_robust.experiments.problems.empirical import covariance_kernel
-from bo_robust.experiments.problems.noise import Gaussian
-
-__all__ = ["IntelLab", "MetrLAWeek", "UnknownKernelTemperature"]
+from bo_robust.experiments.problems.rewards import Gaussian
 
 NOISE_FRACTION = 0.05
 # Five-minute rows of a day, and the rows from 6 to 11 in the morning.
@@ -63,12 +59,9 @@ class UnknownKernelTemperature:
     """Which sensor of intel_lab is hottest, its kernel unknown: empirical, SE or Matérn (ours).
 
     The SE and Matérn kernels are functions of the sensors' numbers. No candidate is known to be right.
-
-    Attributes:
-        lengthscales: Lengthscales > 0 of the SE candidates, in sensors. The Matérn 5/2 candidate has the median (of
-            two, the lower).
     """
 
+    # Lengthscales > 0 of the SE candidates, in sensors. The Matérn 5/2 candidate has the median (of two, the lower).
     lengthscales: Sequence[float] = (2.0, 5.0, 20.0)
     data_dir: Path | str | None = None
 

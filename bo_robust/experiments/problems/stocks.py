@@ -22,8 +22,6 @@ from bo_robust.experiments.problems.data import check_sha256
 from bo_robust.experiments.problems.empirical import centred_problem
 from bo_robust.truncation import median_mad
 
-__all__ = ["SP500", "HeldReturns"]
-
 # A quarter has about 63 trading days.
 HOLD_DAYS = 63
 BAD_TICK_FACTOR = 100.0

@@ -4,8 +4,6 @@ Sources: Ray Chowdhury & Gopalan 2019, sec. 6 (:class:`RKHSFunction`, :class:`Sp
 sec. 6 (:class:`GPDraw`). :class:`ManyArms` is ours.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,13 +15,10 @@ from torch import Tensor
 
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems.base import Problem, Trials
-from bo_robust.experiments.problems.noise import Gaussian, StudentT, reward_fields
-from bo_robust.experiments.problems.rewards import OnePointSpikes
+from bo_robust.experiments.problems.rewards import Gaussian, OnePointSpikes, StudentT, reward_fields
 from bo_robust.random import stream
 from bo_robust.specs import quoted
 from bo_robust.validation import check_count, check_positive
-
-__all__ = ["GPDraw", "ManyArms", "RKHSFunction", "SpikedFunction", "even_points", "square_root", "stationary"]
 
 # Number p of terms a_i k(., x_i) of a random RKHS function (Ray Chowdhury & Gopalan 2019, sec. 6).
 TERMS = 100
@@ -39,24 +34,18 @@ class RKHSFunction:
     """A random function of an RKHS: 100 terms a_i k(., x_i) (Ray Chowdhury & Gopalan 2019).
 
     x_i are uniform among the arms, a_i uniform in [-1, 1] or [0, 1]. Every trial has a new f.
-
-    Attributes:
-        positive: Whether a_i are from U[0, 1], so that f > 0 (Pareto rewards need it).
-        normalise: Whether f is divided by max|f|, as in the authors' scripts; otherwise as in the paper's text.
-        noise: None is Student-t noise of 3 degrees of freedom.
-        noise_var: lambda of the posterior (the paper: 1), not the variance of the noise.
-        norm_bound: B >= max|f|. None is max|f| = 1, the paper's choice, and needs ``normalise``.
     """
 
     num_arms: int = 100
     kernel: str = "se"
     lengthscale: float = 0.2
-    positive: bool = False
+    positive: bool = False  # Whether a_i are from U[0, 1], so that f > 0 (Pareto rewards need it)
+    # Whether f is divided by max|f|, as in the authors' scripts; otherwise as in the paper's text
     normalise: bool = True
-    noise: Mapping[str, Any] | None = None
-    noise_var: float = 1.0
+    noise: Mapping[str, Any] | None = None  # None is Student-t noise of 3 degrees of freedom
+    noise_var: float = 1.0  # lambda of the posterior (the paper: 1), not the variance of the noise
     alpha: float | None = None
-    norm_bound: float | None = None
+    norm_bound: float | None = None  # B >= max|f|. None is max|f| = 1, the paper's choice, and needs `normalise`.
 
     def make(self, trials: Trials) -> Problem:
         X, covariance = even_points(self.num_arms), stationary(self.kernel, self.lengthscale)
@@ -136,16 +125,12 @@ class SpikedFunction:
 
     Every trial has the f of trial 0, because the paper averages over the noise alone. Every trial has its own spiked
     arm.
-
-    Attributes:
-        num_arms: n >= 2 even points of [0, 1].
-        magnitude: Size of the noise, > 0; its sign is random.
     """
 
-    num_arms: int = 100
+    num_arms: int = 100  # n >= 2 even points of [0, 1]
     kernel: str = "se"
     lengthscale: float = 0.2
-    magnitude: float = 10.0
+    magnitude: float = 10.0  # Size of the noise, > 0; its sign is random
     noise_var: float = 1.0
 
     def make(self, trials: Trials) -> Problem:
@@ -182,13 +167,10 @@ class ManyArms:
     f = sum of a_i k(., c_i), divided by its largest |value|, with c_i uniform in [0, 1]^d and a_i in [-1, 1]. All
     trials share the arms; every trial has a new f. The problem is for methods that scale (BKB, BBKB): f is evaluated in
     chunks of arms, so memory is O(n) beside f itself.
-
-    Attributes:
-        dim: d.
     """
 
     num_arms: int = 10_000
-    dim: int = 6
+    dim: int = 6  # d
     lengthscale: float = 0.5
     noise: Mapping[str, Any] | None = None
     noise_var: float = 0.01

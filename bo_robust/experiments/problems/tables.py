@@ -4,8 +4,6 @@
 an extra whose tails are truly heavy. All trials share f.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +19,6 @@ from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.experiments.problems.empirical import centred_problem, paper_problem
 from bo_robust.specs import quoted
 
-__all__ = ["DJIA29", "CMULight", "SeattleLatency"]
-
 SCALINGS: dict[str, Callable[..., Problem]] = {"paper": paper_problem, "centred": centred_problem}
 # Reward = minus RTT in seconds; the file counts 10 ms.
 TEN_MS = 0.01
@@ -34,11 +30,9 @@ class DJIA29:
 
     The kernel is the correlation of the prices over all 823 days. Rewards are drawn from the same days, because the
     paper sets no history apart.
-
-    Attributes:
-        scaling: "paper" (:func:`.empirical.paper_problem`) or "centred" (:func:`.empirical.centred_problem`).
     """
 
+    # "paper" (:func:`.empirical.paper_problem`) or "centred" (:func:`.empirical.centred_problem`)
     scaling: str = "paper"
     data_dir: Path | str | None = None
 
@@ -61,15 +55,11 @@ class DJIA29:
 
 @dataclass(frozen=True)
 class CMULight:
-    """Which of 41 light sensors reads most on average, in a random one of 192 test rows.
+    """Which of 41 light sensors reads most on average, in a random one of 192 test rows."""
 
-    Attributes:
-        scaling: "paper" or "centred" (by the 601 train rows), as in :class:`DJIA29`.
-        kernel: "empirical" is the correlation of the train rows. "se" has l^2 = 0.1 on the sensor locations, each axis
-            scaled to [0, 1]; quadrature Fourier features need it.
-    """
-
-    scaling: str = "paper"
+    scaling: str = "paper"  # "paper" or "centred" (by the 601 train rows), as in :class:`DJIA29`
+    # "empirical" is the correlation of the train rows. "se" has l^2 = 0.1 on the sensor locations, each axis scaled to
+    # [0, 1]; quadrature Fourier features need it.
     kernel: str = "empirical"
     data_dir: Path | str | None = None
 
@@ -100,16 +90,12 @@ class SeattleLatency:
     """Which network node answers fastest on average: reward = -RTT in a random time slice.
 
     Kernel and constants come from the first half of the time slices, rewards from the second.
-
-    Attributes:
-        view: "client" has the 98 servers as seen from ``client``; "node" has the 99 nodes with their mean RTT to the
-            others.
-        client: Number of the client node, 0..98, for view "client".
-        alpha: Tail index of the moment bound. The table is finite, so any will do; the Hill index of all RTTs is 1.3.
     """
 
+    # "client" has the 98 servers as seen from `client`; "node" has the 99 nodes with their mean RTT to the others
     view: str = "client"
-    client: int = 0
+    client: int = 0  # Number of the client node, 0..98, for view "client"
+    # Tail index of the moment bound. The table is finite, so any will do; the Hill index of all RTTs is 1.3.
     alpha: float = 1.0
     data_dir: Path | str | None = None
 

@@ -1,12 +1,10 @@
-"""Functions whose kernel is one of a few: experiments (a), (b), (c) of HE-GP-UCB.
+"""Functions whose kernel is one of a few, and draws whose prior mean is: experiments (a) to (d) of HE-GP-UCB.
 
 Source: Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of
 Any Type" (ICML 2024), section 7 and Appendix J. The paper states the functions, the candidates of (a) and (c), the
 initial designs of (a) and (b), rounds and delta = 0.1. Kernels, noise, R, B and grids are ours. f is the same in all
-trials and for all seeds. Experiment (d) is :mod:`bo_robust.experiments.problems.unknown_mean`.
+trials and for all seeds.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -17,17 +15,16 @@ from torch import Tensor
 
 from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
-from bo_robust.experiments.problems.noise import Gaussian
-from bo_robust.experiments.problems.synthetic import even_points, stationary
+from bo_robust.experiments.problems.rewards import Gaussian
+from bo_robust.experiments.problems.synthetic import even_points, square_root, stationary
 from bo_robust.validation import check_count, check_positive
-
-__all__ = ["UnknownDecomposition", "UnknownLengthscale", "UnknownPeriod"]
 
 LENGTHSCALES = (0.3, 0.4, 0.5, 0.7, 1.0)
 # The period of the whole, then of its sine waves: pieces 1 and 2, piece 3, piece 4.
 PERIODS = (1.0, 1 / 4, 3 / 14, 2 / 7)
 # Given the period, that of largest evidence among .2, .3, .5, .7, 1, 1.5, 2, 3, 5 on the same stretch of f, lambda .01.
 PERIODIC_LENGTHSCALES = (0.3, 2.0, 2.0, 3.0)
+HILLS = 10
 # Groups of inputs of every candidate; the second is right.
 DECOMPOSITIONS = (((0,), (1,), (2,)), ((0, 1), (2,)), ((0,), (1, 2)), ((1,), (0, 2)))
 
@@ -39,13 +36,11 @@ class UnknownLengthscale:
     f(x) = 0.6 x + N(x; 0.2, 0.08) / 8 on [0, 1]. The maximum is the bump, 0.7452 at 0.206, against 0.6 at 1. The paper
     prints 0.8 N, which would peak at 4.1; the authors' later code divides the density by 8. No candidate is known to be
     right.
-
-    Attributes:
-        lengthscales: Lengthscales > 0 of the candidates. Algorithms without candidates use the shortest.
     """
 
     num_arms: int = 201
     kernel: str = "se"
+    # Lengthscales > 0 of the candidates. Algorithms without candidates use the shortest.
     lengthscales: Sequence[float] = LENGTHSCALES
     noise_scale: float = 0.1
     norm_bound: float = 8.0
@@ -77,15 +72,12 @@ class UnknownPeriod:
     The paper fitted the right candidate to the whole function and the others to the waves, and gives no numbers. Our
     candidates have the exact periods, 1 and 1/4 (twice), 3/14 and 2/7, and the lengthscales that such fits give, 0.3
     and 2, 2, 3. The points are even in [0, 2].
-
-    Attributes:
-        periods: p > 0 of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2). The first is the right one.
-        lengthscales: l > 0 of the candidates.
     """
 
     num_arms: int = 201
+    # p > 0 of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2). The first is the right one.
     periods: Sequence[float] = PERIODS
-    lengthscales: Sequence[float] = PERIODIC_LENGTHSCALES
+    lengthscales: Sequence[float] = PERIODIC_LENGTHSCALES  # l > 0 of the candidates
     noise_scale: float = 0.1
     norm_bound: float = 10.0
 
@@ -118,13 +110,10 @@ class UnknownDecomposition:
 
     The kernel of a candidate is the mean of SE kernels over its groups of inputs, so that k(x, x) = 1. The second
     candidate, (1,2)(3), is right.
-
-    Attributes:
-        per_axis: Even points per axis, end points included; 11 have .3 and .8 among them.
-        lengthscale: l > 0 of every SE kernel. The evidence under the right candidate is largest near the default.
     """
 
-    per_axis: int = 11
+    per_axis: int = 11  # Even points per axis, end points included; 11 have .3 and .8 among them
+    # l > 0 of every SE kernel. The evidence under the right candidate is largest near the default.
     lengthscale: float = 0.1
     noise_scale: float = 0.1
     norm_bound: float = 8.5
@@ -220,3 +209,61 @@ def _correlated_mode(X: Tensor) -> Tensor:
     mode = mode / (2.0 * math.pi * variance * math.sqrt(rest))
     decoys = torch.exp(-(X[:, :2] - 0.3).square() / 0.02).sum(1) / (2.0 * math.pi * 0.1)
     return (mode + 2.5 * decoys) / 3.5
+
+
+@dataclass(frozen=True)
+class UnknownMean:
+    """A GP draw around ten hills; which of them is tallest, if any, is unknown (Ziomek et al. 2024, J.4).
+
+    f ~ GP(m_u, SE) on [0, 1]. Hill i of m_u is height (1 + cos(pi (x - c_i) / .04)) / 2 within .04 of
+    c_i = (i - 1/2) / 10 and zero elsewhere. Hill u is tallest, or none is; u is uniform among the eleven. Every trial
+    has a new u and f. The paper states ten hills, one of them taller, and an RBF kernel, and shows a picture. The rest
+    is ours.
+
+    ``hill`` and ``tallest`` are heights with 0 < hill < tallest; ``outputscale`` is k(x, x), in (0, 1].
+    """
+
+    num_arms: int = 201
+    lengthscale: float = 0.1
+    outputscale: float = 1.0
+    hill: float = 1.0
+    tallest: float = 3.0
+    noise_scale: float = 0.1
+
+    def make(self, trials: Trials) -> Problem:
+        """The problem; its kernel and prior mean are those of the right candidate."""
+        hill, tallest, noise_scale = self.hill, self.tallest, self.noise_scale
+        check_positive(noise_scale=noise_scale)
+        X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale, self.outputscale)
+        if self.outputscale > 1.0:
+            raise ValueError(f"outputscale is k(x, x), which the method wants <= 1; got {self.outputscale!r}.")
+        if not 0.0 < hill < tallest < math.inf:
+            raise ValueError(f"hill and tallest must be numbers with 0 < hill < tallest, got {hill!r} and {tallest!r}.")
+        centres = (torch.arange(HILLS, dtype=X.dtype) + 0.5) / HILLS
+        away = (X - centres).abs()  # n x 10
+        shapes = torch.where(away < 0.04, 0.5 * (1.0 + torch.cos(math.pi * away / 0.04)), 0.0).T
+        # Row u raises hill u; the last row raises none.
+        means = (hill + (tallest - hill) * torch.eye(HILLS + 1, HILLS, dtype=X.dtype)) @ shapes
+        K = covariance(X, X)
+        root = square_root(K.numpy())
+        true, f = [], []
+        for rng in trials.streams():
+            true.append(int(rng.integers(HILLS + 1)))
+            f.append(means[true[-1]] + torch.from_numpy(root @ rng.standard_normal(self.num_arms)))
+        names = (*(f"hill {i + 1}" for i in range(HILLS)), "none")
+        return Problem(
+            name="unknown_mean",
+            f=torch.stack(f),
+            kernel=K,
+            rewards=Gaussian(noise_scale**2),
+            noise_var=noise_scale**2,
+            arms=X,
+            noise_scale=noise_scale,
+            candidates=CandidatePriors(names, prior_means=means, true=tuple(true)),
+            notes=(
+                f"Draws from GP(m_u, {covariance}), m_u ten hills of height {hill:g} of which number u has "
+                f"{tallest:g}, or none has; u is uniform among the eleven, which are the candidates. Gaussian noise, "
+                f"R = {noise_scale:g}, lambda = R^2: the Bayesian width holds. Algorithms without candidates are told "
+                "u of every trial. A draw has no finite RKHS norm on the line, so no B."
+            ),
+        )

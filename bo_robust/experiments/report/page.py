@@ -1,7 +1,5 @@
 """The page: plain data of every panel, put into the templates."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,25 +7,21 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bo_robust.experiments import figures
 from bo_robust.experiments.report import arms, value_at_risk
-from bo_robust.experiments.report.pictures import legend, number_ids
-from bo_robust.experiments.report.settings import settings
+from bo_robust.experiments.report.pictures import legend, looks_of, number_ids
 from bo_robust.experiments.results import RunResults, load
 from bo_robust.experiments.storage import add_digests, write_bytes
 from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, entries_of
 
-__all__ = ["page", "write_report"]
-
 NAME = "report.html"
+# Longer lists are cut.
+LONGEST = 12
+# Keys of a panel that the page shows elsewhere.
+ELSEWHERE = ("name", "algorithms", "methods", "compare")
 
 
 def write_report(folder: Path) -> Path:
-    """Write ``report.html`` into a result folder and return its path. For an unfinished run it says what is missing.
-
-    Raises:
-        RunError: if the folder is no run, its configuration was changed, a shard is damaged, or writing fails.
-    """
+    """Write ``report.html`` into a result folder and return its path. For an unfinished run it says what is missing."""
     content = page(load(folder, unfinished=True))
     write_bytes(content.encode(), folder / NAME)
     add_digests(folder, [NAME])
@@ -38,7 +32,7 @@ def page(run: RunResults) -> str:
     """One HTML page without scripts or anything from elsewhere.
 
     The templates escape all text except the insides of pictures
-    (:class:`bo_robust.experiments.report.pictures.Picture`).
+    (:attr:`bo_robust.experiments.report.pictures.Picture.body`).
     """
     templates = Environment(
         loader=PackageLoader(__package__),
@@ -66,7 +60,7 @@ def page(run: RunResults) -> str:
 
 def _panel(run: RunResults, panel: Any, entry: dict[str, Any]) -> dict[str, Any]:
     """What the templates show of a panel; ``entry`` is its summary."""
-    looks = figures.looks(panel.labels)
+    looks = looks_of(panel.labels)
     sections = value_at_risk.sections if run.value_at_risk else arms.sections
     return {
         "name": panel.name,
@@ -87,3 +81,36 @@ def _grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
         else:
             groups.append((line, []))
     return groups
+
+
+def settings(run: RunResults, name: str) -> dict[str, Any]:
+    """The problem of a panel and the resolved settings of its algorithms or methods, as text."""
+    (given,) = (panel for panel in run.info["config"]["panels"] if panel["name"] == name)
+    used = run.info["used"][name]
+    panel = {key: value for key, value in given.items() if value is not None} | used
+    resolved = used["methods" if run.value_at_risk else "algorithms"]
+    return {
+        "panel": _texts(panel, ELSEWHERE),
+        "resolved": {
+            label: {"class": one.get("class", "-"), "settings": _texts(one, ("class",))}
+            for label, one in resolved.items()
+        },
+    }
+
+
+def _texts(of: dict[str, Any], without: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(key, _text(value)) for key, value in of.items() if key not in without]
+
+
+def _text(value: Any) -> str:
+    """A specification as ``tgp(moment_bound=4, alpha=1)``, a number to nine digits, a long list cut."""
+    if isinstance(value, dict):
+        kind = value.get("kind", "")
+        inside = ", ".join(f"{key}={_text(v)}" for key, v in value.items() if key != "kind")
+        return f"{kind}({inside})" if inside or not kind else str(kind)
+    if isinstance(value, list):
+        shown = ", ".join(_text(v) for v in value[:LONGEST])
+        return f"[{shown}, … {len(value)} in all]" if len(value) > LONGEST else f"[{shown}]"
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    return "none" if value is None else str(value)

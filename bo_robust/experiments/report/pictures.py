@@ -1,12 +1,12 @@
-"""Pictures as inline SVG whose text and lines take the page's colours, light or dark."""
-
-from __future__ import annotations
+"""Pictures: as inline SVG whose text and lines take the page's colours, light or dark, or together in a PNG."""
 
 import io
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -20,19 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
 
-__all__ = [
-    "INK",
-    "Looks",
-    "Picture",
-    "at_the_end",
-    "curves_picture",
-    "from_zero",
-    "legend",
-    "log_if_wide",
-    "number_ids",
-    "picture",
-    "rounds_axis",
-]
+from bo_robust.experiments.storage import write_atomic
 
 # Keyword arguments of ``Axes.plot`` by label.
 Looks = dict[str, dict[str, Any]]
@@ -56,49 +44,97 @@ THEME: Any = {
     # The same ids every time, so that the same run gives the same page.
     "svg.hashsalt": "bo-robust",
 }
-# What SVG calls matplotlib's line styles.
+# Line styles of the first ten labels, the next ten, ..., and what SVG calls them.
 DASHES = {"-": "", "--": "6 3", ":": "2 3", "-.": "6 3 2 3"}
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 # A y axis is logarithmic where the largest positive value is more than so many times the smallest.
 WIDE = 30.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Picture:
-    """A drawn picture; ``description`` says in words what is to be seen, ``heading`` stands above it.
+    """One pair of axes."""
 
-    ``view`` is the attribute ``viewBox`` of its ``<svg>``, ``body`` the inside. Matplotlib wrote the body and escaped
-    all text in it.
-    """
+    draw: Callable[[Axes], Any]  # Draws it
+    description: str  # Says in words what is to be seen
+    size: tuple[float, float] = (4.6, 3.1)  # Width and height in inches. A phone shows wide pictures smaller.
+    heading: str = ""  # Stands above it
 
-    description: str
-    view: str
-    body: Markup
-    heading: str = ""
+    @property
+    def view(self) -> str:
+        """The attribute ``viewBox`` of its ``<svg>``."""
+        return self._svg[0]
+
+    @property
+    def body(self) -> Markup:
+        """The inside of its ``<svg>``. Matplotlib wrote it and escaped all text in it."""
+        return self._svg[1]
+
+    @cached_property
+    def _svg(self) -> tuple[str, Markup]:
+        with plt.rc_context(THEME):
+            shape, axis = plt.subplots(figsize=self.size, layout="constrained")
+            try:
+                self.draw(axis)
+                axis.grid(alpha=1.0, linewidth=0.6)
+                axis.set_axisbelow(True)
+                buffer = io.StringIO()
+                shape.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
+            finally:
+                plt.close(shape)
+        svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+        found = re.search(r'<svg[^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', svg, flags=re.DOTALL)
+        assert found is not None
+        view, body = found.groups()
+        body = body.replace("xlink:href", "href").replace("'DejaVu Sans'", "system-ui").replace(GRID, "var(--grid)")
+        body = re.sub(rf"{INK}|#000000", "currentColor", body)
+        body = "\n".join(line.strip() for line in body.splitlines() if line.strip())
+        return view, Markup(body)
 
 
-def picture(
-    draw: Callable[[Axes], Any], description: str, size: tuple[float, float] = (4.6, 3.1), heading: str = ""
-) -> Picture:
-    """Draw on one pair of axes; ``size`` is width and height in inches. A phone shows wide pictures smaller."""
-    with plt.rc_context(THEME):
-        shape, axis = plt.subplots(figsize=size, layout="constrained")
-        try:
-            draw(axis)
-            axis.grid(alpha=1.0, linewidth=0.6)
-            axis.set_axisbelow(True)
-            buffer = io.StringIO()
-            shape.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
-        finally:
-            plt.close(shape)
-    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
-    found = re.search(r'<svg[^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', svg, flags=re.DOTALL)
-    assert found is not None
-    view, body = found.groups()
-    body = body.replace("xlink:href", "href").replace("'DejaVu Sans'", "system-ui").replace(GRID, "var(--grid)")
-    body = re.sub(rf"{INK}|#000000", "currentColor", body)
-    body = "\n".join(line.strip() for line in body.splitlines() if line.strip())
-    return Picture(description, view, Markup(body), heading)
+def save_png(rows: Sequence[Sequence[Picture]], path: Path, title: str = "", note: str = "") -> None:
+    """Draw rows of pictures into one file, atomically, with one legend and a note below them."""
+    columns, heights = max(map(len, rows)), [max(picture.size[1] for picture in row) for row in rows]
+    size = (columns * max(picture.size[0] for row in rows for picture in row), sum(heights) + 0.6)
+    figure, axes = plt.subplots(
+        len(rows), columns, figsize=size, squeeze=False, layout="constrained", height_ratios=heights
+    )
+    try:
+        named: dict[str, Any] = {}
+        for row, places in zip(rows, axes, strict=True):
+            for axis in places[len(row) :]:
+                axis.set_visible(False)
+            for picture, axis in zip(row, places, strict=False):
+                picture.draw(axis)
+                axis.grid(alpha=0.3)
+                lines = [plain_text(picture.heading), axis.get_title()]
+                axis.set_title("\n".join(line for line in lines if line), fontsize=9)
+                named |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+        if named:
+            figure.legend(named.values(), named, fontsize=8, loc="outside lower center", ncols=max(3, 2 * columns))
+        figure.suptitle(plain_text(title), fontsize=11)
+        figure.supxlabel(note, fontsize=8)
+        dpi = 120 if size[0] <= 12 else 80  # with many panels: fewer pixels
+        write_atomic(path, lambda temporary: figure.savefig(temporary, dpi=dpi, format="png"))
+    finally:
+        plt.close(figure)
+
+
+def looks_of(labels: Sequence[str]) -> Looks:
+    """Colour and line style of every label."""
+    styles = list(DASHES)
+    return {label: {"color": f"C{i % 10}", "linestyle": styles[i // 10 % 4]} for i, label in enumerate(labels)}
+
+
+def plain_text(label: str) -> str:
+    """Escape a label for matplotlib, which reads $ as mathematics and hides labels that begin with _."""
+    plain = label.replace("$", r"\$")
+    return f" {plain}" if plain.startswith("_") else plain
+
+
+def marks(horizon: int) -> np.ndarray:
+    """At most 200 rounds to draw on a logarithmic axis, from 1 to the horizon."""
+    return np.unique(np.round(np.geomspace(1, horizon, min(horizon, 200))).astype(int))
 
 
 def curves_picture(
@@ -124,7 +160,7 @@ def curves_picture(
             axis.axhline(rule, color=INK, linestyle=":", linewidth=1.0)
         for label, values in curves.items():
             at = np.arange(len(values)) if rounds is None else rounds
-            axis.plot(at, values, **looks[label])
+            axis.plot(at, values, label=plain_text(label), **looks[label])
             if bands:
                 axis.fill_between(at, *bands[label], color=looks[label]["color"], alpha=0.15, lw=0)
         rounds_axis(axis, log=log_rounds)
@@ -132,7 +168,7 @@ def curves_picture(
         axis.set_title(title)
 
     last = {label: float(values[-1]) for label, values in curves.items()}
-    return picture(draw, f"{description} {at_the_end(last)}")
+    return Picture(draw, f"{description} {at_the_end(last)}")
 
 
 def at_the_end(last: Mapping[str, float]) -> str:

@@ -4,8 +4,6 @@
 where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any
 

@@ -6,8 +6,6 @@ trials use NumPy views of the same memory: at a few thousand arms a round is som
 several times a NumPy call.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,8 +22,6 @@ from bo_robust.ops.arm_update.naive import (
     posterior_row,
     refresh_root_,
 )
-
-__all__ = ["Scratch", "update_"]
 
 
 class Views(NamedTuple):
@@ -47,22 +43,19 @@ class Views(NamedTuple):
 
 @dataclass
 class Scratch:
-    """What the rounds of one block share: derived from the buffers, cleared at the end of the block, never saved.
+    """What the rounds of one block share: derived from the buffers, cleared at the end of the block, never saved."""
 
-    Attributes:
-        rows: Per trial and arm, C[a, :] when the arm was last pulled in this block, ``n``, and the number of pending
-            rows in it. A group keeps its rows, ``group x n``, with its first trial.
-        group: Number of neighbouring trials (candidates of one trial) that always pull the same arms and have the same
-            failed pulls. One batched call serves them all.
-        views: Views per trial, made as needed. Whoever replaces a buffer clears them.
-        free: Rows no longer known. Long rows are written over: the system would clear new memory page by page.
-        room: One number per trial and arm, for whoever needs it within a call; see :meth:`room_like`.
-    """
-
+    # Per trial and arm, C[a, :] when the arm was last pulled in this block, `n`, and the number of pending rows in it.
+    # A group keeps its rows, `group x n`, with its first trial.
     rows: list[dict[int, tuple[np.ndarray, int]]]
+    # Number of neighbouring trials (candidates of one trial) that always pull the same arms and have the same failed
+    # pulls. One batched call serves them all.
     group: int = 1
+    # Views per trial, made as needed. Whoever replaces a buffer clears them.
     views: dict[int, Views] = field(default_factory=dict)
+    # Rows no longer known. Long rows are written over: the system would clear new memory page by page.
     free: list[np.ndarray] = field(default_factory=list)
+    # One number per trial and arm, for whoever needs it within a call; see :meth:`room_like`
     room: Tensor | None = None
 
     def __reduce__(self) -> tuple[type, tuple[list[dict[int, tuple[np.ndarray, int]]], int]]:

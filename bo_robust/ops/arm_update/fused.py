@@ -1,8 +1,7 @@
 """The round on CUDA: every row of the posterior is read once. Algorithm and buffers are those of :mod:`naive`.
 
 A round is bound by reading. With m covariance rows and k pending rows of n arms it reads (m + k) n numbers, does twice
-as many operations, and moves some 7 n numbers more. At n = 10^6 and m + k = 1000 these are 8.1 GB in float64: 1.9 ms
-at the 4.3 TB/s an H200 copies, against 0.06 ms of arithmetic.
+as many operations, and moves some 7 n numbers more.
 
 - What depends on the arm alone comes first, from O(m) numbers per trial. ``_take_slots`` finds the place of the arm's
   row and K_Da, cuBLAS computes R^T R K_Da (from 2 m^2 numbers, 16 MB at m = 1000), and ``_scalars`` the variance of
@@ -15,10 +14,8 @@ at the 4.3 TB/s an H200 copies, against 0.06 ms of arithmetic.
 - The end of a block stays in torch. Dense: ``baddbmm`` with 32 pending rows does 64 flops per entry of C_base read and
   written, which cuBLAS does at the memory bound. Low rank: :func:`naive.refresh_root_` is O(m^2) per round.
 
-Times follow from data sheets and copy rates; none was measured. ``benchmarks/ops/registry.py`` counts the bytes.
+``benchmarks/ops/registry.py`` counts the bytes, ``benchmarks/GPU.md`` has the times.
 """
-
-from __future__ import annotations
 
 import torch
 import triton
@@ -26,8 +23,6 @@ import triton.language as tl
 from torch import Tensor
 
 from bo_robust.ops.arm_update.naive import ArmBuffers, KernelRows, begin_round_
-
-__all__ = ["update_"]
 
 # A tile has TILE_BYTES and from NARROWEST to WIDEST float64 arms (twice as many in float32). PROGRAMS are wanted.
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
@@ -55,56 +50,17 @@ def update_(
             base, weights, new_slot = buffers.rows, at_arm, arms  # the last two are not read
         else:
             base, weights, new_slot = _low_rank(buffers, arms, kernel_rows)
-        m = weights.shape[1]
+        read = (arms, base, weights, buffers.rows, buffers.pending, buffers.mean, buffers.block_filled)
+        sizes = (n, weights.shape[1], k, buffers.rows.shape[1], buffers.pending.shape[1])
+        shared = (*read, at_arm, steps, *sizes)
+        counted = rewards if counts is None else counts.contiguous()
+        own = (rewards, counted, buffers.noise_var, buffers.counts, buffers.information_gain, ok)
         _scalars[(s,)](
-            arms,
-            rewards,
-            rewards if counts is None else counts.contiguous(),
-            base,
-            weights,
-            buffers.rows,
-            buffers.pending,
-            buffers.mean,
-            buffers.noise_var,
-            buffers.block_filled,
-            buffers.counts,
-            buffers.information_gain,
-            at_arm,
-            steps,
-            ok,
-            n,
-            m,
-            k,
-            buffers.rows.shape[1],
-            buffers.pending.shape[1],
-            DENSE=buffers.dense,
-            HAS_COUNTS=counts is not None,
-            BLOCK=COLUMN,
-            num_warps=NUM_WARPS,
+            *shared, *own, DENSE=buffers.dense, HAS_COUNTS=counts is not None, BLOCK=COLUMN, num_warps=NUM_WARPS
         )
         BJ, BN = _tile(s, n, like.element_size())
-        _stream[(s * triton.cdiv(n, BN),)](
-            arms,
-            base,
-            weights,
-            new_slot,
-            buffers.rows,
-            buffers.pending,
-            buffers.mean,
-            buffers.variance,
-            buffers.block_filled,
-            at_arm,
-            steps,
-            n,
-            m,
-            k,
-            buffers.rows.shape[1],
-            buffers.pending.shape[1],
-            DENSE=buffers.dense,
-            BJ=BJ,
-            BN=BN,
-            num_warps=NUM_WARPS,
-        )
+        blocks = s * triton.cdiv(n, BN)
+        _stream[(blocks,)](*shared, new_slot, buffers.variance, DENSE=buffers.dense, BJ=BJ, BN=BN, num_warps=NUM_WARPS)
     buffers.num_pending += 1
     return ok.view(torch.bool)
 
@@ -186,25 +142,25 @@ def _take_slots(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["m", "k"])
 def _scalars(  # type: ignore[no-untyped-def]
     arms,
-    rewards,
-    counts,
     base,
     weights,
     rows,
     pending,
     mean,
-    noise_var,
     block_filled,
-    counted,
-    information_gain,
     at_arm,
     steps,
-    ok,
     n,
     m,
     k,
     capacity,
     room,
+    rewards,
+    counts,
+    noise_var,
+    counted,
+    information_gain,
+    ok,
     DENSE: tl.constexpr,
     HAS_COUNTS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -255,16 +211,25 @@ def _scalars(  # type: ignore[no-untyped-def]
     tl.store(information_gain + trial, tl.load(information_gain + trial) + gain.to(dtype))
 
 
+@triton.jit
+def _add_rows(total, weights, rows, count, n, b, BJ: tl.constexpr):  # type: ignore[no-untyped-def]
+    """``total`` and the sum of ``count`` weighted rows at arms ``b``, tile by tile."""
+    for start in range(0, count, BJ):
+        j = (start + tl.arange(0, BJ)).to(tl.int64)
+        w = tl.load(weights + j, mask=j < count, other=0.0)
+        mask = (j < count)[:, None] & (b < n)[None, :]
+        total += w[:, None] * tl.load(rows + j[:, None] * n + b[None, :], mask=mask, other=0.0)
+    return total
+
+
 @triton.jit(do_not_specialize=["m", "k"])
 def _stream(  # type: ignore[no-untyped-def]
     arms,
     base,
     weights,
-    new_slot,
     rows,
     pending,
     mean,
-    variance,
     block_filled,
     at_arm,
     steps,
@@ -273,6 +238,8 @@ def _stream(  # type: ignore[no-untyped-def]
     k,
     capacity,
     room,
+    new_slot,
+    variance,
     DENSE: tl.constexpr,
     BJ: tl.constexpr,
     BN: tl.constexpr,
@@ -294,24 +261,8 @@ def _stream(  # type: ignore[no-untyped-def]
         if slot >= 0:
             tl.store(rows + (trial * capacity + slot) * n + b, row, mask=inside)
         old = tl.load(block_filled + trial).to(tl.int32)
-        for start in range(0, old, BJ):
-            j = start + tl.arange(0, BJ)
-            w = tl.load(weights + trial * m + j, mask=j < old, other=0.0)
-            x = tl.load(
-                rows + (trial * capacity + j)[:, None] * n + b[None, :],
-                mask=(j < old)[:, None] & inside[None, :],
-                other=0.0,
-            )
-            total += w[:, None] * x
-    for start in range(0, k, BJ):
-        i = start + tl.arange(0, BJ)
-        w = tl.load(at_arm + trial * k + i, mask=i < k, other=0.0)
-        x = tl.load(
-            pending + (trial * room + i)[:, None] * n + b[None, :],
-            mask=(i < k)[:, None] & inside[None, :],
-            other=0.0,
-        )
-        total += w[:, None] * x
+        total = _add_rows(total, weights + trial * m, rows + trial * capacity * n, old, n, b, BJ)
+    total = _add_rows(total, at_arm + trial * k, pending + trial * room * n, k, n, b, BJ)
     new = (row - tl.sum(total, axis=0)) * tl.load(steps + 2 * trial)
     tl.store(pending + (trial * room + k) * n + b, new, mask=inside)
     mu = tl.load(mean + trial * n + b, mask=inside, other=0.0)

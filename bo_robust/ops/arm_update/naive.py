@@ -26,27 +26,12 @@ without bound.
 Functions ending in ``_`` write into the buffers they are given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-__all__ = [
-    "LONG_BLOCK",
-    "SHORT_BLOCK",
-    "ArmBuffers",
-    "KernelRows",
-    "apply_",
-    "begin_round_",
-    "end_block_",
-    "posterior_row",
-    "refresh_root_",
-    "update_",
-]
 
 # Rounds of a block, by measurement. A short block reads few pending rows. A long one factorises seldom, which matters
 # in the low-rank layout while rows are short.
@@ -64,44 +49,25 @@ class ArmBuffers:
     """Tensors of s trials over n arms, with room for c covariance rows and b pending rows.
 
     The seven from ``row_arm`` to ``block_filled`` belong to the low-rank layout.
-
-    Attributes:
-        noise_var: lambda, ``s``.
-        mean: ``s x n``.
-        variance: ``s x n``, never negative.
-        counts: Rewards taken in per arm, ``s x n``.
-        information_gain: 1/2 sum log(1 + c_t sigma_{t-1}^2(x_t) / lambda) for c_t rewards of x_t at once, ``s``.
-        pending: Scaled rows p of the block, ``s x b x n``.
-        rows: C_base, ``s x n x n`` (dense), or the prior rows K_D, ``s x c x n`` (low rank).
-        row_arm: D, ``s x c``.
-        row_counts: N, the pulls of D at the block start, ``s x c``; zero for newer arms.
-        root: R, ``s x c x c``. Columns with N = 0 are zero.
-        root_ready: Whether R is that of this block, ``s``.
-        slots: The row of each arm, ``s x n``; -1 if it has none.
-        filled: Rows in use, ``s``.
-        block_filled: Rows in use at the block start, ``s``.
-        dense: Whether the layout is dense.
-        num_pending: k.
-        num_rows: Upper bound of ``filled`` that the host knows. Rows beyond it are not read.
     """
 
-    noise_var: Tensor
-    mean: Tensor
-    variance: Tensor
-    counts: Tensor
-    information_gain: Tensor
-    pending: Tensor
-    rows: Tensor
-    row_arm: Tensor
-    row_counts: Tensor
-    root: Tensor
-    root_ready: Tensor
-    slots: Tensor
-    filled: Tensor
-    block_filled: Tensor
-    dense: bool
-    num_pending: int = 0
-    num_rows: int = 0
+    noise_var: Tensor  # lambda, `s`
+    mean: Tensor  # `s x n`
+    variance: Tensor  # `s x n`, never negative
+    counts: Tensor  # Rewards taken in per arm, `s x n`
+    information_gain: Tensor  # 1/2 sum log(1 + c_t sigma_{t-1}^2(x_t) / lambda) for c_t rewards of x_t at once, `s`
+    pending: Tensor  # Scaled rows p of the block, `s x b x n`
+    rows: Tensor  # C_base, `s x n x n` (dense), or the prior rows K_D, `s x c x n` (low rank)
+    row_arm: Tensor  # D, `s x c`
+    row_counts: Tensor  # N, the pulls of D at the block start, `s x c`; zero for newer arms
+    root: Tensor  # R, `s x c x c`. Columns with N = 0 are zero.
+    root_ready: Tensor  # Whether R is that of this block, `s`
+    slots: Tensor  # The row of each arm, `s x n`; -1 if it has none
+    filled: Tensor  # Rows in use, `s`
+    block_filled: Tensor  # Rows in use at the block start, `s`
+    dense: bool  # Whether the layout is dense
+    num_pending: int = 0  # k
+    num_rows: int = 0  # Upper bound of `filled` that the host knows. Rows beyond it are not read.
 
 
 def update_(

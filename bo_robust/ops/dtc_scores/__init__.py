@@ -9,16 +9,13 @@ R^T R = K_D^+, V = L L^T and F = L^{-1} R,
 covariances take the plain path on CUDA too. No gradients.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance
 from bo_robust.ops.checked import dispatch
 from bo_robust.ops.dtc_scores import naive
-from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, form_of
-from bo_robust.ops.dtc_scores.steps import Steps, dtc_steps, steps_of_columns
+from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, Steps, dtc_steps, form_of, steps_of_columns
 
 __all__ = ["Dictionary", "Scores", "Steps", "dtc_scores", "dtc_steps", "scores_of_columns", "steps_of_columns"]
 

@@ -1,24 +1,21 @@
 """The scores on CUDA. For every chunk ``_columns`` writes k_D, cuBLAS multiplies, ``_squares`` reduces the products.
 
-Arithmetic. In float64 an arm needs r covariances, some 2 d + 30 flops each, and the products R k and F k: 2 r^2 flops,
-or 4 r^2 with the zeros. At r = 500, d = 6 these are 2e4 and 5e5 flops. So the rate of the products decides, and cuBLAS
-is the fastest (Triton's ``tl.dot`` reaches 31 of its 54 Tflop/s on an H100 according to triton-lang/triton#10313).
+An arm needs r covariances, some 2 d + 30 flops each, and the products R k and F k: 2 r^2 flops, or 4 r^2 with the
+zeros. So the rate of the products decides, and cuBLAS is the fastest (Triton's ``tl.dot`` reaches 31 of its 54 Tflop/s
+on an H100 according to triton-lang/triton#10313).
 
 - Zeros: products of BLOCK rows read only the columns up to the diagonal (:func:`naive.layers`). At r = 500 this is
   0.625 of the 4 r^2 flops.
 - k_D is written once. Four products read it, and reuse every entry at least 256 times. ``_columns`` takes the arms as
   they are (float32 or float64), takes differences, and sums the mean in the same pass.
-- The products are written once and read once, 16 r bytes per arm each way. At r = 500 and 4 TB/s this takes 2 ns per
-  arm, the products 10 ns. Keeping them in registers would need a matrix product of our own.
-- A chunk is up to 64 MiB of k_D (16,384 arms at r = 500). Its 0.2 ms of work hide its six or so launches (0.1 ms).
-- The argmax is four passes over B numbers in torch (:meth:`bo_robust.ops.dtc_scores.Scores.best`): 0.2 % at r = 500.
+- The products are written once and read once, 16 r bytes per arm each way. Keeping them in registers would need a
+  matrix product of our own.
+- A chunk is up to 64 MiB of k_D (16,384 arms at r = 500), whose work hides its six or so launches.
 
-Times are computed from data sheets, not measured; ``python -m benchmarks.dtc_scores --device cuda`` measures them.
+``python -m benchmarks.dtc_scores --device cuda`` measures times.
 Below about r = 100 the traffic, 40 r bytes per arm, is the bound. A float32 dictionary is multiplied as
 ``torch.set_float32_matmul_precision`` says: leave it at "highest", tf32 would ruin the variance.
 """
-
-from __future__ import annotations
 
 import torch
 import triton
@@ -26,8 +23,6 @@ import triton.language as tl
 from torch import Tensor
 
 from bo_robust.ops.dtc_scores.naive import Dictionary, Form, Scores, chunk_shape, chunks, layers
-
-__all__ = ["dtc_scores"]
 
 # Rows of R (and as many of F) per product. Rows and columns are padded to a multiple of ALIGNMENT for cuBLAS.
 BLOCK, ALIGNMENT = 128, 16

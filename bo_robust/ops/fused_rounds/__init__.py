@@ -8,8 +8,6 @@ and widths and truncation levels depend on the round only, tables of them can be
 ``naive`` is plain torch; ``fused`` keeps each trial's covariance matrix in the registers of one Triton program.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -2,11 +2,8 @@
 
 Memory is read once and written at the end, except for the tables (3 numbers in and 5 out per round). A round is n^2
 multiply-adds (C -= u u^T), n^2 selects (to pick the row of the arm from the tile) and five reductions over n. These
-steps depend on each other, so the time is latency: predicted 3 to 5 us per round on an H200, not measured. 128 x 128
-float64 numbers take 64 registers per thread of 16 warps.
+steps depend on each other, so the time is latency. 128 x 128 float64 numbers take 64 registers per thread of 16 warps.
 """
-
-from __future__ import annotations
 
 import torch
 import triton
@@ -14,8 +11,6 @@ import triton.language as tl
 from torch import Tensor
 
 from bo_robust.ops.fused_rounds.naive import SLACK, FusedRounds
-
-__all__ = ["fused_rounds"]
 
 
 @torch.no_grad()
@@ -26,35 +21,22 @@ def fused_rounds(
     s, n = f.shape
     T = len(noise)
     N = max(16, triton.next_power_of_2(n))
+    inputs = [x.contiguous() for x in (mean, f, noise_var, noise, widths, levels)]
     arms = torch.empty(T, s, dtype=torch.int32, device=f.device)
     recommended, rewards, coverage = torch.empty_like(arms), torch.empty_like(noise), torch.empty_like(noise)
     C, mu = torch.empty(s, n, n, dtype=f.dtype, device=f.device), torch.empty_like(f)
     variance, counts, ratios = torch.empty_like(f), torch.empty_like(f), torch.empty_like(noise)
+    outputs = (arms, rewards, recommended, coverage, ratios, C, mu, variance, counts)
+    trial, *rest = covariance.stride()
+    strides = (trial if s > 1 else 0, *rest)  # zero also where all trials share one matrix
     if s:
         with torch.cuda.device_of(f):
             _fused_rounds[(s,)](
                 covariance,
-                mean.contiguous(),
-                f.contiguous(),
-                noise_var.contiguous(),
-                noise.contiguous(),
-                widths.contiguous(),
-                levels.contiguous(),
-                arms,
-                rewards,
-                recommended,
-                coverage,
-                ratios,
-                C,
-                mu,
-                variance,
-                counts,
-                s,
-                n,
-                T,
-                covariance.stride(0) if s > 1 else 0,  # zero also where all trials share one matrix
-                covariance.stride(1),
-                covariance.stride(2),
+                *inputs,
+                *outputs,
+                *(s, n, T),
+                *strides,
                 SLACK[f.dtype],
                 N=N,
                 num_warps=16 if N == 128 else 4,

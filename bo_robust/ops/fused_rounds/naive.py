@@ -1,13 +1,9 @@
 """Plain torch on any device: one rank-one update of C per round. Tests compare the fused path with it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-__all__ = ["SLACK", "FusedRounds", "fused_rounds"]
 
 # |f - mu| up to this counts as covered, as in the runner: sigma may be mere rounding of the prior.
 SLACK = {torch.float64: 1e-9, torch.float32: 1e-4}
@@ -15,29 +11,17 @@ SLACK = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 @dataclass(frozen=True)
 class FusedRounds:
-    """Traces of T rounds (``T x s``), and the posterior after them.
+    """Traces of T rounds (``T x s``), and the posterior after them."""
 
-    Attributes:
-        arms: Arms pulled, int32.
-        rewards: y_t before truncation.
-        recommended: Arm of largest posterior mean after the round, int32.
-        coverage: Share of arms with |f - mu| <= w sigma before the pull.
-        mean: mu_T, ``s x n``.
-        variance: sigma_T^2, ``s x n``.
-        counts: Pulls per arm, ``s x n``.
-        information_gain: Realised information gain in nats, ``s``.
-        covariance: C_T, ``s x n x n``.
-    """
-
-    arms: Tensor
-    rewards: Tensor
-    recommended: Tensor
-    coverage: Tensor
-    mean: Tensor
-    variance: Tensor
-    counts: Tensor
-    information_gain: Tensor
-    covariance: Tensor
+    arms: Tensor  # Arms pulled, int32
+    rewards: Tensor  # y_t before truncation
+    recommended: Tensor  # Arm of largest posterior mean after the round, int32
+    coverage: Tensor  # Share of arms with |f - mu| <= w sigma before the pull
+    mean: Tensor  # mu_T, `s x n`
+    variance: Tensor  # sigma_T^2, `s x n`
+    counts: Tensor  # Pulls per arm, `s x n`
+    information_gain: Tensor  # Realised information gain in nats, `s`
+    covariance: Tensor  # C_T, `s x n x n`
 
 
 def fused_rounds(

@@ -12,12 +12,8 @@ last eigendecomposition. A new one is due if MAX_STEPS do not suffice, and after
 there the iteration could reach a root that is not positive definite (from X = 1, V = 4 it steps to X = -1/2 at once).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
-
-__all__ = ["MAX_STEPS", "TOLERANCE", "correct_"]
 
 # Largest entry of I - X V X before the last correction. This correction shrinks the error further, by a factor well
 # below one if the iteration stops in time.

@@ -1,13 +1,9 @@
 """V^{-1/2} by eigendecomposition, or by a fixed number of Newton-Schulz iterations."""
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import Tensor
-
-__all__ = ["exact", "newton_schulz", "products_needed"]
 
 
 def exact(V: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,8 +10,6 @@ formed again in every round, and no path keeps them. ``naive`` is plain torch, `
 sums carry no gradient: the indicator jumps as the level or the root changes.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,10 +5,8 @@ A program owns BI directions of one trial and PART_TILES tiles of BT observation
 writes BI partial sums, which a second pass adds up. There are no atomic additions and tiles have fixed sizes, so every
 run gives the same result to the bit.
 
-Arithmetic intensity: each of the t p features takes part in p multiplications. These are 2 p flops per 8 bytes in
-float64 (4 in float32). At p = 128 this is 32 flops per byte (float32: 64), and an H200 balances at 16 (67 Tflop/s,
-4.3 TB/s copied). So arithmetic is the bound from about p = 60 (float32: 30), and bandwidth says little there. Example:
-64 trials, p = 128, t = 1e5, float64 take 2.1e11 flops (at least 3.1 ms) and 6.6 GB (at least 1.5 ms).
+Each of the t p features takes part in p multiplications, 2 p flops per 8 bytes in float64 (4 in float32). So arithmetic
+is the bound from about p = 60 (float32: 30).
 
 ``tl.dot`` multiplies float64 in float64. Compiled for sm_90 it becomes ``mma.sync.m16n8k16.f64`` with Triton 3.6 and
 ``m8n8k4`` with Triton 3.9 (31 of the 54 Tflop/s of cuBLAS on an H100 according to triton-lang/triton#10313). Devices
@@ -16,16 +14,12 @@ without float64 tensor units use fused multiply-add. Float32 is multiplied in fl
 in tf32, which would move products across the level.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from bo_robust.ops.truncated_sum.naive import level_tensor
-
-__all__ = ["truncated_count", "truncated_sum"]
 
 # A tile has BT observations and BI directions (64, or 32 for small p), and is formed from BK features at a time (16 is
 # the least that Triton 3.6 takes). Compiled for sm_90 it fits in the registers in both dtypes: two programs per
@@ -68,10 +62,8 @@ def _launch(root: Tensor, features: Tensor, rewards: Tensor, level: float | Tens
                 p,
                 t,
                 features.stride(0) if len(features) > 1 else 0,  # zero where all trials share them
-                features.stride(1),
-                features.stride(2),
-                rewards.stride(0),
-                rewards.stride(1),
+                *features.stride()[1:],
+                *rewards.stride(),
                 COUNT=dtype == torch.int32,
                 PART_TILES=PART_TILES,
                 BI=BI,

@@ -4,14 +4,10 @@ The products u_{i tau} y_tau take one matrix product and a few elementwise passe
 pass would read ``p x t`` numbers from memory. A chunk stays in the cache and needs O(s p c) memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-
-__all__ = ["level_tensor", "truncated_count", "truncated_sum", "truncated_sum_direct"]
 
 # Observations of a chunk on the CPU. Measured time is flat from 256 to 1024 (p = 32 to 512, 1 to 64 trials).
 CPU_CHUNK = 512

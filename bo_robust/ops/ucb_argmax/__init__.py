@@ -3,8 +3,6 @@
 ``naive`` is plain torch (four passes over the arms), ``fused`` one pass in Triton for CUDA. No gradients.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

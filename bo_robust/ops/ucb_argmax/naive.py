@@ -1,13 +1,9 @@
 """The choice in plain torch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from bo_robust.linalg import row_argmax
-
-__all__ = ["ucb_argmax"]
 
 
 @torch.no_grad()

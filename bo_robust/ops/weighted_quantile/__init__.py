@@ -14,8 +14,6 @@ three weights of 0.1 reach alpha = 0.3. NaN sorts last, as in torch.
 ``naive`` is plain torch, ``cpu`` sorts by NumPy, ``fused`` is Triton for short rows on CUDA.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -3,13 +3,9 @@
 On one EPYC thread, 4096 x 256 float64, argsort takes 6 ms (torch 38 ms) and the k-th value 1.6 ms (torch 12 ms).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
-
-__all__ = ["kth_index", "sorted_masses"]
 
 
 def kth_index(values: Tensor, k: int) -> Tensor:

@@ -1,11 +1,7 @@
 """Plain torch on any device."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
-
-__all__ = ["kth_index", "sorted_masses"]
 
 
 def kth_index(values: Tensor, k: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 
 from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.problems.noise import Gaussian, StudentT
+from bo_robust.experiments.problems.rewards import Gaussian, StudentT
 from bo_robust.posteriors.arms import ArmKernel
 
 

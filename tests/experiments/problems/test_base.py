@@ -7,8 +7,7 @@ import torch
 
 from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
-from bo_robust.experiments.problems.noise import Gaussian
-from bo_robust.experiments.problems.rewards import TableRewards
+from bo_robust.experiments.problems.rewards import Gaussian, TableRewards
 from bo_robust.random import stream
 
 F = torch.tensor([[0.0, 2.0, 1.0], [5.0, 4.0, 3.0]], dtype=torch.float64)

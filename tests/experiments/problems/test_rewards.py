@@ -1,12 +1,23 @@
-"""Spikes at one arm, the hard rewards of the lower bound, and tables, against exact values."""
+"""Reward models against exact distributions, quadrature of their moments, and hand-computed bounds."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from scipy import integrate, stats
 
-from bo_robust.experiments.problems.rewards import HardRewards, OnePointSpikes, TableRewards
+from bo_robust.experiments.problems.rewards import (
+    Gaussian,
+    HardRewards,
+    OnePointSpikes,
+    ParetoRewards,
+    RareSpikes,
+    StudentT,
+    SymmetricPareto,
+    TableRewards,
+    reward_fields,
+)
 
 
 def test_spikes_only_at_the_trials_own_arm(device):
@@ -83,3 +94,165 @@ def test_bad_tables_are_refused():
         TableRewards(torch.zeros(3))
     with pytest.raises(ValueError, match="1 NaN"):
         TableRewards(torch.tensor([[0.0, math.nan]]))
+
+
+CONTINUOUS = [
+    (Gaussian(0.09), stats.norm(scale=0.3)),
+    (StudentT(3.0), stats.t(3)),
+    (StudentT(1.7), stats.t(1.7)),
+    (ParetoRewards(), stats.pareto(2)),
+]
+SYMMETRIC = [
+    (Gaussian(0.5), stats.norm(scale=math.sqrt(0.5))),
+    (StudentT(3.0), stats.t(3)),
+    (SymmetricPareto(1.5, 2.0), stats.lomax(1.5, scale=2.0)),
+    (SymmetricPareto(1.2), stats.lomax(1.2)),
+]
+
+
+def sample(model, mean, device, rounds=200_000, seed=0):
+    """Rewards of one arm of mean ``mean``: every round is a trial of its own."""
+    draws = torch.from_numpy(model.draw(np.random.default_rng(seed), rounds)).to(device)
+    f = torch.tensor([0.3, mean], dtype=torch.float64, device=device).expand(rounds, 2)
+    return model(f, torch.ones(rounds, dtype=torch.long, device=device), draws)
+
+
+def abs_moment(distribution, p, shift=0.0):
+    """E|eta + shift|^p of a symmetric eta; a Lomax is the law of |eta|."""
+    lomax = distribution.dist.name == "lomax"
+
+    def integrand(x):  # P(|eta| > q) = exp(-x) resolves the tail
+        q = distribution.isf(math.exp(-x)) if lomax else distribution.isf(0.5 * math.exp(-x))
+        return 0.5 * (abs(q + shift) ** p + abs(q - shift) ** p) * math.exp(-x)
+
+    return integrate.quad(integrand, 0.0, 300.0, limit=500, points=[1.0, 5.0, 20.0])[0]
+
+
+@pytest.mark.parametrize(("model", "distribution"), CONTINUOUS)
+def test_draws_follow_the_distribution(model, distribution):
+    draws = model.draw(np.random.default_rng(1), 20_000)
+    assert draws.shape == (20_000, 1)
+    assert draws.dtype == np.float64
+    assert stats.kstest(draws[:, 0], distribution.cdf).pvalue > 0.01
+
+
+def test_symmetric_pareto_has_lomax_size_and_fair_sign():
+    draws = SymmetricPareto(1.5, 2.0).draw(np.random.default_rng(1), 20_000)[:, 0]
+    assert stats.kstest(np.abs(draws), stats.lomax(1.5, scale=2.0).cdf).pvalue > 0.01
+    assert stats.binomtest(int((draws > 0).sum()), 20_000).pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("model", "tolerance"),
+    [
+        (Gaussian(0.25), 0.006),  # 5 standard errors
+        (StudentT(3.0), 0.02),
+        (RareSpikes(), 0.05),  # sd sqrt(20) / sqrt(200000) = 0.01
+        (ParetoRewards(), 0.05),
+        (SymmetricPareto(1.5), 0.15),  # fluctuates like rounds^(1/1.5 - 1) = 0.017
+    ],
+)
+def test_mean_of_rewards_is_f(model, tolerance, device):
+    assert float(sample(model, 0.8, device).mean()) == pytest.approx(0.8, abs=tolerance)
+
+
+@pytest.mark.parametrize(("model", "distribution"), SYMMETRIC)
+def test_noise_moment_by_quadrature(model, distribution):
+    p = 1.0 + model.default_alpha
+    assert model.noise_moment(p) == pytest.approx(abs_moment(distribution, p), rel=1e-4)
+
+
+@pytest.mark.parametrize(("model", "distribution"), SYMMETRIC)
+@pytest.mark.parametrize("mean", [0.0, 0.4, -1.0])
+def test_moment_bound_holds_for_every_mean(model, distribution, mean):
+    """Clarkson's inequality, against quadrature of E|f + eta|^(1+alpha)."""
+    alpha = model.default_alpha
+    assert abs_moment(distribution, 1.0 + alpha, shift=mean) <= model.moment_bound(alpha, 1.0) * (1 + 1e-4)
+
+
+def test_moment_bounds_by_hand(device):
+    assert StudentT(3.0).moment_bound(1.0, 1.0) == pytest.approx(4.0)  # B^2 + 3, the paper
+    assert StudentT(3.0).moment_bound(1.0, 2.0) == pytest.approx(7.0)
+    assert Gaussian(0.025).moment_bound(1.0, 2.0) == pytest.approx(4.025)
+    assert RareSpikes(100.0, 1 / 500, 0.5).moment_bound(1.0, 1.0) == pytest.approx(21.5)
+    assert ParetoRewards().moment_bound(0.9, 1.0) == pytest.approx(5.36, abs=0.005)  # peers.md
+    # Lomax of index 1.5 has E x^p = Gamma(1+p) Gamma(1.5-p) / Gamma(1.5): p = 1 gives 1 / 0.5
+    assert SymmetricPareto(1.5, 3.0).noise_moment(1.0) == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("mean", [0.3, 1.0])
+def test_pareto_moment_formula_is_the_exact_moment(mean):
+    def integrand(x):  # density 2 x^-3 with x = exp(t)
+        return (0.5 * mean) ** 1.9 * 2.0 * math.exp(1.9 * x - 2.0 * x)
+
+    exact = integrate.quad(integrand, 0.0, 400.0, limit=500)[0]
+    assert ParetoRewards().moment_bound(0.9, mean) == pytest.approx(exact, rel=1e-6)
+
+
+def test_rare_spikes_come_at_the_stated_rate(device):
+    noise = sample(RareSpikes(100.0, 1 / 500, 0.01), 0.0, device)
+    large = noise[noise.abs() > 50.0]
+    assert len(large) == pytest.approx(400, abs=4 * math.sqrt(400))
+    assert float((large.abs() - 100.0).abs().max()) < 0.6
+    assert float((large > 0).double().mean()) == pytest.approx(0.5, abs=0.1)
+    small = noise[noise.abs() <= 50.0]
+    assert float(small.var()) == pytest.approx(0.01, rel=0.02)
+
+
+def test_sub_gaussian_scales():
+    assert Gaussian(0.04).noise_scale == pytest.approx(0.2)
+    assert RareSpikes(3.0, 0.1, 16.0).noise_scale == pytest.approx(5.0)
+    assert StudentT().noise_scale is None
+    assert SymmetricPareto().noise_scale is None
+    assert ParetoRewards().noise_scale is None
+
+
+def test_additive_noise_is_the_same_at_every_arm(device):
+    model = StudentT()
+    draws = torch.from_numpy(model.draw(np.random.default_rng(0), 4)).to(device)
+    f = torch.arange(12.0, dtype=torch.float64, device=device).reshape(4, 3)
+    zero, two = torch.zeros(4, dtype=torch.long, device=device), torch.full((4,), 2, device=device)
+    torch.testing.assert_close(model(f, two, draws) - model(f, zero, draws), torch.full_like(draws[:, 0], 2.0))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"kind": "studentt"}, "did you mean 'student_t'"),
+        ({"df": 3}, "noise has no `kind`"),
+        ({"kind": "student_t", "dof": 3}, "dof"),
+        ({"kind": "student_t", "df": 1.0}, "df must be > 1"),
+        ({"kind": "symmetric_pareto", "index": 0.9}, "index must be > 1"),
+        ({"kind": "gaussian", "noise_var": -1.0}, "noise_var must be"),
+        ({"kind": "gaussian"}, "noise_var"),
+        ({"kind": "rare_spikes", "probability": 0.0}, "probability of a spike"),
+    ],
+)
+def test_bad_specs_say_what_to_change(spec, message):
+    with pytest.raises(ValueError, match=message):
+        reward_fields(spec, Gaussian(1.0), torch.zeros(1, 2), 1.0, None)
+
+
+def test_reward_fields():
+    f = torch.zeros(1, 2)
+    default = reward_fields(None, Gaussian(0.04), f, 2.0, None)
+    assert (default["rewards"], default["alpha"], default["noise_scale"]) == (Gaussian(0.04), 1.0, pytest.approx(0.2))
+    assert default["moment_bound"] == pytest.approx(4.04)
+    given = reward_fields({"kind": "student_t", "df": 3}, Gaussian(0.04), f, 1.0, 0.5)
+    assert (given["rewards"], given["alpha"], given["noise_scale"]) == (StudentT(3.0), 0.5, None)
+    assert given["moment_bound"] == StudentT(3.0).moment_bound(0.5, 1.0)
+    with pytest.raises(ValueError, match="f >= 0"):
+        reward_fields({"kind": "pareto"}, Gaussian(0.04), f - 1.0, 1.0, None)
+
+
+def test_infinite_moments_are_refused():
+    with pytest.raises(ValueError, match=r"no finite moment of order 1 \+ alpha = 1\.6"):
+        SymmetricPareto(1.5).moment_bound(0.6, 1.0)
+    with pytest.raises(ValueError, match="no finite moment"):
+        StudentT(2.0).moment_bound(1.0, 1.0)
+    with pytest.raises(ValueError, match="alpha < 1"):
+        ParetoRewards().moment_bound(1.0, 1.0)
+    with pytest.raises(ValueError, match="alpha must be in"):
+        Gaussian(1.0).moment_bound(1.5, 1.0)
+    with pytest.raises(ValueError, match="f >= 0"):
+        ParetoRewards().check_means(torch.tensor([[0.1, -0.1]]))

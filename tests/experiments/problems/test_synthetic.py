@@ -10,7 +10,7 @@ from scipy import linalg, stats
 
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems import make_problem
-from bo_robust.experiments.problems.noise import Gaussian, SymmetricPareto
+from bo_robust.experiments.problems.rewards import Gaussian, SymmetricPareto
 from bo_robust.random import stream
 
 

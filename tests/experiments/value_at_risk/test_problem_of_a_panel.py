@@ -2,9 +2,9 @@
 
 import pytest
 
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import load
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.value_at_risk.job import build_problem
 from bo_robust.experiments.value_at_risk.methods import build_method
 

@@ -15,8 +15,8 @@ from bo_robust.executors import InProcess, WorkerLost
 from bo_robust.experiments import comparisons
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.cli import app
+from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.parsing import parse
 from bo_robust.experiments.shards import ShardKey
 from bo_robust.experiments.value_at_risk import summary as summaries
 
