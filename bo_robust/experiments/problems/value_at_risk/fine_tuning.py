@@ -28,7 +28,7 @@ from bo_robust.validation import check_count
 __all__ = ["FineTuned", "FineTuning", "users"]
 
 # log10 learning rate, log10 pull towards the pretrained weights, label smoothing.
-X_BOUNDS = [[-3.0, -4.0, 0.0], [-0.5, 0.0, 0.8]]
+X_BOUNDS = [[-4.0, -4.0, 0.0], [0.0, 0.0, 0.8]]
 # Class imbalance (log of how much likelier the first class is than the last), share of wrong labels, rotation.
 Z_BOUNDS = [[0.0, 0.0, 0.0], [4.0, 0.4, 60.0]]
 # A condition is its largest value times u^power, u uniform: most users have nearly clean data.
@@ -46,7 +46,7 @@ class FineTuning:
     """How well fine-tuned networks read the digits of users with poor data: three decisions, three conditions.
 
     f is the accuracy, mean over training runs. The decisions x are (log10 learning rate, log10 pull, label smoothing)
-    in [-3, -0.5] x [-4, 0] x [0, 0.8]; the pull is half its strength times the squared distance to the pretrained
+    in [-4, 0] x [-4, 0] x [0, 0.8]; the pull is half its strength times the squared distance to the pretrained
     weights, added to the loss. The conditions z are (imbalance, share of wrong labels, rotation in degrees) in [0, 4] x
     [0, 0.4] x [0, 60]. Z is uniform on ``conditions`` users drawn by :func:`users`.
 
