@@ -50,7 +50,7 @@ ROUNDS, REFIT_EVERY = 30, 3
 HELD_OUT, HELD_OUT_RUNS = 128, 4
 # Numbers of training runs: those of f come first, then one for every evaluation, then those of held-out users.
 FIRST_EVALUATION, FIRST_HELD_OUT = 100, 10_000
-DESIGNS = 96
+DESIGNS = 64
 TAIL, MEAN = CVaR(0.1), Mean()
 AIMS: dict[str, Functional] = {"value at risk": ValueAtRisk(0.1), "tail mean": TAIL, "mean": MEAN}
 

@@ -40,9 +40,7 @@ def by_hand(f, x, z, run):
     optimizer = torch.optim.SGD(net.parameters(), lr=10.0**rate, momentum=0.9)
     for batch in batches:
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(
-            net(mine[batch]), torch.stack(given)[batch], label_smoothing=smoothing
-        )
+        loss = torch.nn.functional.cross_entropy(net(mine[batch]), torch.stack(given)[batch], label_smoothing=smoothing)
         for name, p in net.named_parameters():
             loss = loss + 0.5 * 10.0**pull * (p - state[name]).square().sum()
         loss.backward()
