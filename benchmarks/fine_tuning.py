@@ -31,6 +31,7 @@ from botorch.acquisition import qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
+from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from torch.quasirandom import SobolEngine
@@ -96,13 +97,14 @@ class Unseen(MCVaR):
         return model
 
     def acquisition(self, now: Round) -> qLogNoisyExpectedImprovement:
-        return qLogNoisyExpectedImprovement(self.model_of(now), X_baseline=now.designs, prune_baseline=True)
+        sampler = SobolQMCNormalSampler(torch.Size([self.samples]))
+        return qLogNoisyExpectedImprovement(self.model_of(now), now.designs, sampler, prune_baseline=True)
 
 
 SEARCH: dict[str, Any] = {"restarts": 2, "raw_samples": 32, "maxiter": 50}
 METHODS: dict[str, Method] = {
     **{name: Aimed(aim=aim, **SEARCH) for name, aim in AIMS.items()},
-    "mean, users unseen": Unseen(**SEARCH),
+    "mean, users unseen": Unseen(samples=64, **SEARCH),
     "random": RandomSearch(),
     "BoTorch": BoTorch(samples=64, **SEARCH),
 }
