@@ -1,4 +1,4 @@
-"""Whether the worst users are served better: ``python -m benchmarks.fine_tuning [--part design|play|summary|smoke]``.
+"""Whether the worst users are served better: ``python -m benchmarks.fine_tuning [--part design|play|summary]``.
 
 The problem is ``fine_tuning``. An evaluation is one training run of x for one of 64 users, with luck of its own. After
 20 random ones and 30 chosen ones a method recommends an x that it tried. What counts is the accuracy of that x, mean
@@ -263,11 +263,12 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first repetition")
     parser.add_argument("--repetitions", type=int, default=20, help="one more than the last repetition")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/value_at_risk/fine_tuning.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/value_at_risk"), help="a folder")
     parser.add_argument("--smoke", action="store_true", help="one repetition of two rounds, and 4 designs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of searches that stop at a kink, and of jitter
+    lines = arguments.out / ("fine_tuning_smoke.jsonl" if arguments.smoke else "fine_tuning.jsonl")
     report("environment", 0, "none", None, None, environment())
     if arguments.part == "design":
         design(range(arguments.first, arguments.repetitions), arguments.device, 4 if arguments.smoke else DESIGNS)
@@ -275,8 +276,8 @@ def main() -> None:
     if arguments.part == "play":
         methods = arguments.methods.split(";") if arguments.methods else list(METHODS)
         seeds = range(arguments.first, 1 if arguments.smoke else arguments.repetitions)
-        play(methods, seeds, arguments.out, arguments.device, 2 if arguments.smoke else ROUNDS)
-    summarise(arguments.out)
+        play(methods, seeds, lines, arguments.device, 2 if arguments.smoke else ROUNDS)
+    summarise(lines)
 
 
 if __name__ == "__main__":

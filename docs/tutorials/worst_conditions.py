@@ -73,7 +73,8 @@ for _ in range(ROUNDS):
 #
 # The recommendation is the design, among those tried, whose posterior mean has the best value at risk. What counts is
 # how it does for **other users of the same kind**, whom the loop has never seen. Beside it stand the design recommended
-# for the mean from the same data, and the twenty random designs of the start.
+# for the mean from the same data, which may be as good since these were chosen for the tail, and the twenty random
+# designs of the start.
 
 # %%
 others = FiniteEnvironment(users(64, 0, x_bounds, "held out"))
