@@ -270,12 +270,12 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of searches that stop at a kink, and of jitter
     lines = arguments.out / ("fine_tuning_smoke.jsonl" if arguments.smoke else "fine_tuning.jsonl")
     report("environment", 0, "none", None, None, environment())
+    seeds = range(arguments.first, arguments.first + 1 if arguments.smoke else arguments.repetitions)
     if arguments.part == "design":
-        design(range(arguments.first, arguments.repetitions), arguments.device, 4 if arguments.smoke else DESIGNS)
+        design(seeds, arguments.device, 4 if arguments.smoke else DESIGNS)
         return
     if arguments.part == "play":
         methods = arguments.methods.split(";") if arguments.methods else list(METHODS)
-        seeds = range(arguments.first, 1 if arguments.smoke else arguments.repetitions)
         play(methods, seeds, lines, arguments.device, 2 if arguments.smoke else ROUNDS)
     summarise(lines)
 
