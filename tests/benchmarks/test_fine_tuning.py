@@ -33,13 +33,12 @@ def test_play_appends_what_is_missing_and_repeats_itself(short, tmp_path):
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     fine_tuning.play(methods[:1], range(1), first, "cpu", rounds=1)
     fine_tuning.play(methods, range(1), first, "cpu", rounds=1)
-    fine_tuning.play(methods, range(1), second, "cpu", rounds=1)
+    fine_tuning.play(methods[-1:], range(1), second, "cpu", rounds=1)
     lines, again = fine_tuning.read(first), fine_tuning.read(second)
     assert [line["method"] for line in lines] == methods
-    for line, other in zip(lines, again, strict=True):
+    for line in lines:
         assert 0.0 < min(line["tail"].values()) <= min(line["mean"].values()) < 1.0
-        line.pop("seconds"), other.pop("seconds")
-        assert line == other
+    assert lines[-1] | {"seconds": 0.0} == again[0] | {"seconds": 0.0}
     # Only the functional differs: all start from the same observations.
     ours, theirs = (fine_tuning.played(fine_tuning.METHODS[m], 0, "cpu", 1)[1] for m in ("value at risk", "random"))
     assert torch.equal(ours.X[:20], theirs.X[:20])

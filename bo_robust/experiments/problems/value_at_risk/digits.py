@@ -158,7 +158,7 @@ def load_digits() -> tuple[Tensor, Tensor]:
         datasets = importlib.import_module("sklearn.datasets")
     except ImportError as error:
         raise ImportError(
-            "problem 'digits' reads the images bundled in scikit-learn, which is not installed: run "
+            "this problem reads the images bundled in scikit-learn, which is not installed: run "
             'pip install "bo-robust[digits]" or pip install scikit-learn.'
         ) from error
     table = datasets.load_digits()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.problems.value_at_risk.digits import rotated
 from bo_robust.experiments.problems.value_at_risk.fine_tuning import Z_BOUNDS, users
 
 pytest.importorskip("sklearn")
@@ -24,8 +25,6 @@ def inputs(problem, *rows):
 
 def by_hand(f, x, z, run):
     """One training run by torch's own optimiser and layers, the turning apart."""
-    from bo_robust.experiments.problems.value_at_risk.digits import rotated
-
     (rate, pull, smoothing), (imbalance, wrong, degrees) = x, z
     luck, rank, flip, shift, batches = f._draw(run)
     images, labels = (part.cpu() for part in f.pool)
