@@ -43,7 +43,7 @@ CPU_RUNS, CUDA_RUNS = 128, 2**13
 
 @dataclass(frozen=True)
 class FineTuning:
-    """How well fine-tuned networks read the digits of users with poor data: three decisions, three conditions.
+    """How well fine-tuned networks serve users with poor data: three decisions, three conditions.
 
     f is the accuracy, mean over training runs. The decisions x are (log10 learning rate, log10 pull, label smoothing)
     in [-4, 0] x [-4, 0] x [0, 0.8]; the pull is half its strength times the squared distance to the pretrained
