@@ -30,6 +30,7 @@ SMALL: dict[str, list[str] | None] = {
     "dtc_scores": [],
     "elimination": ["--only", "overhead"],
     "elimination_value_at_risk": ["--out", FOLDER],
+    "fine_tuning": ["--smoke", "--out", FOLDER],
     "gpu": ["--quick"],
     "heavy_tails": None,
     "lnso": ["--quick"],

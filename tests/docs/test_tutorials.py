@@ -77,9 +77,12 @@ def test_without_ax_the_ax_part_says_so(monkeypatch, capsys):
 def test_worst_conditions():
     pytest.importorskip("sklearn")
     printed, names = small("worst_conditions", ROUNDS=2)
-    assert len(names["Y"]) == 12
-    risk, mean = names["truth"](names["choice"].x)
-    assert 0.0 < risk < mean < 1.0
+    assert len(names["Y"]) == 22
+    tail, mean = names["truth"](names["choice"].x.unsqueeze(0))[0].tolist()
+    assert 0.0 < tail < mean < 1.0
+    # The users whom the loop knows are not those by whom it is judged.
+    assert not (names["others"].z[:, None] == names["environment"].z).all(-1).any()
+    assert names["ensemble"].alive[names["ensemble"].leader]
     assert "from the optimum" in printed
 
 

@@ -10,6 +10,7 @@ import torch
 
 from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskKind, ValueAtRiskProblem
 from bo_robust.experiments.problems.value_at_risk.digits import Digits
+from bo_robust.experiments.problems.value_at_risk.fine_tuning import FineTuning
 from bo_robust.experiments.problems.value_at_risk.optimum import (
     Optimum,
     optimum,
@@ -42,6 +43,7 @@ __all__ = [
 VALUE_AT_RISK_PROBLEMS: dict[str, Callable[..., ValueAtRiskKind]] = {
     "branin": Branin,
     "digits": Digits,
+    "fine_tuning": FineTuning,
     "goldstein_price": GoldsteinPrice,
     "hartmann3_12": Hartmann3OneTwo,
     "hartmann3_21": Hartmann3TwoOne,

@@ -18,7 +18,7 @@ from torch.nn import functional
 from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
 from bo_robust.experiments.problems.value_at_risk.environments import bell
 
-__all__ = ["Digits", "rotated"]
+__all__ = ["Digits", "load_digits", "random_layers", "rotated", "trained"]
 
 # log10 learning rate, log10 weight decay, log2 width of the head.
 X_BOUNDS = [[-4.0, -4.0, 1.0], [-1.0, 1.0, 6.0]]
@@ -92,7 +92,7 @@ class _Accuracy:
     """The share of validation images that the network classifies correctly, ``... x 5`` to ``...``."""
 
     def __init__(self, pretrained: bool, seed: int, device: torch.device, dtype: torch.dtype) -> None:
-        images, labels = _load()
+        images, labels = load_digits()
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(images), generator=generator)
         images, labels = images[order].to(device, dtype), labels[order].to(device)
@@ -104,12 +104,12 @@ class _Accuracy:
         # Drawn on the CPU in float64, so that every device and dtype gets the same noise.
         self.noise = torch.randn(self.images.shape, generator=generator, dtype=torch.float64).to(device, dtype)
         self.seed = seed
-        self.body = _random_layers(BODY, generator, images)
+        self.body = random_layers(BODY, generator, images)
         if pretrained:
-            layers = [*self.body, *_random_layers((BODY[-1], CLASSES), generator, images)]
+            layers = [*self.body, *random_layers((BODY[-1], CLASSES), generator, images)]
             even = images[~odd], labels[~odd]
             schedule = (PRETRAINING_STEPS, PRETRAINING_BATCH)
-            network = _trained(layers, even, PRETRAINING_RATE, PRETRAINING_DECAY, schedule, generator)
+            network = trained(layers, even, PRETRAINING_RATE, PRETRAINING_DECAY, schedule, generator)
             self.body = network[: len(self.body)]
         self.networks: dict[tuple[float, ...], Layers] = {}
 
@@ -128,9 +128,9 @@ class _Accuracy:
             rate, decay, width = 10.0 ** x[0], 10.0 ** x[1], round(2.0 ** x[2])
             # Seeded anew for every x: a network must not depend on which were trained before.
             generator = torch.Generator().manual_seed(self.seed + 1)
-            head = _random_layers((BODY[-1], width, CLASSES), generator, self.images)
+            head = random_layers((BODY[-1], width, CLASSES), generator, self.images)
             layers = [*self.body, *head]
-            self.networks[x] = _trained(layers, self.training, rate, decay, (STEPS, BATCH), generator)
+            self.networks[x] = trained(layers, self.training, rate, decay, (STEPS, BATCH), generator)
         return self.networks[x]
 
     def _accuracy(self, network: Layers, z: Tensor) -> Tensor:
@@ -152,20 +152,20 @@ def rotated(images: Tensor, degrees: Tensor) -> Tensor:
     return functional.grid_sample(pictures, places, align_corners=False).flatten(2)
 
 
-def _load() -> tuple[Tensor, Tensor]:
+def load_digits() -> tuple[Tensor, Tensor]:
     """Images ``1797 x 64`` in [0, 1], labels ``1797``."""
     try:
         datasets = importlib.import_module("sklearn.datasets")
     except ImportError as error:
         raise ImportError(
-            "problem 'digits' reads the images bundled in scikit-learn, which is not installed: run "
+            "this problem reads the images bundled in scikit-learn, which is not installed: run "
             'pip install "bo-robust[digits]" or pip install scikit-learn.'
         ) from error
     table = datasets.load_digits()
     return torch.from_numpy(table.data) / 16.0, torch.from_numpy(table.target).long()
 
 
-def _random_layers(sizes: Sequence[int], generator: torch.Generator, like: Tensor) -> Layers:
+def random_layers(sizes: Sequence[int], generator: torch.Generator, like: Tensor) -> Layers:
     """He initialisation, drawn on the CPU so that every device starts alike."""
     return [
         (
@@ -176,7 +176,7 @@ def _random_layers(sizes: Sequence[int], generator: torch.Generator, like: Tenso
     ]
 
 
-def _trained(
+def trained(
     layers: Layers,
     data: tuple[Tensor, Tensor],
     rate: float,
