@@ -23,7 +23,8 @@ from torch import Tensor
 
 from benchmarks.common import environment, report
 from bo_robust.algorithms import VUCB, ArmAlgorithm
-from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
+from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.algorithms.v_ucb import recommended_design
 from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.covariance import SquaredExponential

@@ -1,7 +1,5 @@
 """The base of acquisition functions with one confidence width: its round, and points without feedback yet."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -19,8 +17,6 @@ from bo_robust.confidence import Width
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.validation import check_finite, check_like, check_schedule, check_tensor, quoted
-
-__all__ = ["ConfidenceBoundAcquisition"]
 
 
 class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):

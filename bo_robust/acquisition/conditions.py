@@ -1,7 +1,5 @@
 """Conditions of a value at risk as plain JSON, for frameworks that store and search them by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,8 +7,6 @@ from torch import Tensor
 
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.specs import quoted
-
-__all__ = ["check_search_space", "finite_environment"]
 
 
 def finite_environment(conditions: Any, like: Tensor) -> FiniteEnvironment:

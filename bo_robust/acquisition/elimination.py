@@ -4,8 +4,6 @@ Ziomek, Adachi & Osborne, "Beyond Lengthscales: No-regret Bayesian Optimisation 
 Type" (ICML 2024), Algorithm 1: x_t, u_t = argmax over x and u alive of mu^u_{t-1}(x) + w^u_t sigma^u_{t-1}(x).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -16,8 +14,6 @@ from torch import Tensor
 
 from bo_robust.models.candidate_elimination import Observation
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
-
-__all__ = ["EliminationUCB"]
 
 
 class EliminationUCB(AcquisitionFunction):

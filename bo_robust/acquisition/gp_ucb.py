@@ -5,8 +5,6 @@ TGP-UCB (Ray Chowdhury & Gopalan 2019). Points without feedback yet are hallucin
 mean and width stay, and the standard deviation is that after observing them.
 """
 
-from __future__ import annotations
-
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
@@ -16,8 +14,6 @@ from torch import Tensor
 from bo_robust.acquisition.base import ConfidenceBoundAcquisition
 from bo_robust.confidence import Width
 from bo_robust.models.moments import marginal_moments, sequential_moments
-
-__all__ = ["GPUCB"]
 
 
 class GPUCB(ConfidenceBoundAcquisition):

@@ -1,7 +1,5 @@
 """Input constructors, by which Ax and other frameworks build our acquisition functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +12,6 @@ from bo_robust.acquisition.elimination import EliminationUCB
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.confidence import WIDTHS, Width
 from bo_robust.models.inputs import from_spec
-
-__all__ = ["construct_inputs_elimination_ucb", "construct_inputs_gp_ucb"]
 
 
 def construct_inputs_gp_ucb(

@@ -3,8 +3,6 @@
 The functional offers points (lacing values, :meth:`bo_robust.functionals.Functional.lacing`), a rule picks one.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -12,8 +10,6 @@ from torch import Tensor
 
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, pick
-
-__all__ = ["EnvironmentChoice", "choose_environment", "value_at"]
 
 
 @dataclass(frozen=True)

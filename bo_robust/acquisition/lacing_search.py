@@ -10,8 +10,6 @@ least one of the draws is a lacing value (Theorem 1). Where the fixed points can
 needed: ``acqf.select_environment`` looks at them all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -22,8 +20,6 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.environments import ContinuousEnvironment
 from bo_robust.functionals import ValueAtRisk, pick
 from bo_robust.validation import check_count, check_positive
-
-__all__ = ["LacingValue", "search_lacing_value"]
 
 
 @dataclass(frozen=True)

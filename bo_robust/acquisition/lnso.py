@@ -18,8 +18,6 @@ its ball waits for the next round; the network of one that stays goes on learnin
 meet the same random numbers, so a start does the same alone as among others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -34,8 +32,6 @@ from bo_robust.environments import ContinuousEnvironment
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.ops.weighted_quantile import check_level, weighted_quantile
 from bo_robust.validation import check_count, check_finite, check_like, check_positive
-
-__all__ = ["climb", "estimate_value_at_risk", "optimize_lnso", "pinball_loss", "upper_bound_of"]
 
 # Points per block of a posterior call. 32,000 points, 30 data, one thread: 19 ms at 8, 28 ms at 32, 36 ms at 64.
 BLOCK = 8

@@ -4,14 +4,10 @@ A network has two hidden layers of 30 sigmoid units and one output. Its paramete
 x 30), b2, w3 (30), b3. Gradients are written out, because autograd costs several times the arithmetic at this size.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import Tensor
-
-__all__ = ["HIDDEN", "adam_direction", "first_networks", "input_gradient", "loss_gradient"]
 
 HIDDEN = 30
 ADAM = (0.9, 0.999, 1e-8)

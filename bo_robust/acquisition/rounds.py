@@ -1,7 +1,5 @@
 """What acquisition functions with a confidence width read from a model: its round, width, dtype and device."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -10,8 +8,6 @@ from torch import Tensor
 
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.models.moments import information_gain
-
-__all__ = ["num_observations", "reference", "width_of_round"]
 
 
 def width_of_round(

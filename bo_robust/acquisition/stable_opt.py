@@ -5,8 +5,6 @@ V-UCB with ``WorstCase()``, its limit as alpha -> 0 (Nguyen et al. 2021, Section
 the minimisers of l.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +18,6 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, construct_inputs
 from bo_robust.confidence import Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import WorstCase
-
-__all__ = ["StableOpt", "construct_inputs_stable_opt"]
 
 
 class StableOpt(ValueAtRiskUCB):

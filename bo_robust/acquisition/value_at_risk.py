@@ -8,8 +8,6 @@ The model is a GP over (x, z). One flattened posterior call gives its marginal m
 conditions. The quantile is exact, and gradients in x flow through the condition that it selects.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,8 +33,6 @@ from bo_robust.functionals import DETERMINISTIC_RULES, Functional, as_functional
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.moments import joint_moments, marginal_moments
 from bo_robust.validation import check_tensor, is_number, quoted
-
-__all__ = ["RecommendedDesign", "ValueAtRiskUCB", "construct_inputs_value_at_risk_ucb", "recommend"]
 
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.

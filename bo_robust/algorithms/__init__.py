@@ -1,7 +1,5 @@
 """Finite-arm algorithms: one published method, one file. ``gp_ucb`` is the reference."""
 
-from __future__ import annotations
-
 from bo_robust.algorithms.a_gp_ucb import AGPUCB
 from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State

@@ -6,8 +6,6 @@ nearest candidate stands in for it. The width's norm bound does not grow with it
 which candidate is used.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +16,6 @@ from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.posteriors.candidates import CandidatePosterior
 from bo_robust.posteriors.elimination import shrunk
 from bo_robust.validation import check_positive, quoted
-
-__all__ = ["AGPUCB"]
 
 
 @dataclass

@@ -5,8 +5,6 @@ Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 2, with quadrature Fourier fea
 share u_{i tau} y_tau of a reward in each direction with the current level, so a lost reward may come back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +24,6 @@ from bo_robust.posteriors.truncated import TruncatedPosterior
 from bo_robust.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.truncation import Truncation
 from bo_robust.validation import check_rule, quoted
-
-__all__ = ["ATAGPUCB"]
 
 
 @dataclass(frozen=True)

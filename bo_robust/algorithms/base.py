@@ -5,8 +5,6 @@ A round is ``selection = algorithm.select(state, uniform)``, then rewards from t
 place. All trials advance together and nothing returns to the host.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +15,6 @@ from torch import Tensor
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.validation import check_schedule
-
-__all__ = ["ArmAlgorithm", "Info", "PosteriorOverArms", "Selection", "State"]
 
 
 class PosteriorOverArms(Protocol):
@@ -55,28 +51,21 @@ class State:
 
 @dataclass(frozen=True)
 class Selection:
-    """The arms to pull next.
+    """The arms to pull next."""
 
-    Attributes:
-        arms: One arm per trial, ``s`` long.
-        width: Multiplier of sigma in the confidence interval, a number or ``s``; None if the rule has no interval.
-    """
-
-    arms: Tensor
+    arms: Tensor  # One arm per trial, `s` long
+    # Multiplier of sigma in the confidence interval, a number or `s`; None if the rule has no interval
     width: Tensor | float | None = None
 
 
 @dataclass(frozen=True)
 class Info:
-    """What happened to the rewards of a round.
+    """What happened to the rewards of a round."""
 
-    Attributes:
-        ok: Whether the reward was finite and the posterior still is, ``s`` bool. A reward of NaN or infinity is a
-            failed pull, which teaches nothing.
-        truncated: Whether truncation removed or clipped the reward, ``s`` bool; None for methods that never truncate.
-    """
-
+    # Whether the reward was finite and the posterior still is, `s` bool. A reward of NaN or infinity is a failed pull,
+    # which teaches nothing.
     ok: Tensor
+    # Whether truncation removed or clipped the reward, `s` bool; None for methods that never truncate
     truncated: Tensor | None = None
 
 
@@ -84,24 +73,22 @@ class ArmAlgorithm(ABC):
     """Base of the finite-arm algorithms; subclasses are frozen dataclasses of their settings.
 
     An experiment reads the class attributes to know how to run an algorithm.
-
-    Attributes:
-        default_width: Spec of the width if a configuration names none. Here it is the randomised width with w^2 divided
-            by 5, which the rule of ``benchmarks/width_rule.py`` chose over all suites.
-        over_candidates: Whether it chooses among the candidate priors of a problem, and cannot be played without them.
-        static_rounds: Whether a CUDA graph can capture a round: only ``width`` and ``truncation`` read the round's
-            number, and no data returns to the host.
-        records: What is recorded besides the traces: "dictionary" (the posterior has ``size`` and
-            ``effective_dimension``) or "eliminations" (the state has ``failures``).
-        truncates_anew: Whether all past rewards are truncated anew each round, so that a lost one may come back.
-        is_baseline: Whether its choice ignores the rewards. No other algorithm should lose to a baseline.
     """
 
+    # Spec of the width if a configuration names none. Here it is the randomised width with w^2 divided by 5, which the
+    # rule of `benchmarks/width_rule.py` chose over all suites.
     default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": 5.0**-0.5}
+    # Whether it chooses among the candidate priors of a problem, and cannot be played without them
     over_candidates: ClassVar[bool] = False
+    # Whether a CUDA graph can capture a round: only `width` and `truncation` read the round's number, and no data
+    # returns to the host
     static_rounds: ClassVar[bool] = False
+    # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or
+    # "eliminations" (the state has `failures`)
     records: ClassVar[frozenset[str]] = frozenset()
+    # Whether all past rewards are truncated anew each round, so that a lost one may come back
     truncates_anew: ClassVar[bool] = False
+    # Whether its choice ignores the rewards. No other algorithm should lose to a baseline.
     is_baseline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

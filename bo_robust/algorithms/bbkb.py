@@ -6,8 +6,6 @@ enter the mean. Within a batch, variances are computed only for arms that can be
 is exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -38,22 +36,14 @@ from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.dtc_exact import Whole
 
-__all__ = ["BBKB"]
-
 
 @dataclass
 class BBKBState(State):
-    """State of BBKB; mean and variance of the posterior are those of the start of the batch.
+    """State of BBKB; mean and variance of the posterior are those of the start of the batch."""
 
-    Attributes:
-        spent: Sum of the variances, at the start of the batch, of the arms it pulled, ``s``.
-        shortlist: Shortlist of this batch.
-        whole: Trials whose dictionary has all pulled arms, because the one drawn would save nothing.
-    """
-
-    spent: Tensor | None = None
-    shortlist: Shortlist | None = None
-    whole: Whole | None = None
+    spent: Tensor | None = None  # Sum of the variances, at the start of the batch, of the arms it pulled, `s`
+    shortlist: Shortlist | None = None  # Shortlist of this batch
+    whole: Whole | None = None  # Trials whose dictionary has all pulled arms, because the one drawn would save nothing
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ posterior (:mod:`bo_robust.posteriors.dtc`). With a truncation level its rewards
 :mod:`tgp_ucb`; docs/pages/residual_truncation.md has the proof.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -28,8 +26,6 @@ from bo_robust.posteriors.dtc_single import draw_past
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
 from bo_robust.validation import check_rule, quoted
-
-__all__ = ["BKB", "REDRAWS", "fresh_dictionary", "new_dictionary", "sparse_width"]
 
 REDRAWS = ("fresh", "persistent")
 

@@ -5,8 +5,6 @@ A candidate is a kernel matrix, a prior mean and a noise variance (:mod:`bo_robu
 Axes: ``s`` trials, ``h`` candidates, ``n`` arms.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +22,6 @@ from bo_robust.posteriors import arms as arm_posteriors
 from bo_robust.posteriors import candidates
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import CandidatePosterior
-
-__all__ = ["CandidateAlgorithm", "CandidateSelection", "alive_only", "best_alive", "of_leader", "reaches"]
 
 
 @dataclass(frozen=True)

@@ -23,39 +23,27 @@ from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.elimination import Failures
 from bo_robust.validation import check_delta, check_positive, quoted
 
-__all__ = ["EliminationAlgorithm", "HEInfo", "HEState", "eliminations"]
-
 
 @dataclass
 class HEState(State):
-    """The posterior under every candidate, and the sums and record of the test.
+    """The posterior under every candidate, and the sums and record of the test."""
 
-    Attributes:
-        sums: Sums over the rounds that each candidate u chose, ``3 x s x h`` (:mod:`bo_robust.posteriors.elimination`).
-        failures: The first test that each candidate failed.
-    """
-
+    # Sums over the rounds that each candidate u chose, `3 x s x h` (:mod:`bo_robust.posteriors.elimination`)
     sums: Tensor | None = None
-    failures: Failures | None = None
+    failures: Failures | None = None  # The first test that each candidate failed
 
 
 @dataclass(frozen=True)
 class HEInfo(Info):
-    """What happened in a round, ``s`` each.
+    """What happened in a round, ``s`` each."""
 
-    Attributes:
-        candidate: The candidate tested (u_t), an index in U. By likelihood everyone is; this is who chose.
-        left: |sum eta| of that candidate; by likelihood, its nats below the likeliest.
-        right: The limit of ``left``.
-        failed: Whether left > right. The candidate was then eliminated, unless it was the last of its trial.
-        lower: HE-StableOpt's second test, of v_t, made after u_t was judged.
-    """
-
+    # The candidate tested (u_t), an index in U. By likelihood everyone is; this is who chose.
     candidate: Tensor | None = None
-    left: Tensor | None = None
-    right: Tensor | None = None
+    left: Tensor | None = None  # |sum eta| of that candidate; by likelihood, its nats below the likeliest
+    right: Tensor | None = None  # The limit of `left`
+    # Whether left > right. The candidate was then eliminated, unless it was the last of its trial.
     failed: Tensor | None = None
-    lower: HEInfo | None = None
+    lower: HEInfo | None = None  # HE-StableOpt's second test, of v_t, made after u_t was judged
 
 
 @dataclass(frozen=True)

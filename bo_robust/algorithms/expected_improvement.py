@@ -4,8 +4,6 @@ A baseline of Srinivas et al. 2010. The rule compares log EI, so that it also ra
 Difference from :mod:`gp_ucb`: the rule.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,8 +14,6 @@ from torch import Tensor
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.linalg import row_argmax
 from bo_robust.posteriors.arms import ArmPosterior
-
-__all__ = ["ExpectedImprovement", "incumbent", "log_expected_improvement"]
 
 
 @dataclass(frozen=True)

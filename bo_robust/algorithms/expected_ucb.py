@@ -4,8 +4,6 @@ The baseline of Ziomek, Adachi & Osborne (ICML 2024), section 7; it has no guara
 it averages the bounds, weighted by marginal likelihood.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -15,8 +13,6 @@ from bo_robust.algorithms.base import State
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, CandidateSelection, of_leader, reaches
 from bo_robust.linalg import row_argmax
 from bo_robust.posteriors.candidates import CandidatePosterior
-
-__all__ = ["ExpectedUCB"]
 
 
 @dataclass(frozen=True)

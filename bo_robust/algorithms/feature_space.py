@@ -1,7 +1,5 @@
 """The base of algorithms in feature space: a prior of mean zero, and the features of the arms."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -12,8 +10,6 @@ from bo_robust.features.base import Features
 from bo_robust.posteriors.arms import ArmKernel, noise_of_trials
 from bo_robust.posteriors.dictionary import NystromDictionary, empty_table
 from bo_robust.posteriors.whitening import FeatureTable
-
-__all__ = ["FeatureSpaceAlgorithm", "FeatureState", "feature_table"]
 
 
 class FeatureSpaceAlgorithm(ArmAlgorithm):

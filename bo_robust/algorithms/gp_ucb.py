@@ -5,8 +5,6 @@ Srinivas, Krause, Kakade, Seeger (ICML 2010), Algorithm 1 and eq. (6). The width
 differences from this one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,8 +18,6 @@ from bo_robust.linalg import row_argmax
 from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
 from bo_robust.ops.ucb_argmax import ucb_argmax
 from bo_robust.posteriors.arms import ArmPosterior
-
-__all__ = ["GPUCB", "largest_bound", "select_ucb"]
 
 
 @dataclass(frozen=True)

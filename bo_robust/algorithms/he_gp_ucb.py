@@ -5,20 +5,16 @@ Type" (ICML 2024), Algorithm 1 as its proof needs it (:mod:`bo_robust.posteriors
 :mod:`gp_ucb`: a posterior per candidate, the largest bound of any of them, and the test.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from bo_robust.algorithms.base import State
 from bo_robust.algorithms.candidate_algorithm import CandidateSelection, best_alive, of_leader, reaches
-from bo_robust.algorithms.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState, eliminations
+from bo_robust.algorithms.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
 from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.candidates import CandidatePosterior
-
-__all__ = ["HEGPUCB", "HEInfo", "HEState", "eliminations"]
 
 
 @dataclass(frozen=True)

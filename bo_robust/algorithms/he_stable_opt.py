@@ -6,8 +6,6 @@ design, and pessimistic when it chooses the condition. u_t and v_t are each test
 :mod:`he_gp_ucb`: the choice.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -21,8 +19,6 @@ from bo_robust.functionals import WorstCase
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.candidates import CandidatePosterior
 from bo_robust.validation import check_count
-
-__all__ = ["HEStableOpt", "HEStableSelection", "HEStableState"]
 
 
 @dataclass

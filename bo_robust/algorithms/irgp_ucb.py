@@ -4,8 +4,6 @@ Takeno, Inatsu, Karasuyama (ICML 2023), Theorem 4.2: if f is drawn from the prio
 is sublinear although the width does not grow with t. Difference from :mod:`gp_ucb`: the width only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,8 +13,6 @@ from torch import Tensor
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.algorithms.gp_ucb import select_ucb
 from bo_robust.confidence import RandomisedWidth
-
-__all__ = ["IRGPUCB"]
 
 
 @dataclass(frozen=True)

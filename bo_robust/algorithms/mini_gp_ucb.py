@@ -15,8 +15,6 @@ some trials end theirs, the others do not change: on a CPU each costs a row of z
 step. If trials choose, the host reads back which do and when the next repetition ends.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -29,8 +27,6 @@ from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.validation import is_number
 
-__all__ = ["MiniGPUCB", "RepeatingPosterior"]
-
 # A repetition without end: of an arm that is known from the start, k(x, x) = 0.
 MOST_PULLS = 2.0**53
 
@@ -40,22 +36,14 @@ class RepeatingPosterior:
     """The exact posterior of all repetitions that have ended, and the repetitions under way.
 
     Mean, variance, counts and information gain miss the rewards of repetitions under way, also when a run ends.
-
-    Attributes:
-        exact: The posterior.
-        arms: The arm being repeated, ``s`` long.
-        left: Pulls of that arm to come, ``s`` long. If none are left, the next round chooses an arm.
-        good: Number of finite rewards of the repetition, ``s``.
-        average: Mean of the finite rewards of the repetition, ``s``.
-        quiet: Rounds to come in which no trial chooses an arm: ``left.min()``, known to the host.
     """
 
-    exact: ArmPosterior
-    arms: Tensor
-    left: Tensor
-    good: Tensor
-    average: Tensor
-    quiet: int = 0
+    exact: ArmPosterior  # The posterior
+    arms: Tensor  # The arm being repeated, `s` long
+    left: Tensor  # Pulls of that arm to come, `s` long. If none are left, the next round chooses an arm.
+    good: Tensor  # Number of finite rewards of the repetition, `s`
+    average: Tensor  # Mean of the finite rewards of the repetition, `s`
+    quiet: int = 0  # Rounds to come in which no trial chooses an arm: `left.min()`, known to the host
 
     @property
     def mean(self) -> Tensor:

@@ -4,13 +4,9 @@ The baseline of Ziomek, Adachi & Osborne (ICML 2024), section 7: common practice
 Difference from :mod:`gp_ucb`: a posterior per candidate, one of which is used.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
-
-__all__ = ["MLEGPUCB"]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ Ray Chowdhury & Gopalan (NeurIPS 2019) suggest this estimator but do not build i
 has no guarantee here. Difference from :mod:`ata_gp_ucb`: the posterior (:mod:`bo_robust.posteriors.median_of_means`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -17,8 +15,6 @@ from bo_robust.confidence import Width
 from bo_robust.features.base import Features
 from bo_robust.posteriors import median_of_means
 from bo_robust.posteriors.arms import ArmKernel
-
-__all__ = ["MoMGPUCB"]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ A baseline of Srinivas et al. 2010, who leave incumbent and margin open. Ours ar
 pulled so far, and a margin in units of the reward. Difference from :mod:`gp_ucb`: the rule.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +14,6 @@ from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.algorithms.expected_improvement import incumbent
 from bo_robust.linalg import row_argmax
 from bo_robust.validation import check_positive
-
-__all__ = ["ProbabilityOfImprovement"]
 
 
 @dataclass(frozen=True)

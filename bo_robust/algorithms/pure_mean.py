@@ -4,8 +4,6 @@ Before its first reward all means of a trial are equal, so its arms are uniforml
 the rule.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,8 +13,6 @@ from torch import Tensor
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.algorithms.random_arm import uniform_arms
 from bo_robust.linalg import row_argmax
-
-__all__ = ["PureMean"]
 
 
 @dataclass(frozen=True)

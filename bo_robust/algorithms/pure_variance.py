@@ -4,8 +4,6 @@ A baseline of theirs, and the rule behind the greedy bound on the maximum inform
 (:func:`bo_robust.confidence.information_gain.greedy`). Difference from :mod:`gp_ucb`: the rule.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +11,6 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.linalg import row_argmax
-
-__all__ = ["PureVariance"]
 
 
 @dataclass(frozen=True)

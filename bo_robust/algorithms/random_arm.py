@@ -1,15 +1,11 @@
 """Uniformly random arms, to which no method should lose. Difference from :mod:`gp_ucb`: the rule."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
-
-__all__ = ["RandomArm", "uniform_arms"]
 
 
 @dataclass(frozen=True)

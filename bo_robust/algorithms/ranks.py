@@ -4,15 +4,11 @@ An offer is a row of float64 numbers: the upper confidence bound, the threshold,
 location. No arm that the rank did not look at has a larger bound than the threshold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
 import torch.distributed
 from torch import Tensor
-
-__all__ = ["best_of_ranks", "from_first", "gathered", "no_offer"]
 
 
 def no_offer(dim: int, like: Tensor) -> Tensor:

@@ -21,40 +21,21 @@ from torch import Tensor
 from bo_robust.features.leverage import padded
 from bo_robust.linalg import row_argmax
 
-__all__ = [
-    "SHORTLIST_SIZE",
-    "Shortlist",
-    "best_of",
-    "best_of_single",
-    "check_batch_constant",
-    "empty_shortlist",
-    "largest_bounds",
-]
-
 SHORTLIST_SIZE = 1024
 """Arms listed, by default."""
 
 
 @dataclass
 class Shortlist:
-    """The arms of s trials whose bound can be the largest.
+    """The arms of s trials whose bound can be the largest."""
 
-    Attributes:
-        arms: In ascending order, ``s x K`` long.
-        mean: Posterior means, ``s x K``.
-        variance: Posterior variances when last computed, ``s x K``.
-        outside: Largest bound of any other arm, at ``width``, ``s``; -inf if every arm is listed, inf if the trial has
-            no shortlist.
-        outside_sd: Largest standard deviation of any other arm, ``s``.
-        width: Confidence width that ``outside`` was computed with, ``s``.
-    """
-
-    arms: Tensor
-    mean: Tensor
-    variance: Tensor
+    arms: Tensor  # In ascending order, `s x K` long
+    mean: Tensor  # Posterior means, `s x K`
+    variance: Tensor  # Posterior variances when last computed, `s x K`
+    # Largest bound of any other arm, at `width`, `s`; -inf if every arm is listed, inf if the trial has no shortlist
     outside: Tensor
-    outside_sd: Tensor
-    width: Tensor
+    outside_sd: Tensor  # Largest standard deviation of any other arm, `s`
+    width: Tensor  # Confidence width that `outside` was computed with, `s`
 
     def threshold(self, width: Tensor) -> Tensor:
         """A number that no unlisted arm's bound exceeds at ``width`` (``s``), ``s``."""

@@ -4,8 +4,6 @@ Bogunovic, Scarlett, Jegelka & Cevher, "Adversarially Robust Optimization with G
 Difference from :mod:`v_ucb`: the functional is the worst case, V-UCB's limit as alpha -> 0, and nothing is random.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -15,8 +13,6 @@ from bo_robust.algorithms.v_ucb import VUCB, PairAlgorithm, recommended_design
 from bo_robust.confidence import Width
 from bo_robust.functionals import WorstCase
 from bo_robust.validation import check_count
-
-__all__ = ["StableOpt"]
 
 
 @dataclass(frozen=True)

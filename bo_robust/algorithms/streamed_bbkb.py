@@ -8,8 +8,6 @@ rank passes over its own arms and they agree on the best of all. All ranks know 
 :class:`.bbkb.BBKB` updates what it stores per arm by what changed. It is faster if n numbers fit in memory.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -32,48 +30,31 @@ from bo_robust.posteriors.streams import ArmStream
 from bo_robust.random import spread
 from bo_robust.validation import check_count, check_finite
 
-__all__ = ["Pick", "StreamState", "StreamedBBKB"]
-
 # Rows for pulled arms at first; they grow as needed.
 FIRST_ARMS = 64
 
 
 @dataclass(frozen=True)
 class Pick:
-    """The arm to pull next.
+    """The arm to pull next."""
 
-    Attributes:
-        arm: Number of the arm in the stream.
-        location: Location of the arm, ``d``, in the dtype of the posterior.
-        width: Multiplier of sigma in the confidence bound.
-        bound: Upper confidence bound of the arm; infinity in the first round.
-    """
-
-    arm: int
-    location: Tensor
-    width: float
-    bound: float
+    arm: int  # Number of the arm in the stream
+    location: Tensor  # Location of the arm, `d`, in the dtype of the posterior
+    width: float  # Multiplier of sigma in the confidence bound
+    bound: float  # Upper confidence bound of the arm; infinity in the first round
 
 
 @dataclass
 class StreamState:
-    """What is known after ``round`` rounds. Observing the same locations, rewards and uniforms again restores it.
+    """What is known after ``round`` rounds. Observing the same locations, rewards and uniforms again restores it."""
 
-    Attributes:
-        posterior: Posterior of one trial over the ``used`` arms pulled so far; rows beyond these are empty.
-        spent: Sum of the variances, at the start of the batch, of the arms it pulled.
-        arms: The stream that the shortlist was chosen from; None before the first choice.
-        shortlist: Shortlist of this batch; ``shortlist.arms`` are rows of ``table``.
-        table: Number in the stream and location of each arm listed, ``K x (1 + d)`` float64.
-    """
-
-    posterior: DTCPosterior
+    posterior: DTCPosterior  # Posterior of one trial over the `used` arms pulled so far; rows beyond these are empty
     used: int = 0
     round: int = 0
-    spent: float = 0.0
-    arms: ArmStream | None = None
-    shortlist: Shortlist | None = None
-    table: Tensor | None = None
+    spent: float = 0.0  # Sum of the variances, at the start of the batch, of the arms it pulled
+    arms: ArmStream | None = None  # The stream that the shortlist was chosen from; None before the first choice
+    shortlist: Shortlist | None = None  # Shortlist of this batch; `shortlist.arms` are rows of `table`
+    table: Tensor | None = None  # Number in the stream and location of each arm listed, `K x (1 + d)` float64
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ should be centred: zeroing is a bias towards zero. The rule "residual" judges y_
 known before y_t: docs/pages/residual_truncation.md proves Theorem 1 for it. Difference from :mod:`gp_ucb`: ``observe``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,8 +18,6 @@ from bo_robust.algorithms.gp_ucb import select_ucb
 from bo_robust.confidence import Width
 from bo_robust.truncation import Truncation, truncate
 from bo_robust.validation import check_rule
-
-__all__ = ["TGPUCB", "truncated_rewards"]
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ value at risk, or another functional of the bounds. Differences from :mod:`gp_uc
 numbered x * w + z for w conditions z.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,8 +20,6 @@ from bo_robust.linalg import row_argmax
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread
 from bo_robust.validation import check_count, is_number, quoted
-
-__all__ = ["VUCB", "PairAlgorithm", "check_pairs", "instantaneous_regret_bound", "recommended_design"]
 
 
 class PairAlgorithm(ArmAlgorithm):

@@ -2,7 +2,8 @@
 
 from bo_robust.features.additive import AdditiveFourierFeatures
 from bo_robust.features.base import Features
-from bo_robust.features.fourier import FourierFeatures, fewest_nodes, fourier_features, hermite_frequencies
+from bo_robust.features.box import fourier_features
+from bo_robust.features.fourier import FourierFeatures, fewest_nodes, hermite_frequencies
 from bo_robust.features.matern_fourier import MaternFourierFeatures
 
 __all__ = [

@@ -1,7 +1,5 @@
 """Fourier features of a sum of covariances over groups of dimensions: many dimensions, few of them interacting."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -9,8 +7,6 @@ from torch import Tensor
 
 from bo_robust.features.box import BoxFeatures
 from bo_robust.features.fourier import FourierFeatures
-
-__all__ = ["AdditiveFourierFeatures"]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,8 @@
 """What every feature map offers."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from torch import Tensor
-
-__all__ = ["Features"]
 
 
 class Features(Protocol):

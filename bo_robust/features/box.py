@@ -1,7 +1,5 @@
 """Fourier features on a grid of frequencies, for points of a box: the parts that all covariances share."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -11,8 +9,6 @@ from torch import Tensor
 
 from bo_robust.covariance import Covariance
 from bo_robust.validation import check_count, check_tensor, quoted
-
-__all__ = ["MAX_FREQUENCIES", "BoxFeatures", "check_grid", "fourier_features", "keep_half"]
 
 MAX_FREQUENCIES = 65_536
 """Largest grid of frequencies, nodes ** dim."""

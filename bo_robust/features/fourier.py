@@ -8,8 +8,6 @@ Source: Mutny & Krause 2018; Ray Chowdhury & Gopalan 2019, eq. (1). The nodes an
 (SciPy's above 300 nodes), not the paper's formula in H_(m-1), which overflows.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,10 +19,8 @@ from scipy.special import roots_hermite
 from torch import Tensor
 
 from bo_robust.covariance import SquaredExponential
-from bo_robust.features.box import MAX_FREQUENCIES, BoxFeatures, check_grid, fourier_features, keep_half
+from bo_robust.features.box import BoxFeatures, check_grid, keep_half
 from bo_robust.validation import check_count
-
-__all__ = ["MAX_FREQUENCIES", "FourierFeatures", "fewest_nodes", "fourier_features", "hermite_frequencies"]
 
 
 def hermite_frequencies(

@@ -6,8 +6,6 @@ before. In the papers a point observed c times is c copies, drawn independently.
 the distinct points, so only the counts are needed.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -15,8 +13,6 @@ from torch import Tensor
 
 from bo_robust.linalg import row_argmax
 from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive, is_number, quoted
-
-__all__ = ["check_oversampling", "draw_dictionary", "keep_probability", "padded", "theory_oversampling"]
 
 
 def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:

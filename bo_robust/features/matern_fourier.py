@@ -1,7 +1,5 @@
 """Quadrature Fourier features of the Matérn covariance: a heuristic, without the guarantee of the Gaussian case."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 
@@ -13,8 +11,6 @@ from torch import Tensor
 from bo_robust.covariance import Matern
 from bo_robust.features.box import BoxFeatures, keep_half
 from bo_robust.validation import check_count
-
-__all__ = ["MaternFourierFeatures"]
 
 _GRID_POINTS = 1_000_000
 

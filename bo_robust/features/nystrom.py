@@ -20,15 +20,6 @@ from torch import Tensor
 from bo_robust.covariance import Covariance
 from bo_robust.validation import check_finite, quoted
 
-__all__ = [
-    "DictionaryRoot",
-    "NystromFeatures",
-    "dictionary_root",
-    "pivoted_cholesky",
-    "rounding_share",
-    "symmetric_axes",
-]
-
 Count = TypeVar("Count", float, Tensor)
 
 

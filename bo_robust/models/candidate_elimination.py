@@ -34,8 +34,6 @@ from bo_robust.posteriors.elimination import (
 )
 from bo_robust.validation import check_count, check_delta, check_like, check_positive, quoted
 
-__all__ = ["CandidateHistory", "Observation", "Risk"]
-
 
 @dataclass(frozen=True, eq=False)
 class Risk:

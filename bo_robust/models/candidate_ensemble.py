@@ -47,8 +47,6 @@ from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.inputs import delta_of_width, from_spec
 from bo_robust.validation import check_finite
 
-__all__ = ["CandidateEnsemble"]
-
 
 class CandidateEnsemble(GPyTorchModel, GP):
     """Exact GPs under h candidate priors, and which of them are still alive (HE-GP-UCB).

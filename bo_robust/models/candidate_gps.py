@@ -26,8 +26,6 @@ from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
 from bo_robust.posteriors.candidate_factor import CandidateFactor
 from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, quoted
 
-__all__ = ["CandidateGPs", "check_outcome_transform", "check_points", "check_rows", "check_transform", "units"]
-
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
 

@@ -9,8 +9,6 @@ ours. Two things to know:
 - Nothing outside U is found. Where the truth lies between two neighbours of a grid, the more flexible one serves.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +23,6 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.validation import check_count, check_positive, quoted
-
-__all__ = ["Candidate", "candidate", "candidate_grid", "lengthscale_of", "placed", "same"]
 
 KERNELS: dict[str, Callable[..., Kernel]] = {"rbf": RBFKernel, "matern": MaternKernel, "periodic": PeriodicKernel}
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -37,8 +37,6 @@ from bo_robust.models.repeated_points import RepeatedPoints, group_copies
 from bo_robust.random import stream
 from bo_robust.validation import check_count, check_like
 
-__all__ = ["BKBModel"]
-
 ROUNDS = 2  # draws by leverage scores, each with the variances under the dictionary before
 GROWTH = 2.0  # conditioning redraws when there are this many times the observations of the last draw, or
 MISSED = 1.0  # when the dictionary misses more than this many noise variances of k at the points added since

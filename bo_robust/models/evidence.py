@@ -4,8 +4,6 @@
 default modules, because autograd takes several times as long. ``ModuleEvidence``, the reference, takes any modules.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -22,8 +20,6 @@ from gpytorch.settings import min_fixed_noise
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
-
-__all__ = ["Array", "Evidence", "Indices", "ModuleEvidence", "Prior", "StationaryEvidence", "evidence_of"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]

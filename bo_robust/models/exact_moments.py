@@ -5,8 +5,6 @@ prediction strategy also evaluates the kernel between the points and solves with
 and R are kept with the model's prediction strategy, which the model drops when its data or hyperparameters are set.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,8 +15,6 @@ from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils import gpt_posterior_settings
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from torch import Tensor
-
-__all__ = ["MIN_VARIANCE", "exact_moments"]
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 

@@ -44,8 +44,6 @@ from bo_robust.models.inputs import from_spec
 from bo_robust.models.training_data import check_added, check_data, one_noise_likelihood
 from bo_robust.validation import check_finite, check_like, check_tensor, quoted
 
-__all__ = ["FeatureGP"]
-
 
 class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     """GP regression through finitely many features: for thousands of observations and tens of thousands of arms.

@@ -4,8 +4,6 @@ A map is the user's choice, made once (:class:`FourierMap`, :class:`NystromMap`)
 that evaluates phi(x) at the present hyperparameters of the model's kernel.
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 from abc import ABC, abstractmethod
@@ -19,12 +17,10 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.covariance import GPyTorchCovariance
-from bo_robust.features.box import keep_half
-from bo_robust.features.fourier import FourierFeatures, fourier_features, hermite_frequencies
+from bo_robust.features.box import fourier_features, keep_half
+from bo_robust.features.fourier import FourierFeatures, hermite_frequencies
 from bo_robust.features.nystrom import NystromFeatures
 from bo_robust.validation import check_count, check_finite, quoted
-
-__all__ = ["FEATURE_MAPS", "FeatureModule", "FourierMap", "NystromMap", "NystromWeights"]
 
 WARN_ERROR = 0.05  # share of k(x, x) beyond which the features do not stand for the kernel any more
 

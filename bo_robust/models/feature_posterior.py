@@ -4,8 +4,6 @@ With weights of mean m and covariance S the mean is phi^T m and the covariance p
 the kernel (Nyström), the missed k(x, x') - phi^T phi' is added: the DTC posterior.
 """
 
-from __future__ import annotations
-
 import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
@@ -15,8 +13,6 @@ from torch import Tensor
 
 from bo_robust.models.feature_maps import FeatureModule, NystromWeights
 from bo_robust.models.feature_regression import WeightPosterior
-
-__all__ = ["block_size", "joint_posterior", "marginal_posterior"]
 
 CPU_BLOCK = 1024  # features of so many points stay in the processor's cache: twice as fast as all at once (p = 512)
 CUDA_BLOCK = 65_536

@@ -15,8 +15,6 @@ import torch
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-__all__ = ["WeightPosterior", "gaussian_weights", "information_gain", "log_evidence", "precision_matrix"]
-
 
 class WeightPosterior(NamedTuple):
     """The weights given the data, N(mean, noise_var V^-1), with what an update needs.

@@ -1,7 +1,5 @@
 """Hyperparameters of exact GPs by gradients that are written out: an ``optimizer`` of ``fit_gpytorch_mll``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +12,6 @@ from torch import Tensor
 
 from bo_robust.models.evidence import Indices, StationaryEvidence, evidence_of
 from bo_robust.random import stream
-
-__all__ = ["fit_evidence", "fit_rows"]
 
 MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
 

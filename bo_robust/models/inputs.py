@@ -1,7 +1,5 @@
 """Constructor arguments of the models: truncation levels of consecutive rounds, and objects from specs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,8 +8,6 @@ from torch import Tensor
 
 from bo_robust.specs import build, quoted
 from bo_robust.truncation import Truncation
-
-__all__ = ["delta_of_width", "from_spec", "levels_of_rounds"]
 
 
 def from_spec(given: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:

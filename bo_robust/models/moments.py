@@ -8,8 +8,6 @@ most ``c`` points. A single exact GP takes one matrix product instead (:mod:`bo_
 ``lead x batch_shape x q`` and are differentiable with respect to X.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -29,8 +27,6 @@ from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
 from bo_robust.models.feature_gp import FeatureGP
-
-__all__ = ["information_gain", "marginal_moments", "sequential_moments"]
 
 
 def marginal_moments(

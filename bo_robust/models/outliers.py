@@ -17,8 +17,6 @@ from scipy import linalg
 
 from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
 
-__all__ = ["Conditioned", "Judgement", "OutlierSearch", "coarse_unit", "robust_units"]
-
 CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
 FEWEST = 4  # rewards from which on one can be judged by the others
 STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperparameters in turn

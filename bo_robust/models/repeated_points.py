@@ -4,14 +4,10 @@ The c rewards of one point tell the posterior what their mean tells with 1/c of 
 sqrt(c) give the same normal equations. The scatter about the means matters to the evidence only.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-__all__ = ["RepeatedPoints", "group_copies"]
 
 
 class RepeatedPoints(NamedTuple):

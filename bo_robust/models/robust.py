@@ -6,8 +6,6 @@ hyperparameters come from the rewards themselves, so the regret bounds of Ray Ch
 it. ``TruncatedGP`` is the model with the guarantee.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import warnings
@@ -34,8 +32,6 @@ from bo_robust.models.evidence import evidence_of
 from bo_robust.models.outliers import Judgement, OutlierSearch, robust_units
 from bo_robust.models.training_data import MovableGP, check_data, recommendable
 from bo_robust.validation import check_positive
-
-__all__ = ["RobustGP", "verify"]
 
 MANY = 0.25  # share of rewards set aside from which on the model warns
 # It also warns where the others explain less than this of a reward's variance, if there are enough of them.

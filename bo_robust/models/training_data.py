@@ -19,21 +19,6 @@ from torch import Tensor
 
 from bo_robust.validation import check_finite, check_like, check_positive, check_tensor
 
-__all__ = [
-    "MovableGP",
-    "TruncationWarning",
-    "check_added",
-    "check_data",
-    "check_no_outcome_transform",
-    "check_noise_var",
-    "lost_rewards",
-    "one_noise_likelihood",
-    "recommendable",
-    "rewards_as_they_are",
-    "unsupported",
-    "warn_of_lost",
-]
-
 FEW = 2  # rewards that may be lost without a word, unless these are all
 
 

@@ -35,8 +35,6 @@ from bo_robust.models.training_data import (
 from bo_robust.truncation import TRUNCATIONS, Truncation, truncate
 from bo_robust.validation import check_finite, check_like, check_rule, check_tensor
 
-__all__ = ["TruncatedGP"]
-
 NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 
 

@@ -34,8 +34,6 @@ from bo_robust.ops.truncated_sum import truncated_count, truncated_sum
 from bo_robust.truncation import TRUNCATIONS, Truncation
 from bo_robust.validation import is_number, quoted
 
-__all__ = ["TruncatedFeatureGP"]
-
 CHUNK = 512  # rewards at a time: bounds the memory of the directions x rewards products
 # Share of the rewards that lost more than half of their weight beyond which the model warns, as a run does. More than
 # for TruncatedGP: a lost reward may come back as data inform its directions.

@@ -14,8 +14,6 @@ from torch import Tensor
 from bo_robust.covariance import CallbackCovariance, Covariance
 from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor, quoted
 
-__all__ = ["ROW_BLOCK", "ArmKernel", "noise_of_trials"]
-
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
 MATRIX_MAX_ARMS = 4096
 # Noise variance below this many roundings of k(x, x) is lost in them, and a posterior ends in NaN.
@@ -26,19 +24,13 @@ ROW_BLOCK = 16_384
 
 @dataclass(frozen=True)
 class ArmKernel:
-    """Prior covariance of the arms: a matrix, or a covariance function that is evaluated where it is needed.
+    """Prior covariance of the arms: a matrix, or a covariance function that is evaluated where it is needed."""
 
-    Attributes:
-        diagonal: k(x, x), ``n`` or ``s x n``.
-        matrix: ``n x n`` (shared by the trials) or ``s x n x n``; None where a covariance function is evaluated.
-        covariance: The covariance function; None when a matrix is given.
-        arms: Locations ``n x d``; None where they are unknown.
-    """
-
-    diagonal: Tensor
+    diagonal: Tensor  # k(x, x), `n` or `s x n`
+    # `n x n` (shared by the trials) or `s x n x n`; None where a covariance function is evaluated
     matrix: Tensor | None = None
-    covariance: Covariance | None = None
-    arms: Tensor | None = None
+    covariance: Covariance | None = None  # The covariance function; None when a matrix is given
+    arms: Tensor | None = None  # Locations `n x d`; None where they are unknown
 
     @classmethod
     def from_matrix(cls, K: Tensor, arms: Tensor | None = None) -> ArmKernel:

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["CandidateFactor", "Predictions", "log_density"]
-
 
 def log_density(square: Tensor, variance: Tensor) -> Tensor:
     """log N(y; mu, variance) in nats, from ``square`` = (y - mu)^2 / variance. Both arguments are overwritten."""
@@ -29,34 +27,21 @@ def log_density(square: Tensor, variance: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What every candidate predicted of ``k`` rows, each before its reward was seen; ``h x k`` each.
+    """What every candidate predicted of ``k`` rows, each before its reward was seen; ``h x k`` each."""
 
-    Attributes:
-        mean: mu_{i-1}(x_i).
-        sd: sigma_{i-1}(x_i), of f.
-        gain: 1/2 log(1 + sigma_{i-1}^2(x_i) / lambda), in nats.
-        log_density: log N(y_i; mu_{i-1}(x_i), sigma_{i-1}^2(x_i) + lambda), in nats.
-    """
-
-    mean: Tensor
-    sd: Tensor
-    gain: Tensor
-    log_density: Tensor
+    mean: Tensor  # mu_{i-1}(x_i)
+    sd: Tensor  # sigma_{i-1}(x_i), of f
+    gain: Tensor  # 1/2 log(1 + sigma_{i-1}^2(x_i) / lambda), in nats
+    log_density: Tensor  # log N(y_i; mu_{i-1}(x_i), sigma_{i-1}^2(x_i) + lambda), in nats
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateFactor:
-    """L and z of every candidate; immutable.
+    """L and z of every candidate; immutable."""
 
-    Attributes:
-        noise_var: lambda, ``h x 1``.
-        L: ``h x n x n``.
-        z: ``h x n``.
-    """
-
-    noise_var: Tensor
-    L: Tensor
-    z: Tensor
+    noise_var: Tensor  # lambda, `h x 1`
+    L: Tensor  # `h x n x n`
+    z: Tensor  # `h x n`
 
     @classmethod
     def empty(cls, noise_var: Tensor) -> CandidateFactor:

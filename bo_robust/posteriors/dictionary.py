@@ -5,8 +5,6 @@ min(q sigma^2_{t-1}(x_i), 1). Copies of a point add nothing to the span, so an a
 probability that any of its copies does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -17,8 +15,6 @@ from bo_robust.posteriors.arm_kernel import ArmKernel
 from bo_robust.posteriors.whitening import FeatureTable
 from bo_robust.random import spread
 from bo_robust.validation import check_positive, is_number
-
-__all__ = ["NystromDictionary", "empty_table"]
 
 
 @dataclass(frozen=True)

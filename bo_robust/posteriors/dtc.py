@@ -14,8 +14,6 @@ these changes one by one (:mod:`bo_robust.posteriors.dtc_changes`), at O(n r) ea
 :func:`rebuild` starts anew, O(n r^2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,22 +29,6 @@ from bo_robust.posteriors.arm_kernel import ArmKernel, noise_of_trials
 from bo_robust.posteriors.arms import check_pulls
 from bo_robust.posteriors.dtc_changes import Factors
 
-__all__ = [
-    "DTCPosterior",
-    "count",
-    "dictionary_of",
-    "downdate",
-    "grow",
-    "index_of",
-    "init",
-    "learnt",
-    "observe",
-    "rebuild",
-    "redraw",
-    "scores_at",
-    "variance_of",
-]
-
 # Entries of k_D(x) evaluated at once when all arms are scored.
 BLOCK_ENTRIES = 1 << 18
 # A change is: rewards of one arm, a point in, or a point out. The factors of r points are changed up to r /
@@ -59,45 +41,26 @@ SMALL_REBUILD = 1 << 20
 
 @dataclass
 class DTCPosterior:
-    """What is known about n arms in s trials; the functions of this file update it in place.
+    """What is known about n arms in s trials; the functions of this file update it in place."""
 
-    Attributes:
-        kernel: The prior covariance.
-        noise_var: lambda, ``s``.
-        counts: Number of rewards per arm, ``s x n``.
-        sums: Sum of the rewards per arm, ``s x n``.
-        learnt_counts: The part of ``counts`` that mean, variance and factors include, ``s x n``.
-        learnt_sums: The part of ``sums`` that they include, ``s x n``.
-        mean: Mean of f at every arm, ``s x n``.
-        variance: Variance of f at every arm, ``s x n`` (the papers' sigma~^2 times lambda).
-        information_gain: Sum of 1/2 log(1 + variance / lambda) at the arms as they were pulled, ``s``.
-        dictionary: Which arms are in the dictionary, ``s x n`` bool.
-        points: Linearly independent arms of the dictionary, one per slot, ``s x r`` long; an empty slot holds any arm.
-        root: R, ``s x r x r``, lower triangular; rows and columns of empty slots are zero.
-        factor: F = L^{-1} R up to a rotation from the left, ``s x r x r``.
-        weights: R^T V^{-1} sum_a s_a z_a, ``s x r``.
-        changes: Number of changes since the factors were last built from scratch, ``s`` long.
-        rounding: eps times the largest k(x, x) over lambda, ``s``.
-        ahead: F after the pulls noted by :func:`downdate`, ``s x r x r``; None without such pulls.
-    """
-
-    kernel: ArmKernel
-    noise_var: Tensor
-    counts: Tensor
-    sums: Tensor
-    learnt_counts: Tensor
-    learnt_sums: Tensor
-    mean: Tensor
-    variance: Tensor
-    information_gain: Tensor
-    dictionary: Tensor
+    kernel: ArmKernel  # The prior covariance
+    noise_var: Tensor  # lambda, `s`
+    counts: Tensor  # Number of rewards per arm, `s x n`
+    sums: Tensor  # Sum of the rewards per arm, `s x n`
+    learnt_counts: Tensor  # The part of `counts` that mean, variance and factors include, `s x n`
+    learnt_sums: Tensor  # The part of `sums` that they include, `s x n`
+    mean: Tensor  # Mean of f at every arm, `s x n`
+    variance: Tensor  # Variance of f at every arm, `s x n` (the papers' sigma~^2 times lambda)
+    information_gain: Tensor  # Sum of 1/2 log(1 + variance / lambda) at the arms as they were pulled, `s`
+    dictionary: Tensor  # Which arms are in the dictionary, `s x n` bool
+    # Linearly independent arms of the dictionary, one per slot, `s x r` long; an empty slot holds any arm
     points: Tensor
-    root: Tensor
-    factor: Tensor
-    weights: Tensor
-    changes: Tensor
-    rounding: Tensor
-    ahead: Tensor | None = None
+    root: Tensor  # R, `s x r x r`, lower triangular; rows and columns of empty slots are zero
+    factor: Tensor  # F = L^{-1} R up to a rotation from the left, `s x r x r`
+    weights: Tensor  # R^T V^{-1} sum_a s_a z_a, `s x r`
+    changes: Tensor  # Number of changes since the factors were last built from scratch, `s` long
+    rounding: Tensor  # eps times the largest k(x, x) over lambda, `s`
+    ahead: Tensor | None = None  # F after the pulls noted by :func:`downdate`, `s x r x r`; None without such pulls
 
     @property
     def size(self) -> Tensor:

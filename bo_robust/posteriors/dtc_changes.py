@@ -22,8 +22,6 @@ h . k_D(x) to the mean of an arm, and a multiple of its square to the variance. 
 :class:`bo_robust.ops.dtc_scores.naive.Steps`, so that one pass over all arms applies them all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch
@@ -33,8 +31,6 @@ from bo_robust.features.leverage import padded
 from bo_robust.ops.dtc_scores import Steps
 from bo_robust.posteriors.arm_kernel import ArmKernel
 from bo_robust.posteriors.whitening import update_cholesky_
-
-__all__ = ["Factors", "add_points", "learn", "learn_", "pack", "remove_points"]
 
 # Empty slots made at once.
 SPARE = 16
@@ -51,25 +47,20 @@ class Factors:
     """The factors of some trials, changed in place by the functions of this file.
 
     Attributes not listed here are those of :class:`bo_robust.posteriors.dtc.DTCPosterior`.
-
-    Attributes:
-        trials: Which trials of the kernel these are, ``s`` long.
-        directions: Direction h of every change so far, ``s x r`` each; r is the number of slots at that time.
-        in_mean: Factor of h . k_D(x) that each change adds to the mean, ``s``.
-        in_variance: Factor of (h . k_D(x))^2 that each change adds to the variance, ``s``.
-        taken: Slots that are or were in use, ``s x r`` bool.
     """
 
     noise_var: Tensor
-    trials: Tensor
+    trials: Tensor  # Which trials of the kernel these are, `s` long
     points: Tensor
     root: Tensor
     factor: Tensor
     weights: Tensor
+    # Direction h of every change so far, `s x r` each; r is the number of slots at that time
     directions: list[Tensor] = field(default_factory=list)
-    in_mean: list[Tensor] = field(default_factory=list)
+    in_mean: list[Tensor] = field(default_factory=list)  # Factor of h . k_D(x) that each change adds to the mean, `s`.
+    # Factor of (h . k_D(x))^2 that each change adds to the variance, `s`.
     in_variance: list[Tensor] = field(default_factory=list)
-    taken: Tensor = field(init=False)
+    taken: Tensor = field(init=False)  # Slots that are or were in use, `s x r` bool
 
     def __post_init__(self) -> None:
         self.taken = self.active

@@ -6,8 +6,6 @@ times O(n r) even where one changes, so that a draw of more than half of the arm
 only make the posterior more accurate.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch
@@ -19,26 +17,19 @@ from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import FIRST_ROWS, RESERVE_BYTES, ArmPosterior
 from bo_robust.posteriors.dtc import DTCPosterior
 
-__all__ = ["Whole", "init", "observe", "present", "redraw"]
-
 # With fewer distinct arms than this there is little to save, and the dictionary stays as it was drawn.
 LEAST_ARMS = 8
 
 
 @dataclass
 class Whole:
-    """Trials whose dictionary has all their pulled arms.
+    """Trials whose dictionary has all their pulled arms."""
 
-    Attributes:
-        trials: Which trials these are, ``s`` bool.
-        number: How many they are.
-        exact: Their exact posterior. It is derived and never saved.
-        sums: Sum of the rewards per arm that it knows, ``s x n``.
-    """
-
-    trials: Tensor
-    number: int = 0
+    trials: Tensor  # Which trials these are, `s` bool
+    number: int = 0  # How many they are
+    # Their exact posterior. It is derived and never saved.
     exact: ArmPosterior | None = field(default=None, metadata={"derived": True})
+    # Sum of the rewards per arm that it knows, `s x n`
     sums: Tensor | None = field(default=None, metadata={"derived": True})
 
 

@@ -20,8 +20,6 @@ from bo_robust.features.nystrom import rounding_share
 if TYPE_CHECKING:
     from bo_robust.posteriors.dtc import DTCPosterior
 
-__all__ = ["count", "downdate", "draw_past", "is_single", "rebuild", "variance_of"]
-
 # The routines of each precision: pivoted Cholesky, Cholesky, solution of a triangular system.
 LAPACK = {
     torch.float64: (lapack.dpstrf, lapack.dpotrf, lapack.dtrtrs),

@@ -28,8 +28,6 @@ and |S^u| in between.
 Axes: ``s`` trials, ``h`` candidates; a candidate's index is its index in U throughout.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,27 +37,6 @@ import torch
 from torch import Tensor
 
 from bo_robust.validation import check_count, check_delta, check_positive, check_round, quoted
-
-__all__ = [
-    "FORMS",
-    "HALF_A_BIT",
-    "UNFIT",
-    "Failures",
-    "Verdict",
-    "check_form",
-    "choosers",
-    "evidence_bound",
-    "judge",
-    "judge_evidence",
-    "largest_alive",
-    "noise_allowance",
-    "plausible",
-    "shrinkage",
-    "shrunk",
-    "start",
-    "timeline",
-    "violated",
-]
 
 FORMS = ("errors", "likelihood", "likeliest")
 """Tests by name; "likeliest" believes in the candidate of largest evidence alone, which is a maximum likelihood fit."""
@@ -74,38 +51,25 @@ UNFIT = (
 
 @dataclass(frozen=True)
 class Failures:
-    """The first test that each candidate failed; by likelihood the first since it was last plausible.
+    """The first test that each candidate failed; by likelihood the first since it was last plausible."""
 
-    Attributes:
-        at: Its round, counted from 1, ``s x h`` long; 0 where no test was failed.
-        sides: |sum eta| of that round, the limit that it exceeded, and the part sum w_i sigma_{i-1}(x_i) of the limit
-            (the rest is allowed to the noise). ``3 x s x h``, in units of the reward, 0 where no test was failed. By
-            likelihood: the nats below the likeliest, the bound on them, and 0.
-    """
-
-    at: Tensor
+    at: Tensor  # Its round, counted from 1, `s x h` long; 0 where no test was failed
+    # |sum eta| of that round, the limit that it exceeded, and the part sum w_i sigma_{i-1}(x_i) of the limit (the rest
+    # is allowed to the noise). `3 x s x h`, in units of the reward, 0 where no test was failed. By likelihood: the nats
+    # below the likeliest, the bound on them, and 0.
     sides: Tensor
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a round's test found; all of it includes this round.
+    """What a round's test found; all of it includes this round."""
 
-    Attributes:
-        alive: ``s x h`` bool.
-        sums: ``3 x s x h``.
-        failures: First failures.
-        left: |sum eta| of the candidate tested, ``s``.
-        right: Its limit, ``s``.
-        failed: Where left > right, ``s`` bool. The candidate is eliminated, unless it is the last of its trial.
-    """
-
-    alive: Tensor
-    sums: Tensor
-    failures: Failures
-    left: Tensor
-    right: Tensor
-    failed: Tensor
+    alive: Tensor  # `s x h` bool
+    sums: Tensor  # `3 x s x h`
+    failures: Failures  # First failures
+    left: Tensor  # |sum eta| of the candidate tested, `s`
+    right: Tensor  # Its limit, `s`
+    failed: Tensor  # Where left > right, `s` bool. The candidate is eliminated, unless it is the last of its trial.
 
 
 def start(like: Tensor) -> tuple[Tensor, Failures]:

@@ -6,8 +6,6 @@ mean reward of arm a. A group that has no reward of an arm yet takes the arm's m
 of r_i1 .. r_ig, and the mean is Y^T B^T r (``whitening``). With one group it is ridge regression.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -18,20 +16,13 @@ from bo_robust.posteriors.arms import all_numbers, check_pulls
 from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior
 from bo_robust.validation import check_count
 
-__all__ = ["MedianPosterior", "init", "observe"]
-
 
 @dataclass
 class MedianPosterior(WhitenedPosterior):
-    """Ridge regression on features of n arms with medians of group sums; :func:`observe` updates it in place.
+    """Ridge regression on features of n arms with medians of group sums; :func:`observe` updates it in place."""
 
-    Attributes:
-        sums: Sum of the rewards per arm and group, ``s x n x g``.
-        pulls: Number of rewards per arm and group, ``s x n x g``.
-    """
-
-    sums: Tensor
-    pulls: Tensor
+    sums: Tensor  # Sum of the rewards per arm and group, `s x n x g`
+    pulls: Tensor  # Number of rewards per arm and group, `s x n x g`
 
 
 def init(table: FeatureTable, noise_var: Tensor, groups: int, root: str = "symmetric") -> MedianPosterior:

@@ -13,14 +13,10 @@ L / t^{(1-alpha)/2} <= L rewards. So a round costs the same at t = 20,000 as at 
 the rewards the lists grow, still correct.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-__all__ = ["RewardLists", "init", "insert"]
 
 # Entries of every list at first, a power of two; doubled when one may be full.
 FIRST_CAPACITY = 16
@@ -34,26 +30,16 @@ class RewardLists:
 
     A reward is ``centre + value``. Truncation removes (or clips) the value and leaves the centre. C is the capacity of
     the lists.
-
-    Attributes:
-        counts: Number of rewards, ``s x n``.
-        settled: Sum of the centres and of the settled values, ``s x n``.
-        total: ``settled`` plus all listed values, ``s x n``.
-        largest: Largest |value| listed, ``s x n``; zero where the list is empty.
-        size: Length of the list, ``s x n`` long.
-        values: Listed values by ascending |value|, ``s x n x C``, +inf beyond the list.
-        room: Rounds until the lengths must be looked at.
-        level: b of the last round.
     """
 
-    counts: Tensor
-    settled: Tensor
-    total: Tensor
-    largest: Tensor
-    size: Tensor
-    values: Tensor
-    room: int = FIRST_CAPACITY - 1
-    level: float = 0.0
+    counts: Tensor  # Number of rewards, `s x n`
+    settled: Tensor  # Sum of the centres and of the settled values, `s x n`
+    total: Tensor  # `settled` plus all listed values, `s x n`
+    largest: Tensor  # Largest |value| listed, `s x n`; zero where the list is empty
+    size: Tensor  # Length of the list, `s x n` long
+    values: Tensor  # Listed values by ascending |value|, `s x n x C`, +inf beyond the list
+    room: int = FIRST_CAPACITY - 1  # Rounds until the lengths must be looked at
+    level: float = 0.0  # b of the last round
 
     def truncated_sums(self, weights: Tensor, level: float, clip: bool, pairs: tuple[Tensor, Tensor]) -> Tensor:
         """Sums of u y 1{|u y| <= b} over the rewards of f pairs (trial, arm), ``f x p``.

@@ -6,8 +6,6 @@ covariance rows are evaluated again from the kernel. A GPyTorch kernel too large
 evaluated for one arm or for several; then the continuation agrees to rounding only.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -16,8 +14,6 @@ from torch import Tensor
 
 from bo_robust.posteriors.arm_kernel import ArmKernel
 from bo_robust.posteriors.arms import ArmPosterior, zeros_like_shape
-
-__all__ = ["forget", "restore_", "snapshot"]
 
 WHOLE = ("mean", "variance", "counts", "information_gain", "slots", "filled", "block_filled", "root_ready")
 

@@ -6,8 +6,6 @@ with truncated sums T_ia per arm (``reward_lists``), and the mean is Y^T (B^T r)
 (``whitening``). Where nothing is beyond the level it is ridge regression, whatever the root.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,22 +18,14 @@ from bo_robust.posteriors.reward_lists import RewardLists
 from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior, Whitening
 from bo_robust.validation import check_rule
 
-__all__ = ["TruncatedPosterior", "init", "observe", "refresh"]
-
 
 @dataclass
 class TruncatedPosterior(WhitenedPosterior):
-    """Truncated ridge regression on features of n arms in s trials; :func:`observe` updates it in place.
+    """Truncated ridge regression on features of n arms in s trials; :func:`observe` updates it in place."""
 
-    Attributes:
-        lists: The rewards.
-        rule: "zero", "clip" or "residual".
-        drawn: Round after which the features were last replaced.
-    """
-
-    lists: RewardLists
-    rule: str
-    drawn: int = 0
+    lists: RewardLists  # The rewards
+    rule: str  # "zero", "clip" or "residual"
+    drawn: int = 0  # Round after which the features were last replaced
 
 
 def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: str = "zero") -> TruncatedPosterior:

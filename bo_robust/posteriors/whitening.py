@@ -23,20 +23,6 @@ from torch import Tensor
 from bo_robust.ops import inverse_root
 from bo_robust.validation import check_finite, quoted
 
-__all__ = [
-    "ROOTS",
-    "FeatureTable",
-    "WhitenedPosterior",
-    "Whitening",
-    "count",
-    "init",
-    "prior",
-    "recompute",
-    "replace_features",
-    "update",
-    "update_cholesky_",
-]
-
 ROOTS = ("symmetric", "cholesky")
 # Singular values below this share of the largest are not kept: it moves no direction by more than this share.
 RANK_TOLERANCE = 1e-10
@@ -46,17 +32,13 @@ CHOLESKY_REFRESH = 256
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Features of every arm, compressed: phi_a = axes z_a.
+    """Features of every arm, compressed: phi_a = axes z_a."""
 
-    Attributes:
-        coordinates: Z, ``n x k`` or one per trial ``s x n x k``.
-        axes: B with orthonormal columns, ``p x k`` or ``s x p x k`` (rows of absent features zero); None for identity.
-        residual: k(x, x) - ||phi(x)||^2 >= 0 of every arm, ``n`` or ``s x n``; None where the features have all the
-            variance (Fourier features).
-    """
-
-    coordinates: Tensor
+    coordinates: Tensor  # Z, `n x k` or one per trial `s x n x k`
+    # B with orthonormal columns, `p x k` or `s x p x k` (rows of absent features zero); None for identity
     axes: Tensor | None = None
+    # k(x, x) - ||phi(x)||^2 >= 0 of every arm, `n` or `s x n`; None where the features have all the variance (Fourier
+    # features)
     residual: Tensor | None = None
 
     @classmethod
@@ -75,36 +57,22 @@ class FeatureTable:
 
 @dataclass
 class Whitening:
-    """Whitened features of s trials; :func:`count` and :func:`update` change them in place.
+    """Whitened features of s trials; :func:`count` and :func:`update` change them in place."""
 
-    Attributes:
-        table: The features.
-        root: "symmetric" or "cholesky".
-        noise_var: lambda, ``s``.
-        counts: Number of rewards per arm, ``s x n``.
-        white: Y, ``s x k x n``, in the coordinates of ``axes``.
-        axes: From coordinates of ``white`` to feature directions, ``p x k`` or ``s x p x k``; None for identity.
-        rounds: Rounds observed.
-        condition: max ||z||^2 / min lambda: the condition number of V is at most 1 + rounds * condition.
-        basis: Z in the basis of the last eigendecomposition, ``s x n x k``. This and what follows are set only for the
-            symmetric root on a CPU.
-        gram: V in that basis, ``s x k x k``.
-        inverse: V^{-1/2} in that basis, ``s x k x k``.
-        gap: 1 / (sqrt(d_i) + sqrt(d_j)) of its eigenvalues d, ``s x k x k``.
-    """
-
-    table: FeatureTable
-    root: str
-    noise_var: Tensor
-    counts: Tensor
-    white: Tensor
-    axes: Tensor | None
-    rounds: int = 0
-    condition: float = 0.0
+    table: FeatureTable  # The features
+    root: str  # "symmetric" or "cholesky"
+    noise_var: Tensor  # lambda, `s`
+    counts: Tensor  # Number of rewards per arm, `s x n`
+    white: Tensor  # Y, `s x k x n`, in the coordinates of `axes`
+    axes: Tensor | None  # From coordinates of `white` to feature directions, `p x k` or `s x p x k`; None for identity
+    rounds: int = 0  # Rounds observed
+    condition: float = 0.0  # max ||z||^2 / min lambda: the condition number of V is at most 1 + rounds * condition
+    # Z in the basis of the last eigendecomposition, `s x n x k`. This and what follows are set only for the symmetric
+    # root on a CPU.
     basis: Tensor | None = None
-    gram: Tensor | None = None
-    inverse: Tensor | None = None
-    gap: Tensor | None = None
+    gram: Tensor | None = None  # V in that basis, `s x k x k`
+    inverse: Tensor | None = None  # V^{-1/2} in that basis, `s x k x k`
+    gap: Tensor | None = None  # 1 / (sqrt(d_i) + sqrt(d_j)) of its eigenvalues d, `s x k x k`
 
     def norms(self) -> Tensor:
         """||y_a|| of every arm, ``s x n``: no entry u_ia is larger."""
@@ -126,19 +94,12 @@ class Whitening:
 
 @dataclass
 class WhitenedPosterior:
-    """Base of the posteriors over n arms in s trials that estimate f from whitened features.
+    """Base of the posteriors over n arms in s trials that estimate f from whitened features."""
 
-    Attributes:
-        whitening: Whitened features and pull counts.
-        mean: Estimate of f at every arm, ``s x n``.
-        variance: sigma^2 of every arm, ``s x n``.
-        information_gain: 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, ``s``.
-    """
-
-    whitening: Whitening
-    mean: Tensor
-    variance: Tensor
-    information_gain: Tensor
+    whitening: Whitening  # Whitened features and pull counts
+    mean: Tensor  # Estimate of f at every arm, `s x n`
+    variance: Tensor  # sigma^2 of every arm, `s x n`
+    information_gain: Tensor  # 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, `s`
 
     @property
     def counts(self) -> Tensor:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from bo_robust.algorithms import ATAGPUCB, BKB, GPUCB, MLEGPUCB, TGPUCB, VUCB, MoMGPUCB
-from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
+from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.confidence import (
     BayesianFiniteWidth,

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from bo_robust.algorithms.he_gp_ucb import eliminations
+from bo_robust.algorithms.elimination_algorithm import eliminations
 from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.algorithms.stable_opt import StableOpt
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth

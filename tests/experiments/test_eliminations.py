@@ -11,7 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from bo_robust.algorithms.he_gp_ucb import eliminations
+from bo_robust.algorithms.elimination_algorithm import eliminations
 from bo_robust.experiments import arm_run, play
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state

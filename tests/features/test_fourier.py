@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures, fewest_nodes, fourier_features, hermite_frequencies
-from bo_robust.features.fourier import MAX_FREQUENCIES
+from bo_robust.features.box import MAX_FREQUENCIES
 
 UNIT = (0.0, 1.0)
 

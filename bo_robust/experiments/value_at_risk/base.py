@@ -1,7 +1,5 @@
 """What a method of a value-at-risk run is: what it knows, what it proposes, and how acquisitions are maximised."""
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -20,8 +18,6 @@ from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
 from bo_robust.experiments.value_at_risk.surrogate import Fitting, Surrogate
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.validation import check_count
-
-__all__ = ["Method", "Optimised", "Proposal", "Round", "confidence_width"]
 
 # Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
 # the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).

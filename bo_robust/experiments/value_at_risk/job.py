@@ -1,7 +1,5 @@
 """Play repetitions of one method of a panel: build the problem, play the method, make the shard."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -18,8 +16,6 @@ from bo_robust.experiments.provenance import find_device
 from bo_robust.experiments.shards import Shard
 from bo_robust.experiments.value_at_risk.methods import build_method
 from bo_robust.experiments.value_at_risk.play import play
-
-__all__ = ["build_problem", "play_shard", "settings_used"]
 
 # Arguments of problems that are no parameters of the problem, and where they are set instead.
 RESERVED = {

@@ -17,8 +17,6 @@ Differences from the authors' code (saitcakmak/BoRisk):
 - For a finite Z we move z to the nearest point of Z; their conditions are continuous or few, so they need not.
 """
 
-from __future__ import annotations
-
 import torch
 from botorch import settings
 from botorch.acquisition import AcquisitionFunction
@@ -27,8 +25,6 @@ from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
-
-__all__ = ["RhoKGApx"]
 
 
 class RhoKGApx(AcquisitionFunction):

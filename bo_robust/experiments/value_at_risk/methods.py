@@ -3,8 +3,6 @@
 A method is a frozen dataclass of its settings; the configuration names it by its key in :data:`METHODS`.
 """
 
-from __future__ import annotations
-
 import functools
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -26,21 +24,6 @@ from bo_robust.experiments.value_at_risk.surrogate import Fitting
 from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, WorstCase
 from bo_robust.posteriors.elimination import check_form
 from bo_robust.validation import check_count, check_positive, quoted
-
-__all__ = [
-    "METHODS",
-    "VUCB",
-    "GPUCBMean",
-    "MCVaR",
-    "NEIVaR",
-    "Random",
-    "RhoKG",
-    "StableOptMethod",
-    "VUCBProb",
-    "VUCBUnif",
-    "build_method",
-    "resample",
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,6 @@ All methods of a repetition start from the same points, meet the same noise in t
 Nothing depends on what ran before.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +21,6 @@ from bo_robust.experiments.value_at_risk.base import Method, Proposal, Round
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.random import stream
-
-__all__ = ["initial_points", "play", "stuck"]
 
 # Fits of a method that is stuck, from length-scales down to 0.3 / 8 of the box.
 UNSTUCK_STARTS = 4

@@ -1,7 +1,5 @@
 """Numbers from the traces of a value-at-risk run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +8,6 @@ import pandas as pd
 
 from bo_robust.experiments.comparisons import best_and_ties, compare_pairs, mean_interval
 from bo_robust.experiments.config import ValueAtRiskPanelConfig
-
-__all__ = ["CONFIDENCE", "FLOOR", "log_regret", "summarise_panel"]
 
 # Regrets below count as this much: the noise has standard deviation 0.1, and the value at risk of a continuous Z is
 # known to 1e-4.

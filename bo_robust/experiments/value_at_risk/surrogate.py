@@ -4,8 +4,6 @@ Nguyen et al. 2021, App. I, fit length-scales, signal variance and noise varianc
 likelihood. Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -29,8 +27,6 @@ from bo_robust.functionals import Functional
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.specs import quoted
 from bo_robust.validation import check_count, check_positive
-
-__all__ = ["MIN_NOISE_VAR", "Fitting", "Surrogate"]
 
 MIN_NOISE_VAR = 1e-4
 # Where a fit starts, in the unit box: short enough that bumps are seen, long enough that points know of each other.

@@ -1,7 +1,5 @@
 """Value-at-risk problems by name: f(x, z) with a known distribution of z. Each knows its best value at risk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -16,8 +16,6 @@ from torch import Tensor
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
 from bo_robust.validation import check_count, check_finite, check_positive
 
-__all__ = ["ValueAtRiskKind", "ValueAtRiskProblem"]
-
 
 class ValueAtRiskKind(Protocol):
     """A kind of problem: a frozen dataclass of its settings. ``bo-robust list`` prints its docstring's first line."""
@@ -33,31 +31,20 @@ class ValueAtRiskProblem:
     VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}: a small alpha is averse to risk. BoTorch's
     ``VaR(alpha)`` counts from the other tail. ``ValueError`` is raised if shapes, dtypes, devices or constants do not
     fit together.
-
-    Attributes:
-        f: The noiseless objective, to be maximised: ``... x (d_x + d_z)`` to ``...``.
-        environment: The distribution of Z.
-        x_bounds: Box of x, ``2 x d_x``, lower row first.
-        z_bounds: Box that holds every z, ``2 x d_z``.
-        noise_var: Variance of the Gaussian noise on observations of f.
-        alpha: Level of the value at risk, in (0, 1).
-        initial_points: Number of random observations (x, z) at the start of a run.
-        search_points: About how many x :func:`~.optimum.optimum` tries first, on a grid; few where f is slow.
-        search_tol: Fraction of the box of x at which :func:`~.optimum.optimum` stops.
-        notes: The source, the units, and what is ours and not the paper's.
     """
 
     name: str
+    # The noiseless objective, to be maximised: `... x (d_x + d_z)` to `...`.
     f: Callable[[Tensor], Tensor] = field(repr=False)
-    environment: FiniteEnvironment | ContinuousEnvironment = field(repr=False)
-    x_bounds: Tensor
-    z_bounds: Tensor
-    noise_var: float
-    alpha: float
-    initial_points: int
-    search_points: int = 2048
-    search_tol: float = 1e-7
-    notes: str = field(default="", repr=False)
+    environment: FiniteEnvironment | ContinuousEnvironment = field(repr=False)  # The distribution of Z
+    x_bounds: Tensor  # Box of x, `2 x d_x`, lower row first
+    z_bounds: Tensor  # Box that holds every z, `2 x d_z`
+    noise_var: float  # Variance of the Gaussian noise on observations of f
+    alpha: float  # Level of the value at risk, in (0, 1)
+    initial_points: int  # Number of random observations (x, z) at the start of a run
+    search_points: int = 2048  # About how many x :func:`~.optimum.optimum` tries first, on a grid; few where f is slow
+    search_tol: float = 1e-7  # Fraction of the box of x at which :func:`~.optimum.optimum` stops
+    notes: str = field(default="", repr=False)  # The source, the units, and what is ours and not the paper's
 
     def __post_init__(self) -> None:
         for name in ("x_bounds", "z_bounds"):

@@ -3,8 +3,6 @@
 A small network learns the odd digits from few examples, by default from a body pretrained on the even ones.
 """
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import math
@@ -17,8 +15,6 @@ from torch.nn import functional
 
 from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
 from bo_robust.experiments.problems.value_at_risk.environments import bell
-
-__all__ = ["Digits", "load_digits", "random_layers", "rotated", "trained"]
 
 # log10 learning rate, log10 weight decay, log2 width of the head.
 X_BOUNDS = [[-4.0, -4.0, 1.0], [-1.0, 1.0, 6.0]]
@@ -51,14 +47,10 @@ class Digits:
     The network is 64-64-32 (body) and 32-width-5 (head); 120 steps of AdamW on 200 clean images train all of it.
     Accuracy is over the other 706 odd digits. Each has one fixed pattern of noise, which the level scales. A network is
     trained once for each x and kept as long as the problem; all its z are one batch.
-
-    Attributes:
-        pretrained: Whether the body was trained on the even digits; otherwise it starts from random weights.
-        seed: Seed >= 0 of the split, the initial weights, the batches and the noise patterns.
     """
 
-    pretrained: bool = True
-    seed: int = 0
+    pretrained: bool = True  # Whether the body was trained on the even digits; otherwise it starts from random weights
+    seed: int = 0  # Seed >= 0 of the split, the initial weights, the batches and the noise patterns
 
     def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
         """The problem; everything is computed on ``device`` and in ``dtype``."""

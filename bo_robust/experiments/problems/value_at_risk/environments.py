@@ -1,7 +1,5 @@
 """The distributions of Z in the problems of Nguyen et al. 2021, App. I."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -10,8 +8,6 @@ from torch.distributions import Normal
 
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
 from bo_robust.validation import quoted
-
-__all__ = ["bell", "grid", "unit_environment"]
 
 
 def grid(lower: float, upper: float, side: int, dim: int, *, device: torch.device | str, dtype: torch.dtype) -> Tensor:

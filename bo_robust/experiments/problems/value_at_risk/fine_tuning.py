@@ -3,8 +3,6 @@
 Users bring data that are unlike in three ways. One setting of the hyperparameters is given to all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +22,6 @@ from bo_robust.experiments.problems.value_at_risk.digits import (
 )
 from bo_robust.random import stream
 from bo_robust.validation import check_count
-
-__all__ = ["FineTuned", "FineTuning", "users"]
 
 # log10 learning rate, log10 pull towards the pretrained weights, label smoothing.
 X_BOUNDS = [[-4.0, -4.0, 0.0], [0.0, 0.0, 0.8]]
@@ -53,16 +49,11 @@ class FineTuning:
     A network, 64-32-10, is pretrained on 600 upright images. A training run draws 100 of 600 others, class c with
     weight exp(-imbalance * rank(c) / 9) for random ranks, makes labels wrong, turns the images, and plays 40 steps of
     SGD with momentum 0.9 on batches of 20. The accuracy is over the other 597 images, turned alike, with right labels.
-
-    Attributes:
-        conditions: Number of users, w.
-        runs: Training runs that f is the mean over.
-        seed: Seed >= 0 of the split, the pretrained network, the users and the training runs.
     """
 
-    conditions: int = 64
-    runs: int = 4
-    seed: int = 0
+    conditions: int = 64  # Number of users, w
+    runs: int = 4  # Training runs that f is the mean over
+    seed: int = 0  # Seed >= 0 of the split, the pretrained network, the users and the training runs
 
     def __post_init__(self) -> None:
         check_count(1, conditions=self.conditions, runs=self.runs)

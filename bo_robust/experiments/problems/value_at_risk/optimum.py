@@ -1,7 +1,5 @@
 """The true value at risk of a problem, its best value over x, and regret."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, field
 
@@ -13,8 +11,6 @@ from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
 from bo_robust.experiments.problems.value_at_risk.environments import grid
 from bo_robust.ops.weighted_quantile import weighted_quantile
 from bo_robust.validation import check_count
-
-__all__ = ["Optimum", "optimum", "over_environment", "regret", "value_at_risk"]
 
 # How many quasi-random points stand for a continuous Z: when a value is reported, and while the search for an optimum
 # begins or f is told point by point.
@@ -29,16 +25,11 @@ MAX_ROUNDS = 300
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best decision found.
+    """The best decision found."""
 
-    Attributes:
-        x: The decision, ``d_x``.
-        value: VaR_alpha(f(x, Z)) there.
-        z_points: Number of points that stood for a continuous Z. None where Z is finite and the value exact.
-    """
-
-    x: Tensor = field(repr=False)
-    value: float
+    x: Tensor = field(repr=False)  # The decision, `d_x`
+    value: float  # VaR_alpha(f(x, Z)) there
+    # Number of points that stood for a continuous Z. None where Z is finite and the value exact.
     z_points: int | None = None
 
 

@@ -4,8 +4,6 @@ f is the posterior mean of a Gaussian process on 3000 backtests of CVXPortfolio,
 hyperparameters that its authors saved.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,6 @@ from bo_robust.covariance import Matern
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.experiments.problems.data import load_npz, verified
 from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
-
-__all__ = ["Portfolio"]
 
 NUM_Z = 100
 Z_SEED = 0

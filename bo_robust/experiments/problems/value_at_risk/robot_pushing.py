@@ -4,8 +4,6 @@ The simulation is our own, from the published constants. It is seen from above, 
 the ground brake disc and hand. A controller drives the hand at a steady velocity from its start towards the disc.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from dataclasses import dataclass
@@ -16,8 +14,6 @@ from torch import Tensor
 
 from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
 from bo_robust.experiments.problems.value_at_risk.environments import bell, grid
-
-__all__ = ["RobotPushing", "push"]
 
 GOAL = (3.0, 2.0)
 # Sizes in length units, times in seconds of the simulation.

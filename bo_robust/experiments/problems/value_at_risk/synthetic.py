@@ -4,8 +4,6 @@ A function is its constants and one method, as in BoTorch's ``test_functions``. 
 first, with noise of variance 0.01 and alpha = 0.1.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,8 +14,6 @@ from torch import Tensor
 
 from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
 from bo_robust.experiments.problems.value_at_risk.environments import unit_environment
-
-__all__ = ["Branin", "GoldsteinPrice", "Hartmann3OneTwo", "Hartmann3TwoOne"]
 
 # BoTorch's Hartmann(3) keeps these in single precision and rounds the 0.03815 to 0.0381: its values are up to 1e-4 off.
 HEIGHTS = [1.0, 1.2, 3.0, 3.2]
