@@ -34,12 +34,13 @@ from bo_robust.experiments.value_at_risk.play import play
 from bo_robust.experiments.value_at_risk.summary import log_regret
 
 ROUNDS = 30
-PRIOR = {"name": "v-ucb", "prior": True}
+PRIOR = {"name": "v-ucb", "prior": True, "max_lengthscale": None}
+LIKELIHOOD = PRIOR | {"prior": False}
 CHOICES: dict[str, dict[str, Any]] = {
     "paper": {"name": "v-ucb-prob"},
-    "likelihood": {"name": "v-ucb"},
-    "likelihood, 4 starts": {"name": "v-ucb", "starts": 4},
-    "likelihood, unstuck": {"name": "v-ucb", "patience": 5},
+    "likelihood": LIKELIHOOD,
+    "likelihood, 4 starts": LIKELIHOOD | {"starts": 4},
+    "likelihood, unstuck": LIKELIHOOD | {"patience": 5},
     "prior": PRIOR,
     "prior, unstuck": PRIOR | {"patience": 5},
     "prior, cap": PRIOR | {"max_lengthscale": 0.3},

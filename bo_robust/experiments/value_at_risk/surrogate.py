@@ -59,7 +59,7 @@ class Fitting:
         if self.max_lengthscale is not None:
             check_positive(max_lengthscale=self.max_lengthscale)
             if not self.prior:
-                raise ValueError("max_lengthscale is for fits with priors; set prior too.")
+                raise ValueError("max_lengthscale is for fits with priors; set prior: true, or max_lengthscale: null.")
 
 
 class Surrogate:

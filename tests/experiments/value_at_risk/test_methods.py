@@ -66,7 +66,7 @@ def test_v_ucb_as_it_is_set(options):
         evidence, h = bound.model.evidence, len(bound.model.candidates)
         assert torch.equal(bound.model.alive, evidence >= evidence.max() - math.log(h / 0.1))
     with pytest.raises(ValueError, match="max_lengthscale is for fits with priors"):
-        METHODS["v-ucb"](max_lengthscale=0.3)
+        METHODS["v-ucb"](prior=False)
     with pytest.raises(ValueError, match="errors"):
         METHODS["v-ucb"](candidates="shrinking")
     with pytest.raises(ValueError, match="rule must be one of"):
