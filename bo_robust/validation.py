@@ -157,7 +157,7 @@ def check_settings(settings: Any) -> None:
     """
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
-        if value is None and "None" in str(field.type):
+        if value is None and any(word in str(field.type) for word in ("None", "Optional")):
             continue
         if name in POSITIVE:
             check_positive(**{name: value})

@@ -4,6 +4,9 @@ Calandriello, Carratino, Lazaric, Valko, Rosasco (ICML 2020), Algorithm 1 with i
 1 + sum of sigma~^2 at its start, over the arms it pulled, exceeds C. Then a new dictionary is drawn and the rewards
 enter the mean. Within a batch, variances are computed only for arms that can be chosen (:mod:`.shortlist`); the choice
 is exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
+
+Difference from the paper: where a draw would have more than half of the pulled arms (from 8 on), all of them are in the
+dictionary (:mod:`bo_robust.posteriors.dtc_exact`). The posterior, also within a batch, is then the exact one.
 """
 
 import math

@@ -1,9 +1,9 @@
 """BBKB over arms that are read in blocks: more than memory holds, other arms every round, or shared among ranks.
 
-It chooses as :mod:`.bbkb` does (Calandriello et al. 2020), but stores nothing per arm except for arms pulled. A pass
-over all arms, O(n m^2), finds the best one and the shortlist of the batch (:mod:`.shortlist`). Within the batch only
-the shortlist is looked at, unless another arm might be better; then another pass follows. With a process group, every
-rank passes over its own arms and they agree on the best of all. All ranks know the same.
+It chooses as :mod:`.bbkb` does with dictionaries as drawn (Calandriello et al. 2020), but stores nothing per arm except
+for arms pulled. A pass over all arms, O(n m^2), finds the best one and the shortlist of the batch (:mod:`.shortlist`).
+Within the batch only the shortlist is looked at, unless another arm might be better; then another pass follows. With a
+process group, every rank passes over its own arms and they agree on the best of all. All ranks know the same.
 
 :class:`.bbkb.BBKB` updates what it stores per arm by what changed. It is faster if n numbers fit in memory.
 """

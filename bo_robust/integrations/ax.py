@@ -39,6 +39,7 @@ from ax.storage.botorch_modular_registry import (
 )
 from ax.storage.transform_registry import register_transform
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
@@ -239,20 +240,20 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     risk (the UPPER tail where the objective is minimised). Raises ``ValueError`` if the generation strategy is not
     one of ours, or its initial design is not completed.
     """
-    method, surrogate, options, output, sign, unit = _fitted(client)
-    data, conditions = surrogate.training_data[output], {}
+    method, model, data, options, sign, unit = _fitted(client)
+    conditions: dict[str, float] = {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
         weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
         designs = data.X[:, : -environment.appended]
-        found = recommend_at_risk(surrogate.model, environment, options["functional"], designs, weight)
+        found = recommend_at_risk(model, environment, options["functional"], designs, weight)
         row, value = int(found.index), sign * float(found.value)
         conditions = options["environment"]["points"][0]
     else:
         with torch.no_grad():
-            posterior = surrogate.model.posterior(data.X)
-        mean = getattr(posterior, "mixture_mean", posterior.mean)[..., output]
-        lost = METHODS[method].truncated(surrogate.model)
+            posterior = model.posterior(data.X)
+        mean = getattr(posterior, "mixture_mean", posterior.mean)[..., 0]
+        lost = METHODS[method].truncated(model)
         row = int((sign * mean).where(recommendable(data.X, sign * data.Y.squeeze(-1), lost), -math.inf).argmax())
         value = unit * float(mean[row])
     (arm,) = client._experiment.trials[int(data.group_indices[row])].arms
@@ -264,14 +265,13 @@ def set_aside(client: Client) -> list[int]:
 
     Raises ``ValueError`` as :func:`recommend`.
     """
-    method, surrogate, _, output, *_ = _fitted(client)
-    lost = METHODS[method].truncated(surrogate.model)
-    trials = surrogate.training_data[output].group_indices
+    method, model, data, *_ = _fitted(client)
+    lost, trials = METHODS[method].truncated(model), data.group_indices
     return [] if lost is None else [int(trials[row]) for row in lost.nonzero().flatten().tolist()]
 
 
-def _fitted(client: Client) -> tuple[str, Any, dict[str, Any], int, float, float]:
-    """Our method, its fitted surrogate, the acquisition's options, and the objective's output, sign and unit."""
+def _fitted(client: Client) -> tuple[str, Any, Any, dict[str, Any], float, float]:
+    """Our method, its fitted model of the objective with its data, the acquisition's options, and sign and unit."""
     strategy, experiment = client._generation_strategy, client._experiment
     node = strategy._nodes[-1]
     given = node.generator_specs[0].generator_kwargs
@@ -287,7 +287,8 @@ def _fitted(client: Client) -> tuple[str, Any, dict[str, Any], int, float, float
     output, sign = surrogate.outcomes.index(signature), -1.0 if objective.minimize else 1.0
     coarse = adapter.transforms.get(CoarseUnits.__name__)
     unit = 1.0 if coarse is None else coarse.Ystd[signature]
-    return node.name, surrogate, given["botorch_acqf_options"], output, sign, unit
+    model = surrogate.model.models[output] if isinstance(surrogate.model, ModelListGP) else surrogate.model
+    return node.name, model, surrogate.training_data[output], given["botorch_acqf_options"], sign, unit
 
 
 def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:

@@ -102,6 +102,11 @@ class Method(ABC):
     def __post_init__(self) -> None:
         check_settings(self)
 
+    @property
+    def certifies(self) -> bool:
+        """Whether a study may take the bounds of this method as a certificate."""
+        return True
+
     @abstractmethod
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """Options of ``model_class.construct_inputs``, plain JSON; a missing or wrong one raises ``ValueError``."""

@@ -22,7 +22,7 @@ EXPLORING = 5.0**-0.5  # times a width that holds, as CandidateEnsemble by itsel
 class HEGPUCBMethod(Method):
     """HE-GP-UCB. Its width is one that holds, so a study uses it as the certificate as well.
 
-    Where elimination is not by errors, points are chosen by w / sqrt(5), unless ``width`` has a scale.
+    Where elimination is not by errors, the default width is w / sqrt(5), and there is no certificate.
 
     Args:
         elimination: Who is alive: "errors", the paper's test, or "likelihood" or "likeliest" (a maximum likelihood fit
@@ -72,8 +72,13 @@ class HEGPUCBMethod(Method):
             "maximize": self.maximize,
         }
 
+    @property
+    def certifies(self) -> bool:
+        """As the base class: where elimination is by errors, whose widths hold."""
+        return self.elimination == "errors"
+
     def completed_width(self, known: Mapping[str, Any], role: str = "width") -> dict[str, Any]:
-        """As the base class; less than the certificate's where elimination does not need a width that holds."""
+        """As the base class; less where elimination does not need a width that holds, unless ``width`` has a scale."""
         return super().completed_width(known, role) | ({"scale": EXPLORING} if self._explores() else {})
 
     def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,10 +87,7 @@ class HEGPUCBMethod(Method):
     def bounds(self, acquisition: Any, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         model = acquisition.model
         mean, variance = model.moments(X)
-        width = model.widths
-        if self.elimination != "errors":  # what shrinks widths is for choosing: the leader's is whole
-            width = width[model.leader] / (EXPLORING if self._explores() else 1.0)
-        reach = width.unsqueeze(-1) * variance.sqrt()
+        reach = model.widths.unsqueeze(-1) * variance.sqrt()
         return mean[model.leader], (mean - reach)[model.alive].amin(0), (mean + reach)[model.alive].amax(0)
 
     def _explores(self) -> bool:

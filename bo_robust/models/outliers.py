@@ -108,6 +108,7 @@ class OutlierSearch:
         evidence.blur = BLUR**2 * (1.0 if scale is not None else min(self._robust.scale**2, 1.0))
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
+        self._readings = np.clip(y, -HUGE, HUGE)
         # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
         most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
         self._can_judge = len(y) >= FEWEST and not most_equal
@@ -225,17 +226,19 @@ class OutlierSearch:
         """Rows that agree with another reading of their point, and with all of them that are not beyond them.
 
         Two agree that are no more apart than noise is, and than CLOSE. Two readings outvote a third one that is beyond
-        them, seen from the median of all rewards. Two faults of one size do not outvote one that is like the others.
+        them, seen from the median of all rewards. Two faults of one size do not outvote one that is like the others;
+        three readings do.
         """
         if not self._twins.any():
             return np.zeros(len(self._y), dtype=bool)
-        noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._y / units.scale
+        noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._readings / units.scale
         away = y - self._robust.center / units.scale
         apart, size = y - y[:, None], np.abs(away)
         near = np.minimum(AGREE * np.sqrt(noise[:, None] + noise), CLOSE * np.maximum(size[:, None], size))
         agree = np.abs(apart) <= near
-        contrary = self._twins & ~agree & (apart * away[:, None] <= 0.0)
-        return np.any(self._twins & agree, axis=1) & ~np.any(contrary, axis=1)
+        others = (self._twins & agree).sum(axis=1)
+        contrary = (self._twins & ~agree & (np.sign(apart) * away[:, None] <= 0.0)).sum(axis=1)
+        return (others > 0) & ((contrary == 0) | ((others >= 2) & (others >= contrary)))
 
     def _judgement(self, theta: Array, believed: Rows) -> Judgement:
         units = self._units(believed)

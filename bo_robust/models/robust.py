@@ -29,7 +29,7 @@ from gpytorch.settings import min_fixed_noise, min_variance
 from torch import Tensor
 
 from bo_robust.models.evidence import evidence_of
-from bo_robust.models.outliers import Judgement, OutlierSearch, robust_units
+from bo_robust.models.outliers import Judgement, OutlierSearch, coarse_unit, robust_units
 from bo_robust.models.training_data import MovableGP, check_data, recommendable
 from bo_robust.validation import check_positive
 
@@ -334,17 +334,16 @@ def _computable(Y: Tensor, standardised: bool) -> Tensor:
 
     Raises ``ValueError`` if the squares of most do, and warns where BoTorch would round their variances up.
     """
-    info, units = torch.finfo(Y.dtype), robust_units(Y.detach().to("cpu", torch.float64).flatten().numpy())
+    y = Y.detach().to("cpu", torch.float64).flatten().numpy()
+    info, units = torch.finfo(Y.dtype), robust_units(y)
     if not units.scale < info.max**0.5 / FURTHEST:
-        raise ValueError(
-            f"most rewards differ by about {units.scale:.0e}, whose square overflows; divide them by that."
-        )
+        raise ValueError(f"rewards differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
     floor = (min_variance.value(Y.dtype) / PRECISE) ** 0.5
     if standardised and units.scale < floor and bool((Y[0] != Y).any()):
         warnings.warn(
-            f"rewards differ by about {units.scale:.0e}, and BoTorch rounds variances below "
-            f"{min_variance.value(Y.dtype):.0e} up: multiply rewards by {1.0 / units.scale:.0e}, or acquisitions go "
-            "wrong.",
+            f"rewards differ by less than {floor:.0e}, and BoTorch rounds variances below "
+            f"{min_variance.value(Y.dtype):.0e} up: multiply rewards by {1.0 / coarse_unit(y):.0e}, "
+            "or acquisitions may go wrong.",
             UserWarning,
             stacklevel=3,
         )

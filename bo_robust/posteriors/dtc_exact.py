@@ -14,11 +14,13 @@ from torch import Tensor
 from bo_robust.features.leverage import padded
 from bo_robust.posteriors import arms as arm_posteriors
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import FIRST_ROWS, RESERVE_BYTES, ArmPosterior
+from bo_robust.posteriors.arms import FIRST_ROWS, ArmPosterior
 from bo_robust.posteriors.dtc import DTCPosterior
 
 # With fewer distinct arms than this there is little to save, and the dictionary stays as it was drawn.
 LEAST_ARMS = 8
+# Beyond, it takes memory that a dictionary is there to save: 32 arms of a million, all that can be pulled of 20,000.
+MOST_BYTES = 1 << 28
 
 
 @dataclass
@@ -44,9 +46,11 @@ def redraw(posterior: DTCPosterior, whole: Whole, keep: Tensor, trials: Tensor) 
     past = p.counts[dtc.index_of(p, trials)].bool()
     pulled = past.sum(1)
     s, n = p.mean.shape
-    fits = s * n * (int(pulled.max()) + FIRST_ROWS) * p.mean.element_size() <= RESERVE_BYTES
+    fits = s * n * (int(pulled.max()) + FIRST_ROWS) * p.mean.element_size() <= MOST_BYTES
     whole.trials[trials] = (2 * keep.sum(1) > pulled) & (pulled >= LEAST_ARMS) & fits
     chosen, whole.number = whole.trials[trials], int(whole.trials.sum())
+    if not whole.number:
+        whole.exact = whole.sums = None
     if bool(chosen.any()):
         newly = bool((whole.trials & ~before).any())
         exact, index = present(p, whole, newly), dtc.index_of(p, trials[chosen])

@@ -56,10 +56,10 @@ class Recommendation:
     hold: see ``certificate`` of :class:`bo_robust.study.settings.KernelSettings`. On a box its default is a heuristic.
     The f they speak of has the worst reward at the failed points.
 
-    Both are None in three cases. A reward better than ``value`` was truncated, at a point without another: the model
-    did not see what may be the best there is. All rewards (that the model believes) are equal and no ``scale`` was
-    given: nothing says how far f may go. A reward is beyond 1e8 times the scale: beside it floating point loses the
-    others.
+    Both are None in four cases. The method certifies nothing (:attr:`bo_robust.methods.Method.certifies`). A reward
+    better than ``value`` was truncated, at a point without another: the model did not see what may be the best
+    there is. All rewards (that the model believes) are equal and no ``scale`` was given: nothing says how far f may
+    go. A reward is beyond 1e8 times the scale: beside it floating point loses the others.
 
     Attributes:
         x: The point (without its condition, where the method chooses one).
@@ -133,7 +133,7 @@ class Policy:
         )
         units = self._units([y for _, y in history.told])
         value, low = float(mean[best]), float(lower[best])
-        known = units.known and surrogate.varied
+        known = units.known and surrogate.varied and self.settings.method.certifies
         if not known or surrogate.truncated_top > value or surrogate.largest > CERTIFIED:
             return Recommendation(points[best], units.of_model(value), None, None)
         return Recommendation(points[best], units.of_model(value), units.of_model(low), units.scale * (top - low))
@@ -157,7 +157,8 @@ class Policy:
         Raises ``ValueError`` if settings do not fit each other, the space or the machine.
         """
         try:
-            told = [(self._initial(0), 0.0), (self._initial(1), 1.0)]
+            center, scale = self.settings.common.center or 0.0, self.settings.common.scale or 1.0
+            told = [(self._initial(0), center), (self._initial(1), center + scale)]
             surrogate = self._surrogate(History(told, [], []))
             surrogate.acquisition(None, torch.Generator().manual_seed(0))
             surrogate.upper()

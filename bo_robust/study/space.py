@@ -83,7 +83,7 @@ class Integer(_Range):
         object.__setattr__(self, "high", int(self.high))
 
     def _nearest(self, value: float) -> int:
-        return round(value)
+        return round(float(value))
 
 
 @dataclass(frozen=True)

@@ -259,6 +259,16 @@ def test_the_default_method_asks_the_same_in_any_units(objective):
         torch.testing.assert_close(torch.tensor(other), torch.tensor(one), atol=1e-3, rtol=1e-3)
 
 
+def test_a_metric_that_is_only_tracked_is_left_out():
+    client = make("robust", initial=5)
+    for _ in range(7):
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        client.complete_trial(index, raw_data={"y": f(p), "z": 100.0 * p["x"]})
+    x, value = recommend(client)
+    assert value == pytest.approx(f(x), abs=0.3)
+    assert isinstance(set_aside(client), list)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_point_read_too_badly_to_be_believed_is_not_recommended(sign):
     client = Client(random_seed=0)

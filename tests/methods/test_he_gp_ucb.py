@@ -1,4 +1,4 @@
-"""Elimination by likelihood in the settings of a study: it explores with less than it certifies with."""
+"""Elimination by likelihood in the settings of a study: it explores with less, and certifies nothing."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ import torch
 from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.methods import create_method
 from bo_robust.methods.he_gp_ucb import EXPLORING
+from bo_robust.study import Study
 
 KNOWN = {"num_arms": 50, "dim": 1, "num_initial": 3}
 
@@ -19,16 +20,17 @@ def made(**settings):
 @pytest.mark.parametrize(
     ("settings", "scale"), [({}, EXPLORING), ({"width": {"kind": "bayesian_finite", "scale": 2.0}}, 2.0)]
 )
-def test_by_likelihood_it_chooses_with_a_part_of_the_certificates_width(settings, scale):
+def test_by_likelihood_it_explores_with_a_part_of_the_width_and_certifies_nothing(settings, scale, tmp_path):
     method, model = made(elimination="likelihood", **settings)
-    w = BayesianFiniteWidth(50, method.delta)(model.t)
-    assert float(model.widths[model.leader]) == pytest.approx(scale * w)
-    X = torch.tensor([[0.33]], dtype=torch.float64)
-    _, lower, upper = method.bounds(method.acquisition(model, KNOWN), X)
-    mean, variance = (m[model.alive] for m in model.moments(X))
-    reach = (w if not settings else scale * w) * variance.sqrt()
-    torch.testing.assert_close(lower, (mean - reach).amin(0))
-    torch.testing.assert_close(upper, (mean + reach).amax(0))
+    assert float(model.widths[model.leader]) == pytest.approx(scale * BayesianFiniteWidth(50, method.delta)(model.t))
+    with Study.create(
+        tmp_path / "a", {"x": (0.0, 1.0)}, "he-gp-ucb", elimination="likelihood", restarts=2, raw_samples=16, **settings
+    ) as study:
+        for y in (0.1, 0.5, 0.2, 0.4, 0.6):
+            study.tell(study.ask()[0].id, y)
+        found = study.recommend()
+        assert (found.worst, found.regret_bound) == (None, None)
+        assert not study.should_stop(1e6)
 
 
 def test_by_errors_both_widths_are_the_same_and_other_tests_are_refused():

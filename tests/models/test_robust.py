@@ -149,13 +149,13 @@ def test_tiny_rewards_are_standardised():
 def test_units_that_botorch_would_round_are_said_and_those_beyond_numbers_refused():
     X, Y, _ = data()
     for tiny, dtype in ((1e-5, torch.float64), (1e-2, torch.float32)):
-        with pytest.warns(UserWarning, match=r"BoTorch rounds variances below 1e-\d+ up: multiply rewards by \de\+0\d"):
+        with pytest.warns(UserWarning, match=r"BoTorch rounds variances below 1e-\d+ up: multiply .* by \de\+0\d, or"):
             RobustGP(X.to(dtype), tiny * Y.to(dtype))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         RobustGP(X, 0.05 * Y)
         RobustGP(X, 0.0 * Y)
-    with pytest.raises(ValueError, match=r"most rewards differ by about .e.1[56]., whose square overflows"):
+    with pytest.raises(ValueError, match=r"rewards differ by about .e.1[56]., whose square overflows"):
         RobustGP(X, 1e160 * Y)
 
 

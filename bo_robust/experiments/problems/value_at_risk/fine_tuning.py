@@ -57,6 +57,7 @@ class FineTuning:
 
     def __post_init__(self) -> None:
         check_count(1, conditions=self.conditions, runs=self.runs)
+        check_count(0, seed=self.seed)
 
     def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
         """The problem; everything is computed on ``device`` and in ``dtype``."""
