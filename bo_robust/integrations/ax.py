@@ -60,10 +60,10 @@ class CoarseUnits(StandardizeY):
     """Rewards divided by a power of 1024: :func:`bo_robust.models.outliers.coarse_unit`; Ax' center stays out."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+        super(StandardizeY, self).__init__(*args, **options)  # which would warn of small deviations
         means = options["experiment_data"].observation_data["mean"]
-        self.Ymean = dict.fromkeys(self.Ymean, 0.0)
-        self.Ystd = {name: coarse_unit(means[name].dropna().to_numpy()) for name in self.Ystd}
+        self.Ymean = dict.fromkeys(means, 0.0)
+        self.Ystd = {name: coarse_unit(values.dropna().to_numpy()) for name, values in means.items()}
 
 
 class RobustAcquisition(Acquisition):

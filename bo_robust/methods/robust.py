@@ -28,8 +28,8 @@ class RobustMethod(GPMethod):
     judges_rewards = True
     many_truncated = 0.25
     advice = (
-        "the rest of them may have outliers too, so look at the rewards before you trust the recommendation (set_aside "
-        "lists those not believed)"
+        "there may be more outliers, or the kernel does not fit, so look at the rewards before you trust the "
+        "recommendation (set_aside lists those not believed)"
     )
     study_defaults = MappingProxyType({"kernel": "rbf", "outputscale": 1.0})  # the prior of BoTorch's SingleTaskGP
 
