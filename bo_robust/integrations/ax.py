@@ -182,7 +182,7 @@ def generation_strategy(
             "acquisition_options": {"verify": getattr(chosen, "verify", False)},
             "botorch_acqf_class": chosen.acquisition_class,
             "botorch_acqf_options": chosen.acquisition_options(known),
-            "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if _any_units(chosen) else [])],
+            "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if chosen.any_units else [])],
         },
         generator_gen_kwargs={
             "model_gen_options": {"optimizer_kwargs": {"num_restarts": num_restarts, "raw_samples": raw_samples}}
@@ -201,11 +201,6 @@ def generation_strategy(
         GenerationNode(name=method, generator_specs=[spec]),
     ]
     return GenerationStrategy(name=method, nodes=nodes)
-
-
-def _any_units(method: Method) -> bool:
-    """Whether nothing is in units of the rewards, so that they may be divided."""
-    return method.judges_rewards and getattr(method, "noise_var", None) is None
 
 
 def complete_observed(client: Client, trial_index: int, conditions: Mapping[str, float], raw_data: Any) -> int:

@@ -107,6 +107,11 @@ class Method(ABC):
         """Whether a study may take the bounds of this method as a certificate."""
         return True
 
+    @property
+    def any_units(self) -> bool:
+        """Whether rewards may be divided: the model standardises them, and no setting is in their units."""
+        return False
+
     @abstractmethod
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """Options of ``model_class.construct_inputs``, plain JSON; a missing or wrong one raises ``ValueError``."""

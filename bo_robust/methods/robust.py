@@ -35,6 +35,11 @@ class RobustMethod(GPMethod):
 
     verify: bool = True
 
+    @property
+    def any_units(self) -> bool:
+        """As the base class: where the noise is learned."""
+        return self.noise_var is None
+
     @staticmethod
     def truncated(model: Any) -> Tensor:
         found: Tensor = ~model.believed

@@ -224,7 +224,7 @@ class Policy:
     def _units(self, rewards: list[float]) -> Units:
         method, common = self.settings.method, self.settings.common
         if method.judges_rewards:
-            return coarse_units(rewards, common, as_told=getattr(method, "noise_var", None) is not None)
+            return coarse_units(rewards, common, as_told=not method.any_units)
         return units_of(rewards, common)
 
     def _surrogate(self, history: History) -> Surrogate:
