@@ -17,6 +17,7 @@ from bo_robust.experiments.problems.value_at_risk.optimum import (
     value_at_risk,
 )
 from bo_robust.experiments.problems.value_at_risk.portfolio import Portfolio
+from bo_robust.experiments.problems.value_at_risk.recipe import Recipe
 from bo_robust.experiments.problems.value_at_risk.robot_pushing import RobotPushing
 from bo_robust.experiments.problems.value_at_risk.synthetic import (
     Branin,
@@ -46,6 +47,7 @@ VALUE_AT_RISK_PROBLEMS: dict[str, Callable[..., ValueAtRiskKind]] = {
     "hartmann3_12": Hartmann3OneTwo,
     "hartmann3_21": Hartmann3TwoOne,
     "portfolio": Portfolio,
+    "recipe": Recipe,
     "robot_pushing": RobotPushing,
 }
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 from torch.quasirandom import SobolEngine
 
-from bo_robust.covariance import Matern
+from bo_robust.covariance import Covariance, Matern
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.experiments.problems.data import load_npz, verified
 from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
@@ -23,6 +23,37 @@ NUM_Z = 100
 Z_SEED = 0
 # Rows of f evaluated at once: 64 x 3000 doubles stay in a CPU's cache (2.5 times faster than 1024).
 CPU_ROWS, CUDA_ROWS = 64, 2**14
+
+
+class PosteriorMean:
+    """shift + scale * posterior mean of a GP, ``... x d`` to ``...``, given points ``n x d`` and observations ``n``.
+
+    The Gaussian process is solved in float64, whatever the ``dtype`` of the points asked about.
+    """
+
+    def __init__(
+        self,
+        covariance: Covariance,
+        X: Tensor,
+        y: Tensor,
+        noise_var: float,
+        constant: float,
+        device: torch.device | str,
+        dtype: torch.dtype,
+        shift: float = 0.0,
+        scale: float = 1.0,
+    ) -> None:
+        X, y = X.to(device), y.to(device)
+        K = covariance(X, X)
+        K.diagonal().add_(noise_var)
+        weights = torch.cholesky_solve((y - constant).unsqueeze(-1), torch.linalg.cholesky(K)).squeeze(-1)
+        self.covariance, self.X, self.weights = covariance, X.to(dtype), (scale * weights).to(dtype)
+        self.offset = shift + scale * constant
+
+    def __call__(self, X: Tensor) -> Tensor:
+        rows = X.reshape(-1, X.shape[-1]).split(CUDA_ROWS if X.is_cuda else CPU_ROWS)
+        values = [self.covariance(x, self.X) @ self.weights for x in rows]
+        return torch.cat(values).reshape(X.shape[:-1]) + self.offset
 
 
 @dataclass(frozen=True)
@@ -42,7 +73,7 @@ class Portfolio:
         points = SobolEngine(2, scramble=True, seed=Z_SEED).draw(NUM_Z, dtype=torch.float64).to(device, dtype)
         return ValueAtRiskProblem(
             name="portfolio",
-            f=_Return(self.data_dir, device, dtype),
+            f=_return(self.data_dir, device, dtype),
             x_bounds=box.repeat(1, 3),
             z_bounds=box.repeat(1, 2),
             noise_var=0.01,
@@ -61,28 +92,17 @@ class Portfolio:
         )
 
 
-class _Return:
+def _return(data_dir: Path | str | None, device: torch.device | str, dtype: torch.dtype) -> PosteriorMean:
     """Minus the posterior mean of the saved Gaussian process, ``... x 5`` to ``...``."""
-
-    def __init__(self, data_dir: Path | str | None, device: torch.device | str, dtype: torch.dtype) -> None:
-        arrays = load_npz("borisk_portfolio", data_dir)
-        saved = json.loads(verified("borisk_portfolio_surrogate", data_dir))
-        self.covariance, noise_var, constant = saved_gp(saved)
-        X = torch.from_numpy(arrays["X"].astype(np.float64)).to(device)
-        loss = torch.from_numpy(arrays["Y"].astype(np.float64)).to(device)
-        mean, sd = saved["outcome_transform.means"][0], saved["outcome_transform.stdvs"][0]
-        K = self.covariance(X, X)
-        K.diagonal().add_(noise_var)
-        residual = (loss - mean) / sd - constant
-        weights = torch.cholesky_solve(residual.unsqueeze(-1), torch.linalg.cholesky(K)).squeeze(-1)
-        # Back from standardised units, and from loss to return.
-        self.X, self.weights = X.to(dtype), (-sd * weights).to(dtype)
-        self.offset = -(mean + sd * constant)
-
-    def __call__(self, X: Tensor) -> Tensor:
-        rows = X.reshape(-1, X.shape[-1]).split(CUDA_ROWS if X.is_cuda else CPU_ROWS)
-        values = [self.covariance(x, self.X) @ self.weights for x in rows]
-        return torch.cat(values).reshape(X.shape[:-1]) + self.offset
+    arrays = load_npz("borisk_portfolio", data_dir)
+    saved = json.loads(verified("borisk_portfolio_surrogate", data_dir))
+    covariance, noise_var, constant = saved_gp(saved)
+    loss = torch.from_numpy(arrays["Y"].astype(np.float64))
+    mean, sd = saved["outcome_transform.means"][0], saved["outcome_transform.stdvs"][0]
+    X = torch.from_numpy(arrays["X"].astype(np.float64))
+    standardised = (loss - mean) / sd
+    # Back from standardised units, and from loss to return.
+    return PosteriorMean(covariance, X, standardised, noise_var, constant, device, dtype, shift=-mean, scale=-sd)
 
 
 def saved_gp(saved: dict[str, list[float]]) -> tuple[Matern, float, float]:
