@@ -29,7 +29,6 @@ class Round:
     """What a method knows in round ``t`` (from 1): points (x, z) observed so far, ``n x d``, and observations, ``n``.
 
     Methods read the problem's box, environment and alpha, never its f. The surrogate holds the GP's hyperparameters.
-    ``stuck`` says that the method has chosen one x for long (:func:`bo_robust.experiments.value_at_risk.play.stuck`).
     """
 
     problem: ValueAtRiskProblem
@@ -37,7 +36,6 @@ class Round:
     X: Tensor
     Y: Tensor
     t: int
-    stuck: bool = False
 
     @property
     def designs(self) -> Tensor:
@@ -58,13 +56,9 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """Base of the methods. Methods that ``certify`` find max_x VaR_alpha(u(x, Z)).
-
-    After ``patience`` rounds at one x the play calls a method stuck; 0: never.
-    """
+    """Base of the methods. Methods that ``certify`` find max_x VaR_alpha(u(x, Z))."""
 
     certifies: ClassVar[bool] = False
-    patience: ClassVar[int] = 0
 
     @property
     def fitting(self) -> Fitting:

@@ -12,6 +12,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovement, qUpperConfidenceBound
 from botorch.acquisition.risk_measures import VaR
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_robust import specs
@@ -25,15 +26,19 @@ from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, Wor
 from bo_robust.posteriors.elimination import check_form
 from bo_robust.validation import check_count, check_positive, quoted
 
+EXPLORED = 256  # Sobol points among which the x that is least known is looked for
+
 
 @dataclass(frozen=True, kw_only=True)
 class _UpperBound(Optimised):
     """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers.
 
-    ``width_scale`` multiplies the paper's width.
+    ``width_scale`` multiplies the paper's width. In every ``explore_every``-th round (0: never) where the observation
+    would tell less than half a bit, it observes the x whose functional is least known.
     """
 
     rule: ClassVar[str] = "probable"
+    explore_every: ClassVar[int] = 0
     width_scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -52,7 +57,10 @@ class _UpperBound(Optimised):
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
         x, value = self.maximised(bound, now.problem.x_bounds)
-        choice = bound.select_environment(x.unsqueeze(0), "informative" if now.stuck else self.rule)
+        choice = bound.select_environment(x.unsqueeze(0), self.rule)
+        if self.explore_every and now.t % self.explore_every == 0 and _known(bound, choice.point):
+            among = draw_sobol_samples(now.problem.x_bounds, EXPLORED, 1).squeeze(1)
+            choice = bound.select_environment(among[bound.certificate(among).argmax(keepdim=True)], self.rule)
         return Proposal(choice.point[0], float(value.max()) if self.certifies else None)
 
 
@@ -75,7 +83,7 @@ class VUCBUnif(VUCBProb):
 
 @dataclass(frozen=True, kw_only=True)
 class VUCB(VUCBProb):
-    """V-UCB as it is set: the width, the choice of z, how hyperparameters are found, what to do when it is stuck.
+    """V-UCB as it is set: the width, the choice of z, how hyperparameters are found, and when it explores.
 
     The defaults are what a rule stated beforehand chose on three problems: ``benchmarks/value_at_risk_settings.py``.
 
@@ -85,7 +93,8 @@ class VUCB(VUCBProb):
         prior: As in :class:`Fitting`, like ``max_lengthscale`` and ``starts``.
         candidates: Take the largest bound of several length-scales in place of the fitted ones, eliminated by "errors"
             or "likelihood" as in :class:`~bo_robust.models.CandidateEnsemble`.
-        patience: Rounds at one x after which hyperparameters are fitted from several starts and z is "informative".
+        explore_every: As in the base class: where hyperparameters are wrong, V-UCB asks what it knows, and never learns
+            otherwise.
     """
 
     width: float = 2.0
@@ -94,12 +103,12 @@ class VUCB(VUCBProb):
     max_lengthscale: float | None = 0.3
     starts: int = 1
     candidates: str | None = None
-    patience: int = 0  # type: ignore[misc]
+    explore_every: int = 3  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(width=self.width)
-        check_count(0, patience=self.patience)
+        check_count(0, explore_every=self.explore_every)
         if self.candidates is not None:
             check_form(self.candidates)
         if self.rule not in (*PICK_RULES, "informative"):
@@ -277,6 +286,13 @@ def value_at_risk(alpha: float, n: int) -> VaR:
     """BoTorch's VaR of n equally probable conditions at our alpha, which counts from the lower tail."""
     # Where n alpha is whole, BoTorch would take the next larger value without the 1e-9.
     return VaR(1.0 - alpha + 1e-9, n_w=n)
+
+
+def _known(bound: ValueAtRiskUCB, point: Tensor) -> bool:
+    """Whether an observation at ``1 x d`` tells less than half a bit: f varies less there than the noise."""
+    with torch.no_grad():
+        posterior, reading = (bound.model.posterior(point, observation_noise=noisy) for noisy in (False, True))
+    return bool((2.0 * posterior.variance < reading.variance).all())
 
 
 def resample(problem: ValueAtRiskProblem, n: int) -> Tensor:

@@ -6,7 +6,7 @@ Nothing depends on what ran before.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,9 +21,6 @@ from bo_robust.experiments.value_at_risk.base import Method, Proposal, Round
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.random import stream
-
-# Fits of a method that is stuck, from length-scales down to 0.3 / 8 of the box.
-UNSTUCK_STARTS = 4
 
 
 def initial_points(problem: ValueAtRiskProblem, n: int, seed: int, repetition: int) -> Tensor:
@@ -64,7 +61,7 @@ def play(
     - ``bound``: 2 w sigma(x, z) at that point, which bounds ``chosen_regret`` in V-UCB; NaN where no point is chosen;
     - ``seconds``: time to choose the point, without the fit;
     - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
-    - ``stuck``: whether :func:`stuck` held; ``noise_var``: noise variance of the GP.
+    - ``noise_var``: noise variance of the GP.
     """
     n = problem.initial_points if panel.initial_points is None else panel.initial_points
     X = initial_points(problem, n, panel.seed, repetition)
@@ -80,12 +77,11 @@ def play(
     for r in range(panel.rounds + 1):
         watch(r)
         fit_seconds, fit_ok = math.nan, True
-        is_stuck = stuck(problem, X[n:], rows.get("certificate", []), method.patience)
-        if is_stuck or r % panel.refit_every == 0:
+        if r % panel.refit_every == 0:
             began = time.perf_counter()
-            fit_ok = surrogate.fit(X, Y, UNSTUCK_STARTS if is_stuck else None)
+            fit_ok = surrogate.fit(X, Y)
             fit_seconds = time.perf_counter() - began
-        now = Round(problem, surrogate, X, Y, r + 1, is_stuck)
+        now = Round(problem, surrogate, X, Y, r + 1)
         bound = method.bound(now)
         with torch.no_grad():
             best = recommend(bound.model, problem.environment, functional, now.designs).x
@@ -102,7 +98,6 @@ def play(
             "seconds": math.nan,
             "fit_seconds": fit_seconds,
             "fit_ok": fit_ok,
-            "stuck": is_stuck,
             "noise_var": surrogate.hyperparameters()["noise_var"][0],
             "point": None,
             "y": math.nan,
@@ -131,18 +126,6 @@ def play(
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
     return rows
-
-
-def stuck(problem: ValueAtRiskProblem, played: Tensor, certificates: Sequence[float], patience: int) -> bool:
-    """Whether the last ``patience`` > 0 rounds played one x, to 1 % of the box, and did not halve the certificate.
-
-    ``played`` are the points of all rounds, ``r x d``, and ``certificates`` those before each.
-    """
-    if patience == 0 or len(played) <= patience:
-        return False
-    x = played[-patience:, : problem.dim_x]
-    same = (x - x[0]).abs() <= 0.01 * (problem.x_bounds[1] - problem.x_bounds[0])
-    return bool(same.all()) and certificates[-1] > 0.5 * certificates[-patience]
 
 
 class _Regrets:

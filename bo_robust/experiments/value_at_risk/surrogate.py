@@ -75,14 +75,14 @@ class Surrogate:
         ).to(bounds)
         self.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(min_noise_var)).to(bounds)
 
-    def fit(self, X: Tensor, Y: Tensor, starts: int | None = None) -> bool:
-        """Fit from fixed starts (default: those of the settings), given points ``n x d`` and observations ``n``.
+    def fit(self, X: Tensor, Y: Tensor) -> bool:
+        """Fit from the starts of the settings, given points ``n x d`` and observations ``n``.
 
         Return whether a fit succeeded; otherwise the hyperparameters stay as they were.
         """
         before = kept = self._state()
         best = -math.inf
-        for start in range(starts or self.fitting.starts):
+        for start in range(self.fitting.starts):
             one = self._posterior_mode if self.fitting.prior else self._most_likely
             value = one(X, Y, LENGTHSCALE / 2**start)
             if value > best:
