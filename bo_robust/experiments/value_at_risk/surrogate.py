@@ -161,7 +161,7 @@ class Surrogate:
 
         Mean and signal variance are those of the observations, the noise is that of the last fit.
         """
-        d_z, spread = environment.appended, float(Y.var().clamp_min(1e-2))
+        d_z, spread = environment.appended, float(Y.var().clamp_min(1e-2)) if len(Y) > 1 else 1.0
         noise_var, mean = float(self.likelihood.noise.detach()), ConstantMean().to(Y)
         mean.constant.data.copy_(Y.mean())
         scales = [[a] * (X.shape[-1] - d_z) + [b] * d_z for a in LADDER for b in LADDER]

@@ -69,8 +69,42 @@ def test_v_ucb_as_it_is_set(options):
         METHODS["v-ucb"](prior=False)
     with pytest.raises(ValueError, match="errors"):
         METHODS["v-ucb"](candidates="shrinking")
+    with pytest.raises(ValueError, match="explore_every must be"):
+        METHODS["v-ucb"](explore_every=-1)
     with pytest.raises(ValueError, match="rule must be one of"):
         METHODS["v-ucb"](rule="best")
+
+
+@pytest.mark.parametrize("candidates", [None, "likelihood"])
+def test_v_ucb_explores_where_a_reading_would_tell_little(candidates):
+    """Branin, read at x = 1 under every z, and at two bad x: the GP believes that nothing is better than x = 1."""
+    problem = make("branin")
+    X = torch.cat([torch.ones_like(problem.points), problem.points], -1)
+    X = torch.cat([X, torch.tensor([[0.0, 0.5], [0.8, 0.5]]).double()])
+    Y = torch.cat([torch.full_like(X[:-2, 0], 0.4), torch.tensor([-1.3, -0.4]).double()])
+    Y = Y + 0.1 * torch.from_numpy(stream(0, "noise", 0).normal(size=len(Y)))
+    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    surrogate._set(torch.tensor(0.0), torch.tensor(0.1), torch.tensor(0.01), 0.3)
+    proposed = {}
+    for t in (2, 3):
+        now = Round(problem, surrogate, X, Y, t)
+        for every in (0, 3):
+            torch.manual_seed(0)
+            method = METHODS["v-ucb"](explore_every=every, candidates=candidates)
+            proposed[t, every] = method.propose(now).point
+    assert torch.equal(proposed[2, 3], proposed[2, 0])
+    if candidates is None:
+        assert float(proposed[2, 0][0]) > 0.95
+        assert 0.2 < float(proposed[3, 3][0]) < 0.6  # the widest gap of the data
+        certificate = method.bound(now).certificate
+        x = torch.linspace(0.0, 1.0, 101, dtype=torch.float64).unsqueeze(-1)
+        assert float(certificate(proposed[3, 3][:1])) == pytest.approx(float(certificate(x).max()), rel=1e-2)
+    # Nothing is known yet where all data are far away.
+    now = Round(problem, surrogate, X[-1:], Y[-1:], 3)
+    torch.manual_seed(0)
+    plain = METHODS["v-ucb"](explore_every=0, candidates=candidates).propose(now).point
+    torch.manual_seed(0)
+    assert torch.equal(METHODS["v-ucb"](candidates=candidates).propose(now).point, plain)
 
 
 def test_systematic_resampling(device):

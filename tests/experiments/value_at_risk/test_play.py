@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.problems.value_at_risk import make, regret
 from bo_robust.experiments.value_at_risk.methods import METHODS, build_method
-from bo_robust.experiments.value_at_risk.play import initial_points, play, stuck
-from bo_robust.experiments.value_at_risk.surrogate import Surrogate
+from bo_robust.experiments.value_at_risk.play import initial_points, play
 
 # One for all tests, whose optimum is searched once.
 BRANIN = make("branin")
@@ -94,37 +92,3 @@ def test_initial_points(device):
     assert bool((X[:, 1:].unsqueeze(1) == problem.points).all(-1).any(1).all())
     assert len(X[:, 1:].unique(dim=0)) > 50  # 64 points, uniformly; 25 hold the mass
     assert torch.equal(X[:5], initial_points(problem, 5, 0, 0))
-
-
-def test_stuck_is_one_x_for_long_while_the_certificate_does_not_halve():
-    x = torch.tensor([[0.2, 0.5], [0.7, 0.5], [0.7, 0.4], [0.705, 0.4]], dtype=torch.float64)
-    flat = [1.0, 1.0, 0.9, 0.8]
-    assert stuck(BRANIN, x, flat, 3)
-    assert not stuck(BRANIN, x, flat, 4)  # another x before
-    assert not stuck(BRANIN, x[:3], flat[:3], 3)  # a first choice needs a round before it
-    assert not stuck(BRANIN, x, [1.0, 1.0, 0.6, 0.4], 3)
-    assert not stuck(BRANIN, x, flat, 0)
-    moved = x.clone()
-    moved[-1, 0] = 0.72
-    assert not stuck(BRANIN, moved, flat, 3)
-
-
-def test_a_stuck_method_fits_from_several_starts_and_observes_for_information(monkeypatch):
-    starts, rules = [], []
-    fit, select = Surrogate.fit, ValueAtRiskUCB.select_environment
-
-    def fits(self, X, Y, n=None):
-        starts.append(n)
-        return fit(self, X, Y, n)
-
-    def selects(self, x, rule="probable", generator=None):
-        rules.append(rule)
-        return select(self, x, rule, generator)
-
-    monkeypatch.setattr(Surrogate, "fit", fits)
-    monkeypatch.setattr(ValueAtRiskUCB, "select_environment", selects)
-    monkeypatch.setattr("bo_robust.experiments.value_at_risk.play.stuck", lambda _, points, *rest: len(points) == 1)
-    rows = played({"name": "v-ucb", "patience": 1, **SEARCH})
-    assert rows["stuck"] == [False, True, False, False]
-    assert starts == [None, 4, None]
-    assert rules == ["probable", "informative", "probable", "probable"]
