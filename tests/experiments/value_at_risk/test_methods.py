@@ -100,7 +100,7 @@ def test_v_ucb_explores_where_a_reading_would_tell_little(candidates):
         x = torch.linspace(0.0, 1.0, 101, dtype=torch.float64).unsqueeze(-1)
         assert float(certificate(proposed[3, 3][:1])) == pytest.approx(float(certificate(x).max()), rel=1e-2)
     # Nothing is known yet where all data are far away.
-    now = Round(problem, surrogate, X[-1:], Y[-1:], 3)
+    now = Round(problem, surrogate, X[-3:], Y[-3:], 3)
     torch.manual_seed(0)
     plain = METHODS["v-ucb"](explore_every=0, candidates=candidates).propose(now).point
     torch.manual_seed(0)
