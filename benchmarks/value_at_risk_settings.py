@@ -41,7 +41,6 @@ LIKELIHOOD = PRIOR | {"prior": False}
 CHOICES: dict[str, dict[str, Any]] = {
     "paper": {"name": "v-ucb-prob"},
     "likelihood": LIKELIHOOD,
-    "likelihood, 4 starts": LIKELIHOOD | {"starts": 4},
     "prior": PRIOR,
     "prior, explore": PRIOR | {"explore_every": 3},
     "prior, cap": CAP,

@@ -90,7 +90,7 @@ class VUCB(VUCBProb):
     Args:
         width: w, in place of the paper's; ``width_scale`` multiplies it too.
         rule: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_environment`.
-        prior: As in :class:`Fitting`, like ``max_lengthscale`` and ``starts``.
+        prior: As in :class:`Fitting`, like ``max_lengthscale``.
         candidates: Take the largest bound of several length-scales in place of the fitted ones, eliminated by "errors"
             or "likelihood" as in :class:`~bo_robust.models.CandidateEnsemble`.
         explore_every: As in the base class: where hyperparameters are wrong, V-UCB asks what it knows, and never learns
@@ -101,7 +101,6 @@ class VUCB(VUCBProb):
     rule: str = "probable"  # type: ignore[misc]
     prior: bool = True
     max_lengthscale: float | None = 0.3
-    starts: int = 1
     candidates: str | None = None
     explore_every: int = 3  # type: ignore[misc]
 
@@ -113,11 +112,11 @@ class VUCB(VUCBProb):
             check_form(self.candidates)
         if self.rule not in (*PICK_RULES, "informative"):
             raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(self.rule)}.")
-        Fitting(self.prior, self.max_lengthscale, self.starts)  # raises
+        Fitting(self.prior, self.max_lengthscale)  # raises
 
     @property
     def fitting(self) -> Fitting:
-        return Fitting(self.prior, self.max_lengthscale, self.starts)
+        return Fitting(self.prior, self.max_lengthscale)
 
     @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
     def bound(self, now: Round) -> ValueAtRiskUCB:

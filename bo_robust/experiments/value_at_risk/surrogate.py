@@ -4,6 +4,7 @@ Nguyen et al. 2021, App. I, fit length-scales, signal variance and noise varianc
 likelihood. Ours: a constant mean, fitted too, and inputs scaled to the unit box.
 """
 
+import copy
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from bo_robust.environments import Environment
 from bo_robust.functionals import Functional
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.specs import quoted
-from bo_robust.validation import check_count, check_positive
+from bo_robust.validation import check_positive
 
 MIN_NOISE_VAR = 1e-4
 # Where a fit starts, in the unit box: short enough that bumps are seen, long enough that points know of each other.
@@ -45,15 +46,12 @@ class Fitting:
         prior: False: maximum likelihood, as in the paper. True: the priors of BoTorch's ``SingleTaskGP``, on
             standardised observations.
         max_lengthscale: With priors, the largest length-scale, in units of the box; None: no limit.
-        starts: Fits from length-scales 0.3, 0.3 / 2, 0.3 / 4, ...; the most likely one is kept.
     """
 
     prior: bool = False
     max_lengthscale: float | None = None
-    starts: int = 1
 
     def __post_init__(self) -> None:
-        check_count(1, starts=self.starts)
         if not isinstance(self.prior, bool):
             raise ValueError(f"prior must be true or false, got {quoted(self.prior)}.")
         if self.max_lengthscale is not None:
@@ -76,40 +74,36 @@ class Surrogate:
         self.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(min_noise_var)).to(bounds)
 
     def fit(self, X: Tensor, Y: Tensor) -> bool:
-        """Fit from the starts of the settings, given points ``n x d`` and observations ``n``.
+        """Fit from a fixed start, given points ``n x d`` and observations ``n``.
 
-        Return whether a fit succeeded; otherwise the hyperparameters stay as they were.
+        Return whether that succeeded; otherwise the hyperparameters stay as they were.
         """
-        before = kept = self._state()
-        best = -math.inf
-        for start in range(self.fitting.starts):
-            one = self._posterior_mode if self.fitting.prior else self._most_likely
-            value = one(X, Y, LENGTHSCALE / 2**start)
-            if value > best:
-                best, kept = value, self._state()
-        for part, state in zip(self._parts(), kept, strict=True):
-            part.load_state_dict(state)
-        return kept is not before
+        before = [copy.deepcopy(part.state_dict()) for part in self._parts()]
+        fitted = self._posterior_mode(X, Y) if self.fitting.prior else self._most_likely(X, Y)
+        if not fitted:
+            for part, state in zip(self._parts(), before, strict=True):
+                part.load_state_dict(state)
+        return fitted
 
-    def _most_likely(self, X: Tensor, Y: Tensor, lengthscale: float) -> float:
-        """Maximise the likelihood; return its logarithm per observation, -inf if that failed."""
+    def _most_likely(self, X: Tensor, Y: Tensor) -> bool:
+        """Maximise the likelihood; return whether that succeeded."""
         # Equal observations would start the signal variance at 0.
         spread = Y.var(unbiased=False).clamp_min(1e-2) if len(Y) > 1 else Y.new_tensor(1.0)
         # Strictly inside its constraint, whose boundary is at infinity of the raw parameter.
-        self._set(Y.mean(), spread, (0.1 * spread).clamp_min(2.0 * self.min_noise_var), lengthscale)
-        value = _maximised(self.model(X, Y))
-        if value > -math.inf or self.min_noise_var != MIN_NOISE_VAR:
-            return value
+        self._set(Y.mean(), spread, (0.1 * spread).clamp_min(2.0 * self.min_noise_var), LENGTHSCALE)
+        fitted = _maximised(self.model(X, Y))
+        if fitted or self.min_noise_var != MIN_NOISE_VAR:
+            return fitted
         # Where Y varies much, the first step of a fit is as large, to length-scales whose kernel matrix is not positive
         # definite. The same fit of standardised observations has steps of a common size.
         shift, scale = Y.mean(), spread.sqrt()
         unit = Surrogate(self.bounds, self.fitting, MIN_NOISE_VAR / float(spread))
-        value = unit._most_likely(X, (Y - shift) / scale, lengthscale)
+        fitted = unit._most_likely(X, (Y - shift) / scale)
         self._set(*unit._in_units(shift, scale))
-        return value - math.log(float(scale))
+        return fitted
 
-    def _posterior_mode(self, X: Tensor, Y: Tensor, lengthscale: float) -> float:
-        """Fit BoTorch's model; return its log posterior density per observation, -inf if that failed."""
+    def _posterior_mode(self, X: Tensor, Y: Tensor) -> bool:
+        """Fit BoTorch's model; return whether that succeeded."""
         shift, scale = Y.mean(), Y.std().clamp_min(0.1) if len(Y) > 1 else Y.new_tensor(1.0)
         transform = Normalize(self.bounds.shape[-1], bounds=self.bounds)
         unit = SingleTaskGP(X, ((Y - shift) / scale).unsqueeze(-1), outcome_transform=None, input_transform=transform)
@@ -117,8 +111,8 @@ class Surrogate:
         if limit is not None:
             least = kernel.raw_lengthscale_constraint.lower_bound
             kernel.register_constraint("raw_lengthscale", Interval(least, limit, transform=None).to(Y))
-        kernel.lengthscale = lengthscale if limit is None else min(lengthscale, limit)
-        value = _maximised(unit)
+        kernel.lengthscale = LENGTHSCALE if limit is None else min(LENGTHSCALE, limit)
+        fitted = _maximised(unit)
         constant, noise_var = unit.mean_module.constant.detach(), unit.likelihood.noise.detach()
         self._set(
             shift + scale * constant,
@@ -126,7 +120,7 @@ class Surrogate:
             (scale.square() * noise_var).clamp_min(INSIDE * MIN_NOISE_VAR),
             kernel.lengthscale.detach(),
         )
-        return value
+        return fitted
 
     def _in_units(self, shift: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Mean, signal variance, noise variance and length-scales for observations times ``scale`` plus ``shift``."""
@@ -143,9 +137,6 @@ class Surrogate:
         self.covariance.outputscale = signal_var
         self.covariance.base_kernel.lengthscale = lengthscale
         self.likelihood.noise = noise_var
-
-    def _state(self) -> list[dict[str, Tensor]]:
-        return [{k: v.clone() for k, v in part.state_dict().items()} for part in self._parts()]
 
     def candidates(
         self,
@@ -213,16 +204,13 @@ class Surrogate:
         return self.mean, self.covariance, self.likelihood
 
 
-def _maximised(model: SingleTaskGP) -> float:
-    """Fit a model; its log likelihood (with priors: posterior density) per observation, -inf if the fit failed."""
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+def _maximised(model: SingleTaskGP) -> bool:
+    """Fit a model; return whether that succeeded."""
     model.train()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of optimisers that stop early
-            fit_gpytorch_mll(mll)
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     except (ModelFittingError, NotPSDError):
-        return -math.inf
-    with torch.no_grad():
-        model.train()
-        return float(mll(model(*model.train_inputs), model.train_targets))
+        return False
+    return True
