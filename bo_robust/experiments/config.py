@@ -71,8 +71,8 @@ class Entry(_Frozen):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options by name, in a new dictionary; those left empty (None) are not in it."""
-        return {key: value for key, value in (self.model_extra or {}).items() if value is not None}
+        """Options by name, in a new dictionary. One that is null is None: not the default, if that is another."""
+        return dict(self.model_extra or {})
 
 
 class Panel(_Frozen):
