@@ -76,3 +76,11 @@ def test_loops_do_not_mix(tmp_path):
     (tmp_path / "b.yaml").write_text("include: [a.yaml]\n")
     with pytest.raises(RunError, match="whose `loop:` is another"):
         load(tmp_path / "b.yaml")
+
+
+def test_a_setting_that_is_null_is_none_and_not_the_default():
+    entry = parse(data(methods=[{"name": "v-ucb", "max_lengthscale": None}])).panels[0].methods[0]
+    assert build_method("v-ucb", {}).max_lengthscale == 0.3
+    assert build_method(entry.name, entry.options).max_lengthscale is None
+    with pytest.raises(RunError, match="explore_every of method 'v-ucb' must be a whole number, got None"):
+        parse(data(methods=[{"name": "v-ucb", "explore_every": None}]))
