@@ -12,10 +12,10 @@ import torch
 from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovement, qUpperConfidenceBound
 from botorch.acquisition.risk_measures import VaR
 from botorch.sampling import SobolQMCNormalSampler
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_robust import specs
+from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import ConstantWidth
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
@@ -26,15 +26,13 @@ from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, Wor
 from bo_robust.posteriors.elimination import check_form
 from bo_robust.validation import check_count, check_positive, quoted
 
-EXPLORED = 256  # Sobol points among which the x that is least known is looked for
-
 
 @dataclass(frozen=True, kw_only=True)
 class _UpperBound(Optimised):
     """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers.
 
-    ``width_scale`` multiplies the paper's width. In every ``explore_every``-th round (0: never) where the observation
-    would tell less than half a bit, it observes the x whose functional is least known.
+    ``width_scale`` multiplies the paper's width. Every ``explore_every`` rounds (0: never) it may explore, see
+    :func:`bo_robust.acquisition.explore`.
     """
 
     rule: ClassVar[str] = "probable"
@@ -58,9 +56,8 @@ class _UpperBound(Optimised):
         bound = self.acquisition(now)
         x, value = self.maximised(bound, now.problem.x_bounds)
         choice = bound.select_environment(x.unsqueeze(0), self.rule)
-        if self.explore_every and now.t % self.explore_every == 0 and _known(bound, choice.point):
-            among = draw_sobol_samples(now.problem.x_bounds, EXPLORED, 1).squeeze(1)
-            choice = bound.select_environment(among[bound.certificate(among).argmax(keepdim=True)], self.rule)
+        if self.explore_every and now.t % self.explore_every == 0:
+            choice = explore(bound, choice, now.problem.x_bounds, self.rule)
         return Proposal(choice.point[0], float(value.max()) if self.certifies else None)
 
 
@@ -93,8 +90,7 @@ class VUCB(VUCBProb):
         prior: As in :class:`Fitting`, like ``max_lengthscale``.
         candidates: Take the largest bound of several length-scales in place of the fitted ones, eliminated by "errors"
             or "likelihood" as in :class:`~bo_robust.models.CandidateEnsemble`.
-        explore_every: As in the base class: where hyperparameters are wrong, V-UCB asks what it knows, and never learns
-            otherwise.
+        explore_every: Rounds from one call of :func:`bo_robust.acquisition.explore` to the next; 0: none.
     """
 
     width: float = 2.0
@@ -285,13 +281,6 @@ def value_at_risk(alpha: float, n: int) -> VaR:
     """BoTorch's VaR of n equally probable conditions at our alpha, which counts from the lower tail."""
     # Where n alpha is whole, BoTorch would take the next larger value without the 1e-9.
     return VaR(1.0 - alpha + 1e-9, n_w=n)
-
-
-def _known(bound: ValueAtRiskUCB, point: Tensor) -> bool:
-    """Whether an observation at ``1 x d`` tells less than half a bit: f varies less there than the noise."""
-    with torch.no_grad():
-        posterior, reading = (bound.model.posterior(point, observation_noise=noisy) for noisy in (False, True))
-    return bool((2.0 * posterior.variance < reading.variance).all())
 
 
 def resample(problem: ValueAtRiskProblem, n: int) -> Tensor:
