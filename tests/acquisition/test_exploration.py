@@ -25,7 +25,7 @@ def kernel(tkwargs):
 
 
 def acquisition(readings, tkwargs):
-    """Readings of 1 at x = 0.9 under the only condition. With k(x, x) = 1 they leave a variance of 1 / (1 + n / 0.1)."""
+    """Readings of 1 at x = 0.9 under the only condition: the variance of f there is 1 / (1 + n / 0.1)."""
     X = torch.tensor([[0.9, 0.5]], **tkwargs).expand(readings, 2)
     Y = torch.ones(readings, 1, **tkwargs)
     model = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=kernel(tkwargs), outcome_transform=None)
