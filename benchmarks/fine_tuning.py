@@ -61,7 +61,9 @@ class Aimed(VUCB):
     """The upper bound of any functional, with BoTorch's priors and width 2; only the functional differs."""
 
     aim: Functional = TAIL
-    prior: bool = True
+    rule: str = "probable"
+    max_lengthscale: float | None = None
+    explore_every: int = 0
 
     def functional(self, alpha: float) -> Functional:  # type: ignore[override]
         return self.aim
