@@ -35,7 +35,7 @@ from bo_robust.experiments.value_at_risk.summary import log_regret
 
 ROUNDS = 30
 REPETITIONS = 30  # that differences are taken over; more of them only count runs that are stuck
-PRIOR = {"name": "v-ucb", "prior": True, "max_lengthscale": None, "explore_every": 0}
+PRIOR = {"name": "v-ucb", "prior": True, "max_lengthscale": None, "explore_every": 0, "rule": "probable"}
 CAP = PRIOR | {"max_lengthscale": 0.3}
 LIKELIHOOD = PRIOR | {"prior": False}
 CHOICES: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ PEERS: dict[str, dict[str, Any]] = {
     "knowledge gradient": {"name": "rho-kg-apx"},
     "random": {"name": "random"},
 }
-CHOSEN = "prior, cap"  # by the rule
+CHOSEN = "prior, cap, explore, informative"  # by the rule
 PROBLEMS = {
     "choose": ["branin", "goldstein_price", "hartmann3_21"],
     "report": [

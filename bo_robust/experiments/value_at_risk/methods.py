@@ -94,7 +94,7 @@ class VUCB(VUCBProb):
     """
 
     width: float = 2.0
-    rule: str = "probable"  # type: ignore[misc]
+    rule: str = "informative"  # type: ignore[misc]
     prior: bool = True
     max_lengthscale: float | None = 0.3
     candidates: str | None = None
