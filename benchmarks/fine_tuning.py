@@ -61,9 +61,9 @@ class Aimed(VUCB):
     """The upper bound of any functional, with BoTorch's priors and width 2; only the functional differs."""
 
     aim: Functional = TAIL
-    rule: str = "probable"
+    rule: str = "probable"  # type: ignore[misc]
     max_lengthscale: float | None = None
-    explore_every: int = 0
+    explore_every: int = 0  # type: ignore[misc]
 
     def functional(self, alpha: float) -> Functional:  # type: ignore[override]
         return self.aim

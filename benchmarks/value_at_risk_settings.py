@@ -61,6 +61,7 @@ PEERS: dict[str, dict[str, Any]] = {
     "random": {"name": "random"},
 }
 CHOSEN = "prior, cap, explore, informative"  # by the rule
+RIVALS = ["paper", *PEERS]
 PROBLEMS = {
     "choose": ["branin", "goldstein_price", "hartmann3_21"],
     "report": [
@@ -137,15 +138,6 @@ Runs = dict[tuple[str, int, int], np.ndarray]
 """log10 of the regret of rounds 1 to 30 by problem, seed and repetition."""
 
 
-def curves(lines: list[dict[str, Any]]) -> dict[tuple[str, str], Runs]:
-    """The runs of each problem and method."""
-    found: dict[tuple[str, str], Runs] = {}
-    for line in lines:
-        key = line["problem"], line["seed"], line["repetition"]
-        found.setdefault((line["problem"], line["method"]), {})[key] = log_regret(line["regret"])[1:]
-    return found
-
-
 def paired(a: Runs, b: Runs) -> dict[str, Any] | None:
     """a less b at the end and over the curve, with 95 % intervals, on common runs; None for fewer than two."""
     both = sorted(key for key in set(a) & set(b) if key[2] < REPETITIONS)
@@ -165,52 +157,82 @@ def stuck_share(runs: Runs) -> float:
     return float((last > np.median(last) + 1.0).mean())
 
 
-def mean_of(lines: list[dict[str, Any]], column: str) -> float:
-    """The mean of a column, to two digits."""
-    return round(float(np.mean([line[column] for line in lines])), 2)
+class Part:
+    """What was played of one part: lines and runs by method."""
+
+    def __init__(self, part: str, lines: list[dict[str, Any]]) -> None:
+        self.name, self.problems = part, PROBLEMS[part]
+        mine = [line for line in lines if line["seed"] == SEEDS[part] and line["problem"] in self.problems]
+        self.lines: dict[str, list[dict[str, Any]]] = {}
+        for line in mine:
+            self.lines.setdefault(line["method"], []).append(line)
+
+    def runs(self, method: str, problem: str | None = None) -> Runs:
+        """The runs of a method, on one problem or on all."""
+        mine = [line for line in self.lines.get(method, []) if problem in (None, line["problem"])]
+        return {(o["problem"], o["seed"], o["repetition"]): log_regret(o["regret"])[1:] for o in mine}
+
+    def summarise(self) -> None:
+        """Print every method on every problem, and paired differences to the paper's setting and of the chosen one."""
+        for problem in self.problems:
+            for method in self.lines:
+                if runs := self.runs(method, problem):
+                    ends = np.array([run[-1] for run in runs.values()])
+                    detail = {
+                        "repetitions": len(runs),
+                        "end": round(float(ends.mean()), 3),
+                        "mean_regret": round(float((10.0**ends).mean()), 4),
+                        "stuck": round(stuck_share(runs), 3),
+                        "less_than_paper": paired(runs, self.runs("paper", problem)),
+                    }
+                    if method in RIVALS:
+                        detail["chosen_less_this"] = paired(self.runs(CHOSEN, problem), runs)
+                    value = float(np.mean([run.mean() for run in runs.values()]))
+                    report(
+                        f"{self.name}: {problem}: {method}", value, "log10 regret over the curve", None, None, detail
+                    )
+        for method, other in [(method, "paper") for method in self.lines] + [(CHOSEN, rival) for rival in RIVALS]:
+            one = paired(self.runs(method), self.runs(other))
+            if one is not None and method != other:
+                held = np.mean([line["certificate_held"] / (ROUNDS + 1) for line in self.lines[method]])
+                one |= {"certificate_held": round(float(held), 3)}
+                one |= {"seconds": round(float(np.mean([line["seconds"] for line in self.lines[method]])), 2)}
+                report(f"{self.name}: {method} less {other}", one["curve"][0], "log10 regret", None, None, one)
 
 
 def summarise(path: Path) -> None:
-    """Print what the lines say, one JSON object each; draw the differences over the curve to the paper's setting."""
-    found = curves(read(path))
-    methods = list(dict.fromkeys(m for _, m in found))
-    for (problem, method), runs in found.items():
-        detail = {
-            "repetitions": len(runs),
-            "end": round(float(np.mean([run[-1] for run in runs.values()])), 3),
-            "mean_regret": round(float(np.mean([10.0 ** run[-1] for run in runs.values()])), 4),
-            "stuck": round(stuck_share(runs), 3),
-            "against_paper": paired(runs, found.get((problem, "paper"), {})),
-        }
-        value = float(np.mean([run.mean() for run in runs.values()]))
-        report(f"{problem}: {method}", value, "log10 regret over the curve", None, None, detail)
-    pairs = [(method, "paper") for method in methods] + [(CHOSEN, peer) for peer in PEERS]
-    for part, problems in PROBLEMS.items():
-        for method, other in pairs:
-            ours, theirs = ({k: v for p in problems for k, v in found.get((p, m), {}).items()} for m in (method, other))
-            one = paired(ours, theirs)
-            if one is not None:
-                mine = [line for line in read(path) if line["method"] == method and line["problem"] in problems]
-                held = np.mean([line["certificate_held"] / (ROUNDS + 1) for line in mine])
-                one |= {"certificate_held": round(float(held), 3), "seconds": mean_of(mine, "seconds")}
-                report(f"{part}: {method} less {other}", one["curve"][0], "log10 regret", None, None, one)
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
-    shown = [m for m in methods if m != "paper"]
-    for ax, part in zip(axes, PROBLEMS, strict=True):
-        for i, problem in enumerate(PROBLEMS[part]):
-            for y, method in enumerate(shown):
-                one = paired(found.get((problem, method), {}), found.get((problem, "paper"), {}))
-                if one is not None:
-                    mean, half = one["curve"]
-                    ax.errorbar(mean, y + 0.2 * (i - 1), xerr=half, fmt="o", color=f"C{i}", markersize=4, capsize=2)
-            ax.plot([], [], "o", color=f"C{i}", label=problem)
+    """Print what the lines say, one JSON object each; draw differences over the curve."""
+    lines = read(path)
+    parts = {name: Part(name, lines) for name in PROBLEMS}
+    for part in parts.values():
+        part.summarise()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.5), layout="constrained")
+    choose = parts["choose"]
+    settings = [method for method in CHOICES if method != "paper"]
+    for i, problem in enumerate(choose.problems):
+        _draw(left, i, problem, [paired(choose.runs(m, problem), choose.runs("paper", problem)) for m in settings])
+    left.set_yticks(range(len(settings)), settings)
+    left.set(xlabel="log10 regret over the curve, less the paper's setting", title="problems to choose by")
+    rows = [(parts[name], problem) for name in ("report", "rest") for problem in PROBLEMS[name]]
+    for i, rival in enumerate(RIVALS):
+        _draw(right, i, rival, [paired(part.runs(CHOSEN, p), part.runs(rival, p)) for part, p in rows])
+    right.set_yticks(range(len(rows)), [f"{p}{'' if part.name == 'report' else ' *'}" for part, p in rows])
+    right.set(
+        xlabel="log10 regret over the curve, chosen setting less rival", title="held out (*: functions chosen by)"
+    )
+    for ax in (left, right):
         ax.axvline(0.0, color="black", linewidth=0.8)
-        ax.set(xlabel="log10 regret less that of the paper's setting, over the curve", title=f"problems to {part} by")
-        ax.set_xlim(-2, 2)
         ax.legend(fontsize=8)
         ax.grid(axis="x", alpha=0.3)
-    axes[0].set_yticks(range(len(shown)), shown)
     figure.savefig(path.with_suffix(".png"), dpi=110)
+
+
+def _draw(ax: Any, i: int, label: str, found: list[dict[str, Any] | None]) -> None:
+    for y, one in enumerate(found):
+        if one is not None:
+            mean, half = one["curve"]
+            ax.errorbar(mean, y + 0.13 * (i - 2), xerr=half, fmt="o", color=f"C{i}", markersize=3, capsize=2)
+    ax.plot([], [], "o", color=f"C{i}", label=label)
 
 
 def main() -> None:
