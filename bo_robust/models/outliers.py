@@ -77,8 +77,8 @@ def robust_units(y: Array) -> Units:
 
 def coarse_unit(y: Array) -> float:
     """The power of 1024 that brings deviations of rewards nearest to 1; dividing by it rounds nothing."""
-    deviation = robust_units(np.clip(y, -HUGE, HUGE)).scale
-    return float(1024.0 ** max(-100, min(round(math.log(deviation, 1024.0)), 100)))
+    deviation = robust_units(y / 4.0).scale  # differences of quarters do not overflow
+    return float(1024.0 ** max(-100, min(round(math.log(deviation, 1024.0) + math.log(4.0, 1024.0)), 102)))
 
 
 class OutlierSearch:

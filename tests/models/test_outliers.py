@@ -10,7 +10,7 @@ from botorch.models import SingleTaskGP
 from scipy import stats
 
 from bo_robust.models.evidence import Prior, evidence_of
-from bo_robust.models.outliers import Conditioned, Judgement, OutlierSearch, robust_units
+from bo_robust.models.outliers import Conditioned, Judgement, OutlierSearch, coarse_unit, robust_units
 
 N = 9
 
@@ -210,6 +210,13 @@ def test_robust_units_by_hand():
     assert robust_units(np.array([1.0, 2.0, 3.0, 4.0, 1000.0])) == (3.0, pytest.approx(1.4826))
     assert robust_units(np.array([0.0, 0.0, 0.0, 5.0, 9.0])) == (0.0, pytest.approx(1.4826 * 7.0))
     assert robust_units(np.full(4, 7.0)) == (7.0, 1.0)
+
+
+@pytest.mark.parametrize("exponent", [-990, -30, 0, 1, 30, 1000, 1022])
+def test_the_coarse_unit_follows_rewards_to_the_ends_of_floating_point(exponent):
+    y = np.array([-1.9, -1.0, 0.0, 1.0, 1.9]) * 2.0**exponent
+    assert abs(math.log2(1.4826) + exponent - math.log2(coarse_unit(y))) <= 5.0
+    assert math.log2(coarse_unit(y)) % 10 == 0
 
 
 def test_all_believed():
