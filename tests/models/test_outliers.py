@@ -167,6 +167,28 @@ class TestSearch:
         assert judged.believed.all()
         assert np.isinf(judged.level).all() == (zeros == 12)
 
+    @pytest.mark.parametrize(
+        ("others", "lost"),
+        [
+            ([0.1, 0.2, 0.4, 4.0], [4.0]),  # ten times as much as all others
+            ([0.1, 0.2, 0.4, 3.0], []),
+            ([-0.1, 0.2, 0.4, -4.0, 900.0], [-4.0, 900.0]),
+            ([0.1, 0.2, 4.0, 5.0], [4.0, 5.0]),
+            ([0.1, 4.0, 5.0], []),  # most of those that deviate
+            ([0.1, 1e300, -1e300], []),
+            ([0.1, 0.2, 1e300, -1e300], [-1e300, 1e300]),
+            ([7.0], []),  # nothing to compare it with
+        ],
+    )
+    def test_where_most_rewards_are_equal_those_far_from_all_others_are_set_aside(self, others, lost):
+        Y = torch.tensor([0.0] * 6 + others, dtype=torch.float64).unsqueeze(-1)
+        X = torch.linspace(0.0, 1.0, len(Y), dtype=torch.float64).unsqueeze(-1)
+        for scale in (None, 1.0):
+            for judged in (search(X, Y, scale=scale)[0].judge(), search(X, 0.0 - Y, scale=scale)[0].fit()):
+                assert sorted(Y[~torch.as_tensor(judged.believed), 0].tolist()) == lost
+                np.testing.assert_array_equal(judged.probability, judged.believed)
+                assert judged.doubted.sum() == (len(others) == 1)
+
     def test_no_price_is_no_outlier(self):
         """In the limit of no outliers, share to 0, all rewards are believed."""
         X, Y = data()

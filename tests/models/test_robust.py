@@ -243,6 +243,26 @@ class TestVerify:
         assert lost(nearer) == [7, 20]
         assert verify(nearer) is None
 
+    @pytest.mark.parametrize("others", [[], [0.3, 0.5]])
+    def test_a_reward_that_stands_out_of_a_floor_is_measured_again(self, others):
+        """Alone it is believed: it may be the find. So are two readings of a size, but none that is refuted."""
+        X, _, _ = data(20)
+        Y = torch.tensor([9.0, *others, *([0.0] * (19 - len(others)))], dtype=torch.float64).unsqueeze(-1)
+        once = fit(RobustGP(X, Y))
+        assert lost(once) == ([0] if others else [])
+        assert torch.equal(verify(once), X[:1])
+        again = torch.cat([X, X[:1]])
+        refuted = fit(RobustGP(again, torch.cat([Y, 0.0 * Y[:1]])))
+        assert lost(refuted) == [0]
+        assert verify(refuted) is None
+        confirmed = fit(RobustGP(again, torch.cat([Y, Y[:1]])))
+        assert lost(confirmed) == []
+        if others:  # the rest says no: a third reading makes sure
+            assert torch.equal(verify(confirmed), X[:1])
+        sure = fit(RobustGP(torch.cat([again, X[:1]]), torch.cat([Y, Y[:1], Y[:1]])))
+        assert lost(sure) == []
+        assert verify(sure) is None
+
     def test_at_most(self):
         """One of 21 rewards refuted a suspect."""
         X, Y = self.spiked()
