@@ -101,7 +101,8 @@ def _pack(state: Any, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if isinstance(value, Tensor):
             tensors[name] = value
             # Products of another layout round differently, and ties show it.
-            if not value.is_contiguous() and 0 not in value.stride():
+            expanded = any(size > 1 and not step for size, step in zip(value.shape, value.stride(), strict=True))
+            if not (expanded or value.is_contiguous()):
                 numbers[f"{name}.stride"] = list(value.stride())
         elif isinstance(value, ArmKernel):
             continue
