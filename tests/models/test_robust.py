@@ -159,6 +159,17 @@ def test_units_that_botorch_would_round_are_said_and_those_beyond_numbers_refuse
         RobustGP(X, 1e160 * Y)
 
 
+@pytest.mark.parametrize(("unit", "factor"), [(1e12, "9e-13"), (1e-6, "1e[+]06")])
+def test_units_that_nothing_standardises_are_said(unit, factor):
+    X, Y, _ = data()
+    with pytest.warns(UserWarning, match=f"leave `outcome_transform` out, or multiply rewards by {factor}"):
+        RobustGP(X, unit * Y, outcome_transform=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        RobustGP(X, unit * Y.abs(), outcome_transform=Log())
+        RobustGP(X, Y, outcome_transform=None)
+
+
 def test_bounds_do_not_depend_on_units():
     X, Y, _ = data()
     found = [marginal_moments(fit(RobustGP(X, unit * Y)), X.roll(1, 1))[1].detach() / unit**2 for unit in (1.0, 1e-9)]
