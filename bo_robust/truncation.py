@@ -165,8 +165,8 @@ class PublishedATATruncation(_MomentLevel):
     num_directions: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_count(2, horizon=self.horizon)
+        super().__post_init__()
 
     def _at(self, t: float | Tensor) -> float | Tensor:
         return self._direction_level(t, math.log(self.num_directions * self.horizon))

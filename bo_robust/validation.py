@@ -86,6 +86,15 @@ def check_accuracy(epsilon: float) -> None:
         raise ValueError(f"epsilon (accuracy of the dictionary) must be in (0, 1), got {quoted(epsilon)}.")
 
 
+def check_oversampling(q: float) -> None:
+    """Raise ``ValueError`` unless q is a finite number >= 1, as BKB's analysis has it."""
+    if not (is_number(q) and q >= 1.0):
+        raise ValueError(
+            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {quoted(q)}; the theorems ask "
+            "for theory_oversampling(T, delta, epsilon), 5 served well in our runs."
+        )
+
+
 def check_finite(name: str, x: Tensor) -> None:
     """Raise ``ValueError`` if ``x`` has NaN or infinite entries."""
     bad = int((~torch.isfinite(x)).sum())
@@ -144,10 +153,15 @@ def check_count(minimum: int, **values: int) -> None:
 
 # What a setting of this name must be.
 POSITIVE = {"a", "b", "kappa", "moment_bound", "noise_scale", "noise_var", "norm_bound", "norm_bound_squared"}
-POSITIVE |= {"outputscale", "oversampling", "r", "scale"}
+POSITIVE |= {"outputscale", "r", "scale"}
 COUNTS = {"dim", "horizon", "max_size", "min_size", "num_arms", "num_directions", "num_features", "num_initial"}
 COUNTS |= {"raw_samples", "restarts"}
-SHARES = {"alpha": check_tail_index, "delta": check_delta, "epsilon": check_accuracy}
+OTHERS = {
+    "alpha": check_tail_index,
+    "delta": check_delta,
+    "epsilon": check_accuracy,
+    "oversampling": check_oversampling,
+}
 
 
 def check_settings(settings: Any) -> None:
@@ -163,8 +177,8 @@ def check_settings(settings: Any) -> None:
             check_positive(**{name: value})
         elif name in COUNTS:
             check_count(1, **{name: value})
-        elif name in SHARES:
-            SHARES[name](value)
+        elif name in OTHERS:
+            OTHERS[name](value)
 
 
 # What happens to a reward beyond its truncation level, see bo_robust.truncation.truncate.

@@ -233,6 +233,15 @@ MISTAKES = {
         "groups",
     ),
     "oversampling of BKB": (lambda: algorithms.BKB(WIDTH, 0.5), "oversampling"),
+    "oversampling of BKB in a study": (
+        lambda: create_method("bkb", {"oversampling": 0.0}),
+        "a finite number >= 1, got",
+    ),
+    "range of a base class": (lambda: confidence.RandomisedWidth(num_arms=0), "num_arms must be a whole number >= 2"),
+    "published horizon": (
+        lambda: truncation.PublishedATATruncation(1.0, 1.0, horizon=0, num_directions=8),
+        "horizon must be a whole number >= 2",
+    ),
     "oversampling as text": (lambda: algorithms.BKB(WIDTH, "5"), "oversampling"),
     "redraw of BKB": (lambda: algorithms.BKB(WIDTH, 5.0, "never"), "redraw must be one of fresh, persistent"),
     "batch of mini": (lambda: algorithms.MiniGPUCB(WIDTH, 0.5), "batch_constant"),

@@ -33,11 +33,11 @@ from bo_robust.algorithms.shortlist import (
     largest_bounds,
 )
 from bo_robust.confidence import Width
-from bo_robust.features.leverage import check_oversampling
 from bo_robust.posteriors import dtc, dtc_exact, dtc_single
 from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.dtc_exact import Whole
+from bo_robust.validation import check_oversampling
 
 
 @dataclass

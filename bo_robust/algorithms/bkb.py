@@ -18,14 +18,14 @@ from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.algorithms.random_arm import uniform_arms
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
-from bo_robust.features.leverage import check_oversampling, draw_dictionary, keep_probability
+from bo_robust.features.leverage import draw_dictionary, keep_probability
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.dtc_single import draw_past
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
-from bo_robust.validation import check_rule, quoted
+from bo_robust.validation import check_oversampling, check_rule, quoted
 
 REDRAWS = ("fresh", "persistent")
 

@@ -130,8 +130,8 @@ class PublishedATAWidth(_HeavyTailWidth):
     num_directions: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_count(2, horizon=self.horizon)
+        super().__post_init__()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         log_term = math.log(self.num_directions * self.horizon)

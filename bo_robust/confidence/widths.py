@@ -179,8 +179,8 @@ class RandomisedWidth(ScaledWidth):
     num_arms: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_count(2, num_arms=self.num_arms)
+        super().__post_init__()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         if uniform is None:

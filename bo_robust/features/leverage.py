@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.linalg import row_argmax
-from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive, is_number, quoted
+from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive
 
 
 def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
@@ -26,15 +26,6 @@ def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:
     check_delta(delta)
     check_accuracy(epsilon)
     return 6.0 * (1.0 + epsilon) / (1.0 - epsilon) * math.log(4.0 * horizon / delta) / epsilon**2
-
-
-def check_oversampling(q: float) -> None:
-    """Raise ``ValueError`` unless q is a finite number >= 1, as BKB's analysis has it."""
-    if not (is_number(q) and q >= 1.0):
-        raise ValueError(
-            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {quoted(q)}; the theorems ask "
-            "for theory_oversampling(T, delta, epsilon), 5 served well in our runs."
-        )
 
 
 def keep_probability(variance: Tensor, oversampling: float, counts: Tensor | None = None) -> Tensor:

@@ -27,7 +27,6 @@ from gpytorch.means import ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from bo_robust.features.leverage import check_oversampling
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FeatureModule, NystromMap, NystromWeights
 from bo_robust.models.feature_posterior import block_size
@@ -35,7 +34,7 @@ from bo_robust.models.feature_regression import WeightPosterior, gaussian_weight
 from bo_robust.models.fitting import fit_evidence, fit_rows
 from bo_robust.models.repeated_points import RepeatedPoints, group_copies
 from bo_robust.random import stream
-from bo_robust.validation import check_count, check_like
+from bo_robust.validation import check_count, check_like, check_oversampling
 
 ROUNDS = 2  # draws by leverage scores, each with the variances under the dictionary before
 GROWTH = 2.0  # conditioning redraws when there are this many times the observations of the last draw, or

@@ -77,8 +77,8 @@ def robust_units(y: Array) -> Units:
 
 def coarse_unit(y: Array) -> float:
     """The power of 1024 that brings deviations of rewards nearest to 1; dividing by it rounds nothing."""
-    deviation = robust_units(np.clip(y, -HUGE, HUGE)).scale
-    return float(1024.0 ** max(-100, min(round(math.log(deviation, 1024.0)), 100)))
+    deviation = robust_units(y / 4.0).scale  # differences of quarters do not overflow
+    return float(1024.0 ** max(-100, min(round(math.log(deviation, 1024.0) + math.log(4.0, 1024.0)), 102)))
 
 
 class OutlierSearch:
@@ -88,7 +88,8 @@ class OutlierSearch:
     turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
     leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
     At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are
-    fewer than four, or more than half of them equal.
+    fewer than four. Where more than half are equal, no GP judges: only those leave that deviate FAR times as much as
+    all that deviate less.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
@@ -105,19 +106,18 @@ class OutlierSearch:
         self._evidence, self._twins, self._scale = evidence, twins, scale
         self._price = math.log(share / (1.0 - share) * density)
         self._robust = robust_units(y)
-        evidence.blur = BLUR**2 * (1.0 if scale is not None else min(self._robust.scale**2, 1.0))
+        evidence.blur = BLUR**2 * (1.0 if scale is not None else min(self._robust.scale, 1.0) ** 2)
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
         self._readings = np.clip(y, -HUGE, HUGE)
         # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
-        most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
-        self._can_judge = len(y) >= FEWEST and not most_equal
+        self._most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
 
     def fit(self) -> Judgement:
         """Choose rows and hyperparameters, from those that the model has."""
         start, n = self._evidence.start, len(self._y)
-        if not self._can_judge:
-            return Judgement.all_believed(n)
+        if n < FEWEST or self._most_equal:
+            return self._by_size()
         best, theta_best, top = np.ones(n, dtype=bool), start, -math.inf
         tried = set()
         for believed in self._first_sets():
@@ -138,8 +138,8 @@ class OutlierSearch:
         ``known`` is what :meth:`fit` chose of the first ``m <= n`` rows. Without later rows it stands.
         """
         theta, n = self._evidence.start, len(self._y)
-        if not self._can_judge:
-            return Judgement.all_believed(n)
+        if n < FEWEST or self._most_equal:
+            return self._by_size()
         every = np.ones(n, dtype=bool)
         first = every.copy()
         if known is not None:
@@ -149,6 +149,23 @@ class OutlierSearch:
         starts = _different([first, *islice(self._first_sets(), 1, 2)])
         sets = _different([every, first, *(self._climb(theta, start) for start in starts)])
         return self._judgement(theta, max(sets, key=lambda believed: self._plausibility(theta, believed)))
+
+    def _by_size(self) -> Judgement:
+        """Without the GP: doubt at most half of the deviating rewards, those FAR times as large as all smaller ones.
+
+        Another reward of their point can confirm them. The only one that deviates is believed until it is refuted.
+        """
+        judged, size = Judgement.all_believed(len(self._y)), np.abs(self._readings - self._robust.center)
+        ordered = np.sort(size[size > 0.0])
+        gaps = np.flatnonzero(ordered[1:] > FAR * ordered[:-1]) + 1
+        gaps = np.array([0]) if len(ordered) == 1 else gaps[2 * gaps >= len(ordered)]
+        if len(size) < FEWEST or not len(gaps):
+            return judged
+        far, readings = size >= ordered[gaps[0]], 1 + self._twins.sum(axis=1)
+        confirmed = self._confirmed(self._evidence.start, self._units(judged.believed))
+        believed = ~far | confirmed | ((len(ordered) == 1) & (readings == 1))
+        doubted = far & believed & (readings <= 2)
+        return judged._replace(believed=believed, probability=believed.astype(np.float64), doubted=doubted)
 
     def _units(self, believed: Rows) -> Units:
         if self._scale is None:

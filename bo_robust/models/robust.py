@@ -48,8 +48,9 @@ class RobustGP(MovableGP):
     Where all are believed, the model is ``SingleTaskGP``, bit for bit. Without a fit all are believed.
 
     At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
-    than four rewards, or more than half of them equal, all are. :func:`verify` says which point to measure again before
-    a good reward is given up.
+    than four rewards, all are. Where more than half of them are equal, only rewards are not believed that deviate eight
+    times as much as all that deviate less; surprise and level say nothing there. :func:`verify`
+    says which point to measure again before a good reward is given up.
 
     Observations added by ``condition_on_observations`` and fantasies are believed: to judge them, make and fit a new
     model. ``load_state_dict`` judges rewards that the state was not fitted to, at its hyperparameters.
@@ -109,7 +110,7 @@ class RobustGP(MovableGP):
         check_positive(outlier_density=outlier_density)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
-        train_Y = _computable(train_Y, outcome_transform == DEFAULT or type(outcome_transform) is Standardize)
+        train_Y = _computable(train_Y, outcome_transform)
         if outcome_transform == DEFAULT:
             outcome_transform = Standardize(1, min_stdv=_smallest_deviation(train_Y))
         super().__init__(
@@ -329,20 +330,29 @@ def _smallest_deviation(Y: Tensor) -> float:
     return min(1e-8, max(10.0 * info.eps * float(Y.detach().abs().max()), info.tiny))
 
 
-def _computable(Y: Tensor, standardised: bool) -> Tensor:
+def _computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None) -> Tensor:
     """Rewards without those so far out that their squares overflow; the order of all others stays.
 
-    Raises ``ValueError`` if the squares of most do, and warns where BoTorch would round their variances up.
+    Raises ``ValueError`` if the squares of most do, and warns where BoTorch would round their variances up, or where
+    nothing brings them to the unit that priors suppose.
     """
     y = Y.detach().to("cpu", torch.float64).flatten().numpy()
     info, units = torch.finfo(Y.dtype), robust_units(y)
     if not units.scale < info.max**0.5 / FURTHEST:
         raise ValueError(f"rewards differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
-    floor = (min_variance.value(Y.dtype) / PRECISE) ** 0.5
-    if standardised and units.scale < floor and bool((Y[0] != Y).any()):
+    floor, unit = (min_variance.value(Y.dtype) / PRECISE) ** 0.5, coarse_unit(y)
+    standardised = transform == DEFAULT or type(transform) is Standardize
+    if transform is None and unit != 1.0:
+        warnings.warn(
+            f"rewards differ by about {units.scale:.0e}, while priors suppose about 1: leave `outcome_transform` out, "
+            f"or multiply rewards by {1.0 / unit:.0e}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    elif standardised and units.scale < floor and bool((Y[0] != Y).any()):
         warnings.warn(
             f"rewards differ by less than {floor:.0e}, and BoTorch rounds variances below "
-            f"{min_variance.value(Y.dtype):.0e} up: multiply rewards by {1.0 / coarse_unit(y):.0e}, "
+            f"{min_variance.value(Y.dtype):.0e} up: multiply rewards by {1.0 / unit:.0e}, "
             "or acquisitions may go wrong.",
             UserWarning,
             stacklevel=3,

@@ -100,6 +100,10 @@ def _pack(state: Any, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         name, value = prefix + field.name, getattr(state, field.name)
         if isinstance(value, Tensor):
             tensors[name] = value
+            # Products of another layout round differently, and ties show it.
+            expanded = any(size > 1 and not step for size, step in zip(value.shape, value.stride(), strict=True))
+            if not (expanded or value.is_contiguous()):
+                numbers[f"{name}.stride"] = list(value.stride())
         elif isinstance(value, ArmKernel):
             continue
         elif dataclasses.is_dataclass(value):
@@ -124,7 +128,9 @@ def _unpack_(state: Any, prefix: str, tensors: dict[str, Tensor], numbers: dict[
         if dataclasses.is_dataclass(value):
             _unpack_(value, f"{name}.", tensors, numbers, like)
         elif name in tensors:
-            object.__setattr__(state, field.name, tensors[name].to(like.device).clone())
+            saved = tensors[name].to(like.device)
+            stride = numbers.get(f"{name}.stride", torch.empty(saved.shape, device="meta").stride())
+            object.__setattr__(state, field.name, saved.new_empty_strided(saved.shape, stride).copy_(saved))
         elif name in numbers:
             object.__setattr__(state, field.name, numbers[name])
         elif isinstance(value, Tensor):  # None when it was saved

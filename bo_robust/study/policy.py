@@ -111,8 +111,10 @@ class Policy:
     def recommend(self, history: History) -> Recommendation:
         """Recommend the point of largest lower confidence bound among those told (among all, where they are arms).
 
-        Points whose only rewards were too bad to be believed are left out.
+        Points whose only rewards were too bad to be believed are left out. Raises ``ValueError`` if nothing was told.
         """
+        if not history.told:
+            raise ValueError("no value was told yet: there is nothing to recommend.")
         names = self.space.names
         surrogate = self._surrogate(history)
         designs = {tuple(x[n] for n in names): {n: x[n] for n in names} for x, _ in history.told}
@@ -233,5 +235,10 @@ class Policy:
         if not self.settings.method.judges_rewards:
             self._warned_at = warn_of_spoilt_units(rewards, units, self.settings.common, self._warned_at)
         Y = (units.sign / units.scale) * (X.new_tensor(rewards).unsqueeze(-1) - units.center)
+        if not math.isfinite(units.scale) or 2 * int((Y.abs() <= LARGEST).sum()) < len(Y):
+            raise ValueError(
+                f"most rewards are too large for their unit, {units.scale:g}: give a `scale` (and `noise_var`) of "
+                "their size, or divide them."
+            )
         failed = self._unit(history.failed) if history.failed else X[:0]
         return self._surrogates.of(X, Y.clamp(-LARGEST, LARGEST), failed)

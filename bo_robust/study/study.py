@@ -212,10 +212,7 @@ class Study:
         Raises ``ValueError`` if no value was told yet.
         """
         self._refresh()
-        history = self._history(len(self._tells), len(self._points), [])
-        if not history.told:
-            raise ValueError("no value was told yet: there is nothing to recommend.")
-        return self._policy.recommend(history)
+        return self._policy.recommend(self._history(len(self._tells), len(self._points), []))
 
     def set_aside(self) -> list[tuple[Trial, float]]:
         """Return trials whose values the model does not see as they are, and these values, in the order told.

@@ -12,6 +12,7 @@ pytest.importorskip("ax")
 
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.utils.common.random import with_rng_seed
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.integrations.ax import RobustAcquisition, complete_observed, generation_strategy, recommend, set_aside
@@ -152,6 +153,16 @@ def test_loop_with_pending_trials_goes_on_in_a_new_process(continued, method):
     rewards.append(f(then["played"][0]))
     assert then["rewards"] == pytest.approx(rewards, abs=1e-6)
     assert all(-1.0 <= p["x"] <= 3.0 and 0.0 <= p["z"] <= 1.0 for p in then["played"])
+
+
+def test_a_loaded_client_asks_the_same_with_the_seed_that_its_file_lacks(tmp_path):
+    client = make("robust")
+    play(client, 6)
+    client.save_to_json_file(str(tmp_path / "client.json"))
+    loaded = Client.load_from_json_file(str(tmp_path / "client.json"))
+    with with_rng_seed(0):
+        (again,) = play(loaded, 1)
+    assert again == pytest.approx(play(client, 1)[0], abs=1e-6)
 
 
 def test_outliers_are_truncated(continued):

@@ -71,6 +71,18 @@ def test_finds_the_best_and_mirrors_when_minimising(method):
     assert all(-1.0 <= p["a"] <= 3.0 and 1e-3 <= p["b"] <= 10.0 for p in params(up))
 
 
+def test_rewards_that_leave_floating_point_hardly_any_room():
+    """Powers of 1024 change nothing, so that the proposals are the same; a range that overflows is refused."""
+    one, large = make("robust"), make("robust")
+    one.optimize(objective, n_trials=9)
+    large.optimize(lambda trial: 2.0**1020 * objective(trial), n_trials=9)
+    assert params(large) == params(one)
+    assert large.sampler.recommend(large).value == 2.0**1020 * one.sampler.recommend(one).value
+
+    with pytest.raises(ValueError, match="too large for their unit, inf: give a `scale`"):
+        make().optimize(lambda trial: math.copysign(1.7e308, 2.0 + objective(trial)), n_trials=9)
+
+
 def far_too_good(trial):
     """The objective, with one reading in five absurdly good at first sight only."""
     known = [t.params for t in trial.study.get_trials(deepcopy=False)[: trial.number]]
@@ -286,6 +298,13 @@ def test_trials_that_were_completed_earlier_and_come_later():
     space = running.distributions or study.trials[0].distributions
     proposals = [of.sample_relative(study, running, space) for of in (study.sampler, sampler())]
     assert proposals[0] == proposals[1]
+
+
+def test_where_no_value_is_finite_there_is_nothing_to_recommend():
+    study = make()
+    study.optimize(lambda trial: math.inf * (3.0 + objective(trial)), n_trials=7)
+    with pytest.raises(ValueError, match="no value was told yet"):
+        study.sampler.recommend(study)
 
 
 def test_before_anything_is_completed():

@@ -10,7 +10,7 @@ from botorch.models import SingleTaskGP
 from scipy import stats
 
 from bo_robust.models.evidence import Prior, evidence_of
-from bo_robust.models.outliers import Conditioned, Judgement, OutlierSearch, robust_units
+from bo_robust.models.outliers import Conditioned, Judgement, OutlierSearch, coarse_unit, robust_units
 
 N = 9
 
@@ -167,6 +167,28 @@ class TestSearch:
         assert judged.believed.all()
         assert np.isinf(judged.level).all() == (zeros == 12)
 
+    @pytest.mark.parametrize(
+        ("others", "lost"),
+        [
+            ([0.1, 0.2, 0.4, 4.0], [4.0]),  # ten times as much as all others
+            ([0.1, 0.2, 0.4, 3.0], []),
+            ([-0.1, 0.2, 0.4, -4.0, 900.0], [-4.0, 900.0]),
+            ([0.1, 0.2, 4.0, 5.0], [4.0, 5.0]),
+            ([0.1, 4.0, 5.0], []),  # most of those that deviate
+            ([0.1, 1e300, -1e300], []),
+            ([0.1, 0.2, 1e300, -1e300], [-1e300, 1e300]),
+            ([7.0], []),  # nothing to compare it with
+        ],
+    )
+    def test_where_most_rewards_are_equal_those_far_from_all_others_are_set_aside(self, others, lost):
+        Y = torch.tensor([0.0] * 6 + others, dtype=torch.float64).unsqueeze(-1)
+        X = torch.linspace(0.0, 1.0, len(Y), dtype=torch.float64).unsqueeze(-1)
+        for scale in (None, 1.0):
+            for judged in (search(X, Y, scale=scale)[0].judge(), search(X, 0.0 - Y, scale=scale)[0].fit()):
+                assert sorted(Y[~torch.as_tensor(judged.believed), 0].tolist()) == lost
+                np.testing.assert_array_equal(judged.probability, judged.believed)
+                assert judged.doubted.sum() == (len(others) == 1)
+
     def test_no_price_is_no_outlier(self):
         """In the limit of no outliers, share to 0, all rewards are believed."""
         X, Y = data()
@@ -210,6 +232,13 @@ def test_robust_units_by_hand():
     assert robust_units(np.array([1.0, 2.0, 3.0, 4.0, 1000.0])) == (3.0, pytest.approx(1.4826))
     assert robust_units(np.array([0.0, 0.0, 0.0, 5.0, 9.0])) == (0.0, pytest.approx(1.4826 * 7.0))
     assert robust_units(np.full(4, 7.0)) == (7.0, 1.0)
+
+
+@pytest.mark.parametrize("exponent", [-990, -30, 0, 1, 30, 1000, 1022])
+def test_the_coarse_unit_follows_rewards_to_the_ends_of_floating_point(exponent):
+    y = np.array([-1.9, -1.0, 0.0, 1.0, 1.9]) * 2.0**exponent
+    assert abs(math.log2(1.4826) + exponent - math.log2(coarse_unit(y))) <= 5.0
+    assert math.log2(coarse_unit(y)) % 10 == 0
 
 
 def test_all_believed():

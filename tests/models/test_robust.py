@@ -159,6 +159,17 @@ def test_units_that_botorch_would_round_are_said_and_those_beyond_numbers_refuse
         RobustGP(X, 1e160 * Y)
 
 
+@pytest.mark.parametrize(("unit", "factor"), [(1e12, "9e-13"), (1e-6, "1e[+]06")])
+def test_units_that_nothing_standardises_are_said(unit, factor):
+    X, Y, _ = data()
+    with pytest.warns(UserWarning, match=f"leave `outcome_transform` out, or multiply rewards by {factor}"):
+        RobustGP(X, unit * Y, outcome_transform=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        RobustGP(X, unit * Y.abs(), outcome_transform=Log())
+        RobustGP(X, Y, outcome_transform=None)
+
+
 def test_bounds_do_not_depend_on_units():
     X, Y, _ = data()
     found = [marginal_moments(fit(RobustGP(X, unit * Y)), X.roll(1, 1))[1].detach() / unit**2 for unit in (1.0, 1e-9)]
@@ -242,6 +253,26 @@ class TestVerify:
         nearer = fit(RobustGP(thrice, torch.cat([Y, Y[7:8] - 8.0])))
         assert lost(nearer) == [7, 20]
         assert verify(nearer) is None
+
+    @pytest.mark.parametrize("others", [[], [0.3, 0.5]])
+    def test_a_reward_that_stands_out_of_a_floor_is_measured_again(self, others):
+        """Alone it is believed: it may be the find. So are two readings of a size, but none that is refuted."""
+        X, _, _ = data(20)
+        Y = torch.tensor([9.0, *others, *([0.0] * (19 - len(others)))], dtype=torch.float64).unsqueeze(-1)
+        once = fit(RobustGP(X, Y))
+        assert lost(once) == ([0] if others else [])
+        assert torch.equal(verify(once), X[:1])
+        again = torch.cat([X, X[:1]])
+        refuted = fit(RobustGP(again, torch.cat([Y, 0.0 * Y[:1]])))
+        assert lost(refuted) == [0]
+        assert verify(refuted) is None
+        confirmed = fit(RobustGP(again, torch.cat([Y, Y[:1]])))
+        assert lost(confirmed) == []
+        if others:  # the rest says no: a third reading makes sure
+            assert torch.equal(verify(confirmed), X[:1])
+        sure = fit(RobustGP(torch.cat([again, X[:1]]), torch.cat([Y, Y[:1], Y[:1]])))
+        assert lost(sure) == []
+        assert verify(sure) is None
 
     def test_at_most(self):
         """One of 21 rewards refuted a suspect."""

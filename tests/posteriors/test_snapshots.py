@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from bo_robust.algorithms import ATAGPUCB, MoMGPUCB
+from bo_robust.algorithms import ATAGPUCB, BBKB, BKB, MoMGPUCB
 from bo_robust.confidence import ConstantWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures
@@ -89,3 +89,38 @@ def test_feature_states_go_on_bit_identically(stop, reads, make, root, monkeypat
     assert all(torch.equal(a, b) for a, b in zip(rest, play(again, stop, 60), strict=True))
     for name in ("mean", "variance", "counts", "information_gain"):
         assert torch.equal(getattr(whole.posterior, name), getattr(again.posterior, name)), name
+
+
+@pytest.mark.parametrize("trials", [1, 2])
+@pytest.mark.parametrize(
+    "algorithm", [BKB(ConstantWidth(2.0), 5.0), BBKB(ConstantWidth(2.0), 5.0, 0.3)], ids=["bkb", "bbkb"]
+)
+def test_tensors_keep_their_layout_because_products_of_another_round_differently(algorithm, trials, device):
+    """Where arms come twice, the last bit decides which one is played."""
+    g = torch.Generator().manual_seed(0)
+    X = torch.rand(30, 2, generator=g, dtype=torch.float64).repeat(2, 1).to(device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
+    uniforms = torch.rand(90, trials, generator=g, dtype=torch.float64).to(device)
+
+    def play(state, start, end):
+        chosen = []
+        for u in uniforms[start:end]:
+            chosen.append(algorithm.select(state, u).arms)
+            algorithm.observe(state, chosen[-1], X[chosen[-1], 0] + u, u)
+        return chosen
+
+    whole, layouts = algorithm.init(kernel, 0.1, trials), set()
+    for stop in range(30, 60):
+        play(whole, stop - 1, stop)
+        forget(whole)
+        tensors, numbers = snapshot(whole)
+        again = algorithm.init(kernel, 0.1, trials)
+        saved = {k: v.cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
+        restore_(again, saved, json.loads(json.dumps(numbers)))
+        for name, x in snapshot(again)[0].items():
+            assert torch.equal(x, tensors[name]), name
+            assert x.is_contiguous() == tensors[name].is_contiguous(), name
+            layouts.add(x.is_contiguous())
+    assert layouts == {True, False}
+    assert all(torch.equal(a, b) for a, b in zip(play(whole, 60, 90), play(again, 60, 90), strict=True))
+    assert torch.equal(whole.posterior.mean, again.posterior.mean)

@@ -244,6 +244,16 @@ def test_truncating_much_is_warned_about(path):
             study.ask()
 
 
+@pytest.mark.parametrize(("method", "settings"), [("robust", {"noise_var": 1.0}), ("gp-ucb", {"scale": 1.0})])
+def test_rewards_far_beyond_the_unit_given_are_refused(path, method, settings):
+    with Study.create(path, LINE, method, **settings) as study:
+        for i in range(5):
+            study.add({"x": i / 4}, 1e200 * i)
+        for answer in (study.ask, study.recommend):
+            with pytest.raises(ValueError, match="too large for their unit, 1: give a `scale`"):
+                answer()
+
+
 @pytest.mark.parametrize("method", ["robust", "tgp-ucb"])
 @pytest.mark.parametrize("values", [(0, 0, 0, 0, 1e300), (1, 1, 1, 1, 1), (5e-320, 0, 0, 1e300, -1e300)])
 def test_absurd_values_do_not_stop_a_study(path, values, method):
