@@ -446,10 +446,10 @@ def test_bombs_are_refused_before_they_go_off(tmp_path, text, message):
     path = tmp_path / "c.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     for given in (path, write(tmp_path, {"include": ["c.yaml"]}, "outer.yaml")):
-        began = time.perf_counter()
+        began = time.process_time()
         with pytest.raises(RunError, match=message) as found:
             load(given)
-        assert time.perf_counter() - began < 2.0  # milliseconds; what goes off takes a minute or all memory
+        assert time.process_time() - began < 10.0  # milliseconds; what goes off takes a minute or all memory
         assert len(str(found.value)) < 200 + len(str(path))
 
 
