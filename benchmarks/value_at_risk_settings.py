@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -28,10 +30,13 @@ import torch
 from benchmarks.common import report
 from bo_robust.experiments.comparisons import mean_interval
 from bo_robust.experiments.config import ValueAtRiskPanelConfig, parse
+from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, regret
 from bo_robust.experiments.value_at_risk.job import build_problem
 from bo_robust.experiments.value_at_risk.methods import build_method
 from bo_robust.experiments.value_at_risk.play import play
 from bo_robust.experiments.value_at_risk.summary import log_regret
+from bo_robust.random import stream
+from bo_robust.study import Study
 
 ROUNDS = 30
 REPETITIONS = 30  # that differences are taken over; more of them only count runs that are stuck
@@ -60,8 +65,9 @@ PEERS: dict[str, dict[str, Any]] = {
     "knowledge gradient": {"name": "rho-kg-apx"},
     "random": {"name": "random"},
 }
+STUDY = "Study"  # ``bo_robust.study`` with its method v-ucb and no setting, asked and told; its design is its own
 CHOSEN = "prior, cap, explore, informative"  # by the rule
-RIVALS = ["paper", *PEERS]
+RIVALS = ["paper", *PEERS, STUDY]
 PROBLEMS = {
     "choose": ["branin", "goldstein_price", "hartmann3_21"],
     "report": [
@@ -108,12 +114,15 @@ def run(part: str, methods: list[str], problems: list[str], repetitions: range, 
             for method in methods:
                 if (problem, method, repetition, SEEDS[part]) in known:
                     continue
-                panel = panel_of(problem, part, specs[method])
+                panel = panel_of(problem, part, specs.get(method, {"name": "random"}))
                 if problem not in made:
                     made[problem] = build_problem(panel, None if data is None else Path(data), "cpu")
                 began = time.process_time()
-                chosen = panel.methods[0]
-                rows = play(made[problem], build_method(chosen.name, chosen.options), panel, repetition)
+                if method == STUDY:
+                    rows = play_study(made[problem], panel, repetition)
+                else:
+                    chosen = panel.methods[0]
+                    rows = play(made[problem], build_method(chosen.name, chosen.options), panel, repetition)
                 line = {
                     "problem": problem,
                     "method": method,
@@ -127,6 +136,34 @@ def run(part: str, methods: list[str], problems: list[str], repetitions: range, 
                 }
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
+
+
+def play_study(problem: ValueAtRiskProblem, panel: ValueAtRiskPanelConfig, repetition: int) -> dict[str, list[float]]:
+    """The columns of :func:`play` that lines keep, of a study on the same problem with as many observations."""
+    n, names = problem.initial_points, [f"x{i}" for i in range(problem.dim_x)]
+    conditions = [f"z{i}" for i in range(problem.dim_z)]
+    assert problem.points is not None
+    assert problem.probabilities is not None
+    points = [dict(zip(conditions, z, strict=True)) for z in problem.points.tolist()]
+    environment = {"points": points, "probabilities": problem.probabilities.tolist()}
+    noise = math.sqrt(problem.noise_var) * stream(panel.seed, "noise", repetition).standard_normal(n + panel.rounds)
+    rows: dict[str, list[float]] = {"regret": [], "lower_regret": [], "certificate": [], "fit_ok": []}
+    with tempfile.TemporaryDirectory() as folder:
+        box = {name: (float(a), float(b)) for name, a, b in zip(names, *problem.x_bounds, strict=True)}
+        settings: dict[str, Any] = {"environment": environment, "risk_level": problem.alpha, "num_initial": n}
+        study = Study.create(Path(folder, "run.study"), box, "v-ucb", seed=1000 * panel.seed + repetition, **settings)
+        for i in range(n + panel.rounds):
+            (trial,) = study.ask()
+            point = problem.x_bounds.new_tensor([[trial.x[name] for name in names + conditions]])
+            study.tell(trial.id, float(problem.f(point)) + noise[i])
+            if i >= n - 1:
+                found = study.recommend()
+                loss = float(regret(problem, problem.x_bounds.new_tensor([found.x[name] for name in names])))
+                rows["regret"].append(loss)
+                rows["lower_regret"].append(loss)
+                rows["certificate"].append(math.nan if found.regret_bound is None else found.regret_bound)
+        study.close()
+    return rows
 
 
 def read(path: Path) -> list[dict[str, Any]]:
