@@ -62,6 +62,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 PEERS: dict[str, dict[str, Any]] = {
     "MC-VaR": {"name": "mc-var"},
     "NEI over VaR": {"name": "nei-var"},
+    "NEI over VaR, lacing z": {"name": "nei-var", "lacing": True},
     "knowledge gradient": {"name": "rho-kg-apx"},
     "random": {"name": "random"},
 }
