@@ -265,9 +265,7 @@ def summarise(path: Path) -> None:
     for i, rival in enumerate(RIVALS):
         _draw(right, i, rival, [paired(part.runs(CHOSEN, p), part.runs(rival, p)) for part, p in rows])
     right.set_yticks(range(len(rows)), [f"{p}{'' if part.name == 'report' else ' *'}" for part, p in rows])
-    right.set(
-        xlabel="log10 regret over the curve, chosen setting less rival", title="held out (*: functions chosen by)"
-    )
+    right.set(xlabel="chosen setting less rival", title="held out (*: functions chosen by)")
     for ax in (left, right):
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.09), ncols=3)
