@@ -7,7 +7,7 @@ from torch import Tensor
 from bo_robust.acquisition.lacing import EnvironmentChoice
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.models.moments import joint_moments
-from bo_robust.validation import check_tensor
+from bo_robust.validation import check_bounds
 
 # Sobol points among which the design that is least known is looked for.
 NUM_DESIGNS = 256
@@ -21,7 +21,7 @@ def explore(
     V-UCB trusts the hyperparameters of its model. If they are wrong, as after few points, its bounds are too narrow, it
     observes one x again and again, and fits to these points change nothing. To call this in every third round ends
     that. A reading tells little if it tells less than half a bit of f there: if the variance of f is below that of the
-    noise. How little F is known is the length of its interval, F(u) - F(l).
+    noise. How little F is known is the length of its interval, F(u) - F(l). Points under evaluation count as observed.
 
     Ours, not of a paper; the page of value at risk says what it gains.
 
@@ -35,14 +35,17 @@ def explore(
     Raises:
         ValueError: if there is more than one design, or the box does not fit.
     """
-    check_tensor("bounds", bounds)
+    if not (isinstance(acqf, ValueAtRiskUCB) and isinstance(choice, EnvironmentChoice)):
+        raise ValueError("explore takes a ValueAtRiskUCB (or StableOpt), and what its select_environment returned.")
     if choice.index.numel() != 1:
         raise ValueError(f"explore takes the choice for one design, got {choice.index.numel()}.")
+    check_bounds(bounds)
+    acqf.designs(bounds)  # raises
     with torch.no_grad():
         point = choice.point.reshape(1, -1)
         _, covariance, noise = joint_moments(acqf.model, point, acqf.posterior_transform, acqf.pending_points)
         if not bool((covariance.squeeze(-1) < noise).all()):
             return choice
         designs = draw_sobol_samples(bounds, NUM_DESIGNS, 1, seed=seed).squeeze(1)
-        least_known = designs[acqf.certificate(designs).argmax()]
+        least_known = designs[acqf.interval(designs).argmax()]
         return acqf.select_environment(least_known.expand(*choice.index.shape, -1), rule)

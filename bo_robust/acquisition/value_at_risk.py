@@ -202,13 +202,21 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
                 of x itself: the result is the length of the interval of F(f(x)), which bounds the regret only if x
                 maximises F(u).
         """
+        low, high = self._ends(x, None)
+        return (high if max_upper is None else max_upper) - low
+
+    def interval(self, x: Tensor) -> Tensor:
+        """F(u(x)) - F(l(x)) at designs ``... x d_x``, ``...``, once the points under evaluation are observed."""
+        low, high = self._ends(x, self.pending_points)
+        return high - low
+
+    def _ends(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The smallest F(l) and the largest F(u) among the candidates, without gradient."""
         with torch.no_grad():
-            lower, upper = self._all_bounds(self.designs(x), None)
+            lower, upper = self._all_bounds(self.designs(x), pending)
             p = self.environment.probabilities
             low, high = self.functional.lower_bound(lower, upper, p), self.functional.upper_bound(lower, upper, p)
-            if self.over_candidates:
-                low, high = low.amin(-1), high.amax(-1)
-            return (high if max_upper is None else max_upper) - low
+            return (low.amin(-1), high.amax(-1)) if self.over_candidates else (low, high)
 
     def _value(self, x: Tensor, pending: Tensor | None) -> Tensor:
         p = self.environment.probabilities

@@ -191,8 +191,8 @@ def _is_plain_list(model: Model) -> bool:
 def _check_joint(model: Model) -> None:
     if _is_plain_list(model):
         raise ValueError(
-            f"pending points and q > 1 need joint posteriors, which a {type(model).__name__} does not combine; "
-            "put the GPs into a ModelListGP."
+            "points that count together (pending, q > 1, informative, explored) need joint posteriors, which a "
+            f"{type(model).__name__} does not combine; put the GPs into a ModelListGP."
         )
 
 
@@ -200,8 +200,8 @@ def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
     """Mean ``... x q`` and covariance ``... x q x q``."""
     if not isinstance(posterior, GPyTorchPosterior | GaussianMixturePosterior):
         raise ValueError(
-            f"pending points and q > 1 need a Gaussian posterior, got {type(posterior).__name__}; use an "
-            "affine outcome_transform or none."
+            "points that count together (pending, q > 1, informative, explored) need a Gaussian posterior, got "
+            f"{type(posterior).__name__}; use an affine outcome_transform or none."
         )
     return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
 

@@ -155,14 +155,20 @@ class OutlierSearch:
 
         Another reward of their point can confirm them. The only one that deviates is believed until it is refuted.
         """
-        judged, size = Judgement.all_believed(len(self._y)), np.abs(self._readings - self._robust.center)
+        judged, away = Judgement.all_believed(len(self._y)), self._readings - self._robust.center
+        size = np.abs(away)
         ordered = np.sort(size[size > 0.0])
         gaps = np.flatnonzero(ordered[1:] > FAR * ordered[:-1]) + 1
         gaps = np.array([0]) if len(ordered) == 1 else gaps[2 * gaps >= len(ordered)]
         if len(size) < FEWEST or not len(gaps):
             return judged
         far, readings = size >= ordered[gaps[0]], 1 + self._twins.sum(axis=1)
-        confirmed = self._confirmed(self._evidence.start, self._units(judged.believed))
+        # Noise is unknown here: two readings agree that are far on one side, and less than FAR times apart.
+        agree = far & far[:, None] & (np.sign(away) == np.sign(away)[:, None])
+        agree &= np.maximum(size, size[:, None]) <= FAR * np.minimum(size, size[:, None])
+        others = (self._twins & agree).sum(axis=1)
+        contrary = (self._twins & ~agree & (size <= size[:, None])).sum(axis=1)
+        confirmed = (others > 0) & ((contrary == 0) | ((others >= 2) & (others >= contrary)))
         believed = ~far | confirmed | ((len(ordered) == 1) & (readings == 1))
         doubted = far & believed & (readings <= 2)
         return judged._replace(believed=believed, probability=believed.astype(np.float64), doubted=doubted)

@@ -110,7 +110,7 @@ class RobustGP(MovableGP):
         check_positive(outlier_density=outlier_density)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
-        train_Y = _computable(train_Y, outcome_transform)
+        train_Y = _computable(train_Y, outcome_transform, covar_module is None)
         if outcome_transform == DEFAULT:
             outcome_transform = Standardize(1, min_stdv=_smallest_deviation(train_Y))
         super().__init__(
@@ -330,7 +330,7 @@ def _smallest_deviation(Y: Tensor) -> float:
     return min(1e-8, max(10.0 * info.eps * float(Y.detach().abs().max()), info.tiny))
 
 
-def _computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None) -> Tensor:
+def _computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None, default_kernel: bool) -> Tensor:
     """Rewards without those so far out that their squares overflow; the order of all others stays.
 
     Raises ``ValueError`` if the squares of most do, and warns where BoTorch would round their variances up, or where
@@ -342,10 +342,10 @@ def _computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None) ->
         raise ValueError(f"rewards differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
     floor, unit = (min_variance.value(Y.dtype) / PRECISE) ** 0.5, coarse_unit(y)
     standardised = transform == DEFAULT or type(transform) is Standardize
-    if transform is None and unit != 1.0:
+    if transform is None and default_kernel and unit != 1.0:
         warnings.warn(
-            f"rewards differ by about {units.scale:.0e}, while priors suppose about 1: leave `outcome_transform` out, "
-            f"or multiply rewards by {1.0 / unit:.0e}.",
+            f"rewards differ by about {units.scale:.0e}, while the default kernel has variance 1: leave "
+            f"`outcome_transform` out, or multiply rewards by {1.0 / units.scale:.0e}.",
             UserWarning,
             stacklevel=3,
         )

@@ -58,7 +58,9 @@ def test_points_under_evaluation_count_as_readings(tkwargs):
     choice = acqf.select_environment(torch.tensor([0.2], **tkwargs))
     assert explore(acqf, choice, bounds) is choice
     acqf.set_X_pending(torch.tensor([[0.2, 0.5]], **tkwargs))
-    assert explore(acqf, choice, bounds) is not choice
+    elsewhere = explore(acqf, choice, bounds)
+    assert elsewhere is not choice
+    assert abs(float(elsewhere.point[0]) - 0.2) > 0.2
 
 
 def test_every_candidate_must_know(tkwargs):
@@ -82,3 +84,22 @@ def test_several_choices_are_refused(tkwargs):
     choices = acqf.select_environment(torch.tensor([[0.2], [0.9]], **tkwargs))
     with pytest.raises(ValueError, match="takes the choice for one design, got 2"):
         explore(acqf, choices, torch.tensor([[0.0], [1.0]], **tkwargs))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ([[0.0, 1.0]], "2 x d_x, got shape"),
+        ([[0.0], [1.0], [2.0]], "2 x d_x, got shape"),
+        ([[0.0], [float("inf")]], "NaN or infinite"),
+        ([[1.0], [0.0]], "lower below upper"),
+        ([[0.0, 0.0], [1.0, 1.0]], "X has 2 columns"),
+    ],
+)
+def test_a_wrong_box_is_refused_even_where_the_choice_stands(tkwargs, bounds, message):
+    acqf = acquisition(1, tkwargs)
+    choice = acqf.select_environment(torch.tensor([0.2], **tkwargs))
+    with pytest.raises(ValueError, match=message):
+        explore(acqf, choice, torch.tensor(bounds, **tkwargs))
+    with pytest.raises(ValueError, match="takes a ValueAtRiskUCB"):
+        explore(acqf, choice.point, torch.tensor([[0.0], [1.0]], **tkwargs))

@@ -189,6 +189,23 @@ class TestSearch:
                 np.testing.assert_array_equal(judged.probability, judged.believed)
                 assert judged.doubted.sum() == (len(others) == 1)
 
+    @pytest.mark.parametrize(
+        ("readings", "lost"),
+        [
+            ([3.0, 2.0, 4.2], []),  # noise that nothing tells: they agree that they are far
+            ([3.0, 0.01], [3.0]),
+            ([3.0, 0.0, 0.01], [3.0]),
+            ([3.0, 900.0], [3.0, 900.0]),  # nor do these agree
+            ([3.0, -2.0], [-2.0, 3.0]),
+        ],
+    )
+    def test_over_a_floor_readings_of_one_point_confirm_each_other_by_size(self, readings, lost):
+        Y = torch.tensor([0.0] * 20 + [0.001] * 3 + [0.002] * 3 + [0.01, *readings], dtype=torch.float64).unsqueeze(-1)
+        X = torch.linspace(0.0, 1.0, len(Y) - len(readings) + 1, dtype=torch.float64).unsqueeze(-1)
+        X = torch.cat([X, X[-1:].expand(len(readings) - 1, 1)])
+        for judged in (search(X, Y)[0].judge(), search(X, -Y)[0].fit()):
+            assert sorted(Y[~torch.as_tensor(judged.believed), 0].tolist()) == lost
+
     def test_no_price_is_no_outlier(self):
         """In the limit of no outliers, share to 0, all rewards are believed."""
         X, Y = data()
