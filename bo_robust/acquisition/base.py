@@ -47,7 +47,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         if is_ensemble(model) and not self.over_candidates:
             raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
         if self.over_candidates != (width is None):
-            raise ValueError("width must be None for a CandidateEnsemble, which has its own, and for no other model.")
+            raise ValueError("give a width, such as 2.0, unless the model is a CandidateEnsemble: that has its own.")
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, Integral):
             raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bo_robust.environments import Environment
-from bo_robust.functionals import Functional, pick
+from bo_robust.functionals import PICK_RULES, Functional, pick
+from bo_robust.validation import quoted
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def choose_environment(
     # A draw follows the probabilities of the points, the rule "probable" may rank by a density.
     weights = environment.probabilities if rule == "drawn" else environment.density
     if information is None:
+        if rule not in PICK_RULES:
+            raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(rule)}.")
         index = pick(mask, gap, weights, rule, uniform)
     else:
         p = environment.probabilities

@@ -23,7 +23,6 @@ from bo_robust.experiments.value_at_risk.base import Method, Optimised, Proposal
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.value_at_risk.surrogate import Fitting
 from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, WorstCase
-from bo_robust.posteriors.elimination import check_form
 from bo_robust.validation import check_count, check_positive, quoted
 
 
@@ -104,8 +103,8 @@ class VUCB(VUCBProb):
         super().__post_init__()
         check_positive(width=self.width)
         check_count(0, explore_every=self.explore_every)
-        if self.candidates is not None:
-            check_form(self.candidates)
+        if self.candidates not in (None, "errors", "likelihood"):
+            raise ValueError(f"candidates must be null, errors or likelihood; got {quoted(self.candidates)}.")
         if self.rule not in (*PICK_RULES, "informative"):
             raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(self.rule)}.")
         Fitting(self.prior, self.max_lengthscale)  # raises

@@ -32,6 +32,7 @@ from bo_robust.validation import check_positive
 MIN_NOISE_VAR = 1e-4
 # Where a fit starts, in the unit box: short enough that bumps are seen, long enough that points know of each other.
 LENGTHSCALE = 0.3
+SHORTEST = 0.025  # length-scale that BoTorch's fits can find
 # Length-scales of candidates, in the unit box.
 LADDER = (0.1, 0.2, 0.4, 0.8)
 # The boundary of a constraint is at infinity of the raw parameter.
@@ -56,6 +57,8 @@ class Fitting:
             raise ValueError(f"prior must be true or false, got {quoted(self.prior)}.")
         if self.max_lengthscale is not None:
             check_positive(max_lengthscale=self.max_lengthscale)
+            if self.max_lengthscale <= SHORTEST:
+                raise ValueError(f"max_lengthscale must be above {SHORTEST}, the shortest, got {self.max_lengthscale}.")
             if not self.prior:
                 raise ValueError("max_lengthscale is for fits with priors; set prior: true, or max_lengthscale: null.")
 
