@@ -102,9 +102,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         schedule = width if width is None or callable(width) else ConstantWidth(float(width))
         super().__init__(model, schedule, t, posterior_transform, generator)
         if not isinstance(environment, Environment):
-            raise ValueError(
-                f"environment must be FiniteEnvironment(z) or another environment, got {quoted(environment)}."
-            )
+            raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
         self.environment = environment
         self.functional = as_functional(functional)
         self.ignores_z = ignores_z

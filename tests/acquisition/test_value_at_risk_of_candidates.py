@@ -174,7 +174,7 @@ def test_mistakes_are_refused(tkwargs):
     for given, functional in ((environment, 0.2), (other, 0.3)):
         with pytest.raises(ValueError, match="another bound"):
             ValueAtRiskUCB(model, given, functional)
-    with pytest.raises(ValueError, match="give a width, such as 2.0, unless"):
+    with pytest.raises(ValueError, match="unless the model is a CandidateEnsemble"):
         ValueAtRiskUCB(model, environment, 0.3, 2.0)
     with pytest.raises(ValueError, match="build it without environment"):
         EliminationUCB(model)
