@@ -58,7 +58,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "prior, cap, explore, informative": CAP | {"explore_every": 3, "rule": "informative"},
     "elimination": PRIOR | {"candidates": "errors"},
     "elimination by likelihood": PRIOR | {"candidates": "likelihood"},
-    "elimination by likelihood, informative": PRIOR | {"candidates": "likelihood", "rule": "informative"},
+    "elimination by likelihood, explore, informative": PRIOR
+    | {"candidates": "likelihood", "explore_every": 3, "rule": "informative"},
 }
 PEERS: dict[str, dict[str, Any]] = {
     "MC-VaR": {"name": "mc-var"},
