@@ -262,7 +262,7 @@ def summarise(path: Path) -> None:
     right.set(xlabel="chosen setting less rival", title="held out (*: functions chosen by)")
     for ax in (left, right):
         ax.axvline(0.0, color="black", linewidth=0.8)
-        ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.09), ncols=3)
+        ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.3, -0.09), ncols=3)
         ax.grid(axis="x", alpha=0.3)
     figure.suptitle("log10 regret over the curve, mean and 95 % interval of paired differences")
     figure.savefig(path.with_suffix(".png"), dpi=110)
@@ -272,7 +272,7 @@ def _draw(ax: Any, i: int, label: str, found: list[dict[str, Any] | None]) -> No
     for y, one in enumerate(found):
         if one is not None and one["repetitions"] >= SHOWN:
             mean, half = one["curve"]
-            ax.errorbar(mean, y + 0.13 * (i - 2), xerr=half, fmt="o", color=f"C{i}", markersize=3, capsize=2)
+            ax.errorbar(mean, y + 0.1 * (i - 3), xerr=half, fmt="o", color=f"C{i}", markersize=3, capsize=2)
     ax.plot([], [], "o", color=f"C{i}", label=label)
 
 
