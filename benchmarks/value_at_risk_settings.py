@@ -119,7 +119,7 @@ def run(part: str, methods: list[str], problems: list[str], repetitions: range, 
             for method in methods:
                 if (problem, method, repetition, SEEDS[part]) in known:
                     continue
-                panel = panel_of(problem, part, specs.get(method, {"name": "random"}))
+                panel = panel_of(problem, part, specs.get(method, {"name": "random"}))  # of a study any method will do
                 if problem not in made:
                     made[problem] = build_problem(panel, None if data is None else Path(data), "cpu")
                 began = time.process_time()
@@ -225,17 +225,18 @@ class Part:
                         "end": round(float(ends.mean()), 3),
                         "mean_regret": round(float((10.0**ends).mean()), 4),
                         "stuck": round(stuck_share(runs), 3),
-                        "less_than_paper": paired(runs, self.runs("paper", problem)),
+                        "less_paper": paired(runs, self.runs("paper", problem)),
                     }
                     if method in RIVALS:
-                        detail["chosen_less_this"] = paired(self.runs(CHOSEN, problem), runs)
+                        detail["chosen_less_it"] = paired(self.runs(CHOSEN, problem), runs)
                     value = float(np.mean([run.mean() for run in runs.values()]))
                     report(
                         f"{self.name}: {problem}: {method}", value, "log10 regret over the curve", None, None, detail
                     )
-        for method, other in [(method, "paper") for method in self.lines] + [(CHOSEN, rival) for rival in RIVALS]:
+        pairs = [(m, "paper") for m in self.lines if m != "paper"] + [(CHOSEN, m) for m in RIVALS if m != "paper"]
+        for method, other in pairs:
             one = paired(self.runs(method), self.runs(other))
-            if one is not None and method != other:
+            if one is not None:
                 held = np.mean([line["certificate_held"] / (ROUNDS + 1) for line in self.lines[method]])
                 one |= {"certificate_held": round(float(held), 3)}
                 one |= {"seconds": round(float(np.mean([line["seconds"] for line in self.lines[method]])), 2)}

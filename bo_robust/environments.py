@@ -16,7 +16,15 @@ from torch.distributions import Distribution
 from torch.nn import Module
 from torch.quasirandom import SobolEngine
 
-from bo_robust.validation import check_count, check_finite, check_like, check_positive, check_tensor, quoted
+from bo_robust.validation import (
+    check_bounds,
+    check_count,
+    check_finite,
+    check_like,
+    check_positive,
+    check_tensor,
+    quoted,
+)
 
 __all__ = ["ContinuousEnvironment", "Environment", "FiniteEnvironment", "PerturbationEnvironment"]
 
@@ -131,7 +139,7 @@ class ContinuousEnvironment(_FixedEnvironment):
         num_points: int = 256,
         seed: int = 0,
     ) -> None:
-        _check_box(bounds)
+        check_bounds(bounds)
         check_count(1, num_points=num_points)
         if (distribution is None) == (sampler is None):
             raise ValueError("give either a distribution (with cdf and icdf) or a sampler of Z.")
@@ -239,7 +247,7 @@ class PerturbationEnvironment(Environment):
         super().__init__(p, p)
         self.register_buffer("perturbations", fixed)
         if bounds is not None:
-            _check_box(bounds)
+            check_bounds(bounds)
         self.register_buffer("bounds", bounds)
         self._function = None if isinstance(perturbations, Tensor) else perturbations
         self._num_points = None if probabilities is None else probabilities.shape[-1]
@@ -258,7 +266,7 @@ class PerturbationEnvironment(Environment):
         """
         check_positive(radius=radius)
         check_count(2, num_points=num_points)
-        _check_box(bounds)
+        check_bounds(bounds)
         d = bounds.shape[-1]
         if d == 1:
             xi = torch.linspace(-radius, radius, num_points, dtype=bounds.dtype, device=bounds.device).unsqueeze(-1)
@@ -324,14 +332,3 @@ def _check_probabilities(p: Tensor | None, z: Tensor | None) -> Tensor | None:
     if abs(total - 1.0) > SUM_TOLERANCE:
         raise ValueError(f"probabilities must sum to 1, got {total:g}; divide them by their sum.")
     return None if bool((p == p[0]).all()) else (p / p.sum()).detach()
-
-
-def _check_box(bounds: Tensor) -> None:
-    check_tensor("bounds", bounds, floating=False)
-    if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] == 0 or not bounds.is_floating_point():
-        raise ValueError(
-            f"bounds must be 2 x d (lower and upper corner), floating point; got {bounds.dtype} {tuple(bounds.shape)}."
-        )
-    check_finite("bounds", bounds)
-    if not bool((bounds[0] < bounds[1]).all()):
-        raise ValueError("every lower bound must be below the upper one.")

@@ -96,13 +96,13 @@ def check_oversampling(q: float) -> None:
 
 
 def check_bounds(bounds: Tensor) -> None:
-    """Raise ``ValueError`` unless bounds are a finite box ``2 x d_x``."""
+    """Raise ``ValueError`` unless bounds are a finite box ``2 x d``."""
     check_tensor("bounds", bounds)
     if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] == 0:
-        raise ValueError(f"bounds must be 2 x d_x, got shape {tuple(bounds.shape)}.")
+        raise ValueError(f"bounds must be 2 x d, got shape {tuple(bounds.shape)}.")
     check_finite("bounds", bounds)
     if not bool((bounds[0] < bounds[1]).all()):
-        raise ValueError(f"bounds must be 2 x d_x, lower below upper, got {bounds.tolist()}.")
+        raise ValueError(f"bounds must be 2 x d, lower below upper, got {bounds.tolist()}.")
 
 
 def check_finite(name: str, x: Tensor) -> None:

@@ -4,7 +4,7 @@ import torch
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from bo_robust.acquisition.lacing import EnvironmentChoice
+from bo_robust.acquisition.lacing import EnvironmentChoice, check_choice
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.models.moments import joint_moments
 from bo_robust.validation import check_bounds
@@ -16,11 +16,11 @@ NUM_DESIGNS = 256
 def explore(
     acqf: ValueAtRiskUCB, choice: EnvironmentChoice, bounds: Tensor, rule: str = "probable", seed: int | None = None
 ) -> EnvironmentChoice:
-    """The choice as it is; or the design whose F is least known, where a reading of the choice would tell little.
+    """Keep the choice, or take the design whose F is least known if a reading of the choice would tell little.
 
     V-UCB trusts the hyperparameters of its model. If they are wrong, as after few points, its bounds are too narrow, it
-    observes one x again and again, and fits to these points change nothing. To call this in every third round ends
-    that. A reading tells little if it tells less than half a bit of f there: if the variance of f is below that of the
+    observes one x again and again, and fits to these points change nothing. A call in every third round ends that.
+    A reading tells little if it tells less than half a bit of f there: if the variance of f is below that of the
     noise. How little F is known is the length of its interval, F(u) - F(l). Points under evaluation count as observed.
 
     Ours, not of a paper; the page of value at risk says what it gains.
@@ -33,13 +33,14 @@ def explore(
         seed: Of the 256 designs that are compared; None: drawn from the global generator.
 
     Raises:
-        ValueError: if there is more than one design, or the box does not fit.
+        ValueError: if there is more than one design, the box does not fit, or the rule is unknown.
     """
     if not (isinstance(acqf, ValueAtRiskUCB) and isinstance(choice, EnvironmentChoice)):
         raise ValueError("explore takes a ValueAtRiskUCB (or StableOpt), and what its select_environment returned.")
     if choice.index.numel() != 1:
         raise ValueError(f"explore takes the choice for one design, got {choice.index.numel()}.")
     check_bounds(bounds)
+    check_choice(rule)
     acqf.designs(bounds)  # raises
     with torch.no_grad():
         point = choice.point.reshape(1, -1)

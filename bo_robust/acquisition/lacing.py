@@ -13,6 +13,12 @@ from bo_robust.functionals import PICK_RULES, Functional, pick
 from bo_robust.validation import quoted
 
 
+def check_choice(rule: object) -> None:
+    """Raise ``ValueError`` unless ``rule`` can choose a condition."""
+    if rule not in (*PICK_RULES, "informative"):
+        raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(rule)}.")
+
+
 @dataclass(frozen=True)
 class EnvironmentChoice:
     """The condition to observe each design under; leading axes are those of the designs.
@@ -52,9 +58,8 @@ def choose_environment(
     gap = upper - lower
     # A draw follows the probabilities of the points, the rule "probable" may rank by a density.
     weights = environment.probabilities if rule == "drawn" else environment.density
+    check_choice(rule)
     if information is None:
-        if rule not in PICK_RULES:
-            raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(rule)}.")
         index = pick(mask, gap, weights, rule, uniform)
     else:
         p = environment.probabilities

@@ -166,9 +166,7 @@ class OutlierSearch:
         # Noise is unknown here: two readings agree that are far on one side, and less than FAR times apart.
         agree = far & far[:, None] & (np.sign(away) == np.sign(away)[:, None])
         agree &= np.maximum(size, size[:, None]) <= FAR * np.minimum(size, size[:, None])
-        others = (self._twins & agree).sum(axis=1)
-        contrary = (self._twins & ~agree & (size <= size[:, None])).sum(axis=1)
-        confirmed = (others > 0) & ((contrary == 0) | ((others >= 2) & (others >= contrary)))
+        confirmed = self._carried(agree, ~agree & (size <= size[:, None]))
         believed = ~far | confirmed | ((len(ordered) == 1) & (readings == 1))
         doubted = far & believed & (readings <= 2)
         return judged._replace(believed=believed, probability=believed.astype(np.float64), doubted=doubted)
@@ -259,9 +257,12 @@ class OutlierSearch:
         apart, size = y - y[:, None], np.abs(away)
         near = np.minimum(AGREE * np.sqrt(noise[:, None] + noise), CLOSE * np.maximum(size[:, None], size))
         agree = np.abs(apart) <= near
-        others = (self._twins & agree).sum(axis=1)
-        contrary = (self._twins & ~agree & (np.sign(apart) * away[:, None] <= 0.0)).sum(axis=1)
-        return (others > 0) & ((contrary == 0) | ((others >= 2) & (others >= contrary)))
+        return self._carried(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
+
+    def _carried(self, agree: NDArray[np.bool_], contrary: NDArray[np.bool_]) -> Rows:
+        """Rows that another reading of their point agrees with, and that no contrary ones outvote; ``n x n`` each."""
+        others, against = ((self._twins & votes).sum(axis=1) for votes in (agree, contrary))
+        return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
 
     def _judgement(self, theta: Array, believed: Rows) -> Judgement:
         units = self._units(believed)

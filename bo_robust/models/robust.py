@@ -48,9 +48,9 @@ class RobustGP(MovableGP):
     Where all are believed, the model is ``SingleTaskGP``, bit for bit. Without a fit all are believed.
 
     At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
-    than four rewards, all are. Where more than half of them are equal, only rewards are not believed that deviate eight
-    times as much as all that deviate less; surprise and level say nothing there. :func:`verify`
-    says which point to measure again before a good reward is given up.
+    than four rewards, all are. Where more than half of them are equal, only rewards that deviate eight times as much as
+    all that deviate less are not believed; surprise and level say nothing there. :func:`verify` says which point to
+    measure again before a good reward is given up.
 
     Observations added by ``condition_on_observations`` and fantasies are believed: to judge them, make and fit a new
     model. ``load_state_dict`` judges rewards that the state was not fitted to, at its hyperparameters.

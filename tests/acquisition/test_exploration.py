@@ -89,8 +89,8 @@ def test_several_choices_are_refused(tkwargs):
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ([[0.0, 1.0]], "2 x d_x, got shape"),
-        ([[0.0], [1.0], [2.0]], "2 x d_x, got shape"),
+        ([[0.0, 1.0]], "2 x d, got shape"),
+        ([[0.0], [1.0], [2.0]], "2 x d, got shape"),
         ([[0.0], [float("inf")]], "NaN or infinite"),
         ([[1.0], [0.0]], "lower below upper"),
         ([[0.0, 0.0], [1.0, 1.0]], "X has 2 columns"),
@@ -101,5 +101,7 @@ def test_a_wrong_box_is_refused_even_where_the_choice_stands(tkwargs, bounds, me
     choice = acqf.select_environment(torch.tensor([0.2], **tkwargs))
     with pytest.raises(ValueError, match=message):
         explore(acqf, choice, torch.tensor(bounds, **tkwargs))
+    with pytest.raises(ValueError, match=r"rule must be one of .*informative; got 'best'"):
+        explore(acqf, choice, torch.tensor([[0.0], [1.0]], **tkwargs), rule="best")
     with pytest.raises(ValueError, match="takes a ValueAtRiskUCB"):
         explore(acqf, choice.point, torch.tensor([[0.0], [1.0]], **tkwargs))

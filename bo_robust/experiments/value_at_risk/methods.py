@@ -16,13 +16,14 @@ from torch import Tensor
 
 from bo_robust import specs
 from bo_robust.acquisition.exploration import explore
+from bo_robust.acquisition.lacing import check_choice
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import ConstantWidth
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
 from bo_robust.experiments.value_at_risk.base import Method, Optimised, Proposal, Round, confidence_width
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.value_at_risk.surrogate import Fitting
-from bo_robust.functionals import PICK_RULES, Functional, Mean, ValueAtRisk, WorstCase
+from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
 from bo_robust.validation import check_count, check_positive, quoted
 
 
@@ -105,8 +106,7 @@ class VUCB(VUCBProb):
         check_count(0, explore_every=self.explore_every)
         if self.candidates not in (None, "errors", "likelihood"):
             raise ValueError(f"candidates must be null, errors or likelihood; got {quoted(self.candidates)}.")
-        if self.rule not in (*PICK_RULES, "informative"):
-            raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}, informative; got {quoted(self.rule)}.")
+        check_choice(self.rule)
         Fitting(self.prior, self.max_lengthscale)  # raises
 
     @property
