@@ -91,9 +91,9 @@ def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch,
     if page == "value_at_risk.md":
         assert 0.0 < float(names["found"].x) < 1.0
         assert float(names["capped"].covar_module.lengthscale.max()) <= 0.3 + 1e-6  # GPyTorch keeps bounds in float32
-        believed = names["model"].believed
-        assert not believed[3]  # the glitch
-        assert int((~believed).sum()) <= 2  # and a true reading where explore looked, and nothing else was near
+        glitch, *others = (~names["model"].believed).nonzero().flatten().tolist()
+        assert glitch == 3
+        assert set(others) <= {10, 13, 16}  # true readings that surprise, where explore may have looked
         assert abs(float(names["best"])) < 3.0  # of rewards in [-1, 1.2]
     if page == "many_rounds_and_arms.md":
         assert names["state"].round == 30
