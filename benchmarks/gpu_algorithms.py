@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from benchmarks import arm_engine, bkb, common, elimination, heavy_tails
-from benchmarks.gpu_common import Bench, Mismatch, Target, cut_off, require_close, require_same, seconds
+from benchmarks.gpu_common import Bench, Target, cut_off, require_close, require_same, seconds
 from bo_robust.algorithms import BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.experiments.captured_rounds import captured_rounds
 from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.experiments.problems.rewards import Gaussian
 from bo_robust.experiments.traces import Traces, play_round
@@ -62,9 +61,9 @@ def rounds_of(
 
 
 class Player:
-    """A problem played by the runner's rounds from tables drawn beforehand, with or without graphs."""
+    """A problem played by the runner's rounds from tables drawn beforehand."""
 
-    def __init__(self, algorithm: ArmAlgorithm, problem: Problem, noise: Tensor, capture: bool) -> None:
+    def __init__(self, algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> None:
         f = problem.f
         self.algorithm, self.problem, self.draws = algorithm, problem, noise.to(f).unsqueeze(2)
         self.uniforms = torch.zeros_like(self.draws[:, :, 0])
@@ -72,46 +71,15 @@ class Player:
         assert isinstance(problem.kernel, Tensor)
         kernel = ArmKernel(problem.kernel.diagonal(dim1=-2, dim2=-1), problem.kernel)
         self.state = State(arm_states.init(kernel, problem.noise_var, len(f), dense=True))
-        # Without CUDA a graph is the work itself, run again.
-        graph = None if f.is_cuda else _again
-        self.captured = None
-        if capture:
-            self.captured = captured_rounds(algorithm, problem, self.state, len(noise), graph)
-            if self.captured is None:
-                raise Mismatch(f"{type(algorithm).__name__} is not captured")
         self.design = torch.empty(0, len(f), dtype=torch.long, device=f.device)
 
     def to(self, stop: int) -> None:
         """Play until round ``stop``."""
         with torch.no_grad():
             while (t := self.traces.rounds) < stop:
-                if self.captured is None or not self.captured.play(
-                    self.draws[t:stop], self.uniforms[t:stop], self.traces
-                ):
-                    play_round(
-                        self.algorithm,
-                        self.problem,
-                        self.state,
-                        self.draws[t],
-                        self.uniforms[t],
-                        self.traces,
-                        self.design,
-                    )
-
-
-def _again(work: Callable[[], None]) -> Callable[[], None]:
-    work()
-    return work
-
-
-def captured_like_eager(algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> None:
-    """Raise :class:`Mismatch` unless captured and eager rounds make the same picks."""
-    picks = []
-    for capture in (True, False):
-        player = Player(algorithm, problem, noise, capture)
-        player.to(len(noise))
-        picks.append(player.traces.arms)
-    require_same(f"{type(algorithm).__name__}, captured against eager", *picks)
+                play_round(
+                    self.algorithm, self.problem, self.state, self.draws[t], self.uniforms[t], self.traces, self.design
+                )
 
 
 def check_exact(device: torch.device) -> None:
@@ -182,25 +150,21 @@ def _tables(algorithm: TGPUCB, problem: Problem, noise: Tensor) -> tuple[Tensor,
 
 
 def check_tgp(device: torch.device) -> None:
-    """Captured against eager, and the whole run in one call against both."""
+    """The whole run in one call against round by round."""
     given = _tgp(3, 110, device)
-    captured_like_eager(*given)
-    player = Player(*given, capture=False)
+    player = Player(*given)
     player.to(110)
     require_same("TGP-UCB in one call against eager", fused_rounds(*_tables(*given)).arms, player.traces.arms)
 
 
 def measure_tgp(bench: Bench, targets: list[Target]) -> None:
-    """The paper's 20,000 rounds of 100 arms, noise drawn beforehand: one call; as graphs, the capture included."""
+    """The paper's 20,000 rounds of 100 arms, noise drawn beforehand, in one call."""
     horizon = bench.full(20_000)
     for target, trials in zip(targets, TGP_TRIALS, strict=True):
-        Player(*_tgp(trials, 96, bench.device), capture=True).to(96)
-        player = Player(*_tgp(trials, horizon, bench.device), capture=True)
-        graphs_s = seconds(partial(player.to, horizon))
         tables = _tables(*_tgp(trials, horizon, bench.device))
         fused_rounds(*tables[:4], *(x[:8] for x in tables[4:]))
         took = seconds(lambda given=tables: fused_rounds(*given))  # type: ignore[misc]
-        bench.report(target, took, {"rounds": horizon, "one_graph_per_32_rounds_s": graphs_s})
+        bench.report(target, took, {"rounds": horizon})
 
 
 def _ata(device: torch.device) -> tuple[Problem, Callable[[int], None], State, list[Tensor], list[Tensor]]:
@@ -380,38 +344,15 @@ def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, Problem, 
     return GPUCB(FiniteWidth(n, 0.1, scale=5**-0.5)), problem.to(device, torch.float64), noise, X.to(device)
 
 
-def check_captured(device: torch.device) -> None:
-    """Captured against eager."""
-    captured_like_eager(*_single(120, 110, device)[:3])
-
-
-def measure_captured(bench: Bench, targets: list[Target]) -> None:
-    """n = 1000, s = 1: 1024 rounds after the capture, dense layout both; the runner's own layout beside it."""
-    horizon = 128 + 1024
-    micros = {}
-    for name, capture in (("captured", True), ("eager", False)):
-        player = Player(*_single(ARMS, horizon, bench.device)[:3], capture=capture)
-        player.to(128)
-        micros[name] = seconds(partial(player.to, horizon)) / 1024 * 1e6
-    player = Player(*_single(ARMS, horizon, bench.device)[:3], capture=False)
-    kernel = player.problem.kernel
-    assert isinstance(kernel, Tensor)
-    player.state = State(arm_states.init(ArmKernel(kernel.diagonal(), kernel), 0.025, 1, rounds=horizon))
-    player.to(128)
-    micros["eager_low_rank"] = seconds(partial(player.to, horizon)) / 1024 * 1e6
-    detail = {f"{name}_us": value for name, value in micros.items()}
-    bench.report(targets[0], micros["eager"] / micros["captured"], detail)
-
-
 def check_botorch(device: torch.device) -> None:
     """The same picks as BoTorch's loop on 60 arms."""
     _against_botorch(60, 15, device)
 
 
 def _against_botorch(n: int, rounds: int, device: torch.device) -> tuple[float, float]:
-    """Seconds of BoTorch's loop and of captured rounds, the capture included."""
+    """Seconds of BoTorch's loop and of ours."""
     algorithm, problem, noise, X = _single(n, rounds, device)
-    theirs, player = torch.empty(0), Player(algorithm, problem, noise, capture=True)
+    theirs, player = torch.empty(0), Player(algorithm, problem, noise)
 
     def loop() -> None:
         nonlocal theirs
@@ -431,7 +372,7 @@ def measure_botorch(bench: Bench, targets: list[Target]) -> None:
     """n = 1000, T = 400, everything of both on the GPU."""
     rounds = bench.full(400)
     _against_botorch(ARMS, 3, bench.device)  # compiles and loads
-    Player(*_single(ARMS, 96, bench.device)[:3], capture=True).to(96)
+    Player(*_single(ARMS, 96, bench.device)[:3]).to(96)
     theirs, ours = _against_botorch(ARMS, rounds, bench.device)
     bench.report(targets[0], theirs / ours, {"botorch_s": theirs, "ours_s": ours, "rounds": rounds})
 
@@ -461,9 +402,6 @@ PARTS = {
     "he": Part(check_he, measure_he, [Target("he_gp_ucb_U16_s64_n1000_T500", "s", 2.0)]),
     "v_ucb": Part(
         check_v_ucb, measure_v_ucb, [Target("v_ucb_4096x256_gradient_gpu_over_cpu", "x faster", 20.0, at_least=True)]
-    ),
-    "captured": Part(
-        check_captured, measure_captured, [Target("captured_over_eager_n1000_s1", "x faster", 5.0, at_least=True)]
     ),
     "botorch": Part(
         check_botorch, measure_botorch, [Target("gp_ucb_over_botorch_n1000_T400", "x faster", 200.0, at_least=True)]

@@ -80,9 +80,6 @@ class ArmAlgorithm(ABC):
     default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": 5.0**-0.5}
     # Whether it chooses among the candidate priors of a problem, and cannot be played without them
     over_candidates: ClassVar[bool] = False
-    # Whether a CUDA graph can capture a round: only `width` and `truncation` read the round's number, and no data
-    # returns to the host
-    static_rounds: ClassVar[bool] = False
     # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or
     # "eliminations" (the state has `failures`)
     records: ClassVar[frozenset[str]] = frozenset()

@@ -6,7 +6,6 @@ Difference from :mod:`gp_ucb`: the rule.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,8 +18,6 @@ from bo_robust.posteriors.arms import ArmPosterior
 @dataclass(frozen=True)
 class ExpectedImprovement(ArmAlgorithm):
     """Expected improvement; no settings."""
-
-    static_rounds: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest expected improvement."""

@@ -6,7 +6,6 @@ differences from this one.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -23,8 +22,6 @@ from bo_robust.posteriors.arms import ArmPosterior
 @dataclass(frozen=True)
 class GPUCB(ArmAlgorithm):
     """GP-UCB."""
-
-    static_rounds: ClassVar[bool] = True
 
     width: Width
 

@@ -20,7 +20,6 @@ class IRGPUCB(ArmAlgorithm):
     """IRGP-UCB. The ``scale`` of its width multiplies every draw."""
 
     default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised"}
-    static_rounds: ClassVar[bool] = True
 
     width: RandomisedWidth
 

@@ -5,7 +5,6 @@ pulled so far, and a margin in units of the reward. Difference from :mod:`gp_ucb
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,8 +22,6 @@ class ProbabilityOfImprovement(ArmAlgorithm):
     Args:
         margin: Improvement asked for, > 0, in units of the reward. Without a margin the best mean always wins.
     """
-
-    static_rounds: ClassVar[bool] = True
 
     margin: float = 0.1
 

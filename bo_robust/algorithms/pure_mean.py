@@ -5,7 +5,6 @@ the rule.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,8 +17,6 @@ from bo_robust.linalg import row_argmax
 @dataclass(frozen=True)
 class PureMean(ArmAlgorithm):
     """Largest posterior mean; no settings."""
-
-    static_rounds: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest posterior mean."""

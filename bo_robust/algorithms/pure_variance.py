@@ -5,7 +5,6 @@ A baseline of theirs, and the rule behind the greedy bound on the maximum inform
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -16,8 +15,6 @@ from bo_robust.linalg import row_argmax
 @dataclass(frozen=True)
 class PureVariance(ArmAlgorithm):
     """Largest posterior variance; no settings."""
-
-    static_rounds: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest posterior variance."""

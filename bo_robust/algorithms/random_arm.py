@@ -12,7 +12,6 @@ from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 class RandomArm(ArmAlgorithm):
     """Uniformly random arms; no settings."""
 
-    static_rounds: ClassVar[bool] = True
     is_baseline: ClassVar[bool] = True
 
     def select(self, state: State, uniform: Tensor) -> Selection:

@@ -8,7 +8,7 @@ known before y_t: docs/pages/residual_truncation.md proves Theorem 1 for it. Dif
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,8 +33,6 @@ class TGPUCB(ArmAlgorithm):
             theorem needs one: with |f| <= C no residual is larger than 2 C plus the noise, and v bounds its moment.
             C = 0 is the rule "zero"; None does not clip and has no guarantee.
     """
-
-    static_rounds: ClassVar[bool] = True
 
     width: Width
     truncation: Truncation

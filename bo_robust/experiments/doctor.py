@@ -1,6 +1,6 @@
 """What this machine has and what would be used on it: ``bo-robust doctor``.
 
-On a CUDA device every fused op is compared with the plain one, and the capture of rounds is tried; this takes seconds.
+On a CUDA device every fused op is compared with the plain one; this takes seconds.
 Optional packages are looked up by name, not imported.
 """
 
@@ -18,7 +18,6 @@ from rich.table import Table
 
 import bo_robust
 from bo_robust import ops
-from bo_robust.experiments.captured_rounds import capture_fails
 from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.ops.cases import CASES
 from bo_robust.ops.checked import check
@@ -83,7 +82,7 @@ def checks(device: torch.device, fused: bool) -> dict[str, str | None]:
         for op in CASES if fused else ():
             for dtype in DTYPES:
                 found[f"{op} {str(dtype).removeprefix('torch.')}"] = check(op, device, dtype)
-    return {**found, "graph capture": capture_fails(device)}
+    return found
 
 
 def implementations(folder: Path, fused: bool) -> dict[str, dict[str, str]]:

@@ -2,7 +2,7 @@
 
 This takes at most 128 arms in the dense layout, an algorithm that allows it
 (:attr:`bo_robust.algorithms.ArmAlgorithm.fused_rounds`), a width that depends on the round or on the uniforms only,
-and rewards that are f plus a noise. :mod:`bo_robust.experiments.captured_rounds` has many of the other runs.
+and rewards that are f plus a noise. It works on a CPU too, where it is slower than playing round by round.
 """
 
 import math
@@ -21,65 +21,54 @@ from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
 from bo_robust.posteriors.arms import ArmPosterior, all_numbers
 
 
-class FusedRounds:
-    """Plays all rounds it is given tables for in one call, updating the state in place.
+def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
+    """Whether the rounds of this state can be played from tables."""
+    posterior = state.posterior
+    if not algorithm.fused_rounds:
+        return False
+    dense = isinstance(posterior, ArmPosterior) and posterior.buffers.dense
+    if not dense or problem.num_arms > MAX_ARMS or not isinstance(problem.rewards, Additive):
+        return False
+    # A width that depends on the round only answers with a number, whatever tensors it is asked with.
+    width, unknown = algorithm.width, posterior.mean.new_zeros(1)  # type: ignore[attr-defined]
+    return isinstance(width, RandomisedWidth) or not isinstance(width(2, unknown, unknown), Tensor)
 
-    It works on a CPU too, where it is slower than playing round by round.
+
+def play_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uniforms: Tensor, traces: Traces) -> int:
+    """Play the rounds of these tables in place and return how many were played; :func:`can_fuse` must hold.
+
+    The number is below B if a reward is not finite: that round must be played eagerly. ``draws`` are raw reward
+    variates, ``B x s x k``, ``uniforms`` are ``B x s``, and the traces are filled from ``traces.rounds`` on.
     """
-
-    def __init__(self, algorithm: ArmAlgorithm, problem: Problem, state: State) -> None:
-        self._problem, self._state = problem, state
-        self._algorithm: Any = algorithm  # with a width
-
-    @staticmethod
-    def can_play(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
-        """Whether the rounds of this state can be played from tables."""
-        posterior = state.posterior
-        if not algorithm.fused_rounds:
-            return False
-        dense = isinstance(posterior, ArmPosterior) and posterior.buffers.dense
-        if not dense or problem.num_arms > MAX_ARMS or not isinstance(problem.rewards, Additive):
-            return False
-        # A width that depends on the round only answers with a number, whatever tensors it is asked with.
-        width, unknown = algorithm.width, posterior.mean.new_zeros(1)  # type: ignore[attr-defined]
-        return isinstance(width, RandomisedWidth) or not isinstance(width(2, unknown, unknown), Tensor)
-
-    def play(self, draws: Tensor, uniforms: Tensor, traces: Traces) -> int:
-        """Play the rounds of these tables and return how many were played.
-
-        The number is below B if a reward is not finite: that round must be played eagerly. ``draws`` are raw reward
-        variates, ``B x s x k``, ``uniforms`` are ``B x s``, and the traces are filled from ``traces.rounds`` on.
-        """
-        problem, state, K = self._problem, self._state, len(draws)
-        buffers, f = state.posterior.buffers, problem.f
-        noise = draws[:, :, 0]  # additive rewards take one number
-        bad = ~noise.isfinite().all(1)
-        if bool(bad.any()):  # play what comes before it
-            K = int(bad.to(torch.uint8).argmax())
-            noise, uniforms = noise[:K], uniforms[:K]
-            if K == 0:
-                return 0
-        if buffers.num_pending:
-            end_block_(buffers)  # pending rows go into ``rows``, which is then the covariance matrix C
-        rounds = range(state.round + 1, state.round + K + 1)
-        width, truncation = self._algorithm.width, getattr(self._algorithm, "truncation", None)
-        if isinstance(width, RandomisedWidth):
-            widths = torch.as_tensor(width(rounds[0], 0.0, uniforms)).to(f).expand(K, len(f))
-        else:
-            widths = f.new_tensor([[float(width(t))] for t in rounds]).expand(K, len(f))
-        levels = f.new_tensor([math.inf if truncation is None else float(truncation(t)) for t in rounds])
-        run = fused_rounds(buffers.rows, buffers.mean, f, buffers.noise_var, noise, widths, levels)
-        for name in ("mean", "variance"):
-            getattr(buffers, name).copy_(getattr(run, name))
-        buffers.rows.copy_(run.covariance)
-        buffers.counts.add_(run.counts)
-        buffers.information_gain.add_(run.information_gain)
-        state.round += K
-        rows = slice(traces.rounds, traces.rounds + K)
-        traces.arms[rows], traces.rewards[rows], traces.recommended[rows] = run.arms, run.rewards, run.recommended
-        traces.width[rows], traces.coverage[rows] = widths, run.coverage
-        traces.ok[rows] = all_numbers(run.mean, run.variance)  # of all rounds, as nobody looks in between
-        if truncation is not None:
-            traces.truncated[rows] = run.rewards.abs() > levels.unsqueeze(1)
-        traces.rounds += K
-        return K
+    K, buffers, f = len(draws), state.posterior.buffers, problem.f
+    noise = draws[:, :, 0]  # additive rewards take one number
+    bad = ~noise.isfinite().all(1)
+    if bool(bad.any()):  # play what comes before it
+        K = int(bad.to(torch.uint8).argmax())
+        noise, uniforms = noise[:K], uniforms[:K]
+        if K == 0:
+            return 0
+    if buffers.num_pending:
+        end_block_(buffers)  # pending rows go into ``rows``, which is then the covariance matrix C
+    rounds = range(state.round + 1, state.round + K + 1)
+    width, truncation = algorithm.width, getattr(algorithm, "truncation", None)
+    if isinstance(width, RandomisedWidth):
+        widths = torch.as_tensor(width(rounds[0], 0.0, uniforms)).to(f).expand(K, len(f))
+    else:
+        widths = f.new_tensor([[float(width(t))] for t in rounds]).expand(K, len(f))
+    levels = f.new_tensor([math.inf if truncation is None else float(truncation(t)) for t in rounds])
+    run = fused_rounds(buffers.rows, buffers.mean, f, buffers.noise_var, noise, widths, levels)
+    for name in ("mean", "variance"):
+        getattr(buffers, name).copy_(getattr(run, name))
+    buffers.rows.copy_(run.covariance)
+    buffers.counts.add_(run.counts)
+    buffers.information_gain.add_(run.information_gain)
+    state.round += K
+    rows = slice(traces.rounds, traces.rounds + K)
+    traces.arms[rows], traces.rewards[rows], traces.recommended[rows] = run.arms, run.rewards, run.recommended
+    traces.width[rows], traces.coverage[rows] = widths, run.coverage
+    traces.ok[rows] = all_numbers(run.mean, run.variance)  # of all rounds, as nobody looks in between
+    if truncation is not None:
+        traces.truncated[rows] = run.rewards.abs() > levels.unsqueeze(1)
+    traces.rounds += K
+    return K

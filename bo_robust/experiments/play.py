@@ -3,12 +3,10 @@
 Random numbers come in chunks of rounds from streams keyed by (seed, purpose, trial, chunk): "reward" for rewards,
 "algorithm" for randomised rules, and "initial" for the arms of an initial design. All algorithms of a panel use the
 same streams and therefore meet the same rewards and initial arms. Nothing is read back from the device until a chunk
-ends. On CUDA, small problems play a chunk in one call (:mod:`bo_robust.experiments.fused_rounds`), and rounds of static
-shapes are captured as a graph and replayed (:mod:`bo_robust.experiments.captured_rounds`).
+ends. On CUDA, small problems play a chunk in one call (:mod:`bo_robust.experiments.fused_rounds`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,8 +14,7 @@ from torch import Tensor
 
 from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.experiments.build import start_state
-from bo_robust.experiments.captured_rounds import captured_rounds
-from bo_robust.experiments.fused_rounds import FusedRounds
+from bo_robust.experiments.fused_rounds import can_fuse, play_fused
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.posteriors.snapshots import forget
@@ -25,20 +22,6 @@ from bo_robust.random import stream
 
 # The number of the chunk is part of the streams' keys: another length gives other random numbers.
 CHUNK_ROUNDS = 256
-
-
-class ManyRounds(Protocol):
-    """A way to play many rounds at once."""
-
-    def play(self, draws: Tensor, uniforms: Tensor, traces: Traces) -> int:
-        """Play some of the rounds of these draws (``B x s x k``) and uniforms (``B x s``); return how many."""
-
-
-def fast_rounds(algorithm: ArmAlgorithm, problem: Problem, state: State, horizon: int) -> ManyRounds | None:
-    """The fastest way to play many rounds at once on the state's device; None where there is none, as on a CPU."""
-    if problem.f.is_cuda and FusedRounds.can_play(algorithm, problem, state):
-        return FusedRounds(algorithm, problem, state)
-    return captured_rounds(algorithm, problem, state, horizon)
 
 
 def play(
@@ -51,20 +34,20 @@ def play(
     state: State | None = None,
     after_chunk: Callable[[State, Traces], None] = lambda state, traces: None,
     initial: int = 0,
-    fast: Callable[[ArmAlgorithm, Problem, State, int], ManyRounds | None] = fast_rounds,
+    fuse: bool | None = None,
 ) -> State:
     """Play until the traces are full and return the final state.
 
     ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. A
     given state is that after ``traces.rounds`` rounds and changes in place; None starts a fresh one. ``after_chunk`` is
-    called after every chunk of rounds (progress, checkpoints). ``fast`` finds a way to play many rounds at once; if it
-    returns None, every round is played eagerly.
+    called after every chunk of rounds (progress, checkpoints). ``fuse`` says whether rounds are played many in one call
+    where that is possible; None: on CUDA.
     """
     horizon = traces.arms.shape[0]
     if state is None:
         state = start_state(algorithm, problem, noise_var, len(trials), horizon)
     design = initial_design(problem, trials, seed, initial)
-    many = fast(algorithm, problem, state, horizon)
+    fuse = (problem.f.is_cuda if fuse is None else fuse) and can_fuse(algorithm, problem, state)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
@@ -73,8 +56,8 @@ def play(
             while traces.rounds < stop:
                 i, end = traces.rounds - begin, stop - begin
                 played = 0
-                if many is not None and traces.rounds >= initial:
-                    played = many.play(draws[i:end], uniforms[i:end], traces)
+                if fuse and traces.rounds >= initial:
+                    played = play_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
                 if not played:
                     play_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
         # Checkpoints lack what is derived. Forgetting it after every chunk, saved or not, makes resumed runs the same.

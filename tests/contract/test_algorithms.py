@@ -201,7 +201,7 @@ def test_what_an_experiment_reads_of_it(name):
     cls = type(ROWS[name])
     assert cls.records <= {"dictionary", "eliminations"}
     assert cls.default_width["kind"] in WIDTHS
-    assert all(isinstance(getattr(cls, flag), bool) for flag in ("over_candidates", "static_rounds", "is_baseline"))
+    assert all(isinstance(getattr(cls, flag), bool) for flag in ("over_candidates", "is_baseline"))
     algorithm = ROWS[name]
     state = begin(algorithm, kernel(torch.device("cpu")), 0.1, 2)
     assert ("dictionary" in cls.records) == hasattr(state.posterior, "effective_dimension")

@@ -9,8 +9,8 @@ from bo_robust.algorithms import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement
 from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.experiments import play as plays
 from bo_robust.experiments.build import start_state
-from bo_robust.experiments.fused_rounds import FusedRounds
-from bo_robust.experiments.play import fast_rounds, play
+from bo_robust.experiments.fused_rounds import can_fuse, play_fused
+from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.traces import Traces
 from bo_robust.posteriors.snapshots import restore_, snapshot
@@ -29,16 +29,11 @@ def problem(device, **changes):
     return made.to(device, torch.float64)
 
 
-def played(algorithm, made, capture, monkeypatch, horizon=HORIZON, state=None, traces=None):
+def played(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
     monkeypatch.setattr(plays, "CHUNK_ROUNDS", 32)
     if traces is None:
         traces = Traces(horizon, len(TRIALS), made.f.device, torch.float64)
-    return play(algorithm, made, TRIALS, 5, 0.5, traces, state, fast=capture), traces
-
-
-def fused(algorithm, made, state, horizon):
-    assert FusedRounds.can_play(algorithm, made, state)
-    return FusedRounds(algorithm, made, state)
+    return play(algorithm, made, TRIALS, 5, 0.5, traces, state, fuse=fuse), traces
 
 
 def same(a, b):
@@ -53,8 +48,9 @@ def same(a, b):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_is_round_by_round_play(name, device, monkeypatch):
     made = problem(device)
-    ours = played(ALGORITHMS[name], made, fused, monkeypatch)
-    theirs = played(ALGORITHMS[name], made, lambda *_: None, monkeypatch)
+    assert can_fuse(ALGORITHMS[name], made, start_state(ALGORITHMS[name], made, 0.5, len(TRIALS), HORIZON))
+    ours = played(ALGORITHMS[name], made, True, monkeypatch)
+    theirs = played(ALGORITHMS[name], made, False, monkeypatch)
     same(ours, theirs)
     assert bool(ours[1].truncated.any()) == (name == "tgp-ucb")
 
@@ -62,7 +58,7 @@ def test_is_round_by_round_play(name, device, monkeypatch):
 def test_goes_on_from_a_state_played_round_by_round(device, monkeypatch):
     """40 rounds one by one (a block is pending), saved, restored, the rest in calls."""
     made, algorithm = problem(device), ALGORITHMS["tgp-ucb"]
-    state, first = played(algorithm, made, lambda *_: None, monkeypatch, horizon=40)
+    state, first = played(algorithm, made, False, monkeypatch, horizon=40)
     assert state.posterior.buffers.num_pending > 0
     tensors, numbers = snapshot(state)
     again = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
@@ -71,8 +67,8 @@ def test_goes_on_from_a_state_played_round_by_round(device, monkeypatch):
     for name, values in first.tensors().items():
         getattr(traces, name)[:40] = values
     traces.rounds = 40
-    ours = played(algorithm, made, fused, monkeypatch, state=again, traces=traces)
-    same(ours, played(algorithm, made, lambda *_: None, monkeypatch))
+    ours = played(algorithm, made, True, monkeypatch, state=again, traces=traces)
+    same(ours, played(algorithm, made, False, monkeypatch))
 
 
 def test_what_cannot_be_played_from_tables(device):
@@ -84,14 +80,11 @@ def test_what_cannot_be_played_from_tables(device):
         GPUCB(SelfNormalisedWidth(1.0, 0.1, 0.1)),
     ):
         state = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
-        assert not FusedRounds.can_play(algorithm, made, state)
+        assert not can_fuse(algorithm, made, state)
     plain = ALGORITHMS["gp-ucb"]
     for other in (problem(device, num_arms=150), make_problem("hard_instance", TRIALS, 0).to(device, torch.float64)):
         state = start_state(plain, other, 0.5, len(TRIALS), HORIZON)
-        assert not FusedRounds.can_play(plain, other, state)
-    state = start_state(plain, made, 0.5, len(TRIALS), HORIZON)
-    found = fast_rounds(plain, made, state, HORIZON)
-    assert isinstance(found, FusedRounds) if device.type == "cuda" else found is None
+        assert not can_fuse(plain, other, state)
 
 
 def test_a_reward_that_is_not_finite_asks_for_an_eager_round(device):
@@ -103,8 +96,7 @@ def test_a_reward_that_is_not_finite_asks_for_an_eager_round(device):
     )
     draws[2, 1] = math.inf
     traces = Traces(HORIZON, 3, device, torch.float64)
-    many = FusedRounds(algorithm, made, state)
-    assert many.play(draws[2:], uniforms[2:], traces) == 0
+    assert play_fused(algorithm, made, state, draws[2:], uniforms[2:], traces) == 0
     assert (traces.rounds, state.round) == (0, 0)
-    assert many.play(draws, uniforms, traces) == 2
+    assert play_fused(algorithm, made, state, draws, uniforms, traces) == 2
     assert (traces.rounds, state.round) == (2, 2)
