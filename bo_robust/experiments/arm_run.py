@@ -16,7 +16,7 @@ from bo_robust.experiments.config import PanelConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import Problem
-from bo_robust.experiments.records import dictionary_record, elimination_record
+from bo_robust.experiments.records import elimination_record
 from bo_robust.experiments.shards import Shard
 from bo_robust.experiments.storage import REMEDY, load_checkpoint, save_checkpoint
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
@@ -89,8 +89,8 @@ class ArmRun:
         """The traces, the final intervals of the worst-covered trial, and metadata.
 
         Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem,
-        ``eliminations`` and ``dictionary`` (:mod:`bo_robust.experiments.records`), and ``covered``, the share of arms
-        in the final intervals of the worst-covered trial.
+        ``eliminations`` (:mod:`bo_robust.experiments.records`), and ``covered``, the share of arms in the final intervals
+        of the worst-covered trial.
         """
         problem, posterior = self.problem, self.state.posterior
         width, truncation = self.traces.width[-1], getattr(self.algorithm, "truncation", None)
@@ -109,7 +109,6 @@ class ArmRun:
             "notes": problem.notes,
             "arm_names": list(problem.arm_names),
             "eliminations": elimination_record(self.algorithm, self.state, problem),
-            "dictionary": dictionary_record(self.state, self.traces),
             "covered": float(covered[worst]),
         }
         return Shard(self._frame(), final, metadata)

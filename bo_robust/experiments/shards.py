@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.records import join_dictionaries, join_eliminations
+from bo_robust.experiments.records import join_eliminations
 from bo_robust.experiments.storage import read_tensors, sealed
 
 # How to join the metadata of the shards of one algorithm; other metadata are the same in all shards.
@@ -28,7 +28,6 @@ JOINED: dict[str, Callable[[Sequence[Any]], Any]] = {
     "seconds": sum,
     "covered": min,
     "eliminations": join_eliminations,
-    "dictionary": join_dictionaries,
 }
 
 
