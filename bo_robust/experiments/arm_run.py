@@ -89,8 +89,8 @@ class ArmRun:
         """The traces, the final intervals of the worst-covered trial, and metadata.
 
         Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem,
-        ``eliminations`` (:mod:`bo_robust.experiments.records`), and ``covered``, the share of arms in the final intervals
-        of the worst-covered trial.
+        ``eliminations`` (:mod:`bo_robust.experiments.records`), and ``covered``, the share of arms in the final
+        intervals of the worst-covered trial.
         """
         problem, posterior = self.problem, self.state.posterior
         width, truncation = self.traces.width[-1], getattr(self.algorithm, "truncation", None)
