@@ -33,7 +33,6 @@ COMMON_SUFFIXES = ("Algorithm", "Method", "Width", "Truncation", "Features", "Ma
 SHARED: dict[str, str] = {
     "COUNTS": "rename: settings that are whole numbers, and the command line's options by kind of run",
     "Candidate": "rename: a point of the lacing search, and a hypothesis about hyperparameters",
-    "FusedRounds": "rename: what an algorithm hands to the op, and the runner's loop around it",
     "GRID": "rename: the grid of lengthscales is written twice",
     "KERNELS": "rename: GPyTorch's classes by name, and the names that a study takes",
     "LARGEST": "rename: the largest reward that a file takes is written twice",
@@ -50,7 +49,6 @@ SHARED: dict[str, str] = {
     "build_problem": "rename: one for both loops",
     "check_level": "rename: a risk level, and the confidence of an interval",
     "check_rule": "rename: of truncation, and of the choice of z",
-    "effective_dimension": "rename: of a kernel matrix, and a recorded column",
     "eliminations": "rename: what an algorithm found, and a picture of the report",
     "exact": "rename: information gain, and a root by eigenvectors",
     "information_gain": "rename: of features, and of an exact GP",
