@@ -44,7 +44,6 @@ SMALL: dict[str, list[str] | None] = {
     "starvation": ["--draws", "2", "--results", FOLDER],
     "study": ["--kills", "2", "--skip-speed"],
     "torture": ["--quick"],
-    "truncated_sum": [],
     "value_at_risk": ["--only", "quantile"],
     "width_rule": None,
 }

@@ -22,10 +22,8 @@ from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.experiments.problems.rewards import Gaussian
-from bo_robust.experiments.traces import Traces, play_round
 from bo_robust.ops import naive_ops
 from bo_robust.ops.fused_rounds import fused_rounds
-from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.random import spread, stream
@@ -58,28 +56,6 @@ def rounds_of(
         arms = algorithm.select(state, uniform).arms
         algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, uniform)
         yield arms
-
-
-class Player:
-    """A problem played by the runner's rounds from tables drawn beforehand."""
-
-    def __init__(self, algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> None:
-        f = problem.f
-        self.algorithm, self.problem, self.draws = algorithm, problem, noise.to(f).unsqueeze(2)
-        self.uniforms = torch.zeros_like(self.draws[:, :, 0])
-        self.traces = Traces(len(noise), len(f), f.device, f.dtype)
-        assert isinstance(problem.kernel, Tensor)
-        kernel = ArmKernel(problem.kernel.diagonal(dim1=-2, dim2=-1), problem.kernel)
-        self.state = State(arm_states.init(kernel, problem.noise_var, len(f), dense=True))
-        self.design = torch.empty(0, len(f), dtype=torch.long, device=f.device)
-
-    def to(self, stop: int) -> None:
-        """Play until round ``stop``."""
-        with torch.no_grad():
-            while (t := self.traces.rounds) < stop:
-                play_round(
-                    self.algorithm, self.problem, self.state, self.draws[t], self.uniforms[t], self.traces, self.design
-                )
 
 
 def check_exact(device: torch.device) -> None:
@@ -149,12 +125,19 @@ def _tables(algorithm: TGPUCB, problem: Problem, noise: Tensor) -> tuple[Tensor,
     return covariance, torch.zeros_like(f), f, lam, noise.to(f), widths, levels
 
 
+def _eager(algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> Tensor:
+    """The arms of all rounds (``T x s``), played one by one."""
+    assert isinstance(problem.kernel, Tensor)
+    kernel = ArmKernel(problem.kernel.diagonal(dim1=-2, dim2=-1), problem.kernel)
+    noise = noise.to(problem.f)
+    rounds = rounds_of(algorithm, kernel, problem.noise_var, problem.f, noise, torch.zeros_like(noise))
+    return torch.stack(list(rounds))
+
+
 def check_tgp(device: torch.device) -> None:
-    """The whole run in one call against round by round."""
+    """The whole run in one call against round after round."""
     given = _tgp(3, 110, device)
-    player = Player(*given)
-    player.to(110)
-    require_same("TGP-UCB in one call against eager", fused_rounds(*_tables(*given)).arms, player.traces.arms)
+    require_same("TGP-UCB in one call against rounds", fused_rounds(*_tables(*given)).arms, _eager(*given))
 
 
 def measure_tgp(bench: Bench, targets: list[Target]) -> None:
@@ -350,11 +333,15 @@ def check_botorch(device: torch.device) -> None:
 
 
 def _against_botorch(n: int, rounds: int, device: torch.device) -> tuple[float, float]:
-    """Seconds of BoTorch's loop and of ours."""
+    """Seconds of BoTorch's loop and of ours, both round by round."""
     algorithm, problem, noise, X = _single(n, rounds, device)
-    theirs, player = torch.empty(0), Player(algorithm, problem, noise)
+    ours = theirs = torch.empty(0)
 
-    def loop() -> None:
+    def our_loop() -> None:
+        nonlocal ours
+        ours = _eager(algorithm, problem, noise)
+
+    def their_loop() -> None:
         nonlocal theirs
         width = algorithm.width
         assert isinstance(width, FiniteWidth)
@@ -362,9 +349,9 @@ def _against_botorch(n: int, rounds: int, device: torch.device) -> tuple[float, 
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        their_s = common.seconds(loop)
-    our_s = common.seconds(lambda: player.to(rounds))
-    require_same("GP-UCB against BoTorch's loop", player.traces.arms[:, 0], theirs)
+        their_s = common.seconds(their_loop)
+    our_s = common.seconds(our_loop)
+    require_same("GP-UCB against BoTorch's loop", ours[:, 0], theirs)
     return their_s, our_s
 
 
@@ -372,7 +359,6 @@ def measure_botorch(bench: Bench, targets: list[Target]) -> None:
     """n = 1000, T = 400, everything of both on the GPU."""
     rounds = bench.full(400)
     _against_botorch(ARMS, 3, bench.device)  # compiles and loads
-    Player(*_single(ARMS, 96, bench.device)[:3]).to(96)
     theirs, ours = _against_botorch(ARMS, rounds, bench.device)
     bench.report(targets[0], theirs / ours, {"botorch_s": theirs, "ours_s": ours, "rounds": rounds})
 

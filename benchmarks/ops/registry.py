@@ -1,7 +1,7 @@
 """The ops: what is measured, and the bytes and operations that no implementation can do without.
 
-Sizes by axis letter: s trials, n arms or points, m covariance rows, k pending rows, p features, t observations,
-r dictionary points, d dimensions, w points of a distribution.
+Sizes by axis letter: s trials, n arms or points, m covariance rows, k pending rows, t observations, r dictionary
+points, d dimensions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.ops import Op, Shape
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.ops import arm_update, dtc_scores, fused_rounds, truncated_sum, ucb_argmax, weighted_quantile
+from bo_robust.ops import arm_update, dtc_scores, fused_rounds
 from bo_robust.ops.arm_update import ArmBuffers
 from bo_robust.ops.dtc_scores import Dictionary
 from bo_robust.ops.dtc_scores.naive import form_of
@@ -190,34 +190,6 @@ ARM_UPDATE_DENSE = Op(
 )
 
 
-# --- argmax of an upper confidence bound ------------------------------------------------------------------------------
-
-
-def _make_ucb(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    s, n = shape["s"], shape["n"]
-    variance = _uniform((s, n), 1, device, dtype)
-    return _normal((s, n), 0, device, dtype), variance, _uniform((s,), 2, device, dtype) + 1.0
-
-
-def _fused_ucb(inputs: Any) -> Any:
-    from bo_robust.ops.ucb_argmax import fused
-
-    return fused.ucb_argmax(*inputs)
-
-
-UCB_ARGMAX = Op(
-    name="ucb_argmax",
-    shapes=[{"s": 1, "n": 1 << 27}, {"s": 1, "n": 1_000_000}, {"s": 64, "n": 1000}, {"s": 1, "n": 1000}],
-    small={"s": 3, "n": 1000},
-    make=_make_ucb,
-    naive=lambda inputs: ucb_argmax.naive.ucb_argmax(*inputs),
-    fused=_fused_ucb,
-    bytes=lambda shape, dtype: 2.0 * shape["s"] * shape["n"] * _item(dtype),
-    flops=lambda shape: 4.0 * shape["s"] * shape["n"],
-    check=_check(2.0),  # exact on CUDA; a CPU's square root may be off by one rounding
-)
-
-
 # --- all rounds of a small problem ------------------------------------------------------------------------------------
 
 
@@ -255,39 +227,6 @@ WHOLE_RUN = Op(
     ),
     flops=lambda shape: 2.0 * shape["s"] * shape["t"] * shape["n"] ** 2,
     check=_check(1e3),
-)
-
-
-# --- sums of truncated rewards ----------------------------------------------------------------------------------------
-
-
-def _make_truncated(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    s, p, t = shape["s"], shape["p"], shape["t"]
-    root = _normal((s, p, p), 0, device, dtype) / p**0.5
-    features = _normal((s, t, p), 1, device, dtype)
-    rewards = _normal((s, t), 2, device, dtype)
-    level = torch.full((s,), 3.0, dtype=dtype, device=device)
-    return root, features, rewards, level
-
-
-def _fused_truncated(inputs: Any) -> Any:
-    from bo_robust.ops.truncated_sum import fused
-
-    return fused.truncated_sum(*inputs)
-
-
-TRUNCATED_SUM = Op(
-    name="truncated_sum",
-    shapes=[{"s": 64, "p": 128, "t": 100_000}, {"s": 64, "p": 32, "t": 100_000}, {"s": 20, "p": 64, "t": 20_000}],
-    small={"s": 2, "p": 16, "t": 300},
-    make=_make_truncated,
-    naive=lambda inputs: truncated_sum.naive.truncated_sum(*inputs),
-    fused=_fused_truncated,
-    bytes=lambda x, dtype: float(x["s"] * (x["t"] * (x["p"] + 1) + x["p"] ** 2 + x["p"]) * _item(dtype)),
-    flops=lambda x: 2.0 * x["s"] * x["t"] * x["p"] ** 2,
-    # A product that rounding carries across the level moves a sum by the level, far beyond rounding.
-    check=lambda a, b, dtype: difference(a, b, 1e-4 if dtype == torch.float64 else 2e-2),
-    matrix_units=True,
 )
 
 
@@ -350,62 +289,12 @@ DTC_SCORES = Op(
 )
 
 
-# --- order of weighted points -----------------------------------------------------------------------------------------
-
-
-def _make_masses(shape: Shape, device: Device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    s, w = shape["s"], shape["w"]
-    generator = torch.Generator(device).manual_seed(1)
-    masses = torch.randint(0, 1 << 40, (w,), generator=generator, device=device)
-    return _normal((s, w), 0, device, dtype), masses
-
-
-def _fused_masses(inputs: Any) -> Any:
-    from bo_robust.ops.weighted_quantile import fused
-
-    return fused.sorted_masses(*inputs)
-
-
-def _fused_kth(inputs: Any) -> Any:
-    from bo_robust.ops.weighted_quantile import fused
-
-    return fused.kth_index(*inputs)
-
-
-SORTED_MASSES = Op(
-    name="sorted_masses",
-    shapes=[{"s": 4096, "w": 256}, {"s": 65536, "w": 64}, {"s": 1_000_000, "w": 16}],
-    small={"s": 20, "w": 16},
-    make=_make_masses,
-    naive=lambda inputs: weighted_quantile.naive.sorted_masses(*inputs),
-    fused=_fused_masses,
-    bytes=lambda x, dtype: float(x["s"] * x["w"] * (_item(dtype) + 16) + 8 * x["w"]),
-    flops=lambda x: x["s"] * x["w"] * math.log2(max(x["w"], 2)),
-    check=_check(1.0),
-)
-
-KTH_INDEX = Op(
-    name="kth_index",
-    shapes=[{"s": 4096, "w": 256}, {"s": 65536, "w": 64}, {"s": 1_000_000, "w": 16}],
-    small={"s": 20, "w": 16},
-    make=lambda shape, device, dtype: (_make_masses(shape, device, dtype)[0], (shape["w"] + 9) // 10),
-    naive=lambda inputs: weighted_quantile.naive.kth_index(*inputs),
-    fused=_fused_kth,
-    bytes=lambda x, dtype: float(x["s"] * (x["w"] * _item(dtype) + 8)),
-    flops=lambda x: float(x["s"] * x["w"]),
-    check=_check(1.0),
-)
-
 OPS: dict[str, Op] = {
     op.name: op
     for op in (
         ARM_UPDATE_LOW_RANK,
         ARM_UPDATE_DENSE,
-        UCB_ARGMAX,
         WHOLE_RUN,
-        TRUNCATED_SUM,
         DTC_SCORES,
-        SORTED_MASSES,
-        KTH_INDEX,
     )
 }

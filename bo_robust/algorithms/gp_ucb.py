@@ -15,7 +15,6 @@ from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.confidence import Width
 from bo_robust.linalg import row_argmax
 from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
-from bo_robust.ops.ucb_argmax import ucb_argmax
 from bo_robust.posteriors.arms import ArmPosterior
 
 
@@ -39,8 +38,6 @@ def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """Choose the arm of largest mu + w sigma; ties go to the first."""
     posterior = state.posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
-    if posterior.mean.is_cuda:
-        return Selection(ucb_argmax(posterior.mean, posterior.variance, w)[0], w)
     room = posterior.scratch.room_like(posterior.mean) if isinstance(posterior, ArmPosterior) else None
     return Selection(largest_bound(posterior.mean, posterior.variance, w, room), w)
 

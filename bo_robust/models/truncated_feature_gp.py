@@ -30,11 +30,10 @@ from bo_robust.models.feature_maps import FourierMap, NystromMap, NystromWeights
 from bo_robust.models.feature_regression import WeightPosterior, precision_matrix
 from bo_robust.models.inputs import from_spec
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_lost
-from bo_robust.ops.truncated_sum import truncated_count, truncated_sum
+from bo_robust.models.truncated_sums import CHUNK, mostly_beyond, truncated_count, truncated_sum
 from bo_robust.truncation import TRUNCATIONS, Truncation
 from bo_robust.validation import is_number, quoted
 
-CHUNK = 512  # rewards at a time: bounds the memory of the directions x rewards products
 # Share of the rewards that lost more than half of their weight beyond which the model warns, as a run does. More than
 # for TruncatedGP: a lost reward may come back as data inform its directions.
 NOTABLE = 0.5
@@ -166,7 +165,7 @@ class TruncatedFeatureGP(FeatureGP):
             dictionary, weights = self._posterior_weights()
             Phi = self.features(self.train_inputs[0], self.covar_module, dictionary).double()
             root = self._inverse_root(precision_matrix(Phi, weights.noise_var), weights.noise_var)
-            return _beyond(root, Phi, y.double(), self.truncation_level, share)
+            return mostly_beyond(root, Phi, y.double(), self.truncation_level, share)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedFeatureGP:
         """As in :class:`FeatureGP`; rewards are not truncated, and inside :meth:`fantasize` they stay so."""
@@ -200,12 +199,9 @@ class TruncatedFeatureGP(FeatureGP):
         rewards, Phi_rewards = y[..., ~drawn].double(), Phi[..., ~drawn, :].double()
         V = precision_matrix(Phi_rewards, noise_var)
         root = self._inverse_root(V, noise_var)
-        if self.rule == "clip":
-            r = _clipped_sum(root, Phi_rewards, rewards, level)
-        else:
-            r = truncated_sum(root, Phi_rewards, rewards, level)
+        r = truncated_sum(root, Phi_rewards, rewards, level, clip=self.rule == "clip")
         rows = slice(None, None, -(-rewards.shape[-1] // CHUNK))  # some are enough to tell
-        lost = _beyond(root, Phi_rewards[..., rows, :], rewards[..., rows], level, 0.5)
+        lost = mostly_beyond(root, Phi_rewards[..., rows, :], rewards[..., rows], level, 0.5)
         warn_of_lost(rewards[..., rows], lost, NOTABLE, level)
         mean = torch.einsum("...rp,...r->...p", root, r)
         information = torch.einsum("...pk,...k->...p", V, mean)
@@ -222,22 +218,3 @@ class TruncatedFeatureGP(FeatureGP):
         spread = 3.0 * 1.4826 * (y - centre).abs().median(-1, keepdim=True).values
         # The spread is zero where more than half of the rewards equal the median: these are left alone.
         return torch.where(spread > 0, y.clamp(centre - spread, centre + spread), y)
-
-
-def _beyond(root: Tensor, Phi: Tensor, y: Tensor, level: float, share: float) -> Tensor:
-    """Whether each reward (``... x n``) has more than this share of its weight u^2 beyond the level.
-
-    It is not the share of directions: those that the data hardly inform have products too small for any level.
-    """
-    u = root @ Phi.mT  # directions x n
-    weight = u.square()
-    return (weight * ((u * y.unsqueeze(-2)).abs() > level)).sum(-2) > share * weight.sum(-2)
-
-
-def _clipped_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float) -> Tensor:
-    """sum_tau of u_{i tau} y_tau clipped to [-level, level], ``... x p``."""
-    out = torch.zeros_like(root[..., 0])
-    for start in range(0, y.shape[-1], CHUNK):
-        rows = slice(start, start + CHUNK)
-        out = out + (root @ Phi[..., rows, :].mT * y[..., None, rows]).clamp(-level, level).sum(-1)
-    return out

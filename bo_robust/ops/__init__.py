@@ -1,4 +1,4 @@
-"""The inner loops. Every op has a ``naive`` path in plain torch for any device, and most a ``fused`` one in Triton.
+"""The inner loops. Those that pay have a ``fused`` path in Triton beside the ``naive`` one in plain torch (any device).
 
 A CUDA tensor takes the fused path if Triton is available and the path agrees with the plain one on a small case, which
 :mod:`bo_robust.ops.checked` finds out before its first call. The ``fused`` modules are imported only then, and by tests

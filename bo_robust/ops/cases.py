@@ -92,38 +92,8 @@ def _fused_rounds(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
     return tuple(getattr(run, name) for name in run.__dataclass_fields__)
 
 
-def _truncated_sum(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
-    """Whole numbers, which no rounding carries across the level, and untruncated sums of any."""
-    s, p, t = 2, 20, 100
-    root, shared, own, rewards = (_numbers(like, *shape) for shape in ((s, p, p), (t, p), (s, t, p), (s, t)))
-    whole = root.round(), shared.round(), rewards.round(), like.new_tensor([2.5, 9.5])
-    return (
-        path.truncated_sum(*whole),
-        path.truncated_count(*whole),
-        path.truncated_sum(root, own, rewards, float("inf")),
-    )
-
-
-def _ucb_argmax(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
-    """More arms than one program reads, with one width and with one per trial."""
-    mean = _numbers(like, 2, 3000)
-    variance = mean.flip(1).square()
-    widths = (2.0, like.new_tensor([0.0, 1.0]))
-    return tuple(x for width in widths for x in path.ucb_argmax(mean, variance, width))
-
-
-def _weighted_quantile(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
-    """Rows of 20 values, with masses that the rows share and with their own."""
-    values = _numbers(like, 30, 20)
-    masses = (_numbers(like, 30, 20).abs() * 1000).long()
-    return path.kth_index(values, 5), *path.sorted_masses(values, masses[0]), *path.sorted_masses(values, masses)
-
-
 CASES: dict[str, Case] = {
     "arm_update": _arm_update,
     "dtc_scores": _dtc_scores,
     "fused_rounds": _fused_rounds,
-    "truncated_sum": _truncated_sum,
-    "ucb_argmax": _ucb_argmax,
-    "weighted_quantile": _weighted_quantile,
 }

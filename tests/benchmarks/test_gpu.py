@@ -77,8 +77,8 @@ def test_what_measures_runs_and_reports_its_targets(name, stand_in):
 
 
 def test_ops_report_time_over_floor_and_refuse_mismatches(stand_in, monkeypatch):
-    op = dataclasses.replace(OPS["ucb_argmax"], shapes=[{"s": 3, "n": 1000}])
-    wrong = dataclasses.replace(op, name="wrong", fused=lambda inputs: (torch.zeros(3).long(), torch.zeros(3)))
+    op = dataclasses.replace(OPS["fused_rounds"], shapes=[OPS["fused_rounds"].small])
+    wrong = dataclasses.replace(op, name="wrong", fused=lambda inputs: (*op.naive(inputs)[:2], torch.zeros(8, 2)))
     stand_in.device = torch.device("cuda")  # takes the branch that measures; inputs are made on the CPU
     make = op.make
     op, wrong = (
@@ -95,8 +95,8 @@ def test_ops_report_time_over_floor_and_refuse_mismatches(stand_in, monkeypatch)
     stand_in.bandwidth, stand_in.rates = 1e9, {torch.float64: 1e12, torch.float32: 1e12}
     gpu.ops(stand_in)
     right, _, failed, _ = stand_in.rows
-    # 2 x 3 x 1000 numbers of 8 bytes at 1 GB/s are 0.048 ms, measured 1 ms.
-    assert right["value"] == pytest.approx(1.0 / 0.048)
+    # At 1 GB/s the bytes of the op are its floor; it was measured at 1 ms.
+    assert right["value"] == pytest.approx(1e6 / op.bytes(op.small, torch.float64))
     assert right["detail"]["floor_by"] == "bytes"
     assert right["detail"]["fused_x_faster"] == 1.0
     assert failed["value"] is None

@@ -32,7 +32,7 @@ def test_the_command_prints_one_json_object_or_two_tables():
     assert set(found["optional"]) == {"ax", "optuna", "ray", "Box2D", "sklearn", "skfolio"}
     table = CliRunner().invoke(app, ["doctor"])
     assert table.exit_code == 0
-    for words in (torch.__version__, "weighted_quantile", "half precision is refused"):
+    for words in (torch.__version__, "dtc_scores", "half precision is refused"):
         assert words in table.stdout
 
 
@@ -96,16 +96,16 @@ def test_a_device_is_described(monkeypatch, capability, hint):
 
 
 def test_what_was_checked_on_a_device_is_printed(monkeypatch):
-    why = {("arm_update", torch.float32): "CompilationError: at 3:4", ("ucb_argmax", torch.float64): None}
-    monkeypatch.setattr(doctor, "CASES", ["arm_update", "ucb_argmax"])
+    why = {("arm_update", torch.float32): "CompilationError: at 3:4", ("dtc_scores", torch.float64): None}
+    monkeypatch.setattr(doctor, "CASES", ["arm_update", "dtc_scores"])
     monkeypatch.setattr(doctor, "check", lambda op, device, dtype: why.get((op, dtype)))
     device = torch.device("cuda", 1)
     found = doctor.checks(device, fused=True)
     assert found == {
         "arm_update float64": None,
         "arm_update float32": "CompilationError: at 3:4",
-        "ucb_argmax float64": None,
-        "ucb_argmax float32": None,
+        "dtc_scores float64": None,
+        "dtc_scores float32": None,
     }
     assert doctor.checks(device, fused=False) == {}
     text = shown(doctor.examine() | {"checks": {"cuda:1": found}})
@@ -120,7 +120,7 @@ def test_a_check_that_fails_on_a_device_does_not_end_the_doctor(monkeypatch):
         pytest.skip("the checks pass")
     monkeypatch.setattr(checked, "_found", {})
     found = doctor.checks(torch.device("cuda", 0), fused=True)
-    assert len(found) == 12
+    assert len(found) == 6
     assert all(found.values())
 
 

@@ -152,13 +152,6 @@ def test_the_mean_from_its_definition(tkwargs, kind, root, rule):
     assert torch.autograd.gradcheck(lambda x: model.posterior(x).mean, wanted)
 
 
-def test_clipping_in_chunks(tkwargs, monkeypatch):
-    whole = moments(make(tkwargs, rule="clip"), points(tkwargs, 3))
-    monkeypatch.setattr("bo_robust.models.truncated_feature_gp.CHUNK", 5)
-    for a, b in zip(whole, moments(make(tkwargs, rule="clip"), points(tkwargs, 3)), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
-
-
 def test_the_level_is_that_of_the_number_of_rewards(tkwargs):
     schedule = ATAFourierTruncation(moment_bound=4.0, alpha=0.5, delta=0.1, horizon=100, num_features=36)
     model = make(tkwargs, truncation=schedule)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bo_robust.ops import arm_update, checked, dtc_scores, fused_rounds, truncated_sum, ucb_argmax, weighted_quantile
+from bo_robust.ops import arm_update, checked, dtc_scores, fused_rounds
 from bo_robust.ops.cases import CASES
 
 CPU = torch.device("cpu")
@@ -20,20 +20,12 @@ PUBLIC = SimpleNamespace(
     update_=lambda b, a, r, k, c: arm_update.update_(b, a, r, k, arm_update.Scratch([{} for _ in a]), c),
     dtc_scores=dtc_scores.dtc_scores,
     fused_rounds=fused_rounds.fused_rounds,
-    truncated_sum=truncated_sum.truncated_sum,
-    truncated_count=truncated_sum.truncated_count,
-    ucb_argmax=ucb_argmax.ucb_argmax,
-    kth_index=lambda values, k: weighted_quantile.quantile_index(values, None, (k - 0.5) / values.shape[-1]),
-    sorted_masses=lambda values, masses: weighted_quantile.sorted_masses(values, masses.to(values)),
 )
 # Of every op: a function of its fused module, a tensor that it writes, and the last of its kernels.
 FUSED = {
     "arm_update": ("update_", lambda out, given: given[0].mean, "_stream"),
     "dtc_scores": ("dtc_scores", lambda out, given: out.variance, "_squares"),
     "fused_rounds": ("fused_rounds", lambda out, given: out.covariance, "_fused_rounds"),
-    "truncated_sum": ("truncated_sum", lambda out, given: out, "_truncated_sum"),
-    "ucb_argmax": ("ucb_argmax", lambda out, given: out[1], "_best_of_parts"),
-    "weighted_quantile": ("kth_index", lambda out, given: out, "_ranks"),
 }
 
 
@@ -98,18 +90,24 @@ def test_every_fused_op_passes_its_check(fused_module, device):
             assert checked.check(op, device, dtype) is None, (op, dtype)
 
 
+def one_round(dtype=torch.float32):
+    """One round of a trial with two arms, by the op; its arm."""
+    C, mean = torch.eye(2, dtype=dtype).unsqueeze(0), torch.tensor([[1.0, 2.0]], dtype=dtype)
+    one = torch.ones(1, dtype=dtype)
+    return fused_rounds.fused_rounds(C, mean, mean, one, one.unsqueeze(0), one.unsqueeze(0), one)
+
+
 def test_a_path_that_passes_is_checked_once_and_used(fused_on_cpu, monkeypatch):
-    cases, fused = [], fused_on_cpu("ucb_argmax")
-    real = CASES["ucb_argmax"]
-    monkeypatch.setitem(CASES, "ucb_argmax", lambda *given: cases.append(given) or real(*given))
-    mean = torch.tensor([[1.0, 2.0]])
+    cases, fused = [], fused_on_cpu("fused_rounds")
+    real = CASES["fused_rounds"]
+    monkeypatch.setitem(CASES, "fused_rounds", lambda *given: cases.append(given) or real(*given))
     for _ in range(3):
-        assert ucb_argmax.ucb_argmax(mean, mean, 1.0)[0].tolist() == [1]
+        assert one_round().arms.tolist() == [[1]]
     assert len(cases) == 2  # the plain path and the fused one
     with monkeypatch.context() as patches:
-        patches.setattr(fused, "ucb_argmax", lambda *given: "fused")
-        assert ucb_argmax.ucb_argmax(mean, mean, 1.0) == "fused"
-    ucb_argmax.ucb_argmax(mean.double(), mean.double(), 1.0)  # another dtype is another kernel
+        patches.setattr(fused, "fused_rounds", lambda *given: "fused")
+        assert one_round() == "fused"
+    one_round(torch.float64)  # another dtype is another kernel
     assert len(cases) == 4
 
 
@@ -176,8 +174,8 @@ def test_a_module_that_cannot_be_imported_is_noticed(fused_on_cpu, monkeypatch):
         return import_module(name)
 
     monkeypatch.setattr(checked, "import_module", refuse)
-    found, (message,) = played("truncated_sum")
-    assert same(found, plain("truncated_sum"))
+    found, (message,) = played("dtc_scores")
+    assert same(found, plain("dtc_scores"))
     assert "ImportError: libcuda.so.1" in message
 
 
@@ -195,33 +193,31 @@ def test_a_kernel_that_fails_after_its_check_leaves_nothing_half_done(at, fused_
         assert f"{op} fails on cpu in torch.float64: RuntimeError: out of resource: shared memory. " in message
 
 
-@pytest.mark.parametrize("error", [ValueError("variance must be as mean"), torch.OutOfMemoryError("4 GiB")])
+@pytest.mark.parametrize("error", [ValueError("noise must be T x s"), torch.OutOfMemoryError("4 GiB")])
 def test_mistakes_and_a_full_memory_stay_errors(error, fused_on_cpu, monkeypatch):
-    mean = torch.tensor([[1.0, 2.0]])
-    ucb_argmax.ucb_argmax(mean, mean, 1.0)
+    one_round()
 
     def fails(*given):
         raise error
 
     with monkeypatch.context() as patches:
-        patches.setattr(fused_on_cpu("ucb_argmax"), "ucb_argmax", fails)
+        patches.setattr(fused_on_cpu("fused_rounds"), "fused_rounds", fails)
         with pytest.raises(type(error), match=str(error)):
-            ucb_argmax.ucb_argmax(mean, mean, 1.0)
-    assert checked.check("ucb_argmax", CPU, torch.float32) is None
+            one_round()
+    assert checked.check("fused_rounds", CPU, torch.float32) is None
 
 
 def test_an_error_of_both_paths_is_nobodys_fault(fused_on_cpu, monkeypatch):
     def fails(*given):
         raise TypeError("a covariance of the user")
 
-    mean = torch.tensor([[1.0, 2.0]])
-    assert checked.check("ucb_argmax", CPU, torch.float32) is None
+    assert checked.check("fused_rounds", CPU, torch.float32) is None
     with monkeypatch.context() as patches:
-        patches.setattr(fused_on_cpu("ucb_argmax"), "ucb_argmax", fails)
-        patches.setattr(ucb_argmax.naive, "ucb_argmax", fails)
+        patches.setattr(fused_on_cpu("fused_rounds"), "fused_rounds", fails)
+        patches.setattr(fused_rounds.naive, "fused_rounds", fails)
         with pytest.raises(TypeError, match="a covariance of the user"):
-            ucb_argmax.ucb_argmax(mean, mean, 1.0)
-    assert checked.check("ucb_argmax", CPU, torch.float32) is None
+            one_round()
+    assert checked.check("fused_rounds", CPU, torch.float32) is None
 
 
 def test_a_capture_is_not_ended_by_a_check(monkeypatch):
@@ -229,4 +225,4 @@ def test_a_capture_is_not_ended_by_a_check(monkeypatch):
     monkeypatch.setattr(checked, "use_fused", lambda x: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(checked, "check", lambda *key: pytest.fail("checked"))
-    assert checked.dispatch("ucb_argmax", x, lambda fused: "fused", lambda: "plain") == "plain"
+    assert checked.dispatch("fused_rounds", x, lambda fused: "fused", lambda: "plain") == "plain"

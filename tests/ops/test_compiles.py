@@ -12,13 +12,9 @@ OPS = (
     "_take_slots",
     "_scalars",
     "_stream",
-    "_best_of_part",
     "_fused_rounds",
-    "_truncated_sum",
     "_columns",
     "_squares",
-    "_ranks",
-    "_kth",
 )
 
 

