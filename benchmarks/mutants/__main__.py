@@ -1,18 +1,22 @@
 """Do the tests notice a wrong line? Sampled mutants of the package, each played against the tests that run its line.
 
-``nice python -m benchmarks.mutants [--quick | --survivors | --summary] [--each 30] [--seed 0]`` appends one JSON object
-a mutant to ``benchmarks/results/mutants/seed-0.jsonl``, goes on where it stopped, and prints the summary; the last row
-of a mutant counts. ``equivalent.jsonl`` beside it lists survivors whose behaviour cannot differ, with the reason.
+``nice python -m benchmarks.mutants [--quick | --survivors | --recheck | --summary] [--rooms ops,tails] [--each 60]``
+appends one JSON object a mutant to ``benchmarks/results/mutants/seed-0.jsonl``, goes on where it stopped, and prints
+the summary; the last row of a mutant counts. ``equivalent.jsonl`` beside it lists survivors whose behaviour cannot
+differ, with the reason. ``--recheck``, after tests were cut, plays the mutants that were killed before and whose
+statement is still there: first against the test that killed it, then against all that run it. It keeps no rows.
 
 A mutant changes one expression or statement of one function, in a private copy of the tree. First every test file plays
-once unharmed, traced: a mutant then meets the tests that run its statement, mirrored ones first, and no others. Mutants
-that change nothing (``unchanged``) must survive. Every play is a fork of a process that has imported PyTorch, BoTorch
-and pytest, and nothing of the package.
+once unharmed, traced: a mutant then meets the tests that run its statement, mirrored ones first, and no others. A test
+file is traced for ``TRACED`` seconds, and a test that took over ``LONGEST`` meets no mutant. Mutants that change
+nothing (``unchanged``) must survive. Every play is a fork of a process that has imported PyTorch, BoTorch and pytest,
+and nothing of the package.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import hashlib
 import json
 import os
@@ -23,6 +27,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +39,15 @@ import pandas  # noqa: F401
 import pytest
 
 from benchmarks.common import ROOT, environment, report
-from benchmarks.mutants.edits import Row, files, name_of, sample
+from benchmarks.mutants.edits import Row, files, found_again, name_of, sample
 
 RESULTS = ROOT / "benchmarks" / "results" / "mutants"
-ROOMS = ["posteriors", "confidence", "truncation", "functionals", "models", "acquisition", "features", "study"]
-TESTS = [*ROOMS, "algorithms", "methods", "contract", "executors", "continuous_loop", "two_faces", "mistakes"]
+ROOMS = dict.fromkeys(["experiments", "algorithms", "ops", "methods", "integrations", "tails", "environments"], 60)
+ROOMS |= dict.fromkeys(["posteriors", "confidence", "truncation", "functionals"], 30)
+ROOMS |= dict.fromkeys(["models", "acquisition", "features", "study"], 30)
+TESTS = [*ROOMS, "contract", "executors", "continuous_loop", "two_faces", "mistakes", "covariance", "validation"]
 MEMORY = 12 << 30  # bytes of address space
+TRACED, LONGEST = 60.0, 5.0  # seconds of CPU: of a test file, of a test that a mutant meets; both while traced
 OPTIONS = ["-q", "-o", "addopts=", "--import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:xdist", "-m"]
 
 
@@ -125,24 +134,29 @@ def reach(root: Path, paths: list[Path], store: Path) -> list[Row]:
     for path in paths:
         key = hashlib.sha256(source + path.read_bytes()).hexdigest()
         if key not in known:
-            told, ended = play(root, [str(path)], [], 3600.0)
+            told, ended = play(root, [str(path)], [], TRACED)
             bad = {row["failed"] for row in told if "failed" in row}
-            if bad or ended:
-                print(f"{path}: fails unharmed and is left out: {ended or sorted(bad)}", file=sys.stderr)
-            good = [row for row in told if not ended and row.get("test") not in {None, *bad}]
+            good = [row for row in told if row.get("test") not in {None, *bad} and row["seconds"] < LONGEST]
+            if bad or ended or len(good) < len(told):
+                print(f"{path}: {len(good)} of {len(told)} tests meet mutants {ended} {sorted(bad)}", file=sys.stderr)
             known[key] = keep(store, {"key": key, "tests": good})
         found += known[key]["tests"]
     return found
 
 
-def tried(mutant: Row, root: Path, tests: list[Row]) -> Row:
-    """Play a mutant: its row, with the test that killed it."""
-    path, (begin, end, put) = root / mutant["file"], mutant.pop("edit")
-    lines = set(mutant.pop("lines"))
+def meets(mutant: Row, tests: list[Row]) -> list[Row]:
+    """Tests that run the mutant's statement, mirrored ones first, then the fastest."""
+    path, lines = Path(mutant["file"]), set(mutant["lines"])
     mirror = mutant["file"].replace("bo_robust", "tests", 1).replace(path.name, f"test_{path.name}")
     reached = [test for test in tests if not lines.isdisjoint(test["lines"].get(mutant["file"], ()))]
     reached = reached or [test for test in tests if mutant["file"] in test["lines"]]  # forks are not traced
-    reached.sort(key=lambda test: (not test["test"].startswith(mirror), test["seconds"]))
+    return sorted(reached, key=lambda test: (not test["test"].startswith(mirror), test["seconds"]))
+
+
+def tried(mutant: Row, root: Path, reached: list[Row]) -> Row:
+    """Play a mutant against tests: its row, with the test that killed it."""
+    path, (begin, end, put) = root / mutant["file"], mutant["edit"]
+    sys.dont_write_bytecode = True  # that of the unharmed tree stays
     wanted = [test["test"] for test in reached]
     paths = list(dict.fromkeys(name.split("::")[0] for name in wanted))
     limit = 30.0 + 5.0 * sum(test["seconds"] for test in reached)
@@ -152,7 +166,26 @@ def tried(mutant: Row, root: Path, tests: list[Row]) -> Row:
     path.write_bytes(text)
     os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))  # bytecode of the unharmed file stays valid
     by, seconds = told[0]["failed"] if told else ended, round(time.monotonic() - began, 1)
+    mutant = {name: value for name, value in mutant.items() if name not in ("edit", "lines")}
     return mutant | {"killed": by is not None, "by": by, "tests": len(wanted), "seconds": seconds}
+
+
+def recheck(root: Path, pairs: list[tuple[Row, Row]], tests: Callable[[], list[Row]]) -> bool:
+    """Print the mutants that survive though they were killed before; whether there is none. The tests must pass."""
+    left = []
+    for row, mutant in pairs:
+        by = str(row["by"])
+        stands = (root / by.split("::")[0]).is_file()
+        if not (stands and tried(mutant, root, [{"test": by, "seconds": LONGEST}])["killed"]):
+            left.append((by, mutant))
+    survivors = []
+    for by, mutant in left:
+        again = tried(mutant, root, meets(mutant, tests()))
+        if not again["killed"]:
+            survivors.append(again)
+            print(json.dumps(again | {"killed_before": by}), flush=True)
+    report("survive_now", len(survivors), "count", "0", not survivors, {"played": len(pairs), "new_test": len(left)})
+    return not survivors
 
 
 def summarise(rows: list[Row]) -> bool:
@@ -176,30 +209,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="five mutants within a minute, nothing kept")
     parser.add_argument("--survivors", action="store_true", help="play again those that survived")
+    parser.add_argument("--recheck", action="store_true", help="play again those that were killed")
     parser.add_argument("--summary", action="store_true", help="play nothing, sum up what was played")
-    parser.add_argument("--each", type=int, default=30, help="mutants of every room")
+    parser.add_argument("--rooms", help="these rooms only, separated by commas")
+    parser.add_argument("--each", type=int, help="so many mutants of every room, in place of those of ROOMS")
+    parser.add_argument("--first", type=int, help="so many mutants of --recheck")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     print(json.dumps({"environment": environment()}), flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "tree"
         shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", "build", ".*_cache"))
-        rooms, places, each = ROOMS, TESTS, options.each
+        rooms, places = {room: options.each or each for room, each in ROOMS.items()}, TESTS
+        if options.rooms:
+            rooms = {room: rooms[room] for room in options.rooms.split(",")}
         out, store = RESULTS / f"seed-{options.seed}.jsonl", ROOT / "build" / "reach.jsonl"
         if options.quick:
-            rooms, places, each, out, store = ["truncation"], ["truncation"], 5, root / "out", root / "reach"
+            rooms, places, out, store = {"truncation": 5}, ["truncation"], root / "out", root / "reach"
         out.parent.mkdir(exist_ok=True)
         store.parent.mkdir(exist_ok=True)
         played = {name_of(row): row for row in read(out)}
-        chosen = sample(root, rooms, each, options.seed, played)
-        if not options.summary:
-            tests = reach(root, [path for room in places for path in files(root / "tests", room, "test_")], store)
-            sys.dont_write_bytecode = True
-            for mutant in chosen:
+        compileall.compile_dir(root / "bo_robust", quiet=1)
+
+        @cache
+        def tests() -> list[Row]:
+            return reach(root, [path for room in places for path in files(root / "tests", room, "test_")], store)
+
+        if options.recheck:
+            killed = [row for row in played.values() if row["killed"] and row["room"] in rooms]
+            met = recheck(root, found_again(root, killed, options.seed)[: options.first], tests)
+        else:
+            chosen = sample(root, rooms, options.seed, played)
+            for mutant in [] if options.summary else chosen:
                 name = name_of(mutant)
                 if name not in played or (options.survivors and not played[name]["killed"]):
-                    played[name] = keep(out, tried(mutant, root, tests))
-        met = summarise([played[name] for name in map(name_of, chosen) if name in played])
+                    played[name] = keep(out, tried(mutant, root, meets(mutant, tests())))
+            met = summarise([played[name] for name in map(name_of, chosen) if name in played])
     sys.exit(not met)
 
 

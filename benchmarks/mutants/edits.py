@@ -6,11 +6,12 @@ import ast
 import copy
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "files", "mutants", "name_of", "sample"]
+__all__ = ["Row", "files", "found_again", "mutants", "name_of", "sample"]
 
 OTHERS: dict[type, list[type]] = {ast.Pow: [ast.Mult], ast.FloorDiv: [ast.Div], ast.Mod: [ast.FloorDiv]}
 for a, b in ((ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)):
@@ -60,6 +61,12 @@ def wrong(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         yield "removed", ast.Pass()
 
 
+def digest(node: ast.FunctionDef | ast.ClassDef) -> str:
+    """What tells a function's statements, without its documentation, from every other's."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return hashlib.sha256(ast.unparse(changed(node, body=body or [ast.Pass()])).encode()).hexdigest()[:16]
+
+
 def mutants(path: Path, root: Path) -> list[Row]:
     """Every mutant of a file's functions; errors, types, defaults and texts stay."""
     text = path.read_bytes()
@@ -68,36 +75,37 @@ def mutants(path: Path, root: Path) -> list[Row]:
         starts.append(starts[-1] + len(part))
     found: list[Row] = []
 
-    def add(kind: str, old: Any, new: ast.AST, function: str, first: int) -> None:
+    def add(kind: str, old: Any, new: ast.AST, function: str, source: str, first: int) -> None:
         before, after = ast.unparse(old), ast.unparse(new)
         if before == after:
             return
         begin, end = starts[old.lineno - 1] + old.col_offset, starts[old.end_lineno - 1] + old.end_col_offset
         put = after if isinstance(old, ast.stmt | ast.Slice) else f"({after})"
         row = {"file": str(path.relative_to(root)), "line": old.lineno, "function": function, "kind": kind}
+        row |= {"source": source}
         row |= {"code": text.splitlines()[old.lineno - 1].decode().strip(), "before": before, "after": after}
         found.append(row | {"lines": range(first, old.end_lineno + 1), "edit": (begin, end, put)})
 
-    def visit(node: Any, name: str, first: int) -> None:
+    def visit(node: Any, name: str, source: str, first: int) -> None:
         if isinstance(node, ast.Raise | ast.JoinedStr | None):
             return
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for part in node.body:
                 if isinstance(part, ast.FunctionDef | ast.ClassDef) or isinstance(node, ast.FunctionDef):
-                    visit(part, f"{name}.{node.name}".strip("."), 0)
+                    visit(part, f"{name}.{node.name}".strip("."), digest(node), 0)
             return
         first = node.lineno if isinstance(node, ast.stmt) else first
         for kind, new in wrong(node):
-            add(kind, node, new, name, first)
+            add(kind, node, new, name, source, first)
         if isinstance(node, ast.If):
-            add("boolean", node.test, ast.UnaryOp(ast.Not(), node.test), name, first)
+            add("boolean", node.test, ast.UnaryOp(ast.Not(), node.test), name, source, first)
         typed = isinstance(node, ast.AnnAssign)
         for child in [node.value] if typed else ast.iter_child_nodes(node):
-            visit(child, name, first)
+            visit(child, name, source, first)
 
     for top in ast.parse(text).body:
         if isinstance(top, ast.FunctionDef | ast.ClassDef):
-            visit(top, "", 0)
+            visit(top, "", "", 0)
     return found
 
 
@@ -111,23 +119,44 @@ def name_of(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in ("file", "function", "code", "before", "after"))
 
 
-def sample(root: Path, rooms: list[str], each: int, seed: int, played: Iterable[tuple[str, ...]] = ()) -> list[Row]:
-    """So many mutants of every room, its kinds in turn, and one that changes nothing.
+def drawn(row: Row, seed: int) -> str:
+    """A mutant's place in the order of a seed."""
+    return hashlib.sha256(repr((seed, *name_of(row))).encode()).hexdigest()
+
+
+def sample(root: Path, rooms: Mapping[str, int], seed: int, played: Iterable[tuple[str, ...]] = ()) -> list[Row]:
+    """So many mutants of every room, rooms and their kinds in turn, and one of each room that changes nothing.
 
     Those ``played`` before come first, and then the order is that of hashes: a sample goes on when the package changes.
     """
     rank = {name: i for i, name in enumerate(played)}
 
     def order(mutant: Row) -> tuple[int, str]:
-        name = name_of(mutant)
-        return rank.get(name, len(rank)), hashlib.sha256(repr((seed, *name)).encode()).hexdigest()
+        return rank.get(name_of(mutant), len(rank)), drawn(mutant, seed)
 
     chosen = []
-    for room in rooms:
+    for room, each in rooms.items():
         found = [mutant | {"room": room} for path in files(root / "bo_robust", room) for mutant in mutants(path, root)]
         kinds = defaultdict(list)
         for mutant in sorted({name_of(mutant): mutant for mutant in found}.values(), key=order):
             kinds[mutant["kind"]].append(mutant)
         turns = [group[i] for i in range(each) for _, group in sorted(kinds.items()) if i < len(group)][:each]
-        chosen += [*turns, turns[0] | {"kind": "unchanged", "after": turns[0]["before"], "edit": (0, 0, "")}]
-    return chosen
+        chosen.append([*turns, turns[0] | {"kind": "unchanged", "after": turns[0]["before"], "edit": (0, 0, "")}])
+    return [mutant for turn in zip_longest(*chosen) for mutant in turn if mutant]
+
+
+def found_again(root: Path, rows: Iterable[Row], seed: int) -> list[tuple[Row, Row]]:
+    """Rows, rooms in turn and in the order of the seed, whose mutants the tree still has, each with its mutant.
+
+    A mutant is the same where its file and function hold its line, or where a function of the same statements stands
+    in another file or by another name.
+    """
+    tree = [mutant for path in sorted((root / "bo_robust").rglob("*.py")) for mutant in mutants(path, root)]
+    named = {name_of(mutant): mutant for mutant in tree}
+    moved = {(mutant["source"], *name_of(mutant)[2:]): mutant for mutant in tree}
+    rooms = defaultdict(list)
+    for row in sorted(rows, key=lambda row: drawn(row, seed)):
+        mutant = named.get(name_of(row)) or moved.get((row["source"], *name_of(row)[2:]))
+        if mutant is not None:
+            rooms[row["room"]].append((row, mutant | {"room": row["room"]}))
+    return [pair for turn in zip_longest(*rooms.values()) for pair in turn if pair]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks.mutants import __main__ as command
-from benchmarks.mutants.edits import mutants, name_of, sample
+from benchmarks.mutants.edits import found_again, mutants, name_of, sample
 
 SOURCE = '''"""Not this 1 < 2."""
 
@@ -70,8 +70,8 @@ def test_every_mistake_and_no_other(tree):
 
 
 def test_the_sample_repeats_itself_and_takes_kinds_in_turn(tree):
-    chosen = sample(tree, ["a"], 9, 0)
-    assert chosen == sample(tree, ["a"], 9, 0) != sample(tree, ["a"], 9, 1)
+    chosen = sample(tree, {"a": 9}, 0)
+    assert chosen == sample(tree, {"a": 9}, 0) != sample(tree, {"a": 9}, 1)
     kinds = [m["kind"] for m in chosen]
     assert sorted(kinds[:8]) == [
         "arithmetic",
@@ -89,11 +89,46 @@ def test_the_sample_repeats_itself_and_takes_kinds_in_turn(tree):
 
 def test_what_was_played_stays_in_the_sample(tree):
     """Also when other lines came before it."""
-    first = sample(tree, ["a"], 5, 0)
+    first = sample(tree, {"a": 5}, 0)
     (tree / "bo_robust" / "a.py").write_text("def g(z):\n    return z * 2 + 3 - 4\n\n" + SOURCE)
     names = [name_of(m) for m in first]
-    assert [name_of(m) for m in sample(tree, ["a"], 5, 0, names)] == names
-    assert [name_of(m) for m in sample(tree, ["a"], 5, 1, names)] == names
+    assert [name_of(m) for m in sample(tree, {"a": 5}, 0, names)] == names
+    assert [name_of(m) for m in sample(tree, {"a": 5}, 1, names)] == names
+
+
+def test_a_mutant_is_found_again_where_its_statements_moved(tree):
+    """Neither the documentation nor the place counts; a function of other statements gives nothing to play."""
+    rows = [mutant | {"room": "a"} for mutant in mutants(tree / "bo_robust" / "a.py", tree)]
+    (tree / "bo_robust" / "a.py").unlink()
+    (tree / "bo_robust" / "b.py").write_text(SOURCE.replace("class A", "class B").replace("Nor this", "Other words"))
+    found = found_again(tree, rows, 0)
+    assert sorted(name_of(row) for row, _ in found) == sorted(map(name_of, rows))
+    assert all(name_of(row)[2:] == name_of(mutant)[2:] for row, mutant in found)
+    assert {mutant["file"] for _, mutant in found} == {"bo_robust/b.py"}
+    (tree / "bo_robust" / "b.py").write_text(SOURCE.replace("x[1:]", "x[2:]"))
+    assert not found_again(tree, rows, 0)
+
+
+def test_recheck_asks_the_killer_first_and_prints_what_survives(tree, capsys, monkeypatch):
+    (tree / "tests").mkdir()
+    (tree / "tests" / "test_a.py").touch()
+    found = mutants(tree / "bo_robust" / "a.py", tree)
+    killers = ["tests/test_a.py::old", "tests/test_gone.py::old", "time limit"]
+    rows = [mutant | {"room": "a", "by": by} for mutant, by in zip(found, killers, strict=False)]
+    asked = []
+
+    def tried(mutant, root, reached):
+        asked.append((mutant["before"], mutant["after"], [test["test"] for test in reached]))
+        return {"killed": reached[0]["test"] == killers[0], "after": mutant["after"]}
+
+    monkeypatch.setattr(command, "tried", tried)
+    now = {"test": "tests/test_a.py::new", "seconds": 0.1, "lines": {"bo_robust/a.py": list(range(30))}}
+    assert not command.recheck(tree, [(row, row) for row in rows], lambda: [now])
+    assert [names for *_, names in asked] == [["tests/test_a.py::old"], [now["test"]], [now["test"]]]
+    *survivors, count = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert survivors == [{"killed": False, "after": row["after"], "killed_before": row["by"]} for row in rows[1:]]
+    assert (count["value"], count["detail"]) == (2, {"played": 3, "new_test": 2})
+    assert command.recheck(tree, [(rows[0], rows[0])], lambda: [now])
 
 
 def row(kind, killed, code="x"):
