@@ -25,11 +25,9 @@ SMALL: dict[str, list[str] | None] = {
     "arm_engine": ["--only", "numpy"],
     "bkb": ["--only", "linear"],
     "coco": None,
-    "continuous": ["--seeds", "1", "--rounds", "10", "--results", FOLDER],
     "dictionary_size": ["--results", FOLDER],
     "dtc_scores": [],
     "elimination": ["--only", "overhead"],
-    "elimination_value_at_risk": ["--out", FOLDER],
     "fine_tuning": ["--smoke", "--out", FOLDER],
     "gpu": ["--quick"],
     "heavy_tails": None,
@@ -38,14 +36,11 @@ SMALL: dict[str, list[str] | None] = {
     "reproduce": None,
     "robust_fit": ["--pairs", "5"],
     "robustness": ["--quick"],
-    "rule_choice": [],
-    "saas": ["--seeds", "1", "--rounds", "10"],
     "scaling": ["--only", "models", "--results", FOLDER],
-    "starvation": ["--draws", "2", "--results", FOLDER],
     "study": ["--kills", "2", "--skip-speed"],
     "torture": ["--quick"],
     "value_at_risk": ["--only", "quantile"],
-    "width_rule": None,
+    "width_rule": ["--quick"],
 }
 # What a suite cannot do without at full size.
 FULL = {"coco": ["--out", FOLDER]}

@@ -1,7 +1,7 @@
-"""Which width do we recommend? One rule over all suites, not per figure: ``python -m benchmarks.width_rule``.
+"""Which width do we recommend? One rule over both suites: ``python -m benchmarks.width_rule [--quick]``.
 
-Rule: every candidate plays every panel of configs/ (GP-UCB on the Srinivas suites, TGP-UCB with the theorem's
-truncation on the heavy-tailed ones; at most 20 trials and 3000 rounds, one seed). In each panel its average regret is
+Rule: every candidate plays every panel of configs/srinivas (GP-UCB) and configs/heavy_tails (TGP-UCB with the theorem's
+truncation; at most 20 trials and 3000 rounds, one seed). In each panel its average regret is
 divided by that of the panel's best candidate; the recommendation is the smallest geometric mean of these ratios.
 Coverage is reported beside it. Prints one JSON object a line.
 
@@ -41,22 +41,22 @@ CANDIDATES: dict[str, dict[str, Any]] = {
 }
 
 
-def panels() -> list[PanelConfig]:
-    """Every panel of both suites and the quickstart, with the candidates in place of its algorithms."""
+def panels(trials: int, rounds: int) -> list[PanelConfig]:
+    """Every panel of both suites, with the candidates in place of its algorithms."""
     found = []
-    for path in sorted((ROOT / "configs").rglob("*.yaml")):
+    suites = {"heavy_tails": "tgp-ucb", "srinivas": "gp-ucb"}
+    paths = [path for suite in suites for path in sorted((ROOT / "configs" / suite).glob("*.yaml"))]
+    for path in paths:
         if path.stem.startswith("smoke"):
             continue
         config = load(path)
-        if not isinstance(config, RunConfig):
-            continue
+        assert isinstance(config, RunConfig)
         for panel in config.panels:
-            name = "tgp-ucb" if path.parent.name != "srinivas" else "gp-ucb"
             algorithms = tuple(
-                Entry.model_validate({"name": name, "label": label, "width": width})
+                Entry.model_validate({"name": suites[path.parent.name], "label": label, "width": width})
                 for label, width in CANDIDATES.items()
             )
-            changes = {"trials": min(panel.trials, 20), "horizon": min(panel.horizon, 3000), "intervals": False}
+            changes = {"trials": min(panel.trials, trials), "horizon": min(panel.horizon, rounds), "intervals": False}
             found.append(panel.with_entries(algorithms, compare=(), **changes))
     return found
 
@@ -65,15 +65,17 @@ def main() -> None:
     """Play, divide, average, report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path)
-    data_dir = parser.parse_args().data_dir
+    parser.add_argument("--quick", action="store_true", help="two trials of 50 rounds")
+    options = parser.parse_args()
+    played = panels(2, 50) if options.quick else panels(20, 3000)
     torch.set_num_threads(1)
     print(json.dumps({"environment": environment()}), flush=True)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            config = RunConfig(name="width_rule", panels=tuple(panels()))
+            config = RunConfig(name="width_rule", panels=tuple(played))
             console = Console(stderr=True, width=110)
             # start builds every panel for one trial before it plays the first: missing data shows at once.
-            summary = runs.start(config, Path(scratch) / "run", data_dir=data_dir, console=console)
+            summary = runs.start(config, Path(scratch) / "run", data_dir=options.data_dir, console=console)
     except RunError as error:
         print(f"width_rule: {error}", file=sys.stderr)
         sys.exit(2)

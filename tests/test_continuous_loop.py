@@ -82,7 +82,7 @@ def test_truncated_feature_gp_beats_single_task_gp():
     Rounding decides some trials, so machines differ: another won 35. The test of the mean log ratio allows for it.
     SingleTaskGP here is what a user gets: a fit by MLE, which follows the outliers. With the hyperparameters of
     `truncated` fixed in both, 30 rounds are too few for truncation to show: FeatureGP without it is level
-    (benchmarks/continuous.py).
+    (benchmarks/results/continuous.json).
     """
     ratio = (regrets(lambda: truncated) / regrets(Fitted)).log()
     assert float(ratio.median()) < math.log(0.95)

@@ -68,8 +68,8 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     (share of its rewards beyond the level, times its |median|). Else it is "zero", the published rule.
 
     There is a rule in any case, because truncating what need not be costs little, and not truncating what must be costs
-    much. ``python -m benchmarks.rule_choice`` compares this criterion with each fixed choice on nine problems, five of
-    them real tables, by the geometric mean of average regret over that of the best rule.
+    much. ``benchmarks/results/rule_choice.jsonl`` compares this criterion with each fixed choice on nine problems, five
+    of them real tables, by the geometric mean of average regret over that of the best rule.
 
     ``level`` is that of a reward of finite variance, b = sqrt(v) t^(1/4) with v from the data at alpha = 1, at t =
     min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that :func:`recommend` judged
