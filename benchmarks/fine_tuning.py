@@ -37,7 +37,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from benchmarks.common import environment, report
-from bo_robust.acquisition import recommend
+from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.comparisons import mean_interval
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, make
 from bo_robust.experiments.problems.value_at_risk.fine_tuning import users
@@ -61,7 +61,7 @@ class Aimed(VUCB):
     """The upper bound of any functional, with BoTorch's priors and width 2; only the functional differs."""
 
     aim: Functional = TAIL
-    rule: str = "probable"  # type: ignore[misc]
+    pick: str = "probable"  # type: ignore[misc]
     max_lengthscale: float | None = None
     explore_every: int = 0  # type: ignore[misc]
 
@@ -166,7 +166,7 @@ def recommended(method: Method, now: Round, aim: str) -> Tensor:
         return now.designs[method.model_of(now).posterior(now.designs).mean.argmax()]
     with torch.no_grad():
         model = now.surrogate.model(now.X, now.Y)
-        return recommend(model, now.problem.environment, AIMS[aim], now.designs).x
+        return recommend_design(model, now.problem.environment, AIMS[aim], now.designs).x
 
 
 def play(methods: list[str], seeds: range, out: Path, device: str, rounds: int = ROUNDS) -> None:

@@ -24,7 +24,6 @@ from torch.distributions import Normal
 
 from benchmarks.common import cpu_times, environment, report, report_ratio
 from bo_robust.acquisition import lnso
-from bo_robust.acquisition.lnso_networks import HIDDEN
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.environments import ContinuousEnvironment
@@ -86,7 +85,7 @@ def batched_against_sequential(device: torch.device, dtype: torch.dtype, target:
     together, alone = cpu_times(5, batched, sequential)
     detail = {
         "problem": "branin (1, 1), continuous Z, GP of 30 points",
-        "settings": {**STEPS, "num_x": 50, "num_z": 10, "hidden": [HIDDEN] * 2},
+        "settings": {**STEPS, "num_x": 50, "num_z": 10, "hidden": [lnso.HIDDEN] * 2},
         "batched_s": statistics.median(together),
         "differ_by": float((batched() - sequential()).abs().max()),
         "limit": "what 64 starts cost in arithmetic: 32,000 posterior moments and 64 networks a step",
@@ -102,7 +101,7 @@ def upper_bound(device: torch.device, dtype: torch.dtype) -> tuple[lnso.Bound, C
     box = acqf.environment.bounds.to(dtype)
     environment_ = ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125), num_points=FIXED)
     moved = ValueAtRiskUCB(acqf.model.to(dtype), environment_, ALPHA, WIDTH)
-    return lnso.upper_bound_of(moved, None)[0], environment_
+    return (lambda points: moved.bounds_of(points, None, lnso.BLOCK)[1]), environment_
 
 
 def query(name: str, device: torch.device) -> None:
@@ -120,7 +119,7 @@ def query(name: str, device: torch.device) -> None:
             return optimize_acqf(acqf, box, q=1, num_restarts=8, raw_samples=128)[0]
 
         def local(acqf: ValueAtRiskUCB = acqf, seed: int = seed) -> Tensor:
-            return lnso.optimize_lnso(acqf, acqf.environment, box, QUERY_STARTS, seed=seed)[0]  # type: ignore[arg-type]
+            return lnso.optimize_lnso(acqf, box, QUERY_STARTS, seed=seed)[0]
 
         found = {}
         for way, work in (("LNSO", local), ("exact quantile", exact)):

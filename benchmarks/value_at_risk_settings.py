@@ -41,7 +41,7 @@ from bo_robust.study import Study
 ROUNDS = 30
 SHOWN = 5  # repetitions of what is drawn, at least
 REPETITIONS = 30  # that differences are taken over; more of them only count runs that are stuck
-PRIOR = {"name": "v-ucb", "prior": True, "max_lengthscale": None, "explore_every": 0, "rule": "probable"}
+PRIOR = {"name": "v-ucb", "prior": True, "max_lengthscale": None, "explore_every": 0, "pick": "probable"}
 CAP = PRIOR | {"max_lengthscale": 0.3}
 LIKELIHOOD = PRIOR | {"prior": False}
 CHOICES: dict[str, dict[str, Any]] = {
@@ -51,15 +51,15 @@ CHOICES: dict[str, dict[str, Any]] = {
     "prior, explore": PRIOR | {"explore_every": 3},
     "prior, cap": CAP,
     "prior, cap, explore": CAP | {"explore_every": 3},
-    "prior, widest": PRIOR | {"rule": "widest"},
-    "prior, uniform": PRIOR | {"rule": "uniform"},
-    "prior, informative": PRIOR | {"rule": "informative"},
-    "prior, cap, informative": CAP | {"rule": "informative"},
-    "prior, cap, explore, informative": CAP | {"explore_every": 3, "rule": "informative"},
+    "prior, widest": PRIOR | {"pick": "widest"},
+    "prior, uniform": PRIOR | {"pick": "uniform"},
+    "prior, informative": PRIOR | {"pick": "informative"},
+    "prior, cap, informative": CAP | {"pick": "informative"},
+    "prior, cap, explore, informative": CAP | {"explore_every": 3, "pick": "informative"},
     "elimination": PRIOR | {"candidates": "errors"},
     "elimination by likelihood": PRIOR | {"candidates": "likelihood"},
     "elimination by likelihood, explore, informative": PRIOR
-    | {"candidates": "likelihood", "explore_every": 3, "rule": "informative"},
+    | {"candidates": "likelihood", "explore_every": 3, "pick": "informative"},
 }
 PEERS: dict[str, dict[str, Any]] = {
     "MC-VaR": {"name": "mc-var"},

@@ -37,7 +37,7 @@ class Environment(Module, ABC):
 
     Attributes:
         probabilities: Probabilities of the points, ``w``. None means all equal.
-        density: Probabilities or density by which the rule "probable" ranks the points, ``w``. None means all equal.
+        density: Probabilities or density by which the pick "probable" ranks the points, ``w``. None means all equal.
         dim: Number of columns of z. None if it is not known before a call.
         appended: Number of columns that z adds to x: d = d_x + appended.
     """

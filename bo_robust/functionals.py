@@ -1,6 +1,6 @@
 """Functionals F of f(x, Z): value at risk, tail mean, worst case, mean, mean minus variance.
 
-A functional maps values at the environment points (``... x w``) and their probabilities to one number. From bounds
+A functional maps values at the conditions (``... x w``) and their probabilities to one number. From bounds
 l <= f <= u at every point it derives bounds on F(f) and the points worth observing (:meth:`Functional.lacing`):
 
 - Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), V-UCB:
@@ -34,12 +34,7 @@ __all__ = [
     "ValueAtRisk",
     "WorstCase",
     "as_functional",
-    "check_rule",
-    "pick",
 ]
-
-PICK_RULES = ("probable", "widest", "uniform", "drawn")
-DETERMINISTIC_RULES = ("probable", "widest")
 
 
 class Functional(ABC):
@@ -66,7 +61,7 @@ class Functional(ABC):
         return None
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Mask of the environment points worth observing, ``... x w`` bool, never empty. Here: the widest intervals.
+        """Mask of the conditions worth observing, ``... x w`` bool, never empty. Here: the widest intervals.
 
         Points of probability zero are not in the support and never in the mask.
         """
@@ -235,47 +230,6 @@ def as_functional(functional: Functional | float) -> Functional:
         "functional must be one of bo_robust.functionals, such as ValueAtRisk(0.1), or its alpha; got "
         f"{quoted(functional)}."
     )
-
-
-def pick(mask: Tensor, gap: Tensor, density: Tensor | None, rule: str, uniform: Tensor | None = None) -> Tensor:
-    """Choose one of the environment points that a functional offers; returns its index, ``...`` long.
-
-    Rules:
-
-    - "probable": the most probable point offered. Of equally probable ones (to 1e-9 of the density, 1e-6 in float32)
-      the one with the widest interval; the paper leaves ties open.
-    - "widest": the point offered with the widest interval.
-    - "uniform": a random point of those offered.
-    - "drawn": a draw from the density, offered or not. This is z observed but not chosen (Remark 1).
-
-    Args:
-        mask: Points offered, ``... x w`` bool, at least one per x.
-        gap: u - l, ``... x w``.
-        density: Probability or density of each point up to a constant, ``w`` or ``... x w``. None means all equal.
-        rule: One of the rules above.
-        uniform: Draws from [0, 1), ``...``. "uniform" and "drawn" raise ``ValueError`` without; the others need none.
-    """
-    check_rule(rule)
-    if rule in DETERMINISTIC_RULES:
-        if density is not None and rule == "probable":
-            ranked = density.expand(mask.shape).masked_fill(~mask, -math.inf)
-            top = ranked.amax(-1, keepdim=True)
-            mask = mask & (ranked >= top - (1e-9 if top.dtype == torch.float64 else 1e-6) * top.abs())
-        return gap.masked_fill(~mask, -math.inf).argmax(-1)
-    if uniform is None:
-        raise ValueError(f'the rule "{rule}" needs uniform, a draw from [0, 1) per choice.')
-    if rule == "uniform":
-        rank = mask.cumsum(-1)
-        chosen = (uniform.unsqueeze(-1) * rank[..., -1:]).long()
-        return (rank <= chosen.minimum(rank[..., -1:] - 1)).sum(-1)
-    mass = (torch.ones_like(gap) if density is None else density.expand(mask.shape)).cumsum(-1)
-    return (mass <= uniform.unsqueeze(-1) * mass[..., -1:]).sum(-1).clamp_(max=mask.shape[-1] - 1)
-
-
-def check_rule(rule: str) -> None:
-    """Raise ``ValueError`` unless the rule is one of :func:`pick`."""
-    if rule not in PICK_RULES:
-        raise ValueError(f"rule must be one of {', '.join(PICK_RULES)}; got {quoted(rule)}.")
 
 
 def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Functionals by hand, their bounds as properties, lacing values that always exist, and the rules that pick one."""
+"""Functionals by hand, their bounds as properties, and lacing values that always exist."""
 
 import math
 
@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase, as_functional, pick
+from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase, as_functional
+from bo_robust.picks import pick_condition
 
 
 @pytest.fixture
@@ -168,24 +169,6 @@ def test_cvar_is_lacing_at_the_level_of_the_largest_gap(tkwargs):
     assert CVaR(0.25).lacing(lower, upper).tolist() == ValueAtRisk(0.25).lacing(lower, upper).tolist()
 
 
-def test_rules(tkwargs):
-    mask = torch.tensor([[True, False, True, True], [False, True, False, False]], device=tkwargs["device"])
-    gap = torch.tensor([[1.0, 9.0, 2.0, 3.0], [1.0, 1.0, 9.0, 1.0]], **tkwargs)
-    p = torch.tensor([0.3, 0.4, 0.3, 0.0], **tkwargs)
-    assert pick(mask, gap, p, "probable").tolist() == [2, 1]  # 0.3 twice: the wider interval
-    assert pick(mask, gap, None, "probable").tolist() == [3, 1]
-    assert pick(mask, gap, p, "widest").tolist() == [3, 1]
-    for u, expected in [(0.0, 0), (0.34, 2), (0.66, 2), (0.67, 3), (0.999999999999, 3)]:
-        assert pick(mask, gap, p, "uniform", torch.full((2,), u, **tkwargs)).tolist() == [expected, 1]
-    for u, expected in [(0.0, 0), (0.29, 0), (0.31, 1), (0.69, 1), (0.71, 2), (1 - 1e-16, 2)]:
-        assert pick(mask, gap, p, "drawn", torch.full((2,), u, **tkwargs)).tolist() == [expected] * 2
-    assert pick(mask, gap, None, "drawn", torch.full((2,), 0.99, **tkwargs)).tolist() == [3, 3]
-    with pytest.raises(ValueError, match="needs uniform"):
-        pick(mask, gap, p, "uniform")
-    with pytest.raises(ValueError, match="rule must be one of probable, widest, uniform, drawn"):
-        pick(mask, gap, p, "best")
-
-
 def test_bad_settings_are_refused():
     for alpha in (0.0, 1.0, 1.5, math.nan):
         for functional in (ValueAtRisk, CVaR):
@@ -206,14 +189,7 @@ def test_lacing_values_of_the_mean_are_probable_ones(device):
     upper = torch.tensor([9.0, 1.0, 2.0, 0.5], dtype=torch.float64, device=device)
     mask = Mean().lacing(lower, upper, p)  # mean gap: .009 + .5 + .8 + .0495 = 1.3585
     assert mask.tolist() == [True, False, True, False]
-    assert int(pick(mask, upper - lower, p, "probable")) == 2
-
-
-def test_probable_ties_up_to_rounding(device):
-    density = torch.tensor([0.3, 0.4, 0.3 + 0.1, 0.0], dtype=torch.float64, device=device)
-    density[1] *= 1.0 + 1e-14
-    gap = torch.tensor([1.0, 1.0, 2.0, 9.0], dtype=torch.float64, device=device)
-    assert int(pick(torch.ones(4, dtype=torch.bool, device=device), gap, density, "probable")) == 2
+    assert int(pick_condition(mask, upper - lower, p, "probable")) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -229,10 +205,3 @@ def test_mean_variance_of_numbers_whose_squares_overflow(dtype):
         assert bool((low <= high).all())
         assert bool((functional((lower + upper) / 2.0) <= high).all())
     assert torch.equal(MeanVariance(0.0).upper_bound(lower, upper), upper.mean(-1))
-
-
-def test_a_point_of_probability_zero_is_never_drawn(device):
-    density = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0], dtype=torch.float64, device=device)
-    for uniform, index in ((0.0, 1), (0.25, 1), (0.5, 3), (1.0 - 1e-16, 3)):
-        u = torch.tensor(uniform, dtype=torch.float64, device=device)
-        assert int(pick(density > 0, torch.ones_like(density), density, "drawn", u)) == index

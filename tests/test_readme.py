@@ -13,7 +13,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust.acquisition import recommend
+from bo_robust.acquisition import recommend_design
 from bo_robust.environments import FiniteEnvironment
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -186,7 +186,7 @@ def test_the_value_at_risk_loop_finds_the_design_that_is_good_in_all_conditions(
         XZ, Y = torch.cat([XZ, names["point"]]), torch.cat([Y, measure(names["point"])])
     assert XZ.shape == (8 + rounds, 2)
     if rounds == 25:
-        found = recommend(names["model"], FiniteEnvironment(z, probabilities), 0.1, XZ[:, :1])
+        found = recommend_design(names["model"], FiniteEnvironment(z, probabilities), 0.1, XZ[:, :1])
         assert abs(float(found.x) - 0.7) < 0.1
 
 

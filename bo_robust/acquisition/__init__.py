@@ -6,8 +6,9 @@ from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.lacing_search import search_lacing_value
 from bo_robust.acquisition.lnso import optimize_lnso
+from bo_robust.acquisition.recommendation import recommend_design
 from bo_robust.acquisition.stable_opt import StableOpt
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 
 __all__ = [
     "GPUCB",
@@ -17,6 +18,6 @@ __all__ = [
     "explore",
     "input_constructors",
     "optimize_lnso",
-    "recommend",
+    "recommend_design",
     "search_lacing_value",
 ]

@@ -1,16 +1,23 @@
 """Input constructors, by which Ax and other frameworks build our acquisition functions."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
+from bo_robust.acquisition.conditions import check_search_space, finite_environment
 from bo_robust.acquisition.elimination import EliminationUCB
 from bo_robust.acquisition.gp_ucb import GPUCB
-from bo_robust.confidence import WIDTHS, Width
+from bo_robust.acquisition.rounds import reference
+from bo_robust.acquisition.stable_opt import StableOpt
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.confidence import WIDTHS, ConstantWidth, Width
+from bo_robust.environments import Environment
+from bo_robust.functionals import Functional, WorstCase
 from bo_robust.models.inputs import from_spec
 
 
@@ -48,7 +55,59 @@ def construct_inputs_elimination_ucb(
     return {"model": model, "posterior_transform": posterior_transform, "X_pending": X_pending, "average": average}
 
 
-if GPUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
-    acqf_input_constructor(GPUCB)(construct_inputs_gp_ucb)
-if EliminationUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:
-    acqf_input_constructor(EliminationUCB)(construct_inputs_elimination_ucb)
+def construct_inputs_value_at_risk_ucb(
+    model: Model,
+    environment: Environment | Mapping[str, Any],
+    functional: Functional | float,
+    width: Width | Mapping[str, Any] | float,
+    delta: float = 0.1,
+    t: int | None = None,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+    training_data: Any = None,
+    bounds: list[tuple[float, float]] | None = None,
+) -> dict[str, Any]:
+    """Keyword arguments of :class:`ValueAtRiskUCB`. Other arguments are those of :func:`construct_inputs_gp_ucb`.
+
+    ``environment`` may also be plain JSON, ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, and ``width`` a
+    number. Ax gives the names of its columns in ``training_data``, and their ``bounds``. ``ValueError`` if a plain
+    environment has another form, or is not the last columns of this search space.
+    """
+    if isinstance(environment, Mapping):
+        plain, environment = environment, finite_environment(environment, reference(model))
+        if training_data is not None and bounds is not None:
+            check_search_space(plain, environment.z, training_data.feature_names, bounds)
+    if isinstance(width, int | float):
+        width = ConstantWidth(float(width))
+    inputs = construct_inputs_gp_ucb(model, width, delta, t, posterior_transform, X_pending)
+    ignores_z = training_data is not None  # Ax's search space holds z
+    return {**inputs, "environment": environment, "functional": functional, "ignores_z": ignores_z}
+
+
+def construct_inputs_stable_opt(
+    model: Model,
+    environment: Environment,
+    width: Width | Mapping[str, Any] | float,
+    delta: float = 0.1,
+    t: int | None = None,
+    posterior_transform: PosteriorTransform | None = None,
+    X_pending: Tensor | None = None,
+    training_data: Any = None,
+) -> dict[str, Any]:
+    """Keyword arguments of :class:`StableOpt`, as :func:`construct_inputs_value_at_risk_ucb` makes them."""
+    inputs = construct_inputs_value_at_risk_ucb(
+        model, environment, WorstCase(), width, delta, t, posterior_transform, X_pending, training_data
+    )
+    del inputs["functional"]
+    return inputs
+
+
+CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {
+    GPUCB: construct_inputs_gp_ucb,
+    EliminationUCB: construct_inputs_elimination_ucb,
+    ValueAtRiskUCB: construct_inputs_value_at_risk_ucb,
+    StableOpt: construct_inputs_stable_opt,
+}
+for acquisition, constructor in CONSTRUCTORS.items():
+    if acquisition not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
+        acqf_input_constructor(acquisition)(constructor)

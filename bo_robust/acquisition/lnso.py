@@ -12,64 +12,34 @@ Maximise :class:`~bo_robust.acquisition.value_at_risk.ValueAtRiskUCB` itself fir
 fixed points a query took one second; 8 starts of LNSO took 15 to 60 (one thread). The exact quantile had lower regret
 for d_z = 1, where LNSO's surrogate smooths kinks of VaR, and about the same for d_z = 5 (``python -m
 benchmarks.lnso``).
-
-All starts are one batch of networks, ``s x n x features``. A round fits all networks, then climbs. A start that leaves
-its ball waits for the next round; the network of one that stays goes on learning. Nothing branches on data. All starts
-meet the same random numbers, so a start does the same alone as among others.
 """
 
 import math
 from collections.abc import Callable
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.acquisition.lnso_networks import adam_direction, first_networks, input_gradient, loss_gradient
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.environments import ContinuousEnvironment
 from bo_robust.functionals import ValueAtRisk
-from bo_robust.ops.weighted_quantile import check_level, weighted_quantile
 from bo_robust.validation import check_bounds, check_count, check_like, check_positive
 
 # Points per block of a posterior call. 32,000 points, 30 data, one thread: 19 ms at 8, 28 ms at 32, 36 ms at 64.
 BLOCK = 8
 # Designs, and about as many conditions, at which the spread of u over the box is measured.
 SCALE_POINTS = 64
+# Sigmoid units of each of the two hidden layers of a network.
+HIDDEN = 30
 
 Bound = Callable[[Tensor], Tensor]
 
 
-def pinball_loss(errors: Tensor, alpha: float) -> Tensor:
-    """rho_alpha(e) = alpha e if e >= 0, else (alpha - 1) e, elementwise; ``ValueError`` unless alpha is in (0, 1)."""
-    check_level(alpha)
-    return torch.where(errors >= 0.0, alpha * errors, (alpha - 1.0) * errors)
-
-
-def estimate_value_at_risk(
-    bound: Bound, environment: ContinuousEnvironment, x: Tensor, alpha: float, num_draws: int = 4096, seed: int = 0
-) -> Tensor:
-    """VaR_alpha(u(x, Z)), ``...``, from fresh draws of Z, the same for every x; without gradient.
-
-    It is argmin_v of the mean pinball loss (eq. 6). The minimiser is the sample quantile (the smallest if there are
-    several), so nothing is iterated. Its standard error, in probability, is sqrt(alpha (1 - alpha) / num_draws).
-
-    ``bound`` is u at inputs of the model, ``n x d`` to ``n``; another shape raises ``ValueError``. x are designs, ``...
-    x d_x``; alpha is in (0, 1). A sampler of Z has its own seed.
-    """
-    check_count(1, num_draws=num_draws)
-    with torch.no_grad():
-        z = environment.sample(num_draws, torch.Generator(x.device).manual_seed(seed))
-        return weighted_quantile(_at_pairs(bound, environment, x, z), None, alpha)
-
-
 def optimize_lnso(
-    target: ValueAtRiskUCB | Bound,
-    environment: ContinuousEnvironment,
+    acqf: ValueAtRiskUCB,
     bounds: Tensor,
     num_starts: int = 64,
-    alpha: float | None = None,
     seed: int = 0,
     num_draws: int = 4096,
     **settings: int | float,
@@ -77,40 +47,55 @@ def optimize_lnso(
     """argmax_x VaR_alpha(u(x, Z)) by LNSO, among the points where the starts began and ended.
 
     Args:
-        target: A ``ValueAtRiskUCB`` with a ``ValueAtRisk`` and a model without batch shape, which gives u and alpha; or
-            u itself, inputs of the model ``n x d`` to ``n``, with ``alpha``.
-        environment: Z. Its fixed points only serve to measure the spread of u, the scale of the networks.
+        acqf: With a ``ValueAtRisk``, a ``ContinuousEnvironment`` and a model without batch shape.
         bounds: Box of x, ``2 x d_x``.
         num_starts: Sobol points to start from.
-        alpha: Lower tail probability, in (0, 1), of a plain u.
         seed: Seed of the starts, the first networks and the draws.
-        num_draws: Fresh draws of Z on which the points found are compared and valued.
+        num_draws: Fresh draws of Z, the same for every x, on which the points found are compared and valued. The
+            standard error of the value, in probability, is sqrt(alpha (1 - alpha) / num_draws).
         **settings: Arguments of :func:`climb`, from ``rounds`` to ``ascent_rate``.
 
     Returns:
         x, ``1 x d_x``, and its VaR_alpha(u(x, Z)), a scalar, as ``optimize_acqf``.
 
     Raises:
-        ValueError: if an argument is not as described, or alpha is missing or given twice.
+        ValueError: if an argument is not as described.
 
     Example:
         >>> acqf = ValueAtRiskUCB(model, environment, 0.1, 2.0)
-        >>> x, value = optimize_lnso(acqf, environment, bounds_of_x)
+        >>> x, value = optimize_lnso(acqf, bounds_of_x)
         >>> next_input = search_lacing_value(acqf, x).point
     """
     check_count(1, num_starts=num_starts, num_draws=num_draws)
-    _check_problem(environment, bounds)
-    bound, alpha = upper_bound_of(target, alpha)
-    if isinstance(target, ValueAtRiskUCB):
-        bounds = target.designs(bounds)
-    low, high = bounds
+    environment, alpha = check_continuous(acqf)
+    check_bounds(bounds)
+    low, high = bounds = acqf.designs(bounds)
+
+    def upper(points: Tensor) -> Tensor:
+        return acqf.bounds_of(points, acqf.pending_points, BLOCK)[1]
+
     sobol = SobolEngine(bounds.shape[-1], scramble=True, seed=seed).draw(num_starts, dtype=torch.float64)
     starts = low + (high - low) * sobol.to(bounds)
-    ends = climb(bound, environment, bounds, starts, alpha, seed=seed, **settings)  # type: ignore[arg-type]
-    found = torch.cat([ends, starts])
-    values = estimate_value_at_risk(bound, environment, found, alpha, num_draws, seed + 1)
+    ends = climb(upper, environment, bounds, starts, alpha, seed=seed, **settings)  # type: ignore[arg-type]
+    designs = torch.cat([ends, starts])
+    with torch.no_grad():
+        z = environment.sample(num_draws, torch.Generator(bounds.device).manual_seed(seed + 1))
+        values = acqf.functional(_at_pairs(upper, environment, designs, z))
     best = values.nan_to_num(-math.inf).argmax(keepdim=True)
-    return found[best], values[best].squeeze(0)
+    return designs[best], values[best].squeeze(0)
+
+
+def check_continuous(acqf: ValueAtRiskUCB) -> tuple[ContinuousEnvironment, float]:
+    """Z and alpha; ``ValueError`` unless they are a continuous Z and a value at risk under one model."""
+    risk = acqf.functional if isinstance(acqf, ValueAtRiskUCB) else None
+    if not (isinstance(risk, ValueAtRisk) and isinstance(acqf.environment, ContinuousEnvironment)):
+        raise ValueError(
+            "acqf must be a ValueAtRiskUCB of a ValueAtRisk over a ContinuousEnvironment; for others, maximise it "
+            "itself and use acqf.select_condition."
+        )
+    if acqf.model.batch_shape:
+        raise ValueError("the model of acqf must have no batch shape.")
+    return acqf.environment, risk.alpha
 
 
 def climb(
@@ -129,14 +114,16 @@ def climb(
     ascent_rate: float = 0.1,
     seed: int = 0,
 ) -> Tensor:
-    """Run Algorithm 2 from every start, and return the ends, ``s x d_x``: NaN where u was NaN.
+    """Run Algorithm 2 from every start, and return the ends, ``s x d_x``.
 
-    Both rates fall linearly to zero within a round (the paper states neither). ``ValueError`` if an argument is not as
-    described.
+    All starts are one batch of networks. A round fits all networks, then climbs. A start that leaves its ball waits for
+    the next round; the network of one that stays goes on learning. All starts meet the same random numbers, so a start
+    does the same alone as among others. Both rates fall linearly to zero within a round (the paper states neither).
+    ``ValueError`` if an argument is not as described.
 
     Args:
         bound: u at inputs of the model, ``n x d`` to ``n``; called without gradient.
-        environment: Z.
+        environment: Z. Its fixed points only serve to measure the spread of u, the scale of the networks.
         bounds: Box of x, ``2 x d_x``.
         starts: ``s x d_x``, within the box.
         alpha: Lower tail probability, in (0, 1).
@@ -153,83 +140,82 @@ def climb(
     counts = {"rounds": rounds, "fit_steps": fit_steps, "ascent_steps": ascent_steps, "num_x": num_x, "num_z": num_z}
     check_count(1, **counts)
     check_positive(radius=radius, fit_rate=fit_rate, ascent_rate=ascent_rate)
-    check_level(alpha)
-    _check_problem(environment, bounds)
+    check_bounds(bounds)
+    check_like("bounds", bounds, "Z", environment.bounds)
     low, high = bounds
     if starts.ndim != 2 or starts.shape[1] != len(low) or not bool(((starts >= low) & (starts <= high)).all()):
         raise ValueError(f"starts must be s x {len(low)} within the bounds, got shape {tuple(starts.shape)}.")
     generator = torch.Generator(bounds.device).manual_seed(seed)
     s, d = starts.shape
-    with torch.no_grad():
 
-        def u(x: Tensor, z: Tensor) -> Tensor:
-            return _at_pairs(bound, environment, low + (high - low) * x, z)
+    @torch.no_grad()
+    def u(x: Tensor, z: Tensor) -> Tensor:
+        return _at_pairs(bound, environment, low + (high - low) * x, z)
 
-        box_x = SobolEngine(d, scramble=True, seed=seed).draw(SCALE_POINTS, dtype=torch.float64).to(bounds)
-        sample = u(box_x, environment.z[:: max(1, len(environment.z) // SCALE_POINTS)])
-        # Networks see u in units of its spread over the box; a constant u has none.
-        shift, scale = sample.mean(), sample.std().clamp_min(torch.finfo(sample.dtype).tiny)
-        # From here on lengths are fractions of the box.
-        x = (starts - low) / (high - low)
-        centre = x
-        networks = first_networks(s, d, generator, x)
-        for _ in range(rounds):
-            z = environment.sample(fit_steps * num_z, generator).view(fit_steps, num_z, -1)
-            offsets = _in_ball((fit_steps, num_x, d), generator, x)
-            moments = torch.zeros_like(networks), torch.zeros_like(networks)
-            for step in range(fit_steps):
-                near = (centre.unsqueeze(1) + radius * offsets[step]).clamp_(0.0, 1.0)
-                values = (u(near, z[step]) - shift) / scale
-                # A network sees (x - x_c) / r: it moves with its ball. Kept in place, its units saturate after a few.
-                gradient = loss_gradient(networks, (near - centre.unsqueeze(1)) / radius, values, alpha)
-                networks -= fit_rate * (1.0 - step / fit_steps) * adam_direction(moments, gradient, step)
-            moments = torch.zeros_like(x), torch.zeros_like(x)
-            for step in range(ascent_steps):
-                inside = _distance(x, centre) < radius
-                slope = input_gradient(networks, (x - centre) / radius)
-                rate = ascent_rate * radius * (1.0 - step / ascent_steps)
-                climbed = (x + rate * adam_direction(moments, slope, step)).clamp_(0.0, 1.0)
-                x = torch.where(inside, climbed, x)
-            centre = torch.where(_distance(x, centre) >= radius, x, centre)
+    box_x = SobolEngine(d, scramble=True, seed=seed).draw(SCALE_POINTS, dtype=torch.float64).to(bounds)
+    sample = u(box_x, environment.z[:: max(1, len(environment.z) // SCALE_POINTS)])
+    # Networks see u in units of its spread over the box; a constant u has none.
+    shift, scale = sample.mean(), sample.std().clamp_min(torch.finfo(sample.dtype).tiny)
+    x = (starts - low) / (high - low)  # from here on lengths are fractions of the box
+    centre = x
+    networks = _first_networks(s, d, generator, x)
+    for _ in range(rounds):
+        z = environment.sample(fit_steps * num_z, generator).view(fit_steps, num_z, -1)
+        offsets = _in_ball((fit_steps, num_x, d), generator, x)
+        adam = torch.optim.Adam(networks, lr=fit_rate)
+        for step in range(fit_steps):
+            near = (centre.unsqueeze(1) + radius * offsets[step]).clamp_(0.0, 1.0)
+            values = (u(near, z[step]) - shift) / scale
+            # A network sees (x - x_c) / r: it moves with its ball. Kept in place, its units saturate after a few.
+            errors = values - _outputs(networks, (near - centre.unsqueeze(1)) / radius)
+            loss = torch.where(errors >= 0.0, alpha * errors, (alpha - 1.0) * errors).mean((1, 2)).sum()
+            _step(adam, torch.autograd.grad(loss, networks), fit_rate * (1.0 - step / fit_steps))
+        x = x.clone().requires_grad_()
+        adam = torch.optim.Adam([x])
+        for step in range(ascent_steps):
+            inside, before = _distance(x, centre) < radius, x.detach().clone()
+            height = _outputs(networks, ((x - centre) / radius).unsqueeze(1)).sum()
+            rate = ascent_rate * radius * (1.0 - step / ascent_steps)
+            _step(adam, torch.autograd.grad(-height, [x]), rate)
+            with torch.no_grad():
+                x.copy_(torch.where(inside, x.clamp(0.0, 1.0), before))
+        x = x.detach()
+        centre = torch.where(_distance(x, centre) >= radius, x, centre)
     return low + (high - low) * x
+
+
+def _step(adam: torch.optim.Adam, gradients: tuple[Tensor, ...], rate: float) -> None:
+    """One step of Adam of a given rate."""
+    (group,) = adam.param_groups
+    group["lr"] = rate
+    for parameter, gradient in zip(group["params"], gradients, strict=True):
+        parameter.grad = gradient
+    adam.step()
+
+
+def _first_networks(s: int, d: int, generator: torch.Generator, like: Tensor) -> list[Tensor]:
+    """W1, b1, W2, b2, w3, b3 of every start, ``s x rows x columns``: the same for all, with output zero."""
+
+    def normal(rows: int, columns: int) -> Tensor:
+        return torch.randn(rows, columns, generator=generator, dtype=like.dtype, device=like.device)
+
+    first, biases = 2.0 * normal(d, HIDDEN), normal(1, HIDDEN)
+    second = 2.0 / math.sqrt(HIDDEN) * normal(HIDDEN, HIDDEN)
+    rest = like.new_zeros(1, HIDDEN), like.new_zeros(HIDDEN, 1), like.new_zeros(1, 1)
+    return [p.repeat(s, 1, 1).requires_grad_() for p in (first, biases, second, *rest)]
+
+
+def _outputs(networks: list[Tensor], x: Tensor) -> Tensor:
+    """What each network says at ``s x n x d``, ``s x n x 1``."""
+    W1, b1, W2, b2, w3, b3 = networks
+    return torch.baddbmm(b3, torch.baddbmm(b2, torch.baddbmm(b1, x, W1).sigmoid(), W2).sigmoid(), w3)
 
 
 def _at_pairs(bound: Bound, environment: ContinuousEnvironment, x: Tensor, z: Tensor) -> Tensor:
     """u at every design ``... x d_x`` under every z (``w x d_z``): ``... x w``."""
     shape = (*x.shape[:-1], len(z))
     points = environment.join(x.unsqueeze(-2).expand(*shape, -1), z.expand(*shape, -1)).flatten(0, -2)
-    values = bound(points)
-    if values.shape != points.shape[:1]:
-        raise ValueError(f"u must map n x d to n; got {tuple(values.shape)} at {tuple(points.shape)}.")
-    return values.reshape(shape)
-
-
-def upper_bound_of(target: ValueAtRiskUCB | Bound, alpha: float | None) -> tuple[Bound, float]:
-    """u and alpha from the arguments of :func:`optimize_lnso`, with its errors."""
-    if not isinstance(target, AcquisitionFunction):
-        if alpha is None:
-            raise ValueError("a plain u needs alpha, the probability of the lower tail.")
-        return target, alpha
-    acqf = target if isinstance(target, ValueAtRiskUCB) else None
-    if acqf is None or not isinstance(acqf.functional, ValueAtRisk) or acqf.model.batch_shape:
-        raise ValueError("LNSO needs a ValueAtRiskUCB of a ValueAtRisk, whose model has no batch shape.")
-    if alpha is not None:
-        raise ValueError("an acquisition function has its own alpha; leave alpha out.")
-
-    def upper(points: Tensor) -> Tensor:
-        return acqf.bounds_of(points, acqf.pending_points, BLOCK)[1]
-
-    return upper, acqf.functional.alpha
-
-
-def _check_problem(environment: ContinuousEnvironment, bounds: Tensor) -> None:
-    if not isinstance(environment, ContinuousEnvironment):
-        raise ValueError(
-            f"LNSO draws from a ContinuousEnvironment, got {type(environment).__name__}; finite conditions have an "
-            "exact quantile: maximise the acquisition function itself."
-        )
-    check_bounds(bounds)
-    check_like("bounds", bounds, "Z", environment.bounds)
+    return bound(points).reshape(shape)
 
 
 def _in_ball(shape: tuple[int, int, int], generator: torch.Generator, like: Tensor) -> Tensor:
@@ -237,10 +223,9 @@ def _in_ball(shape: tuple[int, int, int], generator: torch.Generator, like: Tens
     direction = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
     direction /= direction.norm(dim=-1, keepdim=True).clamp_min_(1e-12)
     length = torch.rand((*shape[:-1], 1), generator=generator, dtype=like.dtype, device=like.device)
-    # The d-th root makes points uniform in volume.
-    return direction * length.pow_(1.0 / shape[-1])
+    return direction * length.pow_(1.0 / shape[-1])  # the d-th root makes points uniform in volume
 
 
 def _distance(x: Tensor, centre: Tensor) -> Tensor:
     """Euclidean distance, ``s x 1``."""
-    return (x - centre).norm(dim=-1, keepdim=True)
+    return (x.detach() - centre).norm(dim=-1, keepdim=True)

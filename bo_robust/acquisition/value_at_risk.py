@@ -9,43 +9,40 @@ conditions. The quantile is exact, and gradients in x flow through the condition
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
-from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY, acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.sampling import draw_sobol_normal_samples
 from botorch.utils.transforms import t_batch_mode_transform
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.acquisition.base import ConfidenceBoundAcquisition
-from bo_robust.acquisition.conditions import check_search_space, finite_environment
-from bo_robust.acquisition.input_constructors import construct_inputs_gp_ucb
-from bo_robust.acquisition.lacing import EnvironmentChoice, choose_environment, value_at
+from bo_robust.acquisition.condition_choice import (
+    MODEL_PICKS,
+    ConditionChoice,
+    choose_condition,
+    correlation_with_risk,
+    value_at,
+)
 from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
-from bo_robust.functionals import DETERMINISTIC_RULES, Functional, as_functional
+from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.moments import joint_moments, marginal_moments
-from bo_robust.validation import check_tensor, is_number, quoted
+from bo_robust.picks import RANDOM_PICKS, check_pick
+from bo_robust.validation import is_number, quoted
 
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
 BLOCK = 32
-# Draws of f that correlations are estimated from.
-INFORMATION_DRAWS = 256
 
 
 class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """Upper bound F(u(x, Z)) of a functional F of f(x, Z), on x alone.
 
     Build a new one each round, as :class:`~bo_robust.acquisition.GPUCB`. After maximising it over x, ask
-    :meth:`select_environment` which condition to observe x under. If conditions cannot be chosen, observe x under what
+    :meth:`select_condition` which condition to observe x under. If conditions cannot be chosen, observe x under what
     comes and fit the model to (x, z, y): nothing else changes (Remark 1).
 
     X are designs, ``d_x`` columns. The columns of z follow those of x in the model.
@@ -78,7 +75,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         >>> environment = FiniteEnvironment(Z, probabilities)  # w x d_z and w
         >>> acqf = ValueAtRiskUCB(SingleTaskGP(XZ, Y), environment, 0.1, FiniteWidth(num_arms=1, delta=0.1))
         >>> x, _ = optimize_acqf(acqf, bounds_of_x, q=1, num_restarts=8, raw_samples=128)
-        >>> next_input = acqf.select_environment(x).point  # 1 x d
+        >>> next_input = acqf.select_condition(x).point  # 1 x d
     """
 
     pending_points: Tensor | None
@@ -168,25 +165,25 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         with torch.no_grad():
             return self.functional.lacing(*self.bounds_at(x), self.environment.probabilities)
 
-    def select_environment(
-        self, x: Tensor, rule: str = "probable", generator: torch.Generator | None = None
-    ) -> EnvironmentChoice:
+    def select_condition(
+        self, x: Tensor, pick: str = "probable", generator: torch.Generator | None = None
+    ) -> ConditionChoice:
         """Choose the condition to observe each design (``... x d_x``) under.
 
-        ``rule`` is "probable" (V-UCB Prob), "uniform" (V-UCB Unif) or "widest"; "drawn" simulates conditions that
-        cannot be chosen. See :func:`bo_robust.functionals.pick`. "informative" takes the condition, offered or not,
+        ``pick`` is one of :mod:`bo_robust.picks`: "probable" (V-UCB Prob), "uniform" (V-UCB Unif), "widest", or
+        "drawn", which simulates conditions that cannot be chosen. "informative" takes the condition, offered or not,
         whose observation has the largest squared correlation with F(f(x, Z)). ``generator`` (on the CPU) draws for
-        "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown rule, or designs that do not fit.
+        "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown pick, or designs that do not fit.
         """
+        check_pick(pick, MODEL_PICKS)
         x = self.designs(x)
         with torch.no_grad():
             lower, upper = self._bounds(x, self.pending_points)
-            uniform = information = None
-            if rule == "informative":
-                information = self._information(x)
-            elif rule not in DETERMINISTIC_RULES:
+            information = self._information(x) if pick == "informative" else None
+            uniform = None
+            if pick in RANDOM_PICKS:
                 uniform = torch.rand(lower.shape[:-1], generator=generator, dtype=lower.dtype).to(lower)
-            return choose_environment(x, self.environment, self.functional, lower, upper, rule, uniform, information)
+            return choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform, information)
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
@@ -262,22 +259,14 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         return mean - reach, mean + reach
 
     def _information(self, x: Tensor) -> Tensor:
-        """Squared correlation of an observation at every condition with F(f(x, Z)), ``... x w``, over draws of f."""
+        """How much an observation at every condition tells of F(f(x, Z)), ``... x w``."""
         points = self.environment.points(x)
         mean, covariance, noise = joint_moments(self.model, points, self.posterior_transform, self.pending_points)
         winner = self._winner(*self._all_bounds(x, self.pending_points))
         if winner is not None:
             mean, noise = _of(mean, winner), _of(noise, winner)
             covariance = value_at(covariance.flatten(-2), winner).unflatten(-1, covariance.shape[-2:])
-        w = mean.shape[-1]
-        draws = draw_sobol_normal_samples(w, INFORMATION_DRAWS, device=x.device, dtype=x.dtype, seed=0)
-        noiseless = draws @ psd_safe_cholesky(covariance).mT
-        p = self.environment.probabilities
-        risk = self.functional(mean.unsqueeze(-2) + noiseless, p)
-        risk = risk - risk.mean(-1, keepdim=True)
-        shared = (risk.unsqueeze(-1) * noiseless).mean(-2)
-        total = risk.square().mean(-1, keepdim=True) * (covariance.diagonal(dim1=-2, dim2=-1) + noise)
-        return shared.square() / total.clamp_min(torch.finfo(total.dtype).tiny)
+        return correlation_with_risk(self.functional, mean, covariance, noise, self.environment.probabilities)
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
         """The pending points and x (``d_x``) under its most probable lacing value, ``(k + 1) x d``."""
@@ -286,7 +275,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             lower, upper = self._bounds(x, pending)
             if lower.ndim > 1:
                 raise ValueError("pending designs need a model without batch shape; give points k x d.")
-        point = choose_environment(x, self.environment, self.functional, lower, upper).point.unsqueeze(0)
+        point = choose_condition(x, self.environment, self.functional, lower, upper).point.unsqueeze(0)
         return point if pending is None else torch.cat([pending, point])
 
     def designs(self, X: Tensor) -> Tensor:
@@ -304,86 +293,6 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
                 f"(the bounds of x, 2 x {d_x}, to optimize_acqf), or build the acquisition with ignores_z=True."
             )
         return X[..., :d_x]
-
-
-@dataclass(frozen=True)
-class RecommendedDesign:
-    """The design to use.
-
-    Attributes:
-        index: Index of the design in ``X_queried``, ``batch_shape``.
-        x: The design, ``batch_shape x d_x``.
-        value: F(mu(x, Z)), the estimate of F(f(x, Z)), ``batch_shape``.
-    """
-
-    index: Tensor
-    x: Tensor
-    value: Tensor
-
-
-def recommend(
-    model: Model,
-    environment: Environment,
-    functional: Functional | float,
-    X_queried: Tensor,
-    posterior_transform: PosteriorTransform | None = None,
-) -> RecommendedDesign:
-    """argmax over the designs queried so far of F(mu(x, Z)), ties to the first (Nguyen et al. 2021, Section 4).
-
-    Other arguments are those of :class:`ValueAtRiskUCB`. ``X_queried`` holds designs without z, ``k x d_x``.
-    ``ValueError`` if it has no design, or its columns do not fit the environment and model.
-    """
-    functional = as_functional(functional)
-    check_tensor("X_queried", X_queried)
-    if X_queried.ndim != 2 or X_queried.shape[0] == 0:
-        raise ValueError(f"X_queried must be k x d_x with k >= 1, got shape {tuple(X_queried.shape)}.")
-    with torch.no_grad():
-        points = environment.points(X_queried)  # k x w x d
-        k, w, d = points.shape
-        if getattr(model, "train_inputs", None) is not None and reference(model).shape[-1] != d:
-            raise ValueError(
-                f"designs and conditions have {d} columns, the model {reference(model).shape[-1]}; give designs "
-                "without their z."
-            )
-        mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
-        if isinstance(model, CandidateEnsemble):
-            mean = mean[model.alive.nonzero().flatten().tolist().index(model.leader)]
-        values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
-        index = values.argmax(-1)
-    return RecommendedDesign(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))
-
-
-def construct_inputs_value_at_risk_ucb(
-    model: Model,
-    environment: Environment | Mapping[str, Any],
-    functional: Functional | float,
-    width: Width | Mapping[str, Any] | float,
-    delta: float = 0.1,
-    t: int | None = None,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-    training_data: Any = None,
-    bounds: list[tuple[float, float]] | None = None,
-) -> dict[str, Any]:
-    """Keyword arguments of :class:`ValueAtRiskUCB`. Other arguments are those of :func:`construct_inputs_gp_ucb`.
-
-    ``environment`` may also be plain JSON, ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, and ``width`` a
-    number. Ax gives the names of its columns in ``training_data``, and their ``bounds``. ``ValueError`` if a plain
-    environment has another form, or is not the last columns of this search space.
-    """
-    if isinstance(environment, Mapping):
-        plain, environment = environment, finite_environment(environment, reference(model))
-        if training_data is not None and bounds is not None:
-            check_search_space(plain, environment.z, training_data.feature_names, bounds)
-    if isinstance(width, int | float):
-        width = ConstantWidth(float(width))
-    inputs = construct_inputs_gp_ucb(model, width, delta, t, posterior_transform, X_pending)
-    ignores_z = training_data is not None  # Ax's search space holds z
-    return {**inputs, "environment": environment, "functional": functional, "ignores_z": ignores_z}
-
-
-if ValueAtRiskUCB not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:  # registering twice, as on a reload, is an error
-    acqf_input_constructor(ValueAtRiskUCB)(construct_inputs_value_at_risk_ucb)
 
 
 def _of(values: Tensor, winner: Tensor | None) -> Tensor:

@@ -53,7 +53,7 @@ class HEGPUCB(EliminationAlgorithm):
         design, chosen = best_alive(_values(base, means, reach), self.choosers(posterior))
         pairs = base.pairs(design)
         mean, own = (posterior.of(chosen, part).gather(1, pairs) for part in (means, reach))
-        arms = design * base.num_environments + base.condition(mean, own, uniform)
+        arms = design * base.num_conditions + base.condition(mean, own, uniform)
         return CandidateSelection(arms, of_leader(posterior, w), chosen)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> HEInfo:
@@ -67,7 +67,7 @@ class HEGPUCB(EliminationAlgorithm):
         choosers = self.choosers(posterior)
         # Bounds of round t - 1: take_in updates the posterior in place.
         if isinstance(base, VUCB):
-            there = base.pairs(arms // base.num_environments).unsqueeze(1).expand(-1, posterior.alive.shape[1], -1)
+            there = base.pairs(arms // base.num_conditions).unsqueeze(1).expand(-1, posterior.alive.shape[1], -1)
             reach = reaches(posterior.variances.gather(2, there), w)
             bounds = _values(base, posterior.means.gather(2, there), reach).squeeze(2)
         ok, error, mean, variance = self.take_in(posterior, arms, rewards, uniform)

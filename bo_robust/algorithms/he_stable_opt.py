@@ -14,7 +14,7 @@ from torch import Tensor
 from bo_robust.algorithms.base import State
 from bo_robust.algorithms.candidate_algorithm import CandidateSelection, alive_only, best_alive, of_leader, reaches
 from bo_robust.algorithms.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
-from bo_robust.algorithms.v_ucb import check_pairs, recommended_design
+from bo_robust.algorithms.pairs import check_pairs, recommended_design
 from bo_robust.functionals import WorstCase
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.candidates import CandidatePosterior
@@ -40,18 +40,18 @@ class HEStableOpt(EliminationAlgorithm):
     """HE-StableOpt. Other arguments and errors are those of :class:`.he_gp_ucb.HEGPUCB`.
 
     Args:
-        num_environments: w >= 1, conditions per design; arms are numbered x * w + z.
+        num_conditions: w >= 1, conditions per design; arms are numbered x * w + z.
     """
 
-    num_environments: int
+    num_conditions: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(1, num_environments=self.num_environments)
+        check_count(1, num_conditions=self.num_conditions)
 
     def start(self, posterior: CandidatePosterior) -> HEStableState:
         """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""
-        check_pairs(posterior.means.shape[2], self.num_environments)
+        check_pairs(posterior.means.shape[2], self.num_conditions)
         state = super().start(posterior)
         assert state.sums is not None
         return HEStableState(posterior, sums=state.sums, failures=state.failures, lower_sums=state.sums.clone())
@@ -61,7 +61,7 @@ class HEStableOpt(EliminationAlgorithm):
         posterior: CandidatePosterior = state.posterior
         w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
         choosers = self.choosers(posterior)
-        upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_environments)
+        upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_conditions)
         design, optimist = best_alive(upper.amin(3), choosers)
         here = self._conditions(design, shape[1])
         mean = posterior.means.view_as(upper).gather(2, here).squeeze(2)
@@ -69,7 +69,7 @@ class HEStableOpt(EliminationAlgorithm):
         lower = alive_only(2.0 * mean - upper.gather(2, here).squeeze(2), choosers, math.inf)
         z = lower.amin(1).argmin(1)
         pessimist = lower.gather(2, z.view(-1, 1, 1).expand(-1, shape[1], 1)).squeeze(2).argmin(1)
-        return HEStableSelection(design * self.num_environments + z, of_leader(posterior, w), optimist, pessimist)
+        return HEStableSelection(design * self.num_conditions + z, of_leader(posterior, w), optimist, pessimist)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> HEInfo:
         """Learn from the rewards under every candidate; test u_t of each arm's design, then v_t of each arm."""
@@ -77,8 +77,8 @@ class HEStableOpt(EliminationAlgorithm):
         posterior: CandidatePosterior = state.posterior
         # Bounds of round t - 1: take_in updates the posterior in place.
         w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
-        upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_environments)
-        upper = upper.gather(2, self._conditions(arms // self.num_environments, shape[1])).squeeze(2)
+        upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_conditions)
+        upper = upper.gather(2, self._conditions(arms // self.num_conditions, shape[1])).squeeze(2)
         choosers = self.choosers(posterior)
         optimist = elimination.largest_alive(upper.amin(2), choosers)
         ok, error, mean, variance = self.take_in(posterior, arms, rewards, uniform)
@@ -91,8 +91,8 @@ class HEStableOpt(EliminationAlgorithm):
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest min_z mu(x, z) under the leader, ``s``; the first design before any query."""
-        return recommended_design(state.posterior, WorstCase(), self.num_environments, None)
+        return recommended_design(state.posterior, WorstCase(), self.num_conditions, None)
 
     def _conditions(self, design: Tensor, candidates: int) -> Tensor:
         """Index of all conditions of one design per trial (``s``) into ``s x h x designs x w``, ``s x h x 1 x w``."""
-        return design.view(-1, 1, 1, 1).expand(-1, candidates, 1, self.num_environments)
+        return design.view(-1, 1, 1, 1).expand(-1, candidates, 1, self.num_conditions)

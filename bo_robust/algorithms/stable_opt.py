@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bo_robust.algorithms.base import Selection, State
-from bo_robust.algorithms.v_ucb import VUCB, PairAlgorithm, recommended_design
+from bo_robust.algorithms.pairs import PairAlgorithm, recommended_design
+from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.confidence import Width
 from bo_robust.functionals import WorstCase
 from bo_robust.validation import check_count
@@ -21,20 +22,20 @@ class StableOpt(PairAlgorithm):
 
     Args:
         width: Confidence width w_t.
-        num_environments: w >= 1, conditions per design; arms are numbered x * w + z.
+        num_conditions: w >= 1, conditions per design; arms are numbered x * w + z.
     """
 
     width: Width
-    num_environments: int
+    num_conditions: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(1, num_environments=self.num_environments)
+        check_count(1, num_conditions=self.num_conditions)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the design of largest worst upper bound, and its condition of smallest lower bound."""
-        return VUCB(self.width, WorstCase(), self.num_environments).select(state, uniform)
+        return VUCB(self.width, WorstCase(), self.num_conditions).select(state, uniform)
 
     def recommend(self, state: State) -> Tensor:
         """The queried design of largest min_z mu(x, z), ``s``; the first design before any query."""
-        return recommended_design(state.posterior, WorstCase(), self.num_environments, None)
+        return recommended_design(state.posterior, WorstCase(), self.num_conditions, None)

@@ -43,7 +43,7 @@ from botorch.models import ModelListGP
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
-from bo_robust.acquisition import recommend as recommend_at_risk
+from bo_robust.acquisition import recommend_design
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.methods import DEFAULT, METHODS, Method, create_method
 from bo_robust.models import verify
@@ -125,7 +125,7 @@ class RobustAcquisition(Acquisition):
             if known is not None and not set(z[:, column].tolist()) <= {float(v) for v in known}:
                 name = digest.feature_names[d - z.shape[-1] + column]
                 raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {known}.")
-        return self.acqf.select_environment(x[..., : d - z.shape[-1]]).point.reshape(1, d)
+        return self.acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
 
 
 def _holds(points: Tensor | None, x: Tensor) -> bool:
@@ -241,7 +241,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         environment = finite_environment(options["environment"], data.X)
         weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
         designs = data.X[:, : -environment.appended]
-        found = recommend_at_risk(model, environment, options["functional"], designs, weight)
+        found = recommend_design(model, environment, options["functional"], designs, weight)
         row, value = int(found.index), sign * float(found.value)
         conditions = options["environment"]["points"][0]
     else:

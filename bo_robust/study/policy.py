@@ -105,7 +105,7 @@ class Policy:
         x = self._maximise(acqf, seed, history)[0]
         if self.environment is None:
             return x
-        choice = acqf.select_environment(self._unit([x])[0])
+        choice = acqf.select_condition(self._unit([x])[0])
         return x | dict(self.environment.points[int(choice.index)])
 
     def recommend(self, history: History) -> Recommendation:

@@ -19,7 +19,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import RobustGP, ValueAtRiskUCB
-from bo_robust.acquisition import recommend
+from bo_robust.acquisition import recommend_design
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.functionals import Mean, ValueAtRisk
 
@@ -129,9 +129,9 @@ def tune(aim):
     for _ in range(ROUNDS):
         acqf = ValueAtRiskUCB(fitted(SingleTaskGP(XZ, Y)), environment, aim, width=2.0)
         x, _ = optimize_acqf(acqf, box, q=1, num_restarts=2, raw_samples=64)
-        point = acqf.select_environment(x).point
+        point = acqf.select_condition(x).point
         XZ, Y = torch.cat([XZ, point]), torch.cat([Y, torch.tensor([[observe(point[0])]], dtype=torch.float64)])
-    return recommend(fitted(SingleTaskGP(XZ, Y)), environment, aim, XZ[:, :6]).x, XZ, Y
+    return recommend_design(fitted(SingleTaskGP(XZ, Y)), environment, aim, XZ[:, :6]).x, XZ, Y
 
 
 found = {"the heuristic as it comes": torch.full((6,), 0.5, dtype=torch.float64)}
@@ -160,7 +160,7 @@ if SIMULATOR:
         aside = ~fitted(RobustGP(XZ, log)).believed
         print(f"observations {name}: {int(aside.sum())} of {len(Y)} set aside, rows {aside.nonzero()[:, 0].tolist()}")
         for make in (SingleTaskGP, RobustGP):
-            value = float(recommend(fitted(make(XZ, log)), environment, Mean(), XZ[:, :6]).value)
+            value = float(recommend_design(fitted(make(XZ, log)), environment, Mean(), XZ[:, :6]).value)
             print(f"    {make.__name__:12s} expects a mean return of {value:5.2f} from its recommendation")
     winds = torch.tensor([[wind] for wind, _ in weather(LOOKS, seed=1)], dtype=torch.float64)
     flights = table[mean.argmax()]

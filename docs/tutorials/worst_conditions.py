@@ -18,7 +18,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import CandidateEnsemble, ValueAtRiskUCB
-from bo_robust.acquisition import recommend
+from bo_robust.acquisition import recommend_design
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.experiments.problems.value_at_risk import make
 from bo_robust.experiments.problems.value_at_risk.fine_tuning import users
@@ -65,7 +65,7 @@ for _ in range(ROUNDS):
     model = fitted(XZ, Y)
     acqf = ValueAtRiskUCB(model, environment, aim, width=2.0)
     x, _ = optimize_acqf(acqf, x_bounds, q=1, num_restarts=2, raw_samples=32)
-    point = acqf.select_environment(x).point
+    point = acqf.select_condition(x).point
     XZ, Y = torch.cat([XZ, point]), torch.cat([Y, observe(point, 100 + len(XZ))])
 
 # %% [markdown]
@@ -88,7 +88,7 @@ def truth(designs):
 
 model = fitted(XZ, Y)
 for name, functional in (("worst 10 %", aim), ("mean", Mean())):
-    found = recommend(model, environment, functional, XZ[:, :3])
+    found = recommend_design(model, environment, functional, XZ[:, :3])
     tail, mean = truth(found.x.unsqueeze(0))[0].tolist()
     print(
         f"chosen for {name:10s}: accuracy in the worst 10 % {tail:.3f}, on average {mean:.3f}, x",
@@ -122,7 +122,7 @@ ensemble = CandidateEnsemble(
 acqf = ValueAtRiskUCB(ensemble, environment, aim)
 x, _ = optimize_acqf(acqf, x_bounds, q=1, num_restarts=2, raw_samples=32)
 print(f"{int(ensemble.alive.sum())} of {len(U)} candidates are left; the likeliest: {ensemble.names[ensemble.leader]}")
-print("next x", [round(v, 2) for v in x[0].tolist()], "for user", int(acqf.select_environment(x).index))
+print("next x", [round(v, 2) for v in x[0].tolist()], "for user", int(acqf.select_condition(x).index))
 
 # %% [markdown]
 # ## How far to trust it
@@ -134,5 +134,5 @@ print("next x", [round(v, 2) for v in x[0].tolist()], "for user", int(acqf.selec
 # %%
 acqf = ValueAtRiskUCB(model, environment, aim, width=2.0)
 x, upper = optimize_acqf(acqf, x_bounds, q=1, num_restarts=2, raw_samples=32)
-choice = recommend(model, environment, aim, XZ[:, :3])
+choice = recommend_design(model, environment, aim, XZ[:, :3])
 print(f"estimate {float(choice.value):.3f}; at most {float(acqf.certificate(choice.x, upper)):.3f} from the optimum")

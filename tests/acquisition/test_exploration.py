@@ -39,15 +39,15 @@ def test_a_choice_stands_unless_a_reading_would_tell_less_than_half_a_bit(readin
     # One reading leaves the variance 1 / 11 < 0.1; none, far away, leaves 1.
     acqf = acquisition(readings, tkwargs)
     bounds = torch.tensor([[0.0], [1.0]], **tkwargs)
-    known = acqf.select_environment(torch.tensor([0.9], **tkwargs))
+    known = acqf.select_condition(torch.tensor([0.9], **tkwargs))
     elsewhere = explore(acqf, known, bounds, seed=0)
     assert elsewhere.point.shape == known.point.shape == (2,)
     # The interval is longest where the kernel has forgotten the readings.
     assert float(elsewhere.point[0]) < 0.5
     assert float(elsewhere.regret_bound) == pytest.approx(0.2, abs=1e-3)  # 2 w sigma
-    unknown = acqf.select_environment(torch.tensor([[0.2]], **tkwargs))
+    unknown = acqf.select_condition(torch.tensor([[0.2]], **tkwargs))
     assert explore(acqf, unknown, bounds) is unknown
-    assert explore(acqf, acqf.select_environment(torch.tensor([[0.9]], **tkwargs)), bounds).point.shape == (1, 2)
+    assert explore(acqf, acqf.select_condition(torch.tensor([[0.9]], **tkwargs)), bounds).point.shape == (1, 2)
     assert torch.equal(explore(acqf, known, bounds, seed=0).point, elsewhere.point)
 
 
@@ -55,7 +55,7 @@ def test_points_under_evaluation_count_as_readings(tkwargs):
     """At x = 0.6 nothing is known; a point under evaluation there makes the variance 1 / 11."""
     acqf = acquisition(1, tkwargs)
     bounds = torch.tensor([[0.0], [1.0]], **tkwargs)
-    choice = acqf.select_environment(torch.tensor([0.2], **tkwargs))
+    choice = acqf.select_condition(torch.tensor([0.2], **tkwargs))
     assert explore(acqf, choice, bounds) is choice
     acqf.set_X_pending(torch.tensor([[0.2, 0.5]], **tkwargs))
     elsewhere = explore(acqf, choice, bounds)
@@ -74,14 +74,14 @@ def test_every_candidate_must_know(tkwargs):
         risk = {"environment": environment, "functional": 0.1}
         model = CandidateEnsemble(X, Y, U, ConstantWidth(2.0), noise_scale=1.0, delta=0.1, **risk)
         acqf = ValueAtRiskUCB(model, environment, 0.1)
-        choice = acqf.select_environment(torch.tensor([0.8], **tkwargs))
+        choice = acqf.select_condition(torch.tensor([0.8], **tkwargs))
         kept[scales] = explore(acqf, choice, bounds) is choice
     assert kept == {(1.0,): False, (1.0, 0.01): True}
 
 
 def test_several_choices_are_refused(tkwargs):
     acqf = acquisition(1, tkwargs)
-    choices = acqf.select_environment(torch.tensor([[0.2], [0.9]], **tkwargs))
+    choices = acqf.select_condition(torch.tensor([[0.2], [0.9]], **tkwargs))
     with pytest.raises(ValueError, match="takes the choice for one design, got 2"):
         explore(acqf, choices, torch.tensor([[0.0], [1.0]], **tkwargs))
 
@@ -98,10 +98,10 @@ def test_several_choices_are_refused(tkwargs):
 )
 def test_a_wrong_box_is_refused_even_where_the_choice_stands(tkwargs, bounds, message):
     acqf = acquisition(1, tkwargs)
-    choice = acqf.select_environment(torch.tensor([0.2], **tkwargs))
+    choice = acqf.select_condition(torch.tensor([0.2], **tkwargs))
     with pytest.raises(ValueError, match=message):
         explore(acqf, choice, torch.tensor(bounds, **tkwargs))
-    with pytest.raises(ValueError, match=r"rule must be one of .*informative; got 'best'"):
-        explore(acqf, choice, torch.tensor([[0.0], [1.0]], **tkwargs), rule="best")
+    with pytest.raises(ValueError, match=r"pick must be one of .*informative; got 'best'"):
+        explore(acqf, choice, torch.tensor([[0.0], [1.0]], **tkwargs), pick="best")
     with pytest.raises(ValueError, match="takes a ValueAtRiskUCB"):
         explore(acqf, choice.point, torch.tensor([[0.0], [1.0]], **tkwargs))

@@ -29,7 +29,7 @@ def test_is_max_min_then_min(tkwargs):
     posterior = model.posterior(points)
     mean, sd = posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
     assert torch.allclose(acqf(x.unsqueeze(1)), (mean + 2 * sd).min(-1).values, atol=1e-8)
-    assert torch.equal(acqf.select_environment(x).index, (mean - 2 * sd).argmin(-1))
+    assert torch.equal(acqf.select_condition(x).index, (mean - 2 * sd).argmin(-1))
     assert (acqf.lacing_values(x).sum(-1) == 1).all()
 
 
@@ -42,7 +42,7 @@ def test_is_v_ucb_for_small_alpha(tkwargs):
     limit = ValueAtRiskUCB(model, environment, float(p.min()) / 2, 2.0)
     x = torch.rand(30, 1, **tkwargs)
     assert torch.equal(stable(x.unsqueeze(1)), limit(x.unsqueeze(1)))
-    assert torch.equal(stable.select_environment(x).index, limit.select_environment(x).index)
+    assert torch.equal(stable.select_condition(x).index, limit.select_condition(x).index)
 
 
 def test_impossible_conditions_do_not_count(tkwargs):
@@ -51,7 +51,7 @@ def test_impossible_conditions_do_not_count(tkwargs):
     x = torch.rand(9, 1, **tkwargs)
     some, two = (StableOpt(gp(tkwargs, 2), e, 2.0) for e in (environment, FiniteEnvironment(Z[1:])))
     assert torch.allclose(some(x.unsqueeze(1)), two(x.unsqueeze(1)), atol=1e-9)
-    assert torch.equal(some.select_environment(x).z, two.select_environment(x).z)
+    assert torch.equal(some.select_condition(x).z, two.select_condition(x).z)
 
 
 def test_ball_prefers_the_broad_peak(tkwargs):
@@ -65,7 +65,7 @@ def test_ball_prefers_the_broad_peak(tkwargs):
     acqf = StableOpt(model.eval(), PerturbationEnvironment.ball(0.1, bounds, num_points=21), 1.0)
     x, _ = optimize_acqf(acqf, bounds, q=1, num_restarts=8, raw_samples=64)
     assert float(x) == pytest.approx(0.7, abs=0.02)
-    choice = acqf.select_environment(x)
+    choice = acqf.select_condition(x)
     assert abs(float(choice.z)) == pytest.approx(0.1)
     assert torch.allclose(choice.point, x + choice.z)
 

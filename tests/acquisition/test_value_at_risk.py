@@ -15,8 +15,7 @@ from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
-from bo_robust.acquisition import GPUCB, StableOpt
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
+from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB, recommend_design
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
@@ -79,7 +78,7 @@ def test_value_bounds_and_lacing_values_against_a_dense_solve(tkwargs):
     values = acqf(x.unsqueeze(-2)).detach().cpu()
     lower, upper = acqf.bounds_at(x)
     mask = acqf.lacing_values(x)
-    choice = acqf.select_environment(x)
+    choice = acqf.select_condition(x)
     assert lower.shape == mask.shape == (5, W)
     for i in range(5):
         pairs = np.array([[*x[i].tolist(), float(z)] for z in environment.z])
@@ -126,7 +125,7 @@ def test_gradients_through_a_perturbation(tkwargs):
     acqf = ValueAtRiskUCB(model, PerturbationEnvironment(relative), 0.4, 1.0)
     x = rand(tkwargs, 3, 1, 2, seed=3).requires_grad_()
     assert torch.autograd.gradcheck(acqf, x, eps=1e-6, atol=1e-5)
-    choice = acqf.select_environment(x.detach().squeeze(-2))
+    choice = acqf.select_condition(x.detach().squeeze(-2))
     assert torch.allclose(choice.point, x.detach().squeeze(-2) + choice.z)
 
 
@@ -197,12 +196,12 @@ def test_continuous_environment_with_transforms_and_a_noise_free_loop(tkwargs):
         model = SingleTaskGP(X, Y, input_transform=Normalize(3), outcome_transform=Standardize(1))
         acqf = ValueAtRiskUCB(model, environment, alpha, 1.5)
         x, _ = optimize_acqf(acqf, bounds, q=1, num_restarts=2, raw_samples=32)
-        point = acqf.select_environment(x).point
+        point = acqf.select_condition(x).point
         assert point.shape == (1, 3)
         assert 0.25 <= float(point[0, 2]) <= 0.75
         X, Y = torch.cat([X, point]), torch.cat([Y, objective(point)])
     model = SingleTaskGP(X, Y, input_transform=Normalize(3), outcome_transform=Standardize(1))
-    found = recommend(model, environment, alpha, X[:, :2])
+    found = recommend_design(model, environment, alpha, X[:, :2])
     true_var = ValueAtRisk(alpha)(objective(environment.points(X[:, :2])).squeeze(-1))
     assert true_var[found.index] > true_var[:5].max()
     assert torch.equal(found.x, X[found.index, :2])
@@ -211,17 +210,17 @@ def test_continuous_environment_with_transforms_and_a_noise_free_loop(tkwargs):
 def test_recommend_by_hand(tkwargs):
     model, environment = make(tkwargs), finite(tkwargs)
     queried = rand(tkwargs, 7, 2, seed=6)
-    found = recommend(model, environment, CVaR(0.3), queried)
+    found = recommend_design(model, environment, CVaR(0.3), queried)
     means = [model.posterior(environment.points(x)).mean.squeeze(-1) for x in queried]
     values = torch.stack([CVaR(0.3)(m, environment.probabilities) for m in means]).detach()
     assert int(found.index) == int(values.argmax())
     assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
     with pytest.raises(ValueError, match="k >= 1"):
-        recommend(model, environment, 0.1, queried[:0])
+        recommend_design(model, environment, 0.1, queried[:0])
     with pytest.raises(ValueError, match="X_queried must be floating point"):
-        recommend(model, environment, 0.1, queried.long())
+        recommend_design(model, environment, 0.1, queried.long())
     with pytest.raises(ValueError, match="without their z"):
-        recommend(model, environment, 0.1, rand(tkwargs, 4, 3))
+        recommend_design(model, environment, 0.1, rand(tkwargs, 4, 3))
 
 
 def test_widths_rounds_and_information_gain(tkwargs):
@@ -236,7 +235,7 @@ def test_widths_rounds_and_information_gain(tkwargs):
     assert float(drawn.width) > 0
 
 
-def test_random_rules(tkwargs):
+def test_random_picks(tkwargs):
     model, environment = make(tkwargs), finite(tkwargs)
     acqf = ValueAtRiskUCB(model, environment, 0.5, 3.0)
     x = rand(tkwargs, 50, 2, seed=7)
@@ -244,10 +243,10 @@ def test_random_rules(tkwargs):
     mask = acqf.lacing_values(x[:1])[0]
     assert int(mask.sum()) >= 2
     g = torch.Generator().manual_seed(0)
-    counts = acqf.select_environment(x, "uniform", g).index.bincount(minlength=W).double()
+    counts = acqf.select_condition(x, "uniform", g).index.bincount(minlength=W).double()
     expected = mask.double() / mask.sum()
     assert (counts.cpu() / 400 - expected.cpu()).abs().max() < 0.1
-    counts = acqf.select_environment(x, "drawn", g).index.bincount(minlength=W).double()
+    counts = acqf.select_condition(x, "drawn", g).index.bincount(minlength=W).double()
     assert (counts.cpu() / 400 - environment.probabilities.cpu()).abs().max() < 0.1
 
 
@@ -259,7 +258,7 @@ def test_batched_models_and_several_outputs(tkwargs):
     assert together.shape == (5, 2)
     leaf = x.clone().requires_grad_()
     assert torch.isfinite(torch.autograd.grad(acqf(leaf).sum(), leaf)[0]).all()
-    choice = acqf.select_environment(x.squeeze(-2))
+    choice = acqf.select_condition(x.squeeze(-2))
     assert choice.point.shape == (5, 2, 3)
     for i in range(2):
         X, Y = model.train_inputs[0][i], model.train_targets[i].unsqueeze(-1)
@@ -268,7 +267,7 @@ def test_batched_models_and_several_outputs(tkwargs):
         one = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=kernel, outcome_transform=None)
         alone = ValueAtRiskUCB(one.eval(), environment, 0.3, 1.5)
         assert torch.allclose(alone(x[:, 0]), together[:, i], atol=1e-8)
-        assert torch.equal(alone.select_environment(x[:, 0, 0]).index, choice.index[:, i])
+        assert torch.equal(alone.select_condition(x[:, 0, 0]).index, choice.index[:, i])
     with pytest.raises(ValueError, match="batch shape"):
         acqf(rand(tkwargs, 5, 2, 2, 2))
 
@@ -290,7 +289,7 @@ def test_columns_of_z_in_x_are_refused_or_ignored(tkwargs):
         ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5),
         StableOpt(make(tkwargs), finite(tkwargs), 1.5),
     ):
-        for use in (acqf, acqf.select_environment, acqf.lacing_values, acqf.certificate, acqf.bounds_at):
+        for use in (acqf, acqf.select_condition, acqf.lacing_values, acqf.certificate, acqf.bounds_at):
             with pytest.raises(
                 ValueError, match=r"X has 3 columns; .* 2 of x, then those of z. Give x alone \(the bounds"
             ):
@@ -299,7 +298,7 @@ def test_columns_of_z_in_x_are_refused_or_ignored(tkwargs):
             optimize_acqf(acqf, torch.stack([X[0, 0] * 0.0, X[0, 0] * 0.0 + 1.0]), 1, 2, 8)
     acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5, ignores_z=True)
     assert torch.equal(acqf(X), acqf(X[..., :2]))
-    assert torch.equal(acqf.select_environment(X[:, 0]).point, acqf.select_environment(X[:, 0, :2]).point)
+    assert torch.equal(acqf.select_condition(X[:, 0]).point, acqf.select_condition(X[:, 0, :2]).point)
 
 
 def test_input_constructor(tkwargs):
@@ -333,7 +332,7 @@ def test_moves_between_dtypes(tkwargs):
     acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5, X_pending=rand(tkwargs, 1, 3)).to(torch.float32)
     x = rand(tkwargs, 5, 1, 2).float()
     assert acqf(x).dtype == torch.float32
-    assert acqf.select_environment(x[:, 0]).point.dtype == torch.float32
+    assert acqf.select_condition(x[:, 0]).point.dtype == torch.float32
 
 
 def test_bad_input_is_refused(tkwargs):
@@ -364,8 +363,8 @@ def test_bad_input_is_refused(tkwargs):
         acqf.set_X_pending(rand(tkwargs, 1, 1, 2))
     with pytest.raises(ValueError, match="NaN"):
         acqf.set_X_pending(rand(tkwargs, 1, 2) * torch.nan)
-    with pytest.raises(ValueError, match="rule must be one of"):
-        acqf.select_environment(rand(tkwargs, 1, 2), "best")
+    with pytest.raises(ValueError, match="pick must be one of"):
+        acqf.select_condition(rand(tkwargs, 1, 2), "best")
     X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
     with pytest.raises(ValueError, match="ensemble"):
         ValueAtRiskUCB(EnsembleMapSaasSingleTaskGP(X, Y), environment, 0.1, 1.0)
@@ -427,7 +426,7 @@ def test_ax_proposes_designs_and_we_choose_their_conditions():
         client.mark_trial_failed(index)
         model = client._generation_strategy.adapter.generator.surrogate.model
         acqf = ValueAtRiskUCB(model, **options)
-        choice = acqf.select_environment(torch.tensor([p["x"]], dtype=torch.float64))
+        choice = acqf.select_condition(torch.tensor([p["x"]], dtype=torch.float64))
         p = {"x": p["x"], "z": float(choice.z)}
         with torch.no_grad():
             value = acqf(torch.tensor([[p["x"]]], dtype=torch.float64))
@@ -436,7 +435,7 @@ def test_ax_proposes_designs_and_we_choose_their_conditions():
         client.complete_trial(client.attach_trial(p), raw_data={"y": reward(p)})
     assert {p["z"] for p in chosen} <= set(z[:, 0].tolist())
     assert len({p["z"] for p in chosen}) > 1  # the tail lies on both sides
-    found = recommend(model, environment, 0.1, torch.tensor([[p["x"]] for p in chosen], dtype=torch.float64))
+    found = recommend_design(model, environment, 0.1, torch.tensor([[p["x"]] for p in chosen], dtype=torch.float64))
     assert float(found.x) == pytest.approx(1.0, abs=0.2)  # by symmetry
 
 

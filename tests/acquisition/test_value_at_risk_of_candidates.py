@@ -5,8 +5,7 @@ import torch
 from botorch.models import SingleTaskGP
 from gpytorch.means import ZeroMean
 
-from bo_robust.acquisition import EliminationUCB, StableOpt, ValueAtRiskUCB
-from bo_robust.acquisition.value_at_risk import recommend
+from bo_robust.acquisition import EliminationUCB, StableOpt, ValueAtRiskUCB, recommend_design
 from bo_robust.algorithms import VUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth
@@ -65,7 +64,7 @@ def test_plays_and_eliminates_as_he_gp_ucb_over_v_ucb(tkwargs, functional):
         selection = algorithm.select(state, uniform)
         acqf = ValueAtRiskUCB(grown, environment, functional)
         x = designs[acqf(designs.unsqueeze(1)).argmax()]
-        choice = acqf.select_environment(x)
+        choice = acqf.select_condition(x)
         assert torch.equal(choice.point, pairs[selection.arms[0]]), t
         seen.append(int(selection.arms))
         Y.append(f[seen[-1]] + noise[t])
@@ -98,7 +97,7 @@ def test_gradients_and_the_largest_bound_of_those_alive(tkwargs, functional):
     values = torch.stack([one(X) for one in single])
     torch.testing.assert_close(acqf(X), values.amax(0))
     for x, u in zip(X, values.argmax(0).tolist(), strict=True):
-        assert torch.equal(acqf.select_environment(x).point, single[u].select_environment(x).point)
+        assert torch.equal(acqf.select_condition(x).point, single[u].select_condition(x).point)
         torch.testing.assert_close(acqf.bounds_at(x)[1], single[u].bounds_at(x)[1])
         # Whoever is right, its bounds are in between.
         ends = [one.certificate(x, 0.0) for one in single]
@@ -128,7 +127,7 @@ def test_informative_conditions_against_correlations_of_many_draws(tkwargs, cand
     y = f + NOISE_VAR**0.5 * torch.randn(f.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(f)
     risk = as_functional(functional)(f, p)
     expected = torch.stack([torch.corrcoef(torch.stack([risk, column]))[0, 1].square() for column in y.T])
-    choice = acqf.select_environment(x, "informative")
+    choice = acqf.select_condition(x, "informative")
     assert float(expected[choice.index]) > float(expected.max()) - 0.05
     torch.testing.assert_close(acqf._information(x), expected, atol=0.1, rtol=0)
 
@@ -149,7 +148,7 @@ def _bounds(model, index, points):
 def test_the_leader_recommends(tkwargs):
     model = observed(tkwargs, n=20)
     designs = model.train_inputs[0][:, :2]
-    found = recommend(model, conditions(tkwargs), 0.3, designs)
+    found = recommend_design(model, conditions(tkwargs), 0.3, designs)
     mean = model.moments(conditions(tkwargs).points(designs))[0][:, model.leader]
     values = ValueAtRisk(0.3)(mean, torch.tensor(P, **tkwargs))
     assert int(found.index) == int(values.argmax())

@@ -292,7 +292,7 @@ def test_over_another_posterior(base, device):
 def v_ucb_by_loops(state, base, w, i):
     """x, u, z of trial i: the largest bound of F under any candidate alive, then u's lacing value of most reach."""
     best = (-math.inf, 0, 0)
-    p = base.num_environments
+    p = base.num_conditions
     for u in range(state.posterior.alive.shape[1]):
         if not state.posterior.alive[i, u]:
             continue

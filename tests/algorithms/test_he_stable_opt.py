@@ -91,7 +91,7 @@ def test_picks_and_both_tests_by_loops(device):
 
 
 def test_bad_settings_are_refused(device):
-    with pytest.raises(ValueError, match="num_environments"):
+    with pytest.raises(ValueError, match="num_conditions"):
         HEStableOpt(ConstantWidth(1.0), 0.1, 0.1, 0)
     with pytest.raises(ValueError, match="noise_scale"):
         HEStableOpt(ConstantWidth(1.0), 0.0, 0.1, 4)

@@ -35,7 +35,7 @@ def test_picks_max_min_then_min(device):
 
 
 def test_bad_settings_are_refused(device):
-    with pytest.raises(ValueError, match="num_environments"):
+    with pytest.raises(ValueError, match="num_conditions"):
         StableOpt(ConstantWidth(1.0), 0)
     points = torch.rand(10, 1, dtype=torch.float64, device=device)
     with pytest.raises(ValueError, match="not pairs"):

@@ -7,10 +7,10 @@ import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend
+from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.algorithms import GPUCB
 from bo_robust.algorithms.stable_opt import StableOpt
-from bo_robust.algorithms.v_ucb import VUCB, instantaneous_regret_bound
+from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.environments import FiniteEnvironment
@@ -58,6 +58,11 @@ def play(algorithm, tkwargs, f, noise, uniforms, each=lambda state, selection: N
     return torch.stack(arms), state
 
 
+def regret_bound(posterior, selection):
+    """2 w_t sigma_{t-1}(x_t, z_t), Lemma 3: of the posterior before the round's rewards."""
+    return 2.0 * selection.width * posterior.variance.gather(1, selection.arms[:, None])[:, 0].sqrt()
+
+
 def test_a_round_by_hand(tkwargs):
     """Two designs, two conditions, a diagonal prior: bounds are mean +- 2 sd."""
     K = torch.diag(torch.tensor([1.0, 4.0, 0.25, 0.25], **tkwargs))
@@ -70,7 +75,7 @@ def test_a_round_by_hand(tkwargs):
     # alpha = 0.7: VaR(u) = 4 | 3: design 0, VaR(l) = -2, so l <= -2 and u >= 4: condition 1.
     selection = VUCB(ConstantWidth(2.0), 0.7, 2, (0.6, 0.4)).select(state, u)
     assert selection.arms.tolist() == [1] * 3
-    assert instantaneous_regret_bound(state.posterior, selection).tolist() == [8.0] * 3
+    assert regret_bound(state.posterior, selection).tolist() == [8.0] * 3
     # Means: u = 2.8 | 2.7.
     assert VUCB(ConstantWidth(2.0), Mean(), 2, (0.6, 0.4)).select(state, u).arms.tolist() == [1] * 3
     assert StableOpt(ConstantWidth(2.0), 2).select(state, u).arms.tolist() == [2] * 3
@@ -92,8 +97,8 @@ def test_small_alpha_is_stable_opt(tkwargs, width, probabilities):
 def test_a_single_condition_is_gp_ucb(tkwargs, functional, width):
     sizes = {"designs": 40, "w": 1}
     f, noise, uniforms = table(tkwargs, 4, 40, **sizes)
-    for rule in ("probable", "uniform", "drawn"):
-        a, _ = play(VUCB(width, functional, 1, rule=rule), tkwargs, f, noise, uniforms, **sizes)
+    for pick in ("probable", "uniform", "drawn"):
+        a, _ = play(VUCB(width, functional, 1, pick=pick), tkwargs, f, noise, uniforms, **sizes)
         b, _ = play(GPUCB(width), tkwargs, f, noise, uniforms, **sizes)
         assert torch.equal(a, b)
 
@@ -119,14 +124,12 @@ def test_the_botorch_face_plays_the_same_pairs(tkwargs):
             acqf = ValueAtRiskUCB(model, environment, 0.2, width)
             with torch.no_grad():
                 x = designs[acqf(designs.unsqueeze(1)).argmax()]
-            assert torch.allclose(acqf.select_environment(x).point, points[selection.arms[0]])
+            assert torch.allclose(acqf.select_condition(x).point, points[selection.arms[0]])
             queried = designs[sorted({arm // W for arm in seen})]
-            found = recommend(model, environment, 0.2, queried)
+            found = recommend_design(model, environment, 0.2, queried)
             assert torch.equal(found.x, designs[algorithm.recommend(state)[0]])
-            bound = acqf.select_environment(x).regret_bound
-            assert float(bound) == pytest.approx(
-                float(instantaneous_regret_bound(state.posterior, selection)), abs=1e-7
-            )
+            bound = acqf.select_condition(x).regret_bound
+            assert float(bound) == pytest.approx(float(regret_bound(state.posterior, selection)), abs=1e-7)
         arm = int(selection.arms)
         seen.append(arm)
         rewards.append(f[0, arm] + noise[len(rewards), 0])
@@ -136,10 +139,10 @@ def test_the_botorch_face_plays_the_same_pairs(tkwargs):
 
 
 @pytest.mark.parametrize("functional", [0.2, CVaR(0.4), WorstCase(), Mean()])
-@pytest.mark.parametrize("rule", ["probable", "uniform"])
-def test_regret_is_bounded_where_the_intervals_hold(tkwargs, functional, rule):
+@pytest.mark.parametrize("pick", ["probable", "uniform"])
+def test_regret_is_bounded_where_the_intervals_hold(tkwargs, functional, pick):
     f, noise, uniforms = table(tkwargs, 20, 30)
-    algorithm = VUCB(BayesianFiniteWidth(40, 0.1), functional, W, P, rule)
+    algorithm = VUCB(BayesianFiniteWidth(40, 0.1), functional, W, P, pick)
     p = torch.tensor(P, **tkwargs)
     truth = algorithm.functional(f.view(-1, DESIGNS, W), p)
     held = []
@@ -148,7 +151,7 @@ def test_regret_is_bounded_where_the_intervals_hold(tkwargs, functional, rule):
         posterior = state.posterior
         inside = ((f - posterior.mean).abs() <= selection.width * posterior.variance.sqrt() + 1e-9).all(1)
         regret = truth.max(1).values - truth.gather(1, (selection.arms // W)[:, None])[:, 0]
-        bound = instantaneous_regret_bound(posterior, selection)
+        bound = regret_bound(posterior, selection)
         assert (regret <= bound + 1e-8)[inside].all()
         held.append(inside)
 
@@ -178,8 +181,8 @@ def test_observed_conditions_are_taken_as_they_come(tkwargs):
 
 def test_a_batch_is_its_trials(tkwargs):
     f, noise, uniforms = table(tkwargs, 7, 40)
-    for rule in ("probable", "uniform", "drawn"):
-        algorithm = VUCB(RandomisedWidth(40), 0.3, W, list(P), rule)
+    for pick in ("probable", "uniform", "drawn"):
+        algorithm = VUCB(RandomisedWidth(40), 0.3, W, list(P), pick)
         together, _ = play(algorithm, tkwargs, f, noise, uniforms)
         for i in (0, 6):
             alone, _ = play(algorithm, tkwargs, f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
@@ -191,15 +194,15 @@ def test_bad_settings_are_refused(tkwargs):
     for options, message in [
         ({"functional": 1.0}, "lower tail"),
         ({"functional": "var"}, "functional must be"),
-        ({"num_environments": 0}, "num_environments"),
+        ({"num_conditions": 0}, "num_conditions"),
         ({"probabilities": (0.5, 0.5)}, "one per condition"),
         ({"probabilities": (0.5, 0.5, 0.1, -0.1, 0.0)}, ">= 0"),
         ({"probabilities": (0.5, 0.5, 0.1, math.nan, 0.0)}, ">= 0"),
         ({"probabilities": (0.5, 0.3, 0.1, 0.0, 0.0)}, "sum to 1, got 0.9"),
-        ({"rule": "best"}, "rule must be one of"),
+        ({"pick": "best"}, "pick must be one of"),
     ]:
         with pytest.raises(ValueError, match=message):
-            VUCB(**{"width": width, "functional": 0.1, "num_environments": W, **options})
+            VUCB(**{"width": width, "functional": 0.1, "num_conditions": W, **options})
     assert VUCB(width, 0.1, W).functional == ValueAtRisk(0.1)
     with pytest.raises(ValueError, match=r"40 arms are not pairs .* 7 conditions"):
         VUCB(width, 0.1, 7).init(kernel(tkwargs), NOISE_VAR)

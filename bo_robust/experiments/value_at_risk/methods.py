@@ -15,8 +15,8 @@ from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
 from bo_robust import specs
+from bo_robust.acquisition.condition_choice import MODEL_PICKS
 from bo_robust.acquisition.exploration import explore
-from bo_robust.acquisition.lacing import check_choice
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import ConstantWidth
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
@@ -24,6 +24,7 @@ from bo_robust.experiments.value_at_risk.base import Method, Optimised, Proposal
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.value_at_risk.surrogate import Fitting
 from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
+from bo_robust.picks import check_pick
 from bo_robust.validation import check_count, check_positive, quoted
 
 
@@ -35,7 +36,7 @@ class _UpperBound(Optimised):
     :func:`bo_robust.acquisition.explore`.
     """
 
-    rule: ClassVar[str] = "probable"
+    pick: ClassVar[str] = "probable"
     explore_every: ClassVar[int] = 0
     width_scale: float = 1.0
 
@@ -55,9 +56,9 @@ class _UpperBound(Optimised):
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
         x, value = self.maximised(bound, now.problem.x_bounds)
-        choice = bound.select_environment(x.unsqueeze(0), self.rule)
+        choice = bound.select_condition(x.unsqueeze(0), self.pick)
         if self.explore_every and now.t % self.explore_every == 0:
-            choice = explore(bound, choice, now.problem.x_bounds, self.rule)
+            choice = explore(bound, choice, now.problem.x_bounds, self.pick)
         return Proposal(choice.point[0], float(value.max()) if self.certifies else None)
 
 
@@ -75,7 +76,7 @@ class VUCBProb(_UpperBound):
 class VUCBUnif(VUCBProb):
     """V-UCB Unif (Nguyen et al. 2021): a lacing value at random."""
 
-    rule: ClassVar[str] = "uniform"
+    pick: ClassVar[str] = "uniform"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,7 @@ class VUCB(VUCBProb):
 
     Args:
         width: w, in place of the paper's; ``width_scale`` multiplies it too.
-        rule: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_environment`.
+        pick: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_condition`.
         prior: As in :class:`Fitting`, like ``max_lengthscale``.
         candidates: Take the largest bound of several length-scales in place of the fitted ones, eliminated by "errors"
             or "likelihood" as in :class:`~bo_robust.models.CandidateEnsemble`.
@@ -94,7 +95,7 @@ class VUCB(VUCBProb):
     """
 
     width: float = 2.0
-    rule: str = "informative"  # type: ignore[misc]
+    pick: str = "informative"  # type: ignore[misc]
     prior: bool = True
     max_lengthscale: float | None = 0.3
     candidates: str | None = None
@@ -106,7 +107,7 @@ class VUCB(VUCBProb):
         check_count(0, explore_every=self.explore_every)
         if self.candidates not in (None, "errors", "likelihood"):
             raise ValueError(f"candidates must be null, errors or likelihood; got {quoted(self.candidates)}.")
-        check_choice(self.rule)
+        check_pick(self.pick, MODEL_PICKS)
         Fitting(self.prior, self.max_lengthscale)  # raises
 
     @property
@@ -218,7 +219,7 @@ class NEIVaR(MCVaR):
         if not self.lacing:
             return super().propose(now)
         x, _ = self.maximised(self.acquisition(now), now.problem.x_bounds)
-        return Proposal(self.bound(now).select_environment(x).point)
+        return Proposal(self.bound(now).select_condition(x).point)
 
 
 @dataclass(frozen=True, kw_only=True)

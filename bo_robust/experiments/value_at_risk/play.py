@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.acquisition.value_at_risk import recommend
+from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.config import ValueAtRiskPanelConfig
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, over_environment, regret
 from bo_robust.experiments.value_at_risk.base import Method, Proposal, Round
@@ -84,7 +84,7 @@ def play(
         now = Round(problem, surrogate, X, Y, r + 1)
         bound = method.bound(now)
         with torch.no_grad():
-            best = recommend(bound.model, problem.environment, functional, now.designs).x
+            best = recommend_design(bound.model, problem.environment, functional, now.designs).x
         row: dict[str, Any] = {
             "round": r,
             "regret": true_regret(best),

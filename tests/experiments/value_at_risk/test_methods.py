@@ -53,7 +53,7 @@ def test_proposals_are_possible(name, z, device):
     assert (proposal.max_upper is not None) == name.startswith("v-ucb")
 
 
-@pytest.mark.parametrize("options", [{"candidates": "errors"}, {"candidates": "likelihood"}, {"rule": "widest"}])
+@pytest.mark.parametrize("options", [{"candidates": "errors"}, {"candidates": "likelihood"}, {"pick": "widest"}])
 def test_v_ucb_as_it_is_set(options):
     problem = make("hartmann3_21")
     now = round_of(problem)
@@ -73,8 +73,8 @@ def test_v_ucb_as_it_is_set(options):
         METHODS["v-ucb"](candidates="shrinking")
     with pytest.raises(ValueError, match="explore_every must be"):
         METHODS["v-ucb"](explore_every=-1)
-    with pytest.raises(ValueError, match="rule must be one of"):
-        METHODS["v-ucb"](rule="best")
+    with pytest.raises(ValueError, match="pick must be one of"):
+        METHODS["v-ucb"](pick="best")
 
 
 @pytest.mark.parametrize("candidates", [None, "likelihood"])
