@@ -23,7 +23,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import check_level, quantile_index, sorted_masses, tail_weights, weighted_quantile
+from bo_robust.ops.weighted_quantile import check_lower_tail, quantile_index, sorted_masses, tail_weights, weighted_quantile
 from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = [
@@ -85,7 +85,7 @@ class ValueAtRisk(Functional):
     alpha: float
 
     def __post_init__(self) -> None:
-        check_level(self.alpha)
+        check_lower_tail(self.alpha)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The quantile. It is an entry of ``values``, which gets the whole gradient."""
@@ -114,7 +114,7 @@ class CVaR(Functional):
     alpha: float
 
     def __post_init__(self) -> None:
-        check_level(self.alpha)
+        check_lower_tail(self.alpha)
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The tail mean."""

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bo_robust.validation import check_tensor, is_number, quoted
 
-__all__ = ["check_level", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
+__all__ = ["check_lower_tail", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
 
 # The weights, scaled to a sum of 2^52, are whole numbers that float64 and int64 both hold exactly.
 MASS_BITS = 52
@@ -48,7 +48,7 @@ def weighted_quantile(values: Tensor, weights: Tensor | None, alpha: float) -> T
 
 def quantile_index(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
     """Index of the quantile, ``...`` long. Arguments and errors are those of :func:`weighted_quantile`."""
-    check_level(alpha)
+    check_lower_tail(alpha)
     _check(values, weights)
     values = values.detach()
     if weights is None:
@@ -68,7 +68,7 @@ def tail_weights(values: Tensor, weights: Tensor | None, alpha: float) -> Tensor
     Values below the quantile get p / alpha, the quantile gets the rest. There is no gradient. Arguments and errors are
     those of :func:`weighted_quantile`.
     """
-    check_level(alpha)
+    check_lower_tail(alpha)
     order, mass = sorted_masses(values, weights)
     tail = mass.double() / (alpha * mass[..., -1:].double())
     tail.clamp_(max=1.0)
@@ -92,7 +92,7 @@ def sorted_masses(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tenso
     return order, (masses[order] if masses.ndim == 1 else masses.gather(-1, order)).cumsum(-1)
 
 
-def check_level(alpha: float) -> None:
+def check_lower_tail(alpha: float) -> None:
     """Raise ``ValueError`` unless alpha is in (0, 1)."""
     if not (is_number(alpha) and 0.0 < alpha < 1.0):
         raise ValueError(
