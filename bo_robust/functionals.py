@@ -23,7 +23,13 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from bo_robust.ops.weighted_quantile import check_lower_tail, quantile_index, sorted_masses, tail_weights, weighted_quantile
+from bo_robust.ops.weighted_quantile import (
+    check_lower_tail,
+    quantile_index,
+    sorted_masses,
+    tail_weights,
+    weighted_quantile,
+)
 from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = [
