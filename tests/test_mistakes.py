@@ -450,7 +450,6 @@ MISTAKES = {
     "level of tails as text": (lambda: tails.hill(REWARDS, level="x"), "level (the confidence of the interval)"),
     "alpha of a moment": (lambda: tails.moment_bound(REWARDS, 3.0), "alpha must be in (0, 1]"),
     "blocks of a moment": (lambda: tails.moment_bound(REWARDS, 1.0, blocks=0), "blocks must be"),
-    "norm of arrays": (lambda: tails.norm_lower_bound(np.eye(3), np.ones(3), 1.0), "K must be a torch tensor"),
     # methods and studies
     "method that is none": (lambda: create_method("tpg-ucb", {}), "did you mean 'tgp-ucb'?"),
     "setting that is none": (lambda: create_method("tgp-ucb", {"moment": 4.0}), "did you mean 'moment_bound'?"),

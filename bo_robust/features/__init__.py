@@ -1,13 +1,11 @@
 """Feature maps x -> phi(x) with phi(x) . phi(x') near k(x, x')."""
 
-from bo_robust.features.additive import AdditiveFourierFeatures
 from bo_robust.features.base import Features
 from bo_robust.features.box import fourier_features
 from bo_robust.features.fourier import FourierFeatures, fewest_nodes, hermite_frequencies
 from bo_robust.features.matern_fourier import MaternFourierFeatures
 
 __all__ = [
-    "AdditiveFourierFeatures",
     "Features",
     "FourierFeatures",
     "MaternFourierFeatures",

@@ -128,7 +128,7 @@ def check_grid(nodes: int, dim: int) -> None:
     if nodes**dim > MAX_FREQUENCIES:
         raise ValueError(
             f"{nodes} nodes in each of {dim} dimension(s) are {nodes**dim} frequencies, more than {MAX_FREQUENCIES}; "
-            "use fewer nodes, AdditiveFourierFeatures of a few dimensions each, or Nyström features."
+            "use fewer nodes, or Nyström features."
         )
 
 

@@ -91,25 +91,6 @@ class FourierFeatures(BoxFeatures):
             device, dtype
         )
 
-    def error_bound(self) -> float:
-        """The published bound on |k(x, x') - phi(x) . phi(x')| in the box (Mutny & Krause 2018).
-
-        The bound is outputscale * 2^(d-1) sum_j (1/sqrt 2) m^(-m) (e / (4 l_j^2))^m with m = nodes and
-        l_j = lengthscale / side. It is above 1 (or infinite) where there are too few nodes.
-
-        Derivation: x_j / side_j maps dimension j to the unit box with lengthscale l_j. There the remainder of
-        Gauss-Hermite quadrature is at most m! / (2m)! l_j^(-2m), by Stirling the summand above. As |k_j| and |khat_j|
-        are at most 1, the errors of the factors add up to at least that of the product (the paper's 2^(d-1) is to
-        spare).
-
-        Stirling's formula drops a factor of at most e^(1/(24 m)). For d = 1 and a lengthscale of several sides the true
-        error can exceed the bound by that factor (4 % at m = 1, 0.5 % at m = 8).
-        """
-        m = self.nodes
-        logs = [m * (1.0 - math.log(4.0 * m) - 2.0 * math.log(ell)) for ell in self.relative_lengthscales]
-        total = torch.tensor(logs, dtype=torch.float64).logsumexp(0).add((self.dim - 1.5) * math.log(2.0))
-        return self.outputscale * float(total.exp())
-
     def sup_error(self, grid: int = 201) -> float:
         """Largest |k(x, x') - phi(x) . phi(x')| over all grid ** dim differences x - x', by measurement.
 

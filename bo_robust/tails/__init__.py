@@ -5,7 +5,6 @@
 
 from bo_robust.tails.index import TailIndex, default_k, hill, is_power_law, moment_index
 from bo_robust.tails.moments import MomentBound, moment_bound
-from bo_robust.tails.norm_bound import guess_and_double, norm_lower_bound
 from bo_robust.tails.plots import plot_outliers, tail_plot
 from bo_robust.tails.recommend import TruncationAdvice, choose_rule, recommend
 
@@ -15,12 +14,10 @@ __all__ = [
     "TruncationAdvice",
     "choose_rule",
     "default_k",
-    "guess_and_double",
     "hill",
     "is_power_law",
     "moment_bound",
     "moment_index",
-    "norm_lower_bound",
     "plot_outliers",
     "recommend",
     "tail_plot",
