@@ -24,9 +24,9 @@ import matplotlib.pyplot as plt
 import torch
 
 from benchmarks.common import ROOT, environment, report
+from bo_robust.algorithms.base import uniform_arms
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.gp_ucb import GPUCB
-from bo_robust.algorithms.random_arm import uniform_arms
 from bo_robust.confidence import FiniteWidth
 from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.features.leverage import theory_oversampling

@@ -121,7 +121,6 @@ OTHER_WORDS: dict[tuple[str, str], str] = {
     ("initial_points", "experiments/value_at_risk/play.py"): "rename: rounds of the initial design",
     ("doubted", "models/outliers.py"): "rename: set aside, or suspect",
     ("doubted", "models/robust.py"): "rename: set aside, or suspect",
-    ("check_level", "tails/data.py"): "rename: the confidence of an interval",
     ("level", "tails/data.py"): "rename: the confidence of an interval",
     ("level", "tails/index.py"): "rename: the confidence of an interval",
     ("level", "tails/moments.py"): "rename: the confidence of an interval",

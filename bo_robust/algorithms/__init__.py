@@ -3,21 +3,22 @@
 from bo_robust.algorithms.a_gp_ucb import AGPUCB
 from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.algorithms.baselines import (
+    IRGPUCB,
+    ExpectedImprovement,
+    ProbabilityOfImprovement,
+    PureMean,
+    PureVariance,
+    RandomArm,
+)
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
-from bo_robust.algorithms.expected_improvement import ExpectedImprovement
 from bo_robust.algorithms.expected_ucb import ExpectedUCB
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
-from bo_robust.algorithms.irgp_ucb import IRGPUCB
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
-from bo_robust.algorithms.mle_gp_ucb import MLEGPUCB
 from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
-from bo_robust.algorithms.probability_of_improvement import ProbabilityOfImprovement
-from bo_robust.algorithms.pure_mean import PureMean
-from bo_robust.algorithms.pure_variance import PureVariance
-from bo_robust.algorithms.random_arm import RandomArm
 from bo_robust.algorithms.stable_opt import StableOpt
 from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
 from bo_robust.algorithms.tgp_ucb import TGPUCB
@@ -32,7 +33,6 @@ __all__ = [
     "GPUCB",
     "HEGPUCB",
     "IRGPUCB",
-    "MLEGPUCB",
     "TGPUCB",
     "VUCB",
     "ArmAlgorithm",
@@ -62,7 +62,7 @@ ALGORITHMS: dict[str, type[ArmAlgorithm]] = {
     "bbkb": BBKB,
     "mini-gp-ucb": MiniGPUCB,
     "he-gp-ucb": HEGPUCB,
-    "mle-gp-ucb": MLEGPUCB,
+    "mle-gp-ucb": CandidateAlgorithm,
     "expected-ucb": ExpectedUCB,
     "a-gp-ucb": AGPUCB,
     "ei": ExpectedImprovement,

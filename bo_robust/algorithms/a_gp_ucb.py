@@ -2,8 +2,8 @@
 
 Berkenkamp, Schoellig & Krause, "No-Regret Bayesian Optimization with Unknown Hyperparameters" (JMLR 2019), in the form
 that Ziomek, Adachi & Osborne (ICML 2024), Appendix J.1, run: the lengthscale shrinks whatever the rewards are, and the
-nearest candidate stands in for it. The width's norm bound does not grow with it. Difference from :mod:`mle_gp_ucb`:
-which candidate is used.
+nearest candidate stands in for it. The width's norm bound does not grow with it. Difference from
+:mod:`candidate_algorithm`: which candidate is used.
 """
 
 from dataclasses import dataclass

@@ -58,6 +58,12 @@ class Selection:
     width: Tensor | float | None = None
 
 
+def uniform_arms(uniform: Tensor, num_arms: int) -> Tensor:
+    """Arms, ``s`` long, from draws of [0, 1)."""
+    # uniform * num_arms can round up to num_arms.
+    return (uniform * num_arms).long().clamp_(max=num_arms - 1)
+
+
 @dataclass(frozen=True)
 class Info:
     """What happened to the rewards of a round."""

@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import Info, Selection, State
+from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
 from bo_robust.algorithms.bkb import fresh_dictionary, sparse_width
 from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
 from bo_robust.algorithms.gp_ucb import largest_bound
-from bo_robust.algorithms.random_arm import uniform_arms
 from bo_robust.algorithms.shortlist import (
     SHORTLIST_SIZE,
     Shortlist,

@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bo_robust.algorithms.base import Info, Selection, State
+from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
 from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
 from bo_robust.algorithms.gp_ucb import largest_bound
-from bo_robust.algorithms.random_arm import uniform_arms
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import draw_dictionary, keep_probability

@@ -1,4 +1,7 @@
-"""The base of algorithms over a finite set U of candidate priors: their start, rewards, widths and bounds.
+"""MLE-GP-UCB: GP-UCB under the candidate of largest marginal likelihood, chosen anew each round.
+
+The baseline of Ziomek, Adachi & Osborne (ICML 2024), section 7: common practice over a finite U, without a guarantee.
+The other algorithms over candidates derive from it: their start, rewards, widths and bounds.
 
 A candidate is a kernel matrix, a prior mean and a noise variance (:mod:`bo_robust.posteriors.candidates`).
 
@@ -36,7 +39,7 @@ class CandidateSelection(Selection):
 
 @dataclass(frozen=True)
 class CandidateAlgorithm(ArmAlgorithm):
-    """Base of the algorithms over candidates; its own rule is GP-UCB under the leader.
+    """MLE-GP-UCB, the base of the algorithms over candidates: GP-UCB under the leader, the likeliest candidate.
 
     Args:
         width: Confidence width w^u_t, one for all candidates or a tuple of one each.

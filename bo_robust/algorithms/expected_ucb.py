@@ -1,7 +1,7 @@
 """ExpectedUCB: x_t = argmax sum_u p(u | y_1..t-1) (mu^u_{t-1}(x) + w^u_t sigma^u_{t-1}(x)), p(u) uniform on U.
 
-The baseline of Ziomek, Adachi & Osborne (ICML 2024), section 7; it has no guarantee. Difference from :mod:`mle_gp_ucb`:
-it averages the bounds, weighted by marginal likelihood.
+The baseline of Ziomek, Adachi & Osborne (ICML 2024), section 7; it has no guarantee. Difference from
+:mod:`candidate_algorithm`: it averages the bounds, weighted by marginal likelihood.
 """
 
 from dataclasses import dataclass

@@ -48,7 +48,7 @@ def within_arms(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return y - medians[labels]
 
 
-def check_level(level: float) -> None:
+def check_confidence(level: float) -> None:
     """Raise ``ValueError`` unless the confidence level is in (0, 1)."""
     if not (is_number(level) and 0.0 < level < 1.0):
         said = quoted(level)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from bo_robust.tails.data import as_rewards, check_level
+from bo_robust.tails.data import as_rewards, check_confidence
 from bo_robust.validation import check_count
 
 MIN_SIZE = 100
@@ -65,7 +65,7 @@ def hill(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex:
             the k + 1 largest are all equal.
     """
     excess = _log_excess(y, k)
-    check_level(level)
+    check_confidence(level)
     k = len(excess)
     tail = 0.5 * (1.0 - level)
     low, high = stats.chi2.ppf([tail, 1.0 - tail], 2 * k) / (2.0 * excess.sum())
@@ -84,7 +84,7 @@ def moment_index(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex
     well.
     """
     excess = _log_excess(y, k)
-    check_level(level)
+    check_confidence(level)
     k = len(excess)
     m1, m2 = float(excess.mean()), float((excess**2).mean())
     # Equal up to rounding: then M1^2 = M2, and gamma would divide by zero.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from bo_robust.tails.data import as_labels, as_rewards, check_level
+from bo_robust.tails.data import as_labels, as_rewards, check_confidence
 from bo_robust.validation import check_count, check_tail_index
 
 MIN_BLOCKS = 5
@@ -57,7 +57,7 @@ def moment_bound(
     values = as_rewards(y)
     labels = as_labels(arms, len(values))
     check_tail_index(alpha)
-    check_level(level)
+    check_confidence(level)
     if blocks is not None:
         check_count(MIN_BLOCKS, blocks=blocks)
     order = np.random.default_rng(seed).permutation(len(values))

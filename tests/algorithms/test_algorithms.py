@@ -18,7 +18,7 @@ from bo_robust.algorithms import (
     PureVariance,
     RandomArm,
 )
-from bo_robust.algorithms.expected_improvement import incumbent, log_expected_improvement
+from bo_robust.algorithms.baselines import incumbent, log_expected_improvement
 from bo_robust.confidence import (
     ConstantWidth,
     FiniteWidth,

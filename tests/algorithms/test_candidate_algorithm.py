@@ -6,10 +6,9 @@ import math
 import pytest
 import torch
 
-from bo_robust.algorithms import GPUCB
+from bo_robust.algorithms import GPUCB, CandidateAlgorithm
 from bo_robust.algorithms.a_gp_ucb import AGPUCB
 from bo_robust.algorithms.expected_ucb import ExpectedUCB
-from bo_robust.algorithms.mle_gp_ucb import MLEGPUCB
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors.arms import ArmKernel
@@ -30,7 +29,7 @@ def world(device):
 
 
 def methods(width):
-    return {"mle": MLEGPUCB(width), "expected": ExpectedUCB(width), "a": AGPUCB(width, LENGTHSCALES)}
+    return {"mle": CandidateAlgorithm(width), "expected": ExpectedUCB(width), "a": AGPUCB(width, LENGTHSCALES)}
 
 
 def rounds(algorithm, state, f, noise):
@@ -119,6 +118,6 @@ def test_bad_settings_are_refused(device):
         with pytest.raises(ValueError, match=r"lengthscale|power"):
             AGPUCB(ConstantWidth(1.0), **bad)
     with pytest.raises(ValueError, match="1 widths for 3"):
-        MLEGPUCB((ConstantWidth(1.0),)).init(kernel, 0.1)
+        CandidateAlgorithm((ConstantWidth(1.0),)).init(kernel, 0.1)
     with pytest.raises(ValueError, match="noise_var"):
         ExpectedUCB(ConstantWidth(1.0)).init(kernel, 0.0)

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from bo_robust.algorithms import ATAGPUCB, BKB, GPUCB, MLEGPUCB, TGPUCB, VUCB, MoMGPUCB
+from bo_robust.algorithms import ATAGPUCB, BKB, GPUCB, TGPUCB, VUCB, CandidateAlgorithm, MoMGPUCB
 from bo_robust.algorithms.elimination_algorithm import eliminations
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.algorithms.he_stable_opt import HEStableOpt
@@ -388,7 +388,7 @@ def test_bases_that_cannot_tell_candidates_apart_are_refused(device):
         with pytest.raises(ValueError, match="know nothing of the candidates' kernels"):
             HEStableOpt(width, 0.1, 0.1, 2, base=base)
     with pytest.raises(ValueError, match="itself over candidates"):
-        HEGPUCB(width, 0.1, 0.1, base=MLEGPUCB(width))
+        HEGPUCB(width, 0.1, 0.1, base=CandidateAlgorithm(width))
     HEGPUCB(width, 0.1, 0.1, base=ATAGPUCB(width, TGPTruncation(4.0, 1.0), NystromDictionary(5.0)))
 
 
@@ -416,7 +416,7 @@ def test_likeliest_is_mle_gp_ucb_exactly(device):
     f, noise = draws(kernel.matrix[0], 6, 40, 0.1, device)
     f[3:] = draws(kernel.matrix[1], 3, 1, 0.1, device)[0]
     width = ConstantWidth(2.0)
-    mle, he = MLEGPUCB(width), HEGPUCB(width, 0.1, 0.1, elimination="likeliest")
+    mle, he = CandidateAlgorithm(width), HEGPUCB(width, 0.1, 0.1, elimination="likeliest")
     states = [a.init(kernel, 0.01, 6) for a in (mle, he)]
     picks = [play(a, state, f, noise)[0] for a, state in zip((mle, he), states, strict=True)]
     assert torch.equal(*picks)

@@ -22,7 +22,7 @@ from gpytorch.means import ConstantMean, Mean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.acquisition import EliminationUCB
-from bo_robust.algorithms import AGPUCB, MLEGPUCB, ExpectedUCB
+from bo_robust.algorithms import AGPUCB, CandidateAlgorithm, ExpectedUCB
 from bo_robust.algorithms.elimination_algorithm import eliminations
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.confidence import (
@@ -568,7 +568,7 @@ def test_learned_transforms_are_refused_in_chains_too(device):
 
 ARM_MODE = {
     "likelihood": lambda w: HEGPUCB(w, 0.1, DELTA, elimination="likelihood"),
-    "likeliest": MLEGPUCB,
+    "likeliest": CandidateAlgorithm,
     "shrinking": lambda w: AGPUCB(w, (0.15, 0.2, 0.6)),
     None: ExpectedUCB,
 }
