@@ -61,9 +61,8 @@ class Aimed(VUCB):
     """The upper bound of any functional, with BoTorch's priors and width 2; only the functional differs."""
 
     aim: Functional = TAIL
-    pick: str = "probable"  # type: ignore[misc]
-    max_lengthscale: float | None = None
-    explore_every: int = 0  # type: ignore[misc]
+    width: float = 2.0
+    prior: bool = True
 
     def functional(self, alpha: float) -> Functional:  # type: ignore[override]
         return self.aim

@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks.common import cpu_times, environment, medians, report, report_ratio
 from bo_robust.experiments.problems.value_at_risk import make
 from bo_robust.experiments.value_at_risk.base import Method, Round
-from bo_robust.experiments.value_at_risk.methods import MCVaR, RhoKG, VUCBProb
+from bo_robust.experiments.value_at_risk.methods import VUCB, MCVaR, RhoKG
 from bo_robust.experiments.value_at_risk.play import initial_points
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.ops.weighted_quantile import weighted_quantile
@@ -31,9 +31,9 @@ from bo_robust.random import stream
 DATA = 100
 # Data sets MC VaR is compared on: what an optimisation costs depends on where its searches happen to end.
 STATES = 6
-MC_SEARCH = {"restarts": 8, "raw_samples": 128}
+MC_SEARCH: dict[str, Any] = {"restarts": 8, "raw_samples": 128}
 # rhoKG^apx takes a minute at these.
-KG_SEARCH = {"restarts": 2, "raw_samples": 16, "maxiter": 20}
+KG_SEARCH: dict[str, Any] = {"restarts": 2, "raw_samples": 16, "maxiter": 20}
 REPEATS = 3
 
 
@@ -60,7 +60,7 @@ def acquisition() -> None:
         return work
 
     for conditions, target in ((100, ">= 5"), (32, None)):
-        methods = (VUCBProb(**MC_SEARCH), MCVaR(**MC_SEARCH, samples=128, scenarios=conditions))
+        methods = (VUCB(**MC_SEARCH), MCVaR(**MC_SEARCH, samples=128, scenarios=conditions))
         times = [medians(REPEATS, *(proposed(m, now) for m in methods)) for now in states]
         ours, theirs = (statistics.fmean(column) for column in zip(*times, strict=True))
         detail: dict[str, Any] = {
@@ -76,7 +76,7 @@ def acquisition() -> None:
     for conditions in (100, 16):
         size = {"fantasies": 4, "samples": 10, "scenarios": conditions}
         rival = optimised(RhoKG(**KG_SEARCH, **size), states[0])
-        mine, his = cpu_times(REPEATS, proposed(VUCBProb(**KG_SEARCH), states[0]), rival)
+        mine, his = cpu_times(REPEATS, proposed(VUCB(**KG_SEARCH), states[0]), rival)
         detail = {**KG_SEARCH, **size, "data": DATA}
         report_ratio(f"v-ucb against rho-kg-apx of {conditions} conditions", his, mine, 50.0, detail)
     gradients(states[0])
@@ -93,7 +93,7 @@ def gradients(now: Round) -> None:
 
         return work
 
-    works = [VUCBProb().acquisition(now), MCVaR(scenarios=100).acquisition(now), MCVaR(scenarios=32).acquisition(now)]
+    works = [VUCB().acquisition(now), MCVaR(scenarios=100).acquisition(now), MCVaR(scenarios=32).acquisition(now)]
     ours, *theirs = medians(9, *(evaluated(work) for work in works))
     for conditions, s in zip((100, 32), theirs, strict=True):
         detail = {"seconds": ours, "mc_seconds": s}

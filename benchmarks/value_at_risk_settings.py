@@ -41,11 +41,11 @@ from bo_robust.study import Study
 ROUNDS = 30
 SHOWN = 5  # repetitions of what is drawn, at least
 REPETITIONS = 30  # that differences are taken over; more of them only count runs that are stuck
-PRIOR = {"name": "v-ucb", "prior": True, "max_lengthscale": None, "explore_every": 0, "pick": "probable"}
+PRIOR = {"name": "v-ucb", "width": 2.0, "prior": True}
 CAP = PRIOR | {"max_lengthscale": 0.3}
 LIKELIHOOD = PRIOR | {"prior": False}
 CHOICES: dict[str, dict[str, Any]] = {
-    "paper": {"name": "v-ucb-prob"},
+    "paper": {"name": "v-ucb"},
     "likelihood": LIKELIHOOD,
     "prior": PRIOR,
     "prior, explore": PRIOR | {"explore_every": 3},

@@ -65,7 +65,7 @@ ROBUST = {
     "repetitions": 2,
     "rounds": 2,
     "methods": [
-        {"name": "v-ucb-prob", "label": SCRIPT, "restarts": 2, "raw_samples": 16},
+        {"name": "v-ucb", "label": SCRIPT, "restarts": 2, "raw_samples": 16},
         {"name": "random", "label": AMPERSAND},
     ],
     "compare": [[SCRIPT, AMPERSAND]],

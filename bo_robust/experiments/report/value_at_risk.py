@@ -61,7 +61,7 @@ def regret(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> list
                 axis.plot(10.0 ** np.median(log_regret(regrets[label]), 0), color=colour, linestyle="--")
             axis.set_yscale("log")
             rounds_axis(axis)
-            axis.set_title("certificate (solid), regret (dashed), 2 w sigma (dotted)")
+            axis.set_title("certificate (solid), regret (dashed), 2 w sigma (dotted) where it is a bound")
 
         last = at_the_end({label: float(np.median(certificates[label][:, -1])) for label in certify})
         said = f"Median certificate, bound and regret of {panel.name} against the round. {last}"

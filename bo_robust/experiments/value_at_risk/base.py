@@ -22,6 +22,7 @@ from bo_robust.validation import check_count
 # Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
 # the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).
 LINE_SEARCH = 8
+DELTA = 0.1  # failure probability of the widths of the paper's experiments
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,11 @@ class Method(ABC):
     """Base of the methods. Methods that ``certify`` find max_x VaR_alpha(u(x, Z))."""
 
     certifies: ClassVar[bool] = False
+
+    @property
+    def bounds_regret(self) -> bool:
+        """Whether 2 w sigma at the point chosen bounds the regret of its x, while l <= f <= u."""
+        return False
 
     @property
     def fitting(self) -> Fitting:
@@ -129,4 +135,4 @@ class Optimised(Method):
 
 def confidence_width(scale: float = 1.0) -> FiniteWidth:
     """w_t = scale * sqrt(2 log(pi^2 t^2 / 0.6)), the width of the paper's experiments."""
-    return FiniteWidth(num_arms=1, delta=0.1, scale=scale)
+    return FiniteWidth(num_arms=1, delta=DELTA, scale=scale)

@@ -15,29 +15,26 @@ from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
 from bo_robust import specs
-from bo_robust.acquisition.condition_choice import MODEL_PICKS
+from bo_robust.acquisition.condition_choice import ConditionChoice
 from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.confidence import ConstantWidth
+from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
-from bo_robust.experiments.value_at_risk.base import Method, Optimised, Proposal, Round, confidence_width
+from bo_robust.experiments.value_at_risk.base import DELTA, Method, Optimised, Proposal, Round, confidence_width
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.value_at_risk.surrogate import Fitting
 from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
-from bo_robust.picks import check_pick
-from bo_robust.validation import check_count, check_positive, quoted
+from bo_robust.methods.v_ucb import PRESETS, VUCBSettings
+from bo_robust.validation import check_count, check_positive, is_number, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
 class _UpperBound(Optimised):
     """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers.
 
-    ``width_scale`` multiplies the paper's width. Every ``explore_every`` rounds (0: never) it may explore, see
-    :func:`bo_robust.acquisition.explore`.
+    ``width_scale`` multiplies the paper's width.
     """
 
-    pick: ClassVar[str] = "probable"
-    explore_every: ClassVar[int] = 0
     width_scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -56,77 +53,66 @@ class _UpperBound(Optimised):
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
         x, value = self.maximised(bound, now.problem.x_bounds)
-        choice = bound.select_condition(x.unsqueeze(0), self.pick)
-        if self.explore_every and now.t % self.explore_every == 0:
-            choice = explore(bound, choice, now.problem.x_bounds, self.pick)
-        return Proposal(choice.point[0], float(value.max()) if self.certifies else None)
+        return Proposal(self.choose(bound, x, now).point[0], float(value.max()) if self.certifies else None)
+
+    def choose(self, bound: ValueAtRiskUCB, x: Tensor, now: Round) -> ConditionChoice:
+        """Choose the condition to observe the design ``x``, ``d_x``, under."""
+        return bound.select_condition(x.unsqueeze(0))
 
 
 @dataclass(frozen=True, kw_only=True)
-class VUCBProb(_UpperBound):
-    """V-UCB Prob (Nguyen et al. 2021): the lacing value of largest probability."""
+class VUCB(VUCBSettings, _UpperBound):
+    """V-UCB (Nguyen et al. 2021) with :class:`bo_robust.methods.v_ucb.VUCBSettings`, or a preset of them.
 
-    certifies: ClassVar[bool] = True
-
-    def functional(self, alpha: float) -> ValueAtRisk:
-        return ValueAtRisk(alpha)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VUCBUnif(VUCBProb):
-    """V-UCB Unif (Nguyen et al. 2021): a lacing value at random."""
-
-    pick: ClassVar[str] = "uniform"
-
-
-@dataclass(frozen=True, kw_only=True)
-class VUCB(VUCBProb):
-    """V-UCB as it is set: the width, the choice of z, how hyperparameters are found, and when it explores.
-
-    The defaults are what a rule stated beforehand chose on three problems: ``benchmarks/value_at_risk_settings.py``.
-
-    Args:
-        width: w, in place of the paper's; ``width_scale`` multiplies it too.
-        pick: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_condition`.
-        prior: As in :class:`Fitting`, like ``max_lengthscale``.
-        candidates: Take the largest bound of several length-scales in place of the fitted ones, eliminated by "errors"
-            or "likelihood" as in :class:`~bo_robust.models.CandidateEnsemble`.
-        explore_every: Rounds from one call of :func:`bo_robust.acquisition.explore` to the next; 0: none.
+    ``width_scale`` multiplies a width that is a number, and is the scale of one that names none.
     """
 
-    width: float = 2.0
-    pick: str = "informative"  # type: ignore[misc]
-    prior: bool = True
-    max_lengthscale: float | None = 0.3
-    candidates: str | None = None
-    explore_every: int = 3  # type: ignore[misc]
+    certifies: ClassVar[bool] = True
+    __hash__ = object.__hash__  # a width may be a mapping
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(width=self.width)
-        check_count(0, explore_every=self.explore_every)
-        if self.candidates not in (None, "errors", "likelihood"):
-            raise ValueError(f"candidates must be null, errors or likelihood; got {quoted(self.candidates)}.")
-        check_pick(self.pick, MODEL_PICKS)
-        Fitting(self.prior, self.max_lengthscale)  # raises
+        _ = self.schedule, self.fitting  # raise
+
+    @property
+    def bounds_regret(self) -> bool:
+        """The paper's bound needs the largest upper bound of one posterior, and a lacing value."""
+        return self.pick != "informative" and self.explore_every == 0 and self.candidates is None
+
+    @property
+    def schedule(self) -> Width:
+        """The width by round."""
+        if is_number(self.width):
+            check_positive(width=self.width)
+            return ConstantWidth(self.width * self.width_scale)
+        schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA, "scale": self.width_scale}, "width")
+        return schedule
 
     @property
     def fitting(self) -> Fitting:
         return Fitting(self.prior, self.max_lengthscale)
 
+    def functional(self, alpha: float) -> ValueAtRisk:
+        return ValueAtRisk(alpha)
+
     @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
     def bound(self, now: Round) -> ValueAtRiskUCB:
         environment, functional = now.problem.environment, self.functional(now.problem.alpha)
-        width = ConstantWidth(self.width * self.width_scale)
         if self.candidates is None:
-            return ValueAtRiskUCB(now.surrogate.model(now.X, now.Y), environment, functional, width)
+            model = now.surrogate.model(now.X, now.Y)
+            return ValueAtRiskUCB(model, environment, functional, self.schedule, t=now.t)
         num_initial = len(now.X) - now.t + 1
-        risk = environment, functional, width, num_initial, self.candidates
-        model = now.surrogate.candidates(now.X, now.Y, *risk)
-        return ValueAtRiskUCB(model, environment, functional)
+        risk = environment, functional, self.schedule, num_initial, self.candidates
+        return ValueAtRiskUCB(now.surrogate.candidates(now.X, now.Y, *risk), environment, functional)
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:
         return self.bound(now)
+
+    def choose(self, bound: ValueAtRiskUCB, x: Tensor, now: Round) -> ConditionChoice:
+        choice = bound.select_condition(x.unsqueeze(0), self.pick)
+        if self.explore_every and now.t % self.explore_every == 0:
+            choice = explore(bound, choice, now.problem.x_bounds, self.pick)
+        return choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,13 +253,23 @@ METHODS: dict[str, type[Method]] = {
     "rho-kg-apx": RhoKG,
     "stable-opt": StableOptMethod,
     "v-ucb": VUCB,
-    "v-ucb-prob": VUCBProb,
-    "v-ucb-unif": VUCBUnif,
 }
+FORMERLY = {"v-ucb-prob": "{name: v-ucb}", "v-ucb-unif": "{name: v-ucb, pick: uniform}"}
 
 
 def build_method(name: str, options: dict[str, Any]) -> Method:
-    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting."""
+    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting.
+
+    ``preset`` of v-ucb names settings (:data:`bo_robust.methods.v_ucb.PRESETS`), which other options override.
+    """
+    if name in FORMERLY:
+        raise specs.SpecError(f"method {name!r} is now {FORMERLY[name]}.")
+    if METHODS.get(name) is VUCB:
+        options = dict(options)
+        preset = options.pop("preset", "paper")
+        if not isinstance(preset, str) or preset not in PRESETS:
+            raise specs.SpecError(f"unknown preset {quoted(preset)} of v-ucb; {specs.nearest(preset, PRESETS)}")
+        options = PRESETS[preset] | options
     return specs.build({"kind": name, **options}, METHODS, {}, "method")
 
 

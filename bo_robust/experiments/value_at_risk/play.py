@@ -58,7 +58,8 @@ def play(
     - ``certificate``: max_x VaR(u) - VaR(l) at the recommendation, an upper bound on its regret while l <= f <= u. NaN
       for methods that do not find the maximum;
     - ``point``: the point chosen next, as a list; ``y``: the observation there; ``chosen_regret``: the regret of its x;
-    - ``bound``: 2 w sigma(x, z) at that point, which bounds ``chosen_regret`` in V-UCB; NaN where no point is chosen;
+    - ``bound``: 2 w sigma(x, z) at that point; NaN unless it bounds ``chosen_regret``
+      (:attr:`~.base.Method.bounds_regret`);
     - ``seconds``: time to choose the point, without the fit;
     - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
     - ``noise_var``: noise variance of the GP.
@@ -114,10 +115,11 @@ def play(
             if not last:
                 point = chosen.point.unsqueeze(0)
                 y = problem.f(point) + noise[n + r]
-                with torch.no_grad():
-                    lower, upper = bound.bounds_of(point, None)
+                if method.bounds_regret:
+                    with torch.no_grad():
+                        lower, upper = bound.bounds_of(point, None)
+                    row["bound"] = float((upper - lower).max())
                 row |= {
-                    "bound": float((upper - lower).max()),
                     "chosen_regret": true_regret(chosen.point[: problem.dim_x]),
                     "point": chosen.point.tolist(),
                     "y": float(y),

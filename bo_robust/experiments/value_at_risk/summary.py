@@ -32,7 +32,7 @@ def summarise_panel(
     - ``final``: log10 regret of every repetition after the last round; ``curve``: mean and interval by round;
     - ``seconds``: median per acquisition; ``median_regret`` and ``interval_length``: medians after the last round;
     - ``certificate``: median after the last round; ``certificate_held``, ``bound_held``: share of rounds in which the
-      certificate and the bound 2 w sigma held. None where a method has none (the bound is one for V-UCB only).
+      certificate and the bound 2 w sigma held. None where a method has none.
     """
     known = metadata[panel.labels[0]]
     entries = {label: _entry(panel, rows[rows["method"] == label]) for label in panel.labels}
@@ -62,13 +62,14 @@ def _entry(panel: ValueAtRiskPanelConfig, rows: pd.DataFrame) -> dict[str, Any]:
     mean, low, high = mean_interval(logs, CONFIDENCE)
     held: dict[str, Any] = {"certificate": None, "certificate_held": None, "bound_held": None}
     if not np.isnan(certificate).all():  # methods that do not certify have none in any round
-        # After the last round no point is chosen.
-        bound, chosen = table("bound")[:, :-1], table("chosen_regret")[:, :-1]
-        held = {
+        held |= {
             "certificate": float(np.median(certificate[:, -1])),
             "certificate_held": float((certificate >= regret).mean()),
-            "bound_held": float((bound >= chosen).mean()),
         }
+    # After the last round no point is chosen.
+    bound, chosen = table("bound")[:, :-1], table("chosen_regret")[:, :-1]
+    if not np.isnan(bound).all():
+        held["bound_held"] = float((bound >= chosen).mean())
     return {
         "log10_regret": float(mean[-1]),
         "interval": [float(low[-1]), float(high[-1])] if len(logs) > 1 else None,

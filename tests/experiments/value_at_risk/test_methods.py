@@ -6,11 +6,13 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
+from bo_robust.confidence import ConstantWidth
 from bo_robust.experiments.problems.value_at_risk import make
 from bo_robust.experiments.value_at_risk.base import Round, confidence_width
-from bo_robust.experiments.value_at_risk.methods import METHODS, RhoKG, resample
+from bo_robust.experiments.value_at_risk.methods import METHODS, RhoKG, build_method, resample
 from bo_robust.experiments.value_at_risk.play import initial_points
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
+from bo_robust.methods import create_method
 from bo_robust.random import stream
 
 TINY = {
@@ -34,6 +36,10 @@ def tiny(name):
     return METHODS[name](**options)
 
 
+def tuned(**options):
+    return build_method("v-ucb", {"preset": "tuned", **options})
+
+
 @pytest.mark.parametrize("z", ["discrete", "continuous"])
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_proposals_are_possible(name, z, device):
@@ -50,7 +56,7 @@ def test_proposals_are_possible(name, z, device):
         assert float(problem.probabilities[same]) > 0.0
     else:
         assert bool(((v >= problem.z_bounds[0]) & (v <= problem.z_bounds[1])).all())
-    assert (proposal.max_upper is not None) == name.startswith("v-ucb")
+    assert (proposal.max_upper is not None) == (name == "v-ucb")
 
 
 @pytest.mark.parametrize("options", [{"candidates": "errors"}, {"candidates": "likelihood"}, {"pick": "widest"}])
@@ -58,7 +64,7 @@ def test_v_ucb_as_it_is_set(options):
     problem = make("hartmann3_21")
     now = round_of(problem)
     torch.manual_seed(0)
-    method = METHODS["v-ucb"](**TINY, **options)
+    method = tuned(**TINY, **options)
     proposal = method.propose(now)
     bound = method.bound(now)
     assert proposal.max_upper == pytest.approx(float(bound(proposal.point[None, :2]).detach()), abs=1e-8)
@@ -66,15 +72,40 @@ def test_v_ucb_as_it_is_set(options):
         evidence, h = bound.model.evidence, len(bound.model.candidates)
         assert torch.equal(bound.model.alive, evidence >= evidence.max() - math.log(h / 0.1))
     with pytest.raises(ValueError, match="max_lengthscale is for fits with priors"):
-        METHODS["v-ucb"](prior=False)
+        tuned(prior=False)
     with pytest.raises(ValueError, match="max_lengthscale must be above"):
-        METHODS["v-ucb"](max_lengthscale=0.01)
+        tuned(max_lengthscale=0.01)
     with pytest.raises(ValueError, match="candidates must be null, errors or likelihood; got 'shrinking'"):
-        METHODS["v-ucb"](candidates="shrinking")
+        tuned(candidates="shrinking")
     with pytest.raises(ValueError, match="explore_every must be"):
-        METHODS["v-ucb"](explore_every=-1)
+        tuned(explore_every=-1)
     with pytest.raises(ValueError, match="pick must be one of"):
-        METHODS["v-ucb"](pick="best")
+        tuned(pick="best")
+    with pytest.raises(ValueError, match="width must be"):
+        tuned(width=0.0)
+
+
+def test_presets_of_v_ucb_are_settings_of_one_method():
+    """The paper's is what a study and Ax play; the width of its experiments is confidence_width()."""
+    paper = build_method("v-ucb", {})
+    assert paper == METHODS["v-ucb"]() == build_method("v-ucb", {"preset": "paper"})
+    assert (paper.pick, paper.explore_every, paper.candidates, paper.prior) == ("probable", 0, None, False)
+    assert paper.schedule == confidence_width()
+    assert create_method("v-ucb", {"environment": {"points": [{"z": 0.0}]}}).width == paper.width
+    assert "preset" not in METHODS["v-ucb"].__dataclass_fields__
+    for name in ("pick", "explore_every", "prior", "max_lengthscale", "candidates"):
+        with pytest.raises(ValueError, match=f"has no setting '{name}'"):
+            create_method("v-ucb", {"environment": {"points": [{"z": 0.0}]}, name: None})
+    assert tuned().schedule == ConstantWidth(2.0)
+    assert tuned(pick="probable", explore_every=0).pick == "probable"
+
+
+def test_two_w_sigma_is_recorded_only_where_it_bounds_the_regret():
+    assert METHODS["v-ucb"]().bounds_regret
+    assert METHODS["v-ucb"](pick="uniform", width=2.0).bounds_regret
+    for options in ({"pick": "informative"}, {"explore_every": 3}, {"candidates": "errors"}):
+        assert not METHODS["v-ucb"](**options).bounds_regret
+    assert not METHODS["gp-ucb-mean"]().bounds_regret
 
 
 @pytest.mark.parametrize("candidates", [None, "likelihood"])
@@ -92,7 +123,7 @@ def test_v_ucb_explores_where_a_reading_would_tell_little(candidates):
         now = Round(problem, surrogate, X, Y, t)
         for every in (0, 3):
             torch.manual_seed(0)
-            method = METHODS["v-ucb"](explore_every=every, candidates=candidates)
+            method = tuned(explore_every=every, candidates=candidates)
             proposed[t, every] = method.propose(now).point
     assert torch.equal(proposed[2, 3], proposed[2, 0])
     if candidates is None:
@@ -104,9 +135,9 @@ def test_v_ucb_explores_where_a_reading_would_tell_little(candidates):
     # Nothing is known yet where all data are far away.
     now = Round(problem, surrogate, X[-3:], Y[-3:], 3)
     torch.manual_seed(0)
-    plain = METHODS["v-ucb"](explore_every=0, candidates=candidates).propose(now).point
+    plain = tuned(explore_every=0, candidates=candidates).propose(now).point
     torch.manual_seed(0)
-    assert torch.equal(METHODS["v-ucb"](candidates=candidates).propose(now).point, plain)
+    assert torch.equal(tuned(candidates=candidates).propose(now).point, plain)
 
 
 def test_systematic_resampling(device):

@@ -11,7 +11,7 @@ from bo_robust.experiments.value_at_risk.methods import build_method
 
 def data(**over):
     panel = {"name": "B", "problem": {"kind": "branin"}}
-    return {"loop": "value_at_risk", "methods": ["v-ucb-prob", "random"], "panels": [panel], **over}
+    return {"loop": "value_at_risk", "methods": ["v-ucb", "random"], "panels": [panel], **over}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,10 @@ def data(**over):
     [
         ({"rouns": 3}, "did you mean 'rounds'"),
         ({"loop": "value_at_rsk"}, "did you mean 'value_at_risk'"),
-        ({"methods": ["v-ucb-prb"]}, "did you mean 'v-ucb-prob'"),
+        ({"methods": ["v-ucbb"]}, "did you mean 'v-ucb'"),
+        ({"methods": ["v-ucb-prob"]}, "panel 'B': method 'v-ucb-prob' is now {name: v-ucb}"),
+        ({"methods": ["v-ucb-unif"]}, "is now {name: v-ucb, pick: uniform}"),
+        ({"methods": [{"name": "v-ucb", "preset": "tunde"}]}, "unknown preset 'tunde' of v-ucb; did you mean 'tuned'"),
         ({"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
         ({"methods": [{"name": "random", "restarts": 3}]}, "panel 'B': method 'random' has no 'restarts'"),
         ({"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
@@ -30,7 +33,7 @@ def data(**over):
         ({"panels": [{"name": "B"}]}, "has no `problem:`"),
         ({"refit_every": 0}, "refit_every of panel 'B' must be a whole number >= 1"),
         ({"initial_points": 0}, "initial_points of panel 'B' must be a whole number >= 1"),
-        ({"compare": [["RANDOM", "V-UCB"]]}, "did you mean 'V-UCB-PROB'"),
+        ({"compare": [["RANDOM", "V-UCBB"]]}, "did you mean 'V-UCB'"),
         ({"name": "a/b"}, "becomes a folder"),
     ],
 )
@@ -79,8 +82,8 @@ def test_loops_do_not_mix(tmp_path):
 
 
 def test_a_setting_that_is_null_is_none_and_not_the_default():
-    entry = parse(data(methods=[{"name": "v-ucb", "max_lengthscale": None}])).panels[0].methods[0]
-    assert build_method("v-ucb", {}).max_lengthscale == 0.3
+    entry = parse(data(methods=[{"name": "v-ucb", "preset": "tuned", "max_lengthscale": None}])).panels[0].methods[0]
+    assert build_method("v-ucb", {"preset": "tuned"}).max_lengthscale == 0.3
     assert build_method(entry.name, entry.options).max_lengthscale is None
     with pytest.raises(RunError, match="explore_every of method 'v-ucb' must be a whole number, got None"):
         parse(data(methods=[{"name": "v-ucb", "explore_every": None}]))

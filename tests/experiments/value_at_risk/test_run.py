@@ -26,7 +26,7 @@ CONFIG = {
     "name": "test",
     "repetitions": 2,
     "rounds": 2,
-    "methods": [{"name": "v-ucb-prob", "label": "V", "restarts": 1, "raw_samples": 8, "maxiter": 5}, "random"],
+    "methods": [{"name": "v-ucb", "label": "V", "restarts": 1, "raw_samples": 8, "maxiter": 5}, "random"],
     "compare": [["V", "RANDOM"]],
     "panels": [{"name": "Branin (1,1)", "problem": {"kind": "branin"}}],
 }
