@@ -5,8 +5,8 @@ Calandriello, Carratino, Lazaric, Valko, Rosasco (ICML 2020), Algorithm 1 with i
 enter the mean. Within a batch, variances are computed only for arms that can be chosen (:mod:`.shortlist`); the choice
 is exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
 
-Difference from the paper: where a draw would have more than half of the pulled arms (from 8 on), all of them are in the
-dictionary (:mod:`bo_robust.posteriors.dtc_exact`). The posterior, also within a batch, is then the exact one.
+A dictionary saves time where arms are pulled again. Where nearly every pull is a new arm, take :class:`.GPUCB`, whose
+exact posterior is then cheaper.
 """
 
 import math
@@ -32,10 +32,9 @@ from bo_robust.algorithms.shortlist import (
     largest_bounds,
 )
 from bo_robust.confidence import Width
-from bo_robust.posteriors import dtc, dtc_exact, dtc_single
+from bo_robust.posteriors import dtc, dtc_single
 from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
-from bo_robust.posteriors.dtc_exact import Whole
 from bo_robust.validation import check_oversampling
 
 
@@ -45,7 +44,6 @@ class BBKBState(State):
 
     spent: Tensor | None = None  # Sum of the variances, at the start of the batch, of the arms it pulled, `s`
     shortlist: Shortlist | None = None  # Shortlist of this batch
-    whole: Whole | None = None  # Trials whose dictionary has all pulled arms, because the one drawn would save nothing
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,6 @@ class BBKB(FeatureSpaceAlgorithm):
             posterior,
             spent=torch.zeros_like(noise_var),
             shortlist=empty_shortlist(noise_var, min(kernel.num_arms, SHORTLIST_SIZE)),
-            whole=dtc_exact.init(posterior),
         )
 
     def select(self, state: State, uniform: Tensor) -> Selection:
@@ -89,10 +86,7 @@ class BBKB(FeatureSpaceAlgorithm):
         w = sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
-        assert state.whole is not None
-        if state.whole.number == posterior.noise_var.shape[0]:
-            return Selection(largest_bound(posterior.mean, dtc_exact.present(posterior, state.whole).variance, w), w)
-        if posterior.ahead is None and not state.whole.number:  # every trial at the start of a batch
+        if posterior.ahead is None:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
         assert state.shortlist is not None
         if dtc_single.is_single(posterior) and state.shortlist.outside.item() < math.inf:
@@ -101,10 +95,7 @@ class BBKB(FeatureSpaceAlgorithm):
                 return Selection(torch.from_numpy(np.array([arm])), w)
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
-        sure = state.whole.trials.clone()
-        if state.whole.number:
-            variance = dtc_exact.present(posterior, state.whole).variance[sure]
-            arms[sure] = largest_bound(posterior.mean[sure], variance, width[sure])
+        sure = torch.zeros_like(state.shortlist.valid)
         if len(trials := state.shortlist.valid.nonzero().squeeze(1)):
             known = state.shortlist.of(trials)
             places, _, sure[trials] = best_of(known, width[trials], partial(dtc.variance_of, posterior, trials=trials))
@@ -121,29 +112,25 @@ class BBKB(FeatureSpaceAlgorithm):
         assert isinstance(state, BBKBState)
         assert state.spent is not None
         assert state.shortlist is not None
-        assert state.whole is not None
         posterior: DTCPosterior = state.posterior
         ok = dtc.count(posterior, arms, rewards)
-        dtc_exact.observe(state.whole, arms, rewards, ok)
         state.round += 1
-        sparse = state.whole.number < ok.shape[0]
         if dtc_single.is_single(posterior):
             state.spent += posterior.variance.numpy()[0, int(arms)] * ok.item()
             if state.spent.item() <= self.batch_constant and state.round > 1:
-                if sparse:
-                    dtc.downdate(posterior, arms, ok)
+                dtc.downdate(posterior, arms, ok)
                 return Info(ok)
         else:
             state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
         # The first reward always ends a batch: until then the dictionary is empty.
         over = (state.spent > self.batch_constant) | (state.round == 1)
-        if sparse and not over.all():
+        if not over.all():
             # Trials whose batch is over change here too; redraw then replaces what they have.
             dtc.downdate(posterior, arms, ok)
         if over.any():
             trials = over.nonzero().squeeze(1)
             keep = fresh_dictionary(posterior, self.oversampling, uniform)
-            dtc_exact.redraw(posterior, state.whole, keep[trials], trials)
+            dtc.redraw(posterior, keep[trials], trials)
             ok = if_numbers(ok, posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)

@@ -14,7 +14,7 @@ from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
 from bo_robust.confidence import BKBWidth, ConstantWidth, FiniteWidth, RandomisedWidth
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.posteriors import dtc, dtc_exact
+from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.streams import ArmStream
 
@@ -49,11 +49,7 @@ def play(algorithm, state, stream, uniforms, noise, each=lambda t, state, pick: 
 @pytest.mark.parametrize("block", [400, 5000])
 @pytest.mark.parametrize("shortlist", [20, 5000])
 def test_picks_are_those_of_bbkb(block, shortlist, device, monkeypatch):
-    """With a dictionary of all pulled arms (whose draws are per row, not per arm) both know the same.
-
-    Within a batch the exact posterior, which BBKB would keep of so many arms, knows more.
-    """
-    monkeypatch.setattr(dtc_exact, "LEAST_ARMS", N)
+    """With a dictionary of all pulled arms (whose draws are per row, not per arm) both know the same."""
     X, k = places(device=device), SquaredExponential(0.2)
     uniforms, noise = draws(120)
     streamed = StreamedBBKB(WIDTH, 1e6, 1.0, shortlist)
