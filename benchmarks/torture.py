@@ -43,7 +43,7 @@ from bo_robust.experiments.shards import parquet_bytes
 from bo_robust.experiments.storage import load_checkpoint
 from bo_robust.study import Study, StudyDamaged
 
-REMEDIES = ("Delete it", "start a new run", "make it anew", "exports them", "move it away", "copy back")
+REMEDIES = ("Delete it", "start a new run", "make it anew", "move it away", "opy back")
 LEARNED = {"method": "tgp-ucb", "restarts": 1, "raw_samples": 8, "num_initial": 4}
 MISSED: list[str] = []
 
@@ -107,7 +107,7 @@ def result_folders(folder: Path) -> list[Path]:
 
 
 def studies(folder: Path) -> list[Path]:
-    """Folders of a study that was closed, and of one whose writer was killed, with its log."""
+    """Folders of a study that was closed, and of one whose writer was killed."""
     made = [folder / "closed", folder / "killed"]
     for place in made:
         place.mkdir()
@@ -372,7 +372,7 @@ def main() -> None:
             damage(f"{which}_of_studies", stored, harm, content_of_study, part(full), scratch)
         racing_runs(part(20), scratch)
         killed_studies("studies_killed", part(100), scratch, SETTINGS)
-        killed_studies("studies_with_fits_killed", part(100), scratch, LEARNED)
+        killed_studies("studies_that_fit_killed", part(100), scratch, LEARNED)
         killed_runs(part(100), scratch)
     sys.exit(bool(MISSED))
 

@@ -471,7 +471,7 @@ MISTAKES = {
     "setting of a study": (lambda: study(lenghtscale=0.2), "did you mean 'lengthscale'?"),
     "kernel of a study": (lambda: study(kernel="cubic"), "kernel must be one of 'matern52', 'rbf', got 'cubic'"),
     "lengths of a study": (lambda: study(lengthscale=[0.1, 0.2]), "2 lengthscales for 1 columns"),
-    "rule of a study": (lambda: study(rule="drop"), "rule must be one of zero, clip, got 'drop'"),
+    "rule of a study": (lambda: study(rule="drop"), "rule must be one of zero, clip, residual; got 'drop'"),
     "reward as text of a study": (lambda: told(lambda s, t: s.tell(t.id, "good")), "value"),
     "trial that is none": (lambda: told(lambda s, t: s.tell(99, 1.0)), "99"),
     "told twice": (lambda: told(lambda s, t: (s.tell(t.id, 1.0), s.tell(t.id, 2.0))), "told"),

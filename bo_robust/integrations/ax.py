@@ -110,11 +110,14 @@ class RobustAcquisition(Acquisition):
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
 
     def _suspect(self, observed: Tensor | None, pending: Tensor | None) -> Tensor | None:
-        """The point to play again, ``1 x d``, where it is in the search space and not on its way already."""
-        x = verify(self._model, maximize=bool(self._objective_weights.sum() > 0))
-        if x is None or not _holds(observed, x) or _holds(pending, x):
+        """The best suspect to play again, ``1 x d``, that is in the search space and not on its way already."""
+        maximize = bool(self._objective_weights.sum() > 0)
+        if verify(self._model, maximize) is None:
             return None
-        return x.to(self._objective_weights)
+        for x in self._model.points[self._model.suspects(maximize)].unsqueeze(1):
+            if _holds(observed, x) and not _holds(pending, x):
+                return x.to(self._objective_weights)
+        return None
 
     def _with_condition(self, x: Tensor, digest: Any) -> Tensor:
         """The design with the condition to observe it under, ``1 x d``."""
@@ -241,15 +244,15 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         environment = finite_environment(options["environment"], data.X)
         weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
         designs = data.X[:, : -environment.appended]
-        found = recommend_design(model, environment, options["functional"], designs, weight)
-        row, value = int(found.index), sign * float(found.value)
+        design = recommend_design(model, environment, options["functional"], designs, weight)
+        row, value = int(design.index), sign * float(design.value)
         conditions = options["environment"]["points"][0]
     else:
         with torch.no_grad():
             posterior = model.posterior(data.X)
         mean = getattr(posterior, "mixture_mean", posterior.mean)[..., 0]
-        lost = METHODS[method].truncated(model)
-        row = int((sign * mean).where(recommendable(data.X, sign * data.Y.squeeze(-1), lost), -math.inf).argmax())
+        unseen = METHODS[method].set_aside(model)
+        row = int((sign * mean).where(recommendable(data.X, sign * data.Y.squeeze(-1), unseen), -math.inf).argmax())
         value = unit * float(mean[row])
     (arm,) = client._experiment.trials[int(data.group_indices[row])].arms
     return {name: value for name, value in arm.parameters.items() if name not in conditions}, value
@@ -261,8 +264,8 @@ def set_aside(client: Client) -> list[int]:
     Raises ``ValueError`` as :func:`recommend`.
     """
     method, model, data, *_ = _fitted(client)
-    lost, trials = METHODS[method].truncated(model), data.group_indices
-    return [] if lost is None else [int(trials[row]) for row in lost.nonzero().flatten().tolist()]
+    unseen, trials = METHODS[method].set_aside(model), data.group_indices
+    return [] if unseen is None else [int(trials[row]) for row in unseen.nonzero().flatten().tolist()]
 
 
 def _fitted(client: Client) -> tuple[str, Any, Any, dict[str, Any], float, float]:

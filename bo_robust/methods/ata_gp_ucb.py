@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
 from bo_robust.methods.base import NEEDED, HeavyTailMethod, Spec, completed, setting
 from bo_robust.models import TruncatedFeatureGP
 from bo_robust.models.feature_maps import FEATURE_MAPS
+from bo_robust.posteriors.whitening import ROOTS
 from bo_robust.specs import build
 from bo_robust.truncation import TRUNCATIONS
 from bo_robust.validation import quoted
 
 TOO_MUCH = 0.1  # a reward counts as truncated if a larger share of its weight is beyond the level
-ROOTS = ("symmetric", "cholesky")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,5 @@ class ATAGPUCBMethod(HeavyTailMethod):
         return super().model_options(known) | options
 
     @staticmethod
-    def truncated(model: Any) -> Tensor:
-        found: Tensor = model.mostly_truncated(TOO_MUCH)
-        return found
+    def set_aside(model: Any) -> Tensor:
+        return cast(Tensor, model.mostly_truncated(TOO_MUCH))

@@ -29,14 +29,13 @@ from torch import Tensor
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import WIDTHS
 from bo_robust.models import marginal_moments
+from bo_robust.models.candidate_elimination import GRID
 from bo_robust.specs import SpecError, build
-from bo_robust.validation import check_settings, quoted
+from bo_robust.validation import check_rule, check_settings, quoted
 
 Spec = Any  # {"kind": name, **options}; checked where it is built
 
-GRID = 1000  # points that stand for a continuous space in widths over finitely many: a heuristic
 RANDOMISED = {"kind": "randomised", "scale": 5.0**-0.5}  # w^2 / 5, chosen by the rule of benchmarks/width_rule.py
-RULES = ("zero", "clip")
 
 
 class InPlaceOfDefault(Enum):
@@ -88,8 +87,8 @@ class Method(ABC):
     """Whether points that failed belong before the rewards, to the initial design."""
     judges_rewards: ClassVar[bool] = False
     """Whether the model standardises rewards, learns their mean and chooses which to believe, all by itself."""
-    many_truncated: ClassVar[float] = 0.1
-    """Share of truncated rewards beyond which a study warns ..."""
+    many_set_aside: ClassVar[float] = 0.1
+    """Share of rewards set aside beyond which a study warns ..."""
     advice: ClassVar[str] = ""
     """... and what it then says."""
     study_defaults: ClassVar[Mapping[str, Any]] = {}
@@ -128,13 +127,13 @@ class Method(ABC):
         """Mean, lower and upper confidence bound at designs ``n x d``, ``n`` each, by an acquisition of this method."""
 
     @staticmethod
-    def truncated(model: Any) -> Tensor | None:
+    def set_aside(model: Any) -> Tensor | None:
         """Which rewards the model does not see as they are, ``n`` bool; None where it sees all."""
         return None
 
-    def suspect(self, model: Any) -> int | None:
-        """The row of the reward to measure again before the acquisition is maximised; None: none."""
-        return None
+    def suspects(self, model: Any, maximize: bool = True) -> list[int]:
+        """Rows of rewards to measure again before the acquisition is maximised, the most promising first."""
+        return []
 
     def model(self, X: Tensor, Y: Tensor, known: Mapping[str, Any] | None = None, **modules: Any) -> Any:
         """Make the model of points ``n x d`` and rewards ``n x 1``, in the order observed.
@@ -173,11 +172,11 @@ class Method(ABC):
 
         ``standardised`` says whether rewards are standardised and the arms counted (a study, Optuna), or not (Ax).
         """
-        found: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             default = NEEDED if field.default is dataclasses.MISSING else field.default
-            found[field.name] = field.metadata.get("standardised" if standardised else "reported", default)
-        return copy.deepcopy({name: default for name, default in found.items() if default is not ABSENT})
+            defaults[field.name] = field.metadata.get("standardised" if standardised else "reported", default)
+        return copy.deepcopy({name: default for name, default in defaults.items() if default is not ABSENT})
 
     def to_json(self) -> dict[str, Any]:
         """All settings, plain JSON."""
@@ -246,8 +245,9 @@ class HeavyTailMethod(GPMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {quoted(self.rule)}.")
+        check_rule(self.rule)
+        if self.rule == "residual":
+            raise ValueError("rule 'residual' is for runs over arms; here it is 'zero' or 'clip'.")
 
 
 def completed(

@@ -31,7 +31,7 @@ class HEGPUCBMethod(Method):
         candidates: Settings of :func:`bo_robust.models.candidate`, in the unit box; None: the RBF and the Matérn-5/2
             kernel at lengthscales 0.05, 0.1, ..., 0.8.
         noise_var: lambda > 0 of those default candidates.
-        noise_scale: R > 0: the noise is R-sub-Gaussian; None: the root of ``noise_var``.
+        noise_scale: R > 0: the noise is R-sub-Gaussian; None: the root of the candidates' largest noise variance.
         maximize: Whether f is to be maximised.
     """
 
@@ -94,7 +94,8 @@ class HEGPUCBMethod(Method):
         return self.elimination != "errors" and isinstance(self.width, Mapping) and "scale" not in self.width
 
     def _noise_scale(self) -> float:
-        return self.noise_scale or math.sqrt(self.noise_var)
+        noise_vars = [one["noise_var"] for one in self.candidates or []] or [self.noise_var]
+        return self.noise_scale or math.sqrt(max(noise_vars))
 
     def _context(self, known: Mapping[str, Any]) -> dict[str, Any]:
         left = {"delta": delta_of_width(self.width, self.delta), "noise_scale": self._noise_scale()}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -26,7 +26,7 @@ class RobustMethod(GPMethod):
 
     model_class = RobustGP
     judges_rewards = True
-    many_truncated = 0.25
+    many_set_aside = 0.25
     advice = (
         "there may be more outliers, or the kernel does not fit, so look at the rewards before you trust the "
         "recommendation (set_aside lists those not believed)"
@@ -41,10 +41,11 @@ class RobustMethod(GPMethod):
         return self.noise_var is None
 
     @staticmethod
-    def truncated(model: Any) -> Tensor:
-        found: Tensor = ~model.believed
-        return found
+    def set_aside(model: Any) -> Tensor:
+        return ~cast(Tensor, model.believed)
 
-    def suspect(self, model: Any) -> int | None:
-        point = verify(model) if self.verify else None
-        return None if point is None else int((model.points == point).all(-1).nonzero()[0])
+    def suspects(self, model: Any, maximize: bool = True) -> list[int]:
+        """As the base class; none where :func:`bo_robust.verify` asks for no reading, as enough were refuted."""
+        if not self.verify or verify(model, maximize) is None:
+            return []
+        return cast(list[int], model.suspects(maximize).tolist())

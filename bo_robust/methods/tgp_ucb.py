@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -28,6 +28,5 @@ class TGPUCBMethod(HeavyTailMethod):
         return super().model_options(known) | {"truncation": level, "rule": self.rule}
 
     @staticmethod
-    def truncated(model: Any) -> Tensor:
-        found: Tensor = model.truncated
-        return found.squeeze(-1)
+    def set_aside(model: Any) -> Tensor:
+        return cast(Tensor, model.truncated).squeeze(-1)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
-    from bo_robust.study.lock import StudyLocked
     from bo_robust.study.policy import Recommendation
     from bo_robust.study.records import FAILED, Status, Trial
-    from bo_robust.study.recovery import StudyDamaged, salvage
     from bo_robust.study.space import Arms, Box, Float, Integer
+    from bo_robust.study.store import StudyDamaged
     from bo_robust.study.study import Study
 
 __all__ = [
@@ -29,19 +28,16 @@ __all__ = [
     "Status",
     "Study",
     "StudyDamaged",
-    "StudyLocked",
     "Trial",
     "WorkerLost",
-    "salvage",
 ]
 
 _HOMES = {
     "bo_robust.executors": ("Executor", "Future", "InProcess", "LocalProcesses", "WorkerLost"),
-    "bo_robust.study.lock": ("StudyLocked",),
     "bo_robust.study.policy": ("Recommendation",),
     "bo_robust.study.records": ("FAILED", "Status", "Trial"),
-    "bo_robust.study.recovery": ("StudyDamaged", "salvage"),
     "bo_robust.study.space": ("Arms", "Box", "Float", "Integer"),
+    "bo_robust.study.store": ("StudyDamaged",),
     "bo_robust.study.study": ("Study",),
 }
 

@@ -2,15 +2,14 @@
 
 A fit uses the first m rewards, or those of them that :func:`bo_robust.models.fitting.fit_rows` names. Up to 50 rewards,
 m is their number. Each later m is 1.1 times the one before (beyond 200, 1.3 times). So a later process gets the same
-hyperparameters from the same file, even if they are not kept there.
+hyperparameters from the same file.
 """
 
 import copy
-import hashlib
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from botorch.exceptions import ModelFittingError
@@ -28,20 +27,30 @@ from bo_robust.models.fitting import fit_evidence
 from bo_robust.study.settings import KernelSettings
 from bo_robust.study.steps import last_step, seeded, stream_seed
 
-RULES = b"2"  # version of the fitting rules: a new number whenever they change
-BELIEVED = "believed"  # name of what a model that judges rewards believes
 NOISE_FLOOR = 1e-6  # least learned noise_var; BoTorch's 1e-4 would blur the optimum of an exact objective
 # Up to FEW rewards, every new reward means a new fit. Beyond, a new fit waits until the rewards have grown by a factor,
 # which depends on their number: with many rewards a fit takes long and changes little.
 FEW, GROWTHS = 50, ((200, 1.1), (math.inf, 1.3))
 
 
+class Fit(NamedTuple):
+    """What was fitted to the points ``m x d`` and rewards ``m x 1``.
+
+    ``modules`` are those of :meth:`Hyperparameters.modules_for`. ``believed`` says which of these rewards the fit
+    believed, ``m`` bool; it is None where the model does not judge rewards.
+    """
+
+    X: Tensor
+    Y: Tensor
+    modules: dict[str, Any]
+    believed: Tensor | None
+
+
 class Hyperparameters:
-    """Fits the hyperparameters that are not given, and remembers them.
+    """Fits the hyperparameters that are not given, and remembers the last fit.
 
     A setting or a ``noise_var`` that is None is learned, and so is the prior mean where ``learns_mean`` says so.
-    ``build`` makes the model from points, rewards and the keywords that :meth:`of` returns. ``fits`` starts as the
-    hyperparameters known already, plain JSON by a digest of the data they were fitted to; those fitted since are added.
+    ``build`` makes the model from points, rewards and the keywords that :meth:`modules_for` returns.
     """
 
     def __init__(
@@ -52,14 +61,12 @@ class Hyperparameters:
         build: Callable[..., Any],
         seed: int,
         device: str,
-        fits: Mapping[str, Any],
     ) -> None:
         self._settings, self._noise_var, self._learns_mean, self._build = settings, noise_var, learns_mean, build
         self._seed, self._device = seed, device
-        self.fits = dict(fits)
-        self._fitted: dict[str, tuple[dict[str, Any], Tensor | None]] = {}
+        self._last: Fit | None = None
 
-    def of(self, X: Tensor, Y: Tensor) -> tuple[dict[str, Any], Tensor | None]:
+    def modules_for(self, X: Tensor, Y: Tensor) -> tuple[dict[str, Any], Tensor | None]:
         """Return modules for a new model of points ``n x d`` in the order told and rewards ``n x 1``.
 
         They are ``covar_module`` and, where noise and mean are learned, ``likelihood`` and ``mean_module``. With them
@@ -69,15 +76,11 @@ class Hyperparameters:
         if None not in (settings.lengthscale, settings.outputscale, self._noise_var) and not self._learns_mean:
             return {"covar_module": self._kernel(X.shape[-1])}, None
         m = last_step(len(X), FEW, GROWTHS)
-        data = _digest(X[:m], Y[:m])
-        if data not in self._fitted:
-            model, believed = self._fitted_model(X[:m], Y[:m], self.fits.get(data))
-            self.fits[data] = {name: p.tolist() for name, p in _learned(model).items()}
-            if believed is not None:
-                self.fits[data][BELIEVED] = believed.tolist()
-            self._fitted[data] = {name: getattr(model, name) for name in self._prior(X)}, believed
+        fit = self._last  # once, because another thread may replace it
+        if fit is None or not (torch.equal(fit.X, X[:m]) and torch.equal(fit.Y, Y[:m])):
+            fit = self._last = self._fit(X[:m], Y[:m])
         # Copies, so that no model can change the hyperparameters of a later one.
-        return copy.deepcopy(self._fitted[data])
+        return copy.deepcopy(fit.modules), fit.believed
 
     def _prior(self, X: Tensor) -> dict[str, Any]:
         """Modules with the values of the prior."""
@@ -88,26 +91,18 @@ class Hyperparameters:
             modules["mean_module"] = ConstantMean().to(X)
         return modules
 
-    def _fitted_model(self, X: Tensor, Y: Tensor, known: Any) -> tuple[Any, Tensor | None]:
-        """A model with the hyperparameters ``known``, or else fitted to the rewards; and which it then believed.
-
-        It keeps the values of the prior if fitting fails, or if all rewards are equal and say nothing.
-        """
+    def _fit(self, X: Tensor, Y: Tensor) -> Fit:
+        """Fit to these rewards; the values of the prior stay if that fails, or if all rewards are equal."""
         model = self._prior_model(X, Y)
-        learned, believed = _learned(model), getattr(model, BELIEVED, None)
-        if isinstance(known, dict) and {*learned, *([] if believed is None else [BELIEVED])} == known.keys():
-            for name, parameter in learned.items():
-                parameter.data.copy_(torch.tensor(known[name], dtype=parameter.dtype))
-            return model, None if believed is None else torch.tensor(known[BELIEVED])
-        if not bool((Y[0] != Y).any()):
-            return model, believed
-        with seeded(stream_seed(self._seed, "fit", len(X)), self._device), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings of single restarts; a failure of all is caught below
-            try:
-                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
-            except ModelFittingError:
-                model = self._prior_model(X, Y)
-        return model, getattr(model, BELIEVED, None)
+        if bool((Y[0] != Y).any()):
+            with seeded(stream_seed(self._seed, "fit", len(X)), self._device), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # warnings of single restarts; a failure of all is caught below
+                try:
+                    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
+                except ModelFittingError:
+                    model = self._prior_model(X, Y)
+        modules = {name: getattr(model, name) for name in self._prior(X)}
+        return Fit(X, Y, modules, getattr(model, "believed", None))
 
     def _prior_model(self, X: Tensor, Y: Tensor) -> Any:
         return self._build(X, Y, **self._prior(X))
@@ -139,15 +134,3 @@ def _likelihood() -> GaussianLikelihood:
     return GaussianLikelihood(
         noise_prior=prior, noise_constraint=GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
     )
-
-
-def _digest(*data: Tensor) -> str:
-    """Digest of the data that hyperparameters are fitted to, and of the fitting rules."""
-    return hashlib.sha256(b"".join([RULES, *(of.cpu().numpy().tobytes() for of in data)])).hexdigest()
-
-
-def _learned(model: Any) -> dict[str, torch.nn.Parameter]:
-    """The fitted hyperparameters by name."""
-    names = ("covar_module", "likelihood", "mean_module")
-    of = {name: getattr(model, name) for name in names if hasattr(model, name)}
-    return {f"{k}.{name}": p for k, module in of.items() for name, p in module.named_parameters()}

@@ -150,7 +150,7 @@ class _Loop:
         try:
             value = self.running[i].result()
             self.answers += 1
-            checked_value(i, value)
+            checked_value(value, i)
             return value
         except (WorkerLost, BrokenExecutor, CancelledError) as error:
             if self._raised(error, self.running[i]):

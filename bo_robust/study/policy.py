@@ -18,14 +18,14 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.models.training_data import recommendable
 from bo_robust.random import stream
+from bo_robust.study.round_models import RoundModel, RoundModels
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms, Space
 from bo_robust.study.steps import seeded, stream_seed
-from bo_robust.study.surrogates import Surrogate, Surrogates
-from bo_robust.study.units import Units, coarse_units, units_of, warn_of_spoilt_units
+from bo_robust.study.units import RewardUnits, coarse_units, units_of, warn_of_spoilt_units
 
 CHUNK = 4096  # arms evaluated at once
-LARGEST = 1e100  # limit of |reward| as models see it: they square it
+LARGEST_SEEN = 1e100  # limit of |reward| as models see it: they square it
 STARTS = 100  # best points told, about which the search may start
 CERTIFIED = 1e8  # beside a reward beyond this, rounding may exceed all others: nothing is certified
 Point = dict[str, float]
@@ -76,32 +76,27 @@ class Recommendation:
 
 
 class Policy:
-    """From a history to the next point: a method on a space. ``fits`` are hyperparameters known already."""
+    """From a history to the next point: a method on a space."""
 
-    def __init__(self, space: Space, settings: StudySettings, seed: int, fits: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, space: Space, settings: StudySettings, seed: int) -> None:
         self.space, self.settings, self.seed = space, settings, seed
         conditions = settings.method.environment
         self.environment = None if conditions is None else Arms(conditions["points"])
         self._warned_at = 0
-        self._surrogates = Surrogates(settings, seed, self.environment, fits or {})
-
-    @property
-    def fits(self) -> Mapping[str, Any]:
-        """Hyperparameters known and fitted since: plain JSON by a digest of the data they were fitted to."""
-        return self._surrogates.fits
+        self._models = RoundModels(settings, seed, self.environment)
 
     def propose(self, history: History, trial: int) -> Point:
         """Return the point of trial number ``trial``."""
         seed = stream_seed(self.seed, "ask", trial)
         if trial < self.settings.known["num_initial"] or not history.told:
             return self._initial(trial)
-        surrogate = self._surrogate(history)
-        if surrogate.suspect is not None:
-            again = history.told[surrogate.suspect][0]
-            if again not in history.pending and again not in history.failed:
-                return dict(again)
+        now = self.round_model(history)
+        for row in now.suspects:
+            suspect = history.told[row][0]
+            if suspect not in history.pending and suspect not in history.failed:
+                return dict(suspect)
         pending = self._unit(history.pending) if history.pending else None
-        acqf = surrogate.acquisition(pending, torch.Generator().manual_seed(seed))
+        acqf = now.acquisition(pending, torch.Generator().manual_seed(seed))
         x = self._maximise(acqf, seed, history)[0]
         if self.environment is None:
             return x
@@ -116,34 +111,33 @@ class Policy:
         if not history.told:
             raise ValueError("no value was told yet: there is nothing to recommend.")
         names = self.space.names
-        surrogate = self._surrogate(history)
+        now = self.round_model(history)
         designs = {tuple(x[n] for n in names): {n: x[n] for n in names} for x, _ in history.told}
         points = [dict(p) for p in self.space.points] if isinstance(self.space, Arms) else list(designs.values())
         with torch.no_grad():
-            mean, lower, upper = surrogate.bounds(self._unit(points))
+            mean, lower, upper = now.bounds(self._unit(points))
         told = self._unit([x for x, _ in history.told])
         sign = -1.0 if self.settings.common.minimize else 1.0
         rewards = torch.tensor([sign * y for _, y in history.told], dtype=told.dtype, device=told.device)
-        may = recommendable(told, rewards, surrogate.lost)
+        may = recommendable(told, rewards, now.set_aside)
         left_out = {tuple(x[n] for n in names) for (x, _), ok in zip(history.told, may.tolist(), strict=True) if not ok}
         allowed = torch.tensor([tuple(p[n] for n in names) not in left_out for p in points], device=lower.device)
         best = int(lower.where(allowed, -math.inf).argmax())
         # The search may miss the maximum on a box, so the bounds at the points told count too.
         top = max(
-            self._maximise(surrogate.upper(), stream_seed(self.seed, "recommend", len(history.told)), history)[1],
+            self._maximise(now.upper(), stream_seed(self.seed, "recommend", len(history.told)), history)[1],
             float(upper.max()),
         )
         units = self._units([y for _, y in history.told])
         value, low = float(mean[best]), float(lower[best])
-        known = units.known and surrogate.varied and self.settings.method.certifies
-        if not known or surrogate.truncated_top > value or surrogate.largest > CERTIFIED:
+        known = units.known and now.varied and self.settings.method.certifies
+        if not known or now.best_unseen > value or now.largest > CERTIFIED:
             return Recommendation(points[best], units.of_model(value), None, None)
         return Recommendation(points[best], units.of_model(value), units.of_model(low), units.scale * (top - low))
 
     def set_aside(self, history: History) -> list[int]:
         """Rows of ``history.told`` whose rewards the model does not see as they are."""
-        found: list[int] = self._surrogate(history).lost.nonzero().flatten().tolist()
-        return found
+        return [row for row, unseen in enumerate(self.round_model(history).set_aside.tolist()) if unseen]
 
     def checked(self, x: Any) -> Point:
         """Return a point as stored, with its condition if any; raise ``ValueError`` if it is not in the space."""
@@ -161,9 +155,9 @@ class Policy:
         try:
             center, scale = self.settings.common.center or 0.0, self.settings.common.scale or 1.0
             told = [(self._initial(0), center), (self._initial(1), center + scale)]
-            surrogate = self._surrogate(History(told, [], []))
-            surrogate.acquisition(None, torch.Generator().manual_seed(0))
-            surrogate.upper()
+            now = self.round_model(History(told, [], []))
+            now.acquisition(None, torch.Generator().manual_seed(0))
+            now.upper()
         except (RuntimeError, AssertionError, TypeError) as error:
             raise ValueError(f"{self.settings.name} cannot be built with these settings: {error}") from error
 
@@ -223,22 +217,23 @@ class Policy:
             )
         return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))
 
-    def _units(self, rewards: list[float]) -> Units:
+    def _units(self, rewards: list[float]) -> RewardUnits:
         method, common = self.settings.method, self.settings.common
         if method.judges_rewards:
             return coarse_units(rewards, common, as_told=not method.any_units)
         return units_of(rewards, common)
 
-    def _surrogate(self, history: History) -> Surrogate:
+    def round_model(self, history: History) -> RoundModel:
+        """The model of all that was told; raises ``ValueError`` if most rewards are too large for their unit."""
         X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]
         units = self._units(rewards)
         if not self.settings.method.judges_rewards:
             self._warned_at = warn_of_spoilt_units(rewards, units, self.settings.common, self._warned_at)
         Y = (units.sign / units.scale) * (X.new_tensor(rewards).unsqueeze(-1) - units.center)
-        if not math.isfinite(units.scale) or 2 * int((Y.abs() <= LARGEST).sum()) < len(Y):
+        if not math.isfinite(units.scale) or 2 * int((Y.abs() <= LARGEST_SEEN).sum()) < len(Y):
             raise ValueError(
                 f"most rewards are too large for their unit, {units.scale:g}: give a `scale` (and `noise_var`) of "
                 "their size, or divide them."
             )
         failed = self._unit(history.failed) if history.failed else X[:0]
-        return self._surrogates.of(X, Y.clamp(-LARGEST, LARGEST), failed)
+        return self._models.make(X, Y.clamp(-LARGEST_SEEN, LARGEST_SEEN), failed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bo_robust.specs import quoted
 
-LARGEST = 1e300  # limit of |value|: beyond it, squares and sums overflow long before a model sees them
+LARGEST_TOLD = 1e300  # limit of |value|: beyond it, squares and sums overflow long before a model sees them
 
 
 class _Outcome(enum.Enum):
@@ -47,8 +47,7 @@ class Status:
     """Where a study stands, in numbers of trials.
 
     ``asked`` counts all of them, ``told`` those with a value, ``failed`` those told FAILED, ``open`` those told nothing
-    yet. ``expired`` counts open trials whose lease is over, which the next ``ask`` hands out again. ``recovered`` says
-    whether the last writer crashed, and this one went on from its last commit.
+    yet. ``expired`` counts open trials whose lease is over, which the next ``ask`` hands out again.
     """
 
     method: str
@@ -57,7 +56,6 @@ class Status:
     failed: int
     open: int
     expired: int
-    recovered: bool
 
 
 def checked_id(trial: Any) -> int:
@@ -71,8 +69,8 @@ def checked_id(trial: Any) -> int:
     return number
 
 
-def checked_value(trial: int, value: Any) -> float | None:
-    """Return a value as stored: a number, or None for FAILED; raise ``ValueError`` for anything else."""
+def checked_value(value: Any, trial: int | None = None) -> float | None:
+    """Return a value, of a trial, as stored: a number, or None for FAILED; raise ``ValueError`` for anything else."""
     if value is FAILED:
         return None
     try:
@@ -81,9 +79,10 @@ def checked_value(trial: int, value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError, RuntimeError):
         number = math.nan
     # Not `>`: NaN must be refused too.
-    if not abs(number) <= LARGEST:
+    if not abs(number) <= LARGEST_TOLD:
+        whose = "" if trial is None else f" of trial {trial}"
         raise ValueError(
-            f"trial {trial}: a value is a finite number of at most {LARGEST:g} in size, got {quoted(value)}; if the "
-            "objective gave none, tell FAILED."
+            f"the value{whose} must be a finite number of at most {LARGEST_TOLD:g} in size, got {quoted(value)}; "
+            "if the objective gave none, tell FAILED."
         )
     return number + 0.0  # 0.0 for -0.0, as SQLite keeps it

@@ -31,7 +31,7 @@ from bo_robust.specs import SpecError, build
 from bo_robust.study.space import Arms, Space
 from bo_robust.validation import check_positive, check_settings, quoted
 
-KERNELS = ("matern52", "rbf")
+KERNEL_NAMES = ("matern52", "rbf")
 UNKNOWN = {"noise_var": 1.0, "num_features": 1, "seed": 0}  # stand-ins for values of a model that does not exist yet
 
 
@@ -43,7 +43,7 @@ class CommonSettings:
         minimize: Whether f is to be minimised.
         center: The reward that models see as 0; None: the median of the initial design.
         scale: The distance from the center that models see as 1; None: the largest
-            :func:`~bo_robust.study.units.spread` of the rewards at any m of the module's docstring.
+            :func:`~bo_robust.study.units.spread_of` of the rewards at any m of the module's docstring.
         num_initial: Trials of the initial design (Sobol; arms: drawn at random) before the method chooses; None:
             2 d + 2, where d counts the conditions too if the method chooses them.
         restarts: Local searches for the best acquisition.
@@ -87,11 +87,11 @@ class KernelSettings:
     certificate: Spec = setting({"kind": "finite"})
 
     def __post_init__(self) -> None:
-        if self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be one of {', '.join(map(repr, KERNELS))}, got {quoted(self.kernel)}.")
+        if self.kernel not in KERNEL_NAMES:
+            raise ValueError(f"kernel must be one of {', '.join(map(repr, KERNEL_NAMES))}, got {quoted(self.kernel)}.")
         if self.lengthscale is not None:
-            for one in self.lengthscale if isinstance(self.lengthscale, list) else [self.lengthscale]:
-                check_positive(lengthscale=one)
+            for scale in self.lengthscale if isinstance(self.lengthscale, list) else [self.lengthscale]:
+                check_positive(lengthscale=scale)
         check_settings(self)
 
 

@@ -33,27 +33,24 @@ class Study:
     again, with its id and x. A late answer of the first worker still counts if it comes first. :meth:`release` ends
     leases at once, :meth:`renew` extends them.
 
-    A study has one writer and any number of readers. Several threads may call its methods. (PyTorch has one stream of
-    random numbers for all threads: an objective that draws from it, in a thread beside ``ask``, changes what is asked.)
+    Several threads, and several processes that opened the file, may call its methods: every call is one transaction.
+    (PyTorch has one stream of random numbers for all threads: an objective that draws from it, in a thread beside
+    ``ask``, changes what is asked.)
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._asking, self._reading = threading.Lock(), threading.Lock()
+        self._points: list[tuple[dict[str, float], int | None]] = []  # x and asked_after, by id
+        self._tells: list[tuple[int, float | None]] = []  # trial and value, in the order of the commits
         try:
-            self._read_settings(store.settings)
+            space = space_from_json(store.settings["space"])
+            settings = complete(store.settings["method"], store.settings["settings"], space)
+            self._policy = Policy(space, settings, store.settings["seed"])
             self._refresh()
         except BaseException:
             store.close()
             raise
-
-    def _read_settings(self, known: Mapping[str, Any]) -> None:
-        self._space = space_from_json(known["space"])
-        self._fits = self._store.fits()  # hyperparameters on disk
-        settings = complete(known["method"], known["settings"], self._space)
-        self._policy = Policy(self._space, settings, known["seed"], self._fits)
-        self._asking, self._reading = threading.Lock(), threading.Lock()
-        self._points: list[tuple[dict[str, float], int | None]] = []  # x and asked_after, by id
-        self._tells: list[tuple[int, float | None]] = []  # trial and value, in the order of the commits
 
     @classmethod
     def create(
@@ -68,8 +65,7 @@ class Study:
         """Make a new study, which is on disk when this returns.
 
         Args:
-            path: Its file, on a local disk. SQLite's ``PATH-wal`` and ``PATH-shm`` and the lock ``.NAME.study-lock``
-                lie beside it.
+            path: Its file. SQLite's ``PATH-journal`` lies beside it during a commit.
             space: ``{"name": (low, high) | Float | Integer}``, a ``Box`` or ``Arms``.
             method: A name in :data:`bo_robust.methods.METHODS`.
             seed: Seed of everything random, >= 0.
@@ -77,8 +73,9 @@ class Study:
             settings: Settings, plain JSON: see :mod:`bo_robust.methods` and :mod:`bo_robust.study.settings`.
 
         Raises:
-            FileExistsError: if there is a study already, or another file has the name of the lock.
+            FileExistsError: if there is a study, or another database, already.
             OSError: if the path is no file, or cannot be written.
+            StudyDamaged: if there is a file that is no database.
             ValueError: if a setting is unknown or out of range.
         """
         space = as_space(space)
@@ -90,22 +87,19 @@ class Study:
         return cls(Store(path, create=known | {"seed": int(seed), "lease_seconds": float(lease_seconds)}))
 
     @classmethod
-    def open(cls, path: str | Path, readonly: bool = False, wait: float = 0.0) -> Study:
-        """Open a study that exists.
+    def open(cls, path: str | Path, readonly: bool = False) -> Study:
+        """Open a study that exists; other processes may have it open too.
 
         Args:
             path: Its file.
-            readonly: Whether to look at it only; another process may write it.
-            wait: Seconds to wait for another writer to close.
+            readonly: Whether to look at it only.
 
         Raises:
-            OSError: if the file is missing (``FileNotFoundError``), no file, or cannot be written.
-            StudyLocked: if another writer has it.
-            StudyDamaged: if the file is torn or changed, or lacks what was acknowledged; the message says how many
-                tells are readable and how to export them.
-            ValueError: if the file has several names (hard links), or was written by a later version.
+            OSError: if the file is missing (``FileNotFoundError``), no file, or cannot be read or written.
+            StudyDamaged: if the file is torn or changed, or was written by another version.
+            ValueError: if the file has several names (hard links).
         """
-        return cls(Store(path, readonly=readonly, wait=wait))
+        return cls(Store(path, readonly=readonly))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -119,24 +113,18 @@ class Study:
         """
         n = whole_number(1, n=n)
         with self._asking:
-            again = self._expired(self._store.leases())[:n]
+            while True:
+                again = dict(list(self._expired(self._store.leases()).items())[:n])
+                self._refresh()
+                seq, known = len(self._tells), len(self._points)
+                xs: list[dict[str, float]] = []
+                for trial in range(known, known + n - len(again)):
+                    xs.append(self._policy.propose(self._history(seq, trial, xs), trial))
+                until = time.time() + self._store.settings["lease_seconds"]
+                if self._store.ask(known, xs, seq, again, until):
+                    break  # else another process asked meanwhile
             self._refresh()
-            seq, first = len(self._tells), len(self._points)
-            xs: list[dict[str, float]] = []
-            for trial in range(first, first + n - len(again)):
-                xs.append(self._policy.propose(self._history(seq, trial, xs), trial))
-            until = time.time() + self._store.settings["lease_seconds"]
-            asked = [*again, *range(first, first + len(xs))]
-            # A list, because another thread may add hyperparameters meanwhile.
-            fits = {data: state for data, state in list(self._policy.fits.items()) if data not in self._fits}
-            with self._store.commit() as db:
-                for i, x in enumerate(xs):
-                    self._store.insert_trial(db, first + i, x, seq)
-                self._store.update_leases(db, asked, until)
-                self._store.insert_fits(db, fits)
-            self._fits |= fits
-            self._refresh()
-            return [self._trial(i) for i in asked]
+            return [self._trial(i) for i in [*again, *range(known, known + len(xs))]]
 
     def tell(self, trial: int, value: Any) -> None:
         """Tell the value of the trial of this id: a finite number of at most 1e300 in size, or ``FAILED``.
@@ -152,7 +140,7 @@ class Study:
             pairs = [(trial, value) for trial, value in results]
         except (TypeError, ValueError):
             raise ValueError(f"results are pairs (id, value) in a list, got {quoted(results)}.") from None
-        self._store.tell([(checked_id(trial), checked_value(trial, value)) for trial, value in pairs])
+        self._store.tell([(checked_id(trial), checked_value(value, trial)) for trial, value in pairs])
 
     def add(self, x: Mapping[str, float], value: Any) -> Trial:
         """Add a point that was evaluated elsewhere, such as old data: a trial asked and told in one commit.
@@ -160,16 +148,9 @@ class Study:
         The point includes its condition where the method chooses one. Raises ``ValueError`` if it is not in the space,
         or if :meth:`tell` would refuse the value.
         """
-        plain = self._policy.checked(x)
-        with self._asking:
-            self._refresh()
-            trial = len(self._points)
-            reward = checked_value(trial, value)
-            with self._store.commit() as db:
-                self._store.insert_trial(db, trial, plain, None)
-                self._store.insert_tell(db, trial, reward)
-            self._refresh()
-            return self._trial(trial)
+        trial = self._store.add(self._policy.checked(x), checked_value(value))
+        self._refresh()
+        return self._trial(trial)
 
     def renew(self, trials: Sequence[int]) -> None:
         """Lease trials for another ``lease_seconds`` from now, because their workers are alive.
@@ -243,7 +224,7 @@ class Study:
         leases, values = self._store.leases(), self._results()
         failed = sum(v is None for v in values)
         counts = (len(self._points), len(values) - failed, failed, len(leases), len(self._expired(leases)))
-        return Status(self._store.settings["method"], *counts, self._store.recovered)
+        return Status(self._store.settings["method"], *counts)
 
     def results(self) -> list[tuple[Trial, Any]]:
         """Return trials and their values or ``FAILED``, in the order told."""
@@ -259,7 +240,8 @@ class Study:
     ) -> Recommendation:
         """Evaluate until the study holds ``rounds`` results, then recommend; called after an interruption, it goes on.
 
-        Trials that are open at the start are taken over: their leases are released. Results are told as they come. An
+        Trials that are open at the start are taken over: their leases are released. (So let one process at a time call
+        this: a second one would evaluate the trials of the first again.) Results are told as they come. An
         objective that raises, or returns what ``tell`` refuses, counts as FAILED, with a warning. Trials whose workers
         died are evaluated again, one at a time; after three deaths while nothing else ran, a trial counts as FAILED.
         After an error or an interrupt, finished trials are told, the others are released, and the processes that this
@@ -305,10 +287,10 @@ class Study:
             for _, x, asked_after in self._store.trials(len(self._points) - 1):
                 self._points.append((x, asked_after))
 
-    def _expired(self, leases: dict[int, float]) -> list[int]:
-        """Open trials whose lease is over, or ends later than any lease can (because the clock was set far back)."""
+    def _expired(self, leases: dict[int, float]) -> dict[int, float]:
+        """The leases that are over, or end later than any lease can (because the clock was set far back)."""
         now, seconds = time.time(), self._store.settings["lease_seconds"]
-        return [trial for trial, end in leases.items() if not now < end <= now + 2.0 * seconds]
+        return {trial: end for trial, end in leases.items() if not now < end <= now + 2.0 * seconds}
 
     def _results(self) -> list[float | None]:
         self._refresh()

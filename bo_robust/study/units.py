@@ -23,7 +23,7 @@ SPOILT = 1e3  # a center or scale beyond so many spreads of the rewards was made
 
 
 @dataclass(frozen=True)
-class Units:
+class RewardUnits:
     """The units in which models see rewards.
 
     They see ``center`` as 0 and what is ``scale`` > 0 above it as 1; ``sign`` is -1 where f is minimised. ``known``
@@ -40,7 +40,7 @@ class Units:
         return self.center + self.sign * self.scale * value
 
 
-def units_of(rewards: list[float], settings: CommonSettings) -> Units:
+def units_of(rewards: list[float], settings: CommonSettings) -> RewardUnits:
     """Return the units of rewards in the order told.
 
     The center is the median of the initial design. The scale is the largest spread at any of num_initial * 1.3^k
@@ -55,7 +55,7 @@ def units_of(rewards: list[float], settings: CommonSettings) -> Units:
         scale, last = 0.0, last_step(len(rewards), num_initial, GROWTHS)
         m = last
         while True:
-            scale = max(scale, spread(rewards[:m], center))
+            scale = max(scale, spread_of(rewards[:m], center))
             if m <= num_initial:
                 break
             m = last_step(m - 1, num_initial, GROWTHS)
@@ -63,10 +63,10 @@ def units_of(rewards: list[float], settings: CommonSettings) -> Units:
             usable = [gap for gap in (abs(y - center) for y in rewards[:last]) if gap > TINY]
             scale = 1.4826 * statistics.median(usable) if usable else 0.0
     known = settings.scale is not None or max(rewards) > min(rewards)
-    return Units(center, scale or 1.0, -1.0 if settings.minimize else 1.0, known)
+    return RewardUnits(center, scale or 1.0, -1.0 if settings.minimize else 1.0, known)
 
 
-def coarse_units(rewards: list[float], settings: CommonSettings, as_told: bool) -> Units:
+def coarse_units(rewards: list[float], settings: CommonSettings, as_told: bool) -> RewardUnits:
     """Return the units for a model that standardises by itself: as told, unless center or scale is given.
 
     Such a model still has moments in these units, and BoTorch rounds variances below 1e-10 up. So where rewards deviate
@@ -75,20 +75,20 @@ def coarse_units(rewards: list[float], settings: CommonSettings, as_told: bool) 
     """
     known = settings.scale is not None or max(rewards) > min(rewards)
     scale = settings.scale or (1.0 if as_told else coarse_unit(np.array(rewards)))
-    return Units(settings.center or 0.0, scale, -1.0 if settings.minimize else 1.0, known)
+    return RewardUnits(settings.center or 0.0, scale, -1.0 if settings.minimize else 1.0, known)
 
 
-def warn_of_spoilt_units(rewards: list[float], units: Units, settings: CommonSettings, warned_at: int) -> int:
+def warn_of_spoilt_units(rewards: list[float], units: RewardUnits, settings: CommonSettings, warned_at: int) -> int:
     """Warn, once per look, if outliers in the good direction among the first rewards may have made the units.
 
     In the bad direction nobody can tell outliers from an objective that is steep far from its optimum. ``warned_at`` is
     the number of rewards at the last look that was warned about; its new value is returned.
     """
     median, m = statistics.median(rewards), last_step(len(rewards), settings.num_initial or 1, GROWTHS)
-    width = spread(rewards, median)
+    width = spread_of(rewards, median)
     best = median - min(rewards) if settings.minimize else max(rewards) - median
-    found = {"center": abs(units.center - median), "scale": units.scale}
-    spoilt = [k for k, v in found.items() if getattr(settings, k) is None and min(v, best) > SPOILT * width > 0.0]
+    sizes = {"center": abs(units.center - median), "scale": units.scale}
+    spoilt = [k for k, size in sizes.items() if getattr(settings, k) is None and min(size, best) > SPOILT * width > 0.0]
     if not spoilt or m == warned_at:
         return warned_at
     warnings.warn(
@@ -101,7 +101,7 @@ def warn_of_spoilt_units(rewards: list[float], units: Units, settings: CommonSet
     return m
 
 
-def spread(rewards: list[float], center: float) -> float:
+def spread_of(rewards: list[float], center: float) -> float:
     """The standard deviation of rewards if they are normal; outliers move it little.
 
     It is the larger of two estimates. One is 1.4826 times the median absolute deviation from the center. The other is

@@ -56,8 +56,8 @@ def test_model_acquisition_and_bounds(name):
     mean, lower, upper = method.bounds(method.acquisition(model, KNOWN), designs)
     assert mean.shape == lower.shape == upper.shape == (8,)
     assert bool((lower < mean).all() & (mean < upper).all())
-    lost = method.truncated(model)
-    assert lost is None or (lost.shape == (8,) and not lost.any())
+    unseen = method.set_aside(model)
+    assert unseen is None or (unseen.shape == (8,) and not unseen.any())
 
 
 @pytest.mark.parametrize("standardised", [True, False])
@@ -147,8 +147,8 @@ def test_truncated_rewards():
     X, Y = data()
     Y[3] = 1e6
     tgp = make("tgp-ucb", moment_bound=1.0)
-    assert tgp.truncated(tgp.model(X, Y)).nonzero().tolist() == [[3]]
-    assert make("bkb").truncated(None) is None
+    assert tgp.set_aside(tgp.model(X, Y)).nonzero().tolist() == [[3]]
+    assert make("bkb").set_aside(None) is None
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_truncated_rewards():
         ("gp-ucb", {"noise_var": math.nan}, "plain JSON"),
         ("gp-ucb", {"noise_var": 0.0}, "noise_var must be a finite number > 0"),
         ("tgp-ucb", {"alpha": 2.0}, "alpha must be in"),
-        ("tgp-ucb", {"rule": "residual"}, "rule must be one of zero, clip, got 'residual'"),
+        ("tgp-ucb", {"rule": "residual"}, "rule 'residual' is for runs over arms"),
         ("ata-gp-ucb", {"root": "qr"}, "root must be one of symmetric, cholesky"),
         ("ata-gp-ucb", {"horizon": 2.5}, "horizon of method 'ata-gp-ucb' must be a whole number, got 2.5"),
         ("ata-gp-ucb", {"features": "fourier"}, "features must be a mapping with a `kind`, got 'fourier'"),

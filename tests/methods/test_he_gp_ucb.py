@@ -40,3 +40,13 @@ def test_by_errors_both_widths_are_the_same_and_other_tests_are_refused():
     )
     with pytest.raises(ValueError, match="likelihood"):
         made(elimination="shrinking")
+
+
+@pytest.mark.parametrize("noise_var", [0.001, 1.0])
+def test_the_noise_is_that_of_the_candidates(noise_var):
+    candidates = [{"kernel": "rbf", "lengthscale": scale, "noise_var": noise_var} for scale in (0.1, 0.5)]
+    candidates[1]["noise_var"] = 0.5 * noise_var
+    options = create_method("he-gp-ucb", {"candidates": candidates}).model_options(KNOWN)
+    assert options["noise_scale"] == pytest.approx(noise_var**0.5)
+    given = create_method("he-gp-ucb", {"candidates": candidates, "noise_scale": 0.3}).model_options(KNOWN)
+    assert given["noise_scale"] == 0.3

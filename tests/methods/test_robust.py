@@ -62,6 +62,18 @@ def test_a_suspect_that_is_confirmed_is_believed(tmp_path):
         assert study.recommend().value > 0.5 * OUTLIER
 
 
+def test_a_suspect_that_failed_or_is_on_its_way_lets_the_others_be_asked(tmp_path):
+    with told(tmp_path / "a", n=8, outliers=()) as study:
+        for a, b in ((0.15, 0.9), (0.9, 0.002), (0.5, 0.5)):
+            study.add({"a": a, "b": b}, OUTLIER * (1.0 + a))
+        best, second, third = ({"a": a, "b": b} for a, b in ((0.9, 0.002), (0.5, 0.5), (0.15, 0.9)))
+        trials = study.ask(2)
+        assert [trial.x for trial in trials] == [best, second]
+        study.tell(trials[0].id, FAILED)
+        assert study.ask()[0].x == third
+        assert study.ask()[0].x not in (best, second, third)
+
+
 def test_a_failed_second_reading_settles_nothing(tmp_path):
     with told(tmp_path / "a", n=6) as study:
         (trial,) = study.ask()
@@ -78,31 +90,36 @@ def test_verification_can_be_switched_off(tmp_path):
         assert (found.worst, found.regret_bound) == (None, None)  # the best there is may have been set aside
 
 
-def test_a_study_that_is_opened_again_asks_the_same_and_fits_nothing(tmp_path, monkeypatch):
+def test_a_study_that_is_opened_again_asks_the_same(tmp_path):
     with told(tmp_path / "a", n=6) as study:
         again = study.ask(2)
         study.release()
         study.tell(again[0].id, f(again[0].x))
         (third,) = study.ask(2)[1:]
         known = [study.replay(trial) for trial in range(third.id + 1)]
-    monkeypatch.setattr(hyperparameters, "fit_gpytorch_mll", lambda *_: pytest.fail("fitted anew"))
     with Study.open(tmp_path / "a") as study:
         assert [study.replay(trial) for trial in range(third.id + 1)] == known
 
 
 def test_what_the_fit_believed_stands_until_there_are_more_rewards(tmp_path, monkeypatch):
     monkeypatch.setattr(hyperparameters, "FEW", 8)  # the next fit is at 9 rewards, then at 10, 11, 13
+    fitted, fit = [], hyperparameters.fit_gpytorch_mll
+
+    def counted(mll, **options):
+        fit(mll, **options)
+        fitted.append(mll.model.believed)
+
+    monkeypatch.setattr(hyperparameters, "fit_gpytorch_mll", counted)
     with told(tmp_path / "a", n=12, verify=False) as study:
-        kept = [state["believed"] for state in study._store.fits().values()]
         assert study.status().told == 12
-        model = study._policy._surrogate(study._history(12, 12, [])).model
-        assert len(model.believed) == 12
-        assert max(map(len, kept)) == 11
+        assert [len(believed) for believed in fitted] == [2, 6, 7, 8, 9, 10, 11]  # two when it was created
+        model = study._policy.round_model(study._history(12, 12, [])).model
+        assert len(fitted) == 7
+        assert torch.equal(model.believed[:11], fitted[-1])
         assert not model.believed[2]
-        assert {name for state in study._store.fits().values() for name in state} >= {"mean_module.raw_constant"}
         assert float(model.mean_module.constant) != 0.0
     with Study.open(tmp_path / "a") as study:
-        again = study._policy._surrogate(study._history(12, 12, [])).model
+        again = study._policy.round_model(study._history(12, 12, [])).model
         assert torch.equal(again.believed, model.believed)
         assert torch.equal(again.train_targets, model.train_targets)
 
@@ -146,9 +163,9 @@ def test_a_region_that_fails_is_avoided_and_a_suspect_is_still_asked(tmp_path):
         for i in range(4):
             study.add({"a": 0.1 * i, "b": 0.5}, FAILED)
         study.add({"a": 0.9, "b": 0.5}, OUTLIER)
-        surrogate = study._policy._surrogate(study._history(10, 10, []))
-        assert len(surrogate.model.rewards) == 9  # the failures and all but the outlier
-        assert surrogate.suspect == 5
+        now = study._policy.round_model(study._history(10, 10, []))
+        assert len(now.model.rewards) == 9  # the failures and all but the outlier
+        assert now.suspects == [5]
         (trial,) = study.ask(2)[:1]
         assert trial.x == {"a": 0.9, "b": 0.5}
 

@@ -39,7 +39,7 @@ def test_in_a_study(toy, tmp_path):
     with Study.create(tmp_path / "s", {"a": (0.0, 1.0), "b": (0.0, 1.0)}, NAME, **settings) as study:
         best = study.optimize(objective, 14)
         assert study.settings["settings"]["value"] == 1.5
-        acqf = study._policy._surrogate(study._history(14, 14, [])).acquisition(None, None)
+        acqf = study._policy.round_model(study._history(14, 14, [])).acquisition(None, None)
         assert float(acqf.width) == 1.5
     assert objective(best.x) > -0.05
     assert best.worst < best.value

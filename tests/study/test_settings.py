@@ -73,7 +73,7 @@ def test_conditions_are_told_to_the_model_in_the_unit_cube(tmp_path):
     with Study.create(tmp_path / "a.study", BOX, "v-ucb", environment=environment, num_initial=1) as study:
         study.add({"x": 0.5, "y": 0.5, "z": 30.0}, 1.0)
         study.add({"x": 0.1, "y": 0.5, "z": 0.0}, 0.0)
-        acqf = study._policy._surrogate(study._history(2, 2, [])).upper()
+        acqf = study._policy.round_model(study._history(2, 2, [])).upper()
     assert acqf.environment.z[:, 0].tolist() == [0.0, 0.25, 1.0]
     assert acqf.environment.probabilities.tolist() == [0.5, 0.25, 0.25]
     assert acqf.model.train_inputs[0][:, 2].tolist() == [1.0, 0.25]

@@ -14,7 +14,7 @@ import torch
 
 import bo_robust.study
 from benchmarks.study import kills
-from bo_robust.study import FAILED, Arms, Float, Integer, Study, hyperparameters
+from bo_robust.study import FAILED, Arms, Float, Integer, Study
 from bo_robust.study.policy import History, Policy
 from bo_robust.study.settings import complete
 
@@ -299,28 +299,6 @@ def test_outliers_that_made_the_units_are_warned_about(path):
             study.ask()
 
 
-def test_hyperparameters_are_kept_with_the_ask_that_fitted_them(path, monkeypatch):
-    with Study.create(path, LINE, "gp-ucb", restarts=2, raw_samples=16) as study:
-        study.optimize(lambda x: math.sin(7 * x["x"]), 6)
-        for i in range(4):
-            study.add({"x": i / 4}, 0.1 * i)
-        known = [study.replay(i) for i in range(6)]
-        (asked,) = study.ask()
-        fits = study._store.fits()
-    assert len(fits) >= 2
-    with monkeypatch.context() as patch:
-        patch.setattr(hyperparameters, "fit_gpytorch_mll", lambda *_: pytest.fail("fitted anew"))
-        with Study.open(path) as again:
-            assert [again.replay(i) for i in range(6)] == known
-            assert again.replay(asked.id) == asked.x
-    with sqlite3.connect(path) as db:
-        db.execute("UPDATE fits SET state = replace(state, '1', '2')")
-    db.close()
-    with Study.open(path) as without:  # they are damaged: computed again, to the same
-        assert without._store.fits() == {}
-        assert without.replay(asked.id) == asked.x
-
-
 def test_threads_do_not_change_what_is_asked(path):
     with Study.create(path, LINE, "gp-ucb", restarts=2, raw_samples=16) as study:
         study.optimize(lambda x: math.sin(7 * x["x"]), 5)
@@ -402,10 +380,10 @@ def test_failed_points_are_the_worst_reward(method, path):
         for i in range(6):
             study.add({"x": i / 10} | at, 0.4 * i - 1.0)
         history = study._history(6, 6, [])
-        before = study._policy._surrogate(history).bounds(arms.unit_points())[0]
+        before = study._policy.round_model(history).bounds(arms.unit_points())[0]
         for i in range(4):
             study.add({"x": (6 + i) / 10} | at, FAILED)
-        after = study._policy._surrogate(study._history(10, 10, [])).bounds(arms.unit_points())[0]
+        after = study._policy.round_model(study._history(10, 10, [])).bounds(arms.unit_points())[0]
         assert after[7:10].max() < min(-0.2, float(before[7:10].min()))
         assert after[3:5].min() > after[7:10].max() + 0.2
 

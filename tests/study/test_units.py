@@ -3,7 +3,7 @@
 import pytest
 
 from bo_robust.study.settings import CommonSettings
-from bo_robust.study.units import spread, units_of, warn_of_spoilt_units
+from bo_robust.study.units import spread_of, units_of, warn_of_spoilt_units
 
 
 def units(rewards, **settings):
@@ -52,4 +52,4 @@ def test_spoilt_units_are_warned_about_once_per_look():
     with pytest.warns(UserWarning, match="center and scale of the first rewards"):
         assert warn_of_spoilt_units(turned, units_of(turned, small), small, 0) == looked
     assert warn_of_spoilt_units(rewards, found, small, 0) == 0
-    assert spread([0.0, 1.0, 2.0], 1.0) == 1.4826
+    assert spread_of([0.0, 1.0, 2.0], 1.0) == 1.4826
