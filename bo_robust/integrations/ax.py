@@ -111,10 +111,11 @@ class RobustAcquisition(Acquisition):
 
     def _suspect(self, observed: Tensor | None, pending: Tensor | None) -> Tensor | None:
         """The best suspect to play again, ``1 x d``, that is in the search space and not on its way already."""
+        model: Any = self._model
         maximize = bool(self._objective_weights.sum() > 0)
-        if verify(self._model, maximize) is None:
+        if verify(model, maximize) is None:
             return None
-        for x in self._model.points[self._model.suspects(maximize)].unsqueeze(1):
+        for x in model.points[model.suspects(maximize)].unsqueeze(1):
             if _holds(observed, x) and not _holds(pending, x):
                 return x.to(self._objective_weights)
         return None

@@ -92,7 +92,8 @@ class RoundModels:
             if self._method.failures_first:
                 model = self._with_failures_first(X, Y, failed)
             else:
-                modules, believed = {}, None
+                modules: dict[str, Any] = {}
+                believed = None
                 if self._hyperparameters is not None:
                     modules, believed = self._hyperparameters.modules_for(X, Y)
                 model = self._build(X, Y, **modules)
