@@ -39,8 +39,9 @@ from torch.quasirandom import SobolEngine
 from benchmarks.common import environment, report
 from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.comparisons import mean_interval
-from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, make
-from bo_robust.experiments.problems.value_at_risk.fine_tuning import users
+from bo_robust.experiments.problems import make_conditions_problem
+from bo_robust.experiments.problems.conditions import ConditionsProblem
+from bo_robust.experiments.problems.conditions.fine_tuning import users
 from bo_robust.experiments.value_at_risk.base import Method, Round
 from bo_robust.experiments.value_at_risk.methods import VUCB, MCVaR, Random
 from bo_robust.experiments.value_at_risk.play import initial_points
@@ -126,11 +127,11 @@ RIVALS = ("mean", "mean, users unseen", "random search", "a random x")
 
 
 @cache
-def problem_of(seed: int, device: str) -> ValueAtRiskProblem:
-    return make("fine_tuning", seed=seed, device=device)
+def problem_of(seed: int, device: str) -> ConditionsProblem:
+    return make_conditions_problem("fine_tuning", seed=seed, device=device)
 
 
-def held_out(problem: ValueAtRiskProblem, seed: int, X: Tensor) -> Tensor:
+def held_out(problem: ConditionsProblem, seed: int, X: Tensor) -> Tensor:
     """Accuracy of designs ``k x 3`` for held-out users, mean over training runs, ``k x 128``."""
     z = users(HELD_OUT, seed, X, "held out")
     rows = torch.cat([X[:, None].expand(-1, len(z), -1), z.expand(len(X), -1, -1)], -1).flatten(0, 1)
@@ -139,7 +140,7 @@ def held_out(problem: ValueAtRiskProblem, seed: int, X: Tensor) -> Tensor:
     return scores.reshape(len(X), len(z), HELD_OUT_RUNS).mean(-1)
 
 
-def played(method: Method, seed: int, device: str, rounds: int) -> tuple[ValueAtRiskProblem, Round]:
+def played(method: Method, seed: int, device: str, rounds: int) -> tuple[ConditionsProblem, Round]:
     """The problem of a seed, and what a method knows of it after its last round."""
     problem = problem_of(seed, device)
     n = problem.initial_points

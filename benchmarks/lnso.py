@@ -27,7 +27,7 @@ from bo_robust.acquisition import lnso
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.environments import ContinuousEnvironment
-from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.problems import make_conditions_problem
 
 ALPHA = 0.1
 # Observations and their noise variance, by problem.
@@ -64,7 +64,7 @@ def problem(
         hartmann = Hartmann(6, negate=True).to(device, torch.float64)
         f, d_z = (lambda X: hartmann(X[:, [1, 2, 3, 4, 0, 5]])), 5
     else:
-        f, d_z = make(name, z="continuous", device=device).f, 1
+        f, d_z = make_conditions_problem(name, z="continuous", device=device).f, 1
     box = torch.tensor([[0.25], [0.75]], dtype=torch.float64, device=device).repeat(1, d_z)
     return f, ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125), num_points=num_points)
 

@@ -20,7 +20,7 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from benchmarks.common import cpu_times, environment, medians, report, report_ratio
-from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.value_at_risk.base import Method, Round
 from bo_robust.experiments.value_at_risk.methods import VUCB, MCVaR, RhoKG
 from bo_robust.experiments.value_at_risk.play import initial_points
@@ -39,7 +39,7 @@ REPEATS = 3
 
 def state(seed: int) -> Round:
     """Round 91 of Hartmann-3 (2,1): 100 observations at random, hyperparameters fitted."""
-    problem = make("hartmann3_21")
+    problem = make_conditions_problem("hartmann3_21")
     X = initial_points(problem, DATA, 0, seed)
     noise = torch.from_numpy(stream(0, "noise", seed).standard_normal(DATA))
     Y = problem.f(X) + math.sqrt(problem.noise_var) * noise

@@ -30,7 +30,7 @@ import torch
 from benchmarks.common import report
 from bo_robust.experiments.comparisons import mean_interval
 from bo_robust.experiments.config import ValueAtRiskPanelConfig, parse
-from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, regret
+from bo_robust.experiments.problems.conditions import ConditionsProblem, regret
 from bo_robust.experiments.value_at_risk.job import build_problem
 from bo_robust.experiments.value_at_risk.methods import build_method
 from bo_robust.experiments.value_at_risk.play import play
@@ -143,7 +143,7 @@ def run(part: str, methods: list[str], problems: list[str], repetitions: range, 
                     file.write(json.dumps(line) + "\n")
 
 
-def play_study(problem: ValueAtRiskProblem, panel: ValueAtRiskPanelConfig, repetition: int) -> dict[str, list[float]]:
+def play_study(problem: ConditionsProblem, panel: ValueAtRiskPanelConfig, repetition: int) -> dict[str, list[float]]:
     """The columns of :func:`play` that lines keep, of a study on the same problem with as many observations."""
     n, names = problem.initial_points, [f"x{i}" for i in range(problem.dim_x)]
     conditions = [f"z{i}" for i in range(problem.dim_z)]

@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from bo_robust.algorithms import ALGORITHMS
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems.value_at_risk import VALUE_AT_RISK_PROBLEMS
+from bo_robust.experiments.problems import of_loop
 from bo_robust.specs import DESCRIPTIONS, SpecError, kind_of, nearest, quoted, typed
 
 # A description is what an error says the value must be.
@@ -180,9 +180,9 @@ class ValueAtRiskPanelConfig(Panel):
         from bo_robust.experiments.value_at_risk.methods import build_method  # imports BoTorch's optimisers
 
         kind = self.problem["kind"]
-        if kind not in VALUE_AT_RISK_PROBLEMS:
+        if kind not in of_loop("conditions"):
             raise RunError(
-                f"panel {self.name!r}: unknown problem {quoted(kind)}; {nearest(kind, VALUE_AT_RISK_PROBLEMS)}"
+                f"panel {self.name!r}: unknown problem {quoted(kind)}; {nearest(kind, of_loop('conditions'))}"
             )
         for method in self.methods:
             try:

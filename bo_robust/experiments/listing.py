@@ -13,11 +13,6 @@ REGISTRIES = (
     ("features", "bo_robust.experiments.build", "FEATURES"),
     ("widths", "bo_robust.confidence", "WIDTHS"),
     ("truncation levels", "bo_robust.truncation", "TRUNCATIONS"),
-    (
-        "problems of value-at-risk runs (loop: value_at_risk)",
-        "bo_robust.experiments.problems.value_at_risk",
-        "VALUE_AT_RISK_PROBLEMS",
-    ),
     ("methods of a study, Ax and Optuna (the first is the default)", "bo_robust.methods", "METHODS"),
     ("methods of value-at-risk runs", "bo_robust.experiments.value_at_risk.methods", "METHODS"),
 )

@@ -20,14 +20,14 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from bo_robust import CandidateEnsemble, ValueAtRiskUCB
 from bo_robust.acquisition import recommend_design
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.experiments.problems.value_at_risk import make
-from bo_robust.experiments.problems.value_at_risk.fine_tuning import users
+from bo_robust.experiments.problems import make_conditions_problem
+from bo_robust.experiments.problems.conditions.fine_tuning import users
 from bo_robust.functionals import CVaR, Mean, ValueAtRisk
 from bo_robust.models import candidate
 
 ROUNDS = 30
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-problem = make("fine_tuning", device=device)
+problem = make_conditions_problem("fine_tuning", device=device)
 x_bounds, z_bounds, environment = problem.x_bounds, problem.z_bounds, problem.environment
 print("x: log10 learning rate, log10 pull, label smoothing, in", x_bounds.T.tolist())
 print("z: imbalance, share of wrong labels, rotation,", len(environment.z), "users in", z_bounds.T.tolist())

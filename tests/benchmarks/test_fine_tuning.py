@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import fine_tuning
-from bo_robust.experiments.problems.value_at_risk.fine_tuning import users
+from bo_robust.experiments.problems.conditions.fine_tuning import users
 
 pytest.importorskip("sklearn")
 

@@ -22,7 +22,8 @@ from bo_robust.experiments import cli, report
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems.value_at_risk import make, value_at_risk
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import value_at_risk
 from bo_robust.experiments.provenance import write_run
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.report.pictures import curves_picture, legend

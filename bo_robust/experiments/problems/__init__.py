@@ -1,11 +1,25 @@
-"""Problems over arms by name; each knows its true mean rewards and so its optimum."""
+"""Problems by name, over arms and over (x, z); each knows its optimum."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bo_robust.experiments.problems.abalone import Abalone
-from bo_robust.experiments.problems.base import CandidatePriors, Problem, ProblemKind, RewardModel, Trials
+from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, RewardModel, Trials
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
+from bo_robust.experiments.problems.conditions.digits import Digits
+from bo_robust.experiments.problems.conditions.fine_tuning import FineTuning
+from bo_robust.experiments.problems.conditions.portfolio import Portfolio
+from bo_robust.experiments.problems.conditions.recipe import Recipe
+from bo_robust.experiments.problems.conditions.robot_pushing import RobotPushing
+from bo_robust.experiments.problems.conditions.synthetic import (
+    Branin,
+    GoldsteinPrice,
+    Hartmann3OneTwo,
+    Hartmann3TwoOne,
+)
 from bo_robust.experiments.problems.lower_bound import HardInstance
 from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
 from bo_robust.experiments.problems.stocks import SP500
@@ -19,18 +33,39 @@ from bo_robust.experiments.problems.unknown_hyperparameters import (
 )
 from bo_robust.specs import build
 
-__all__ = ["PROBLEMS", "CandidatePriors", "Problem", "ProblemKind", "RewardModel", "Trials", "make_problem"]
+__all__ = [
+    "PROBLEMS",
+    "CandidatePriors",
+    "ConditionsProblem",
+    "OverArms",
+    "OverConditions",
+    "Problem",
+    "RewardModel",
+    "Trials",
+    "make_conditions_problem",
+    "make_problem",
+    "of_loop",
+]
 
-PROBLEMS: dict[str, Callable[..., ProblemKind]] = {
+PROBLEMS: dict[str, type[OverArms] | type[OverConditions]] = {
     "abalone": Abalone,
+    "branin": Branin,
     "cmu_light": CMULight,
+    "digits": Digits,
     "djia29": DJIA29,
+    "fine_tuning": FineTuning,
+    "goldstein_price": GoldsteinPrice,
     "gp_draw": GPDraw,
     "hard_instance": HardInstance,
+    "hartmann3_12": Hartmann3OneTwo,
+    "hartmann3_21": Hartmann3TwoOne,
     "intel_lab": IntelLab,
     "many_arms": ManyArms,
     "metr_la_week": MetrLAWeek,
+    "portfolio": Portfolio,
+    "recipe": Recipe,
     "rkhs_function": RKHSFunction,
+    "robot_pushing": RobotPushing,
     "seattle_latency": SeattleLatency,
     "sp500": SP500,
     "spiked_function": SpikedFunction,
@@ -42,10 +77,16 @@ PROBLEMS: dict[str, Callable[..., ProblemKind]] = {
 }
 
 
+def of_loop(loop: str) -> dict[str, type[OverArms] | type[OverConditions]]:
+    """The problems of one ``loop:``, "arms" or "conditions"."""
+    base = {"arms": OverArms, "conditions": OverConditions}[loop]
+    return {name: kind for name, kind in PROBLEMS.items() if issubclass(kind, base)}
+
+
 def make_problem(
     name: str, trials: Sequence[int], seed: int, /, *, data_dir: Path | str | None = None, **params: Any
 ) -> Problem:
-    """Make the problem of a name, a key of :data:`PROBLEMS`.
+    """Make the problem over arms of a name, a key of :data:`PROBLEMS`.
 
     Row i of the problem depends on ``seed`` and ``trials[i]`` alone. The settings ``params`` are the fields of the
     problem's class. Problems without data ignore ``data_dir`` (see
@@ -56,5 +97,19 @@ def make_problem(
         FileNotFoundError: if a data file is missing.
         ImportError: if the problem needs a package that is not installed.
     """
-    kind: ProblemKind = build({**params, "kind": name}, PROBLEMS, {"data_dir": data_dir}, "problem")
+    kind: OverArms = build({**params, "kind": name}, of_loop("arms"), {"data_dir": data_dir}, "problem")
     return kind.make(Trials(trials, seed))
+
+
+def make_conditions_problem(
+    name: str,
+    /,
+    *,
+    data_dir: Path | str | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float64,
+    **params: Any,
+) -> ConditionsProblem:
+    """Make the problem over (x, z) of a name, tensors on ``device`` and in ``dtype``; else as :func:`make_problem`."""
+    kind: OverConditions = build({**params, "kind": name}, of_loop("conditions"), {"data_dir": data_dir}, "problem")
+    return kind.make(device, dtype)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from bo_robust.covariance import SquaredExponential
-from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import load_csv
 from bo_robust.experiments.problems.rewards import Gaussian, reward_fields
 
@@ -21,7 +21,7 @@ MEASUREMENTS = ["length", "diameter", "height", "whole_weight", "shucked_weight"
 
 
 @dataclass(frozen=True)
-class Abalone:
+class Abalone(OverArms):
     """Which of 4,177 abalones has the most rings, from 8 standardised features (UCI data).
 
     The features are sex (1 for adults, 0 for infants) and seven measurements. Each has its mean subtracted and is
@@ -39,7 +39,7 @@ class Abalone:
 
     def make(self, trials: Trials) -> Problem:
         covariance = SquaredExponential(self.lengthscale)
-        table = load_csv("abalone", self.data_dir).reset_index()
+        table = load_csv("abalone", self.data_dir)
         adult = (table["sex"] != "I").to_numpy(dtype=np.float64)
         features = np.column_stack([adult, table[MEASUREMENTS].to_numpy(dtype=np.float64)])
         features = (features - features.mean(axis=0)) / features.std(axis=0)

@@ -6,6 +6,7 @@ Axes: ``s`` trials, ``n`` arms, ``d`` input dimensions, ``h`` candidates, ``k`` 
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -50,10 +51,10 @@ class Trials:
         return torch.as_tensor(f).repeat(len(self), 1)
 
 
-class ProblemKind(Protocol):
-    """A kind of problem over arms: a frozen dataclass whose fields are the settings.
+class OverArms(ABC):
+    """Base of the kinds of problems over arms: frozen dataclasses whose fields are the settings.
 
-    ``bo-robust list`` prints the first line of its docstring. The docstring of a kind need not repeat these settings:
+    ``bo-robust list`` prints the first line of their docstrings. The docstring of a kind need not repeat these:
 
     - ``num_arms``: n, the number of arms. Problems on the line have even points of [0, 1].
     - ``kernel``: "se", "matern12", "matern32" or "matern52", with k(x, x) = 1.
@@ -66,6 +67,7 @@ class ProblemKind(Protocol):
     - ``data_dir``: Folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
     """
 
+    @abstractmethod
     def make(self, trials: Trials) -> Problem:
         """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_problem`."""
 

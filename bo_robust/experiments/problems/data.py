@@ -8,6 +8,7 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -92,8 +93,9 @@ def load_npz(name: str, data_dir: Path | str | None = None) -> dict[str, np.ndar
 
 
 def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
-    """Read a data set's ``.csv.gz`` file, first column as index. Errors are those of :func:`verified`."""
-    return pd.read_csv(io.BytesIO(verified(name, data_dir)), index_col=0, compression="gzip")
+    """Read a data set's ``.csv`` or ``.csv.gz`` file. Errors are those of :func:`verified`."""
+    compression: Any = "gzip" if DATA_FILES[name].path.endswith(".gz") else None
+    return pd.read_csv(io.BytesIO(verified(name, data_dir)), compression=compression)
 
 
 def verified(name: str, data_dir: Path | str | None = None) -> bytes:

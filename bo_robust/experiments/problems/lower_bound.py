@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.rewards import HardRewards
 from bo_robust.experiments.problems.synthetic import even_points, stationary
 
@@ -26,7 +26,7 @@ HALF_WIDTH = 0.44647931378221695
 
 
 @dataclass(frozen=True)
-class HardInstance:
+class HardInstance(OverArms):
     """The lower bound for heavy tails: a bump at a random place, rewards that are almost always 0."""
 
     num_arms: int = 100

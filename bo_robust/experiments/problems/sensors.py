@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
+from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import load_npz
 from bo_robust.experiments.problems.empirical import covariance_kernel
 from bo_robust.experiments.problems.rewards import Gaussian
@@ -29,7 +29,7 @@ WORKING_DAYS = (0, 1, 4, 5, 6)
 
 
 @dataclass(frozen=True)
-class IntelLab:
+class IntelLab(OverArms):
     """Which of 50 temperature sensors is hottest (Srinivas et al. 2010, Fig. 5b).
 
     The data are a substitute for the paper's.
@@ -55,7 +55,7 @@ class IntelLab:
 
 
 @dataclass(frozen=True)
-class UnknownKernelTemperature:
+class UnknownKernelTemperature(OverArms):
     """Which sensor of intel_lab is hottest, its kernel unknown: empirical, SE or Matérn (ours).
 
     The SE and Matérn kernels are functions of the sensors' numbers. No candidate is known to be right.
@@ -92,7 +92,7 @@ class UnknownKernelTemperature:
 
 
 @dataclass(frozen=True)
-class MetrLAWeek:
+class MetrLAWeek(OverArms):
     """Which of 207 road sensors is slowest from 6 to 11 a.m. (Srinivas et al. 2010, Fig. 5c).
 
     The data are a substitute for the paper's.

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import check_sha256
 from bo_robust.experiments.problems.empirical import centred_problem
 from bo_robust.truncation import median_mad
@@ -65,7 +65,7 @@ class HeldReturns:
 
 
 @dataclass(frozen=True)
-class SP500:
+class SP500(OverArms):
     """Which of 20 stocks gains most over 63 trading days, with bad ticks if wanted (quickstart).
 
     f is the mean clean return over the second half of 1990-2022. The kernel (correlation of returns) and the constants

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.rewards import Gaussian, OnePointSpikes, StudentT, reward_fields
 from bo_robust.random import stream
 from bo_robust.specs import quoted
@@ -30,7 +30,7 @@ NUS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
 @dataclass(frozen=True)
-class RKHSFunction:
+class RKHSFunction(OverArms):
     """A random function of an RKHS: 100 terms a_i k(., x_i) (Ray Chowdhury & Gopalan 2019).
 
     x_i are uniform among the arms, a_i uniform in [-1, 1] or [0, 1]. Every trial has a new f.
@@ -85,7 +85,7 @@ class RKHSFunction:
 
 
 @dataclass(frozen=True)
-class GPDraw:
+class GPDraw(OverArms):
     """A draw of a GP prior on even points of [0, 1] (Srinivas et al. 2010, Fig. 5a).
 
     The prior is GP(0, SE) with k(x, x) = 1. Every trial has a new f.
@@ -120,7 +120,7 @@ class GPDraw:
 
 
 @dataclass(frozen=True)
-class SpikedFunction:
+class SpikedFunction(OverArms):
     """One RKHS function in [0, 1], with noise at one arm only (Ray Chowdhury & Gopalan 2019, Fig. 1f).
 
     Every trial has the f of trial 0, because the paper averages over the noise alone. Every trial has its own spiked
@@ -161,7 +161,7 @@ class SpikedFunction:
 
 
 @dataclass(frozen=True)
-class ManyArms:
+class ManyArms(OverArms):
     """Many arms, uniform in [0, 1]^d; f is a sum of 100 random bumps, max|f| = 1 (ours).
 
     f = sum of a_i k(., c_i), divided by its largest |value|, with c_i uniform in [0, 1]^d and a_i in [-1, 1]. All

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bo_robust.covariance import SquaredExponential
-from bo_robust.experiments.problems.base import Problem, Trials
+from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.experiments.problems.empirical import centred_problem, paper_problem
 from bo_robust.specs import quoted
@@ -25,7 +25,7 @@ TEN_MS = 0.01
 
 
 @dataclass(frozen=True)
-class DJIA29:
+class DJIA29(OverArms):
     """Which of 29 DJIA stocks has the largest mean price, on a random day of 2016 to 2019.
 
     The kernel is the correlation of the prices over all 823 days. Rewards are drawn from the same days, because the
@@ -38,7 +38,7 @@ class DJIA29:
 
     def make(self, trials: Trials) -> Problem:
         scaled = _scaling(self.scaling)
-        prices = load_csv("djia29", self.data_dir)
+        prices = load_csv("djia29", self.data_dir).iloc[:, 1:]  # but for the day
         table = prices.to_numpy(dtype=np.float64)
         return scaled(
             "djia29",
@@ -54,7 +54,7 @@ class DJIA29:
 
 
 @dataclass(frozen=True)
-class CMULight:
+class CMULight(OverArms):
     """Which of 41 light sensors reads most on average, in a random one of 192 test rows."""
 
     scaling: str = "paper"  # "paper" or "centred" (by the 601 train rows), as in :class:`DJIA29`
@@ -86,7 +86,7 @@ class CMULight:
 
 
 @dataclass(frozen=True)
-class SeattleLatency:
+class SeattleLatency(OverArms):
     """Which network node answers fastest on average: reward = -RTT in a random time slice.
 
     Kernel and constants come from the first half of the time slices, rewards from the second.

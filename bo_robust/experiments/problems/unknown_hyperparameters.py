@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import SquaredExponential
-from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
+from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, Trials
 from bo_robust.experiments.problems.rewards import Gaussian
 from bo_robust.experiments.problems.synthetic import even_points, square_root, stationary
 from bo_robust.validation import check_count, check_positive
@@ -30,7 +30,7 @@ DECOMPOSITIONS = (((0,), (1,), (2,)), ((0, 1), (2,)), ((0,), (1, 2)), ((1,), (0,
 
 
 @dataclass(frozen=True)
-class UnknownLengthscale:
+class UnknownLengthscale(OverArms):
     """A line with a narrow bump, the lengthscale unknown (Ziomek et al. 2024, J.1; Berkenkamp 2019).
 
     f(x) = 0.6 x + N(x; 0.2, 0.08) / 8 on [0, 1]. The maximum is the bump, 0.7452 at 0.206, against 0.6 at 1. The paper
@@ -62,7 +62,7 @@ class UnknownLengthscale:
 
 
 @dataclass(frozen=True)
-class UnknownPeriod:
+class UnknownPeriod(OverArms):
     """Four sine waves on [0, 1], repeated on [1, 2], the period unknown (Ziomek et al. 2024, J.2).
 
     The right period is 1. The printed formula jumps and lacks an x. With two frequencies swapped it is continuous, one
@@ -101,7 +101,7 @@ class UnknownPeriod:
 
 
 @dataclass(frozen=True)
-class UnknownDecomposition:
+class UnknownDecomposition(OverArms):
     """A function on a grid of [0, 1]^3, its additive decomposition unknown (Ziomek et al. 2024, J.3).
 
     f = N2((x1, x2); (.8, .8), variances .02, correlation .75) / 3.5 + 2.5 / 3.5 sum_{i = 1, 2} exp(-(x_i - .3)^2 / .02)
@@ -212,7 +212,7 @@ def _correlated_mode(X: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class UnknownMean:
+class UnknownMean(OverArms):
     """A GP draw around ten hills; which of them is tallest, if any, is unknown (Ziomek et al. 2024, J.4).
 
     f ~ GP(m_u, SE) on [0, 1]. Hill i of m_u is height (1 + cos(pi (x - c_i) / .04)) / 2 within .04 of

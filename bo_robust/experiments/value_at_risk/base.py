@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
-from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
+from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.experiments.value_at_risk.surrogate import Fitting, Surrogate
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.validation import check_count
@@ -32,7 +32,7 @@ class Round:
     Methods read the problem's box, environment and alpha, never its f. The surrogate holds the GP's hyperparameters.
     """
 
-    problem: ValueAtRiskProblem
+    problem: ConditionsProblem
     surrogate: Surrogate
     X: Tensor
     Y: Tensor

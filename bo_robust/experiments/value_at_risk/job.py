@@ -11,7 +11,8 @@ import torch
 
 from bo_robust.experiments.config import ValueAtRiskPanelConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, make, optimum, over_environment
+from bo_robust.experiments.problems import make_conditions_problem
+from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment
 from bo_robust.experiments.provenance import find_device
 from bo_robust.experiments.shards import Shard
 from bo_robust.experiments.value_at_risk.methods import build_method
@@ -27,7 +28,7 @@ RESERVED = {
 
 def build_problem(
     panel: ValueAtRiskPanelConfig, data_dir: Path | None, device: torch.device | str
-) -> ValueAtRiskProblem:
+) -> ConditionsProblem:
     """Build the problem of a panel; ``RunError`` names the panel where the problem is unknown, bad or lacks data."""
     where = f"panel {panel.name!r}"
     options = {key: value for key, value in panel.problem.items() if key != "kind"}
@@ -35,14 +36,14 @@ def build_problem(
         if key in RESERVED:
             raise RunError(f"{where}: {key!r} is no parameter of a problem; {RESERVED[key]}.")
     try:
-        return make(panel.problem["kind"], data_dir=data_dir, device=device, **options)
+        return make_conditions_problem(panel.problem["kind"], data_dir=data_dir, device=device, **options)
     except (ValueError, TypeError, OSError, ImportError) as error:
         raise RunError(f"{where}: {error}") from None
 
 
 def settings_used(panel: ValueAtRiskPanelConfig, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
     """Everything a panel uses, with every constant filled in, as plain data; errors as in :func:`build_problem`."""
-    problem = build_problem(panel, data_dir, device)
+    problem = _problem(panel.model_dump_json(), None if data_dir is None else str(data_dir.resolve()), str(device))
     methods = {m.label: build_method(m.name, m.options) for m in panel.methods}
     used = {label: {"class": type(method).__name__, **vars(method)} for label, method in methods.items()}
     return {"noise_var": problem.noise_var, "alpha": problem.alpha, "methods": used}
@@ -86,7 +87,7 @@ def play_shard(
 
 
 @functools.lru_cache(maxsize=1)
-def _problem(panel: str, data_dir: str | None, device: str) -> ValueAtRiskProblem:
-    """The problem of a panel given as JSON. A worker caches it, so that it searches the optimum once."""
+def _problem(panel: str, data_dir: str | None, device: str) -> ConditionsProblem:
+    """The problem of a panel given as JSON. Kept, so that data are read and the optimum is searched once."""
     made = ValueAtRiskPanelConfig.model_validate_json(panel)
     return build_problem(made, None if data_dir is None else Path(data_dir), find_device(device))

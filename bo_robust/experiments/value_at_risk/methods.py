@@ -19,7 +19,7 @@ from bo_robust.acquisition.condition_choice import ConditionChoice
 from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
-from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem
+from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.experiments.value_at_risk.base import DELTA, Method, Optimised, Proposal, Round, confidence_width
 from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.value_at_risk.surrogate import Fitting
@@ -279,7 +279,7 @@ def value_at_risk(alpha: float, n: int) -> VaR:
     return VaR(1.0 - alpha + 1e-9, n_w=n)
 
 
-def resample(problem: ValueAtRiskProblem, n: int) -> Tensor:
+def resample(problem: ConditionsProblem, n: int) -> Tensor:
     """Draw n conditions ``n x d_z`` with the probabilities of Z, by systematic resampling of the environment's points.
 
     A point of probability p is drawn floor(n p) or floor(n p) + 1 times. n = 0 takes as many as there are points; where
@@ -300,7 +300,7 @@ def resample(problem: ValueAtRiskProblem, n: int) -> Tensor:
     return z[torch.searchsorted(mass, places * mass[-1]).clamp(max=w - 1)]
 
 
-def _drawn(problem: ValueAtRiskProblem) -> Tensor:
+def _drawn(problem: ConditionsProblem) -> Tensor:
     """One condition from the distribution of Z, ``d_z``."""
     if problem.sampler is not None:
         generator: Any = torch.Generator(problem.x_bounds.device).manual_seed(int(torch.randint(2**62, (1,))))

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.config import ValueAtRiskPanelConfig
-from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, over_environment, regret
+from bo_robust.experiments.problems.conditions import ConditionsProblem, over_environment, regret
 from bo_robust.experiments.value_at_risk.base import Method, Proposal, Round
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.random import stream
 
 
-def initial_points(problem: ValueAtRiskProblem, n: int, seed: int, repetition: int) -> Tensor:
+def initial_points(problem: ConditionsProblem, n: int, seed: int, repetition: int) -> Tensor:
     """Draw initial points (x, z), ``n x d``: x uniform on its box, z uniform on the points of a finite Z or on its box.
 
     z does not follow the distribution of Z, in which about 25 of the paper's 100 points hold the mass. The authors do
@@ -40,7 +40,7 @@ def initial_points(problem: ValueAtRiskProblem, n: int, seed: int, repetition: i
 
 
 def play(
-    problem: ValueAtRiskProblem,
+    problem: ConditionsProblem,
     method: Method,
     panel: ValueAtRiskPanelConfig,
     repetition: int,
@@ -133,7 +133,7 @@ def play(
 class _Regrets:
     """True regret of designs, computed once for each."""
 
-    def __init__(self, problem: ValueAtRiskProblem) -> None:
+    def __init__(self, problem: ConditionsProblem) -> None:
         self.problem = problem
         self.known: dict[tuple[float, ...], float] = {}
 

@@ -12,12 +12,14 @@ from bo_robust.experiments.problems import data
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A data folder with one .npz ("toy") and one .csv.gz ("prices") of known checksum."""
+    """A data folder with one .npz ("toy"), one .csv.gz ("prices") and one .csv ("plain") of known checksum."""
     monkeypatch.delenv("BO_ROBUST_DATA", raising=False)
     (tmp_path / "toy").mkdir()
     np.savez(tmp_path / "toy/toy.npz", a=np.arange(3.0))
-    (tmp_path / "toy/prices.csv.gz").write_bytes(gzip.compress(b"Date,X,Y\n2020-01-01,1.5,2\n2020-01-02,3,4\n"))
-    for name, file in (("toy", "toy/toy.npz"), ("prices", "toy/prices.csv.gz")):
+    table = b"Date,X,Y\n2020-01-01,1.5,2\n2020-01-02,3,4\n"
+    (tmp_path / "toy/prices.csv.gz").write_bytes(gzip.compress(table))
+    (tmp_path / "toy/plain.csv").write_bytes(table)
+    for name, file in (("toy", "toy/toy.npz"), ("prices", "toy/prices.csv.gz"), ("plain", "toy/plain.csv")):
         digest = hashlib.sha256((tmp_path / file).read_bytes()).hexdigest()
         monkeypatch.setitem(data.DATA_FILES, name, data.DataFile(file, digest, "the workshop"))
     return tmp_path
@@ -27,9 +29,10 @@ def test_reads_from_argument_or_environment(folder, monkeypatch):
     np.testing.assert_array_equal(data.load_npz("toy", folder)["a"], [0.0, 1.0, 2.0])
     np.testing.assert_array_equal(data.load_npz("toy", str(folder))["a"], [0.0, 1.0, 2.0])
     monkeypatch.setenv("BO_ROBUST_DATA", str(folder))
-    prices = data.load_csv("prices")
-    assert list(prices.columns) == ["X", "Y"]
-    np.testing.assert_array_equal(prices.to_numpy(), [[1.5, 2.0], [3.0, 4.0]])
+    for name in ("prices", "plain"):
+        prices = data.load_csv(name)
+        assert list(prices.columns) == ["Date", "X", "Y"]
+        np.testing.assert_array_equal(prices[["X", "Y"]].to_numpy(), [[1.5, 2.0], [3.0, 4.0]])
 
 
 def test_argument_beats_environment(folder, monkeypatch):

@@ -6,8 +6,7 @@ import inspect
 import pytest
 import torch
 
-from bo_robust.experiments.problems import PROBLEMS, make_problem
-from bo_robust.experiments.problems.value_at_risk import VALUE_AT_RISK_PROBLEMS
+from bo_robust.experiments.problems import PROBLEMS, make_conditions_problem, make_problem, of_loop
 from bo_robust.random import stream
 
 SMALL = {"gp_draw": {"num_arms": 60}, "unknown_decomposition": {"per_axis": 4}}
@@ -27,7 +26,7 @@ def build(request):
     return make
 
 
-@pytest.mark.parametrize("name", sorted(PROBLEMS))
+@pytest.mark.parametrize("name", sorted(of_loop("arms")))
 def test_trial_alone_is_the_trial_among_others(name, build, device):
     alone = build(name, [7]).to(device, torch.float64)
     among = build(name, range(16)).to(device, torch.float64)
@@ -52,7 +51,7 @@ def test_trial_alone_is_the_trial_among_others(name, build, device):
         assert torch.equal(together[7:8], alone.rewards(alone.f, arms[t : t + 1], draws[t : t + 1]))
 
 
-@pytest.mark.parametrize("name", sorted(PROBLEMS))
+@pytest.mark.parametrize("name", sorted(of_loop("arms")))
 def test_single_precision(name, build, device):
     problem = build(name, range(3)).to(device, torch.float32)
     draws = torch.from_numpy(problem.rewards.draw(stream(0, "reward", 0), 3)).to(device, torch.float32)
@@ -90,13 +89,21 @@ def test_typos_name_the_nearest(name, params, message):
         make_problem(name, [0], 0, **params)
 
 
+def test_a_problem_is_of_one_loop():
+    assert {**of_loop("arms"), **of_loop("conditions")} == PROBLEMS
+    with pytest.raises(ValueError, match="unknown problem 'branin'"):
+        make_problem("branin", [0], 0)
+    with pytest.raises(ValueError, match="unknown problem 'gp_draw'"):
+        make_conditions_problem("gp_draw")
+
+
 def test_data_dir_is_ignored_by_problems_without_data(tmp_path):
     assert make_problem("hard_instance", [0], 0, data_dir=tmp_path).num_arms == 100
 
 
 def test_first_lines_say_what_the_problem_is():
     """`bo-robust list` shows them: one plain sentence without markup."""
-    for name, kind in (PROBLEMS | VALUE_AT_RISK_PROBLEMS).items():
+    for name, kind in PROBLEMS.items():
         first = (kind.__doc__ or "").splitlines()[0]
         assert 30 < len(first) < 100, name
         assert first.endswith("."), name

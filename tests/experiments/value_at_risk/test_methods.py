@@ -7,7 +7,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.confidence import ConstantWidth
-from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.value_at_risk.base import Round, confidence_width
 from bo_robust.experiments.value_at_risk.methods import METHODS, RhoKG, build_method, resample
 from bo_robust.experiments.value_at_risk.play import initial_points

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.problems.value_at_risk import make, regret
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import regret
 from bo_robust.experiments.value_at_risk.methods import METHODS, build_method
 from bo_robust.experiments.value_at_risk.play import initial_points, play
 

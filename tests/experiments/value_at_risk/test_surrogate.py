@@ -9,7 +9,7 @@ from botorch.models.transforms.outcome import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.confidence import ConstantWidth
-from bo_robust.experiments.problems.value_at_risk import make
+from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.value_at_risk import surrogate as module
 from bo_robust.experiments.value_at_risk.play import initial_points
 from bo_robust.experiments.value_at_risk.surrogate import MIN_NOISE_VAR, Fitting, Surrogate

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from bo_robust.experiments.problems.value_at_risk import make
-from bo_robust.experiments.problems.value_at_risk.digits import rotated
-from bo_robust.experiments.problems.value_at_risk.fine_tuning import Z_BOUNDS, users
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions.digits import rotated
+from bo_robust.experiments.problems.conditions.fine_tuning import Z_BOUNDS, users
 
 pytest.importorskip("sklearn")
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
-from bo_robust.experiments.problems.value_at_risk.environments import grid
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.experiments.problems.conditions.environments import grid
 from bo_robust.ops.weighted_quantile import weighted_quantile
 from bo_robust.validation import check_count
 
@@ -33,7 +33,7 @@ class Optimum:
     z_points: int | None = None
 
 
-def value_at_risk(problem: ValueAtRiskProblem, X: Tensor, *, z_points: int = Z_POINTS) -> Tensor:
+def value_at_risk(problem: ConditionsProblem, X: Tensor, *, z_points: int = Z_POINTS) -> Tensor:
     """The true VaR_alpha(f(x, Z)) = inf{v: P(f(x, Z) <= v) >= alpha} of decisions ``... x d_x``, without gradient.
 
     The value is exact for a finite Z, by sorting f over its points. A continuous Z is replaced by ``z_points`` Sobol
@@ -66,7 +66,7 @@ def value_at_risk(problem: ValueAtRiskProblem, X: Tensor, *, z_points: int = Z_P
 
 
 @functools.lru_cache(maxsize=64)
-def optimum(problem: ValueAtRiskProblem) -> Optimum:
+def optimum(problem: ConditionsProblem) -> Optimum:
     """The best decision that a grid search and local refinement find.
 
     The search tries a regular grid of ``search_points`` x and refines the best of them, one start per 512 grid points
@@ -91,7 +91,7 @@ def optimum(problem: ValueAtRiskProblem) -> Optimum:
     return Optimum(x[0], float(value[0]), Z_POINTS if problem.points is None else None)
 
 
-def _refined(problem: ValueAtRiskProblem, x: Tensor, radius: float, z_points: int) -> tuple[Tensor, Tensor]:
+def _refined(problem: ConditionsProblem, x: Tensor, radius: float, z_points: int) -> tuple[Tensor, Tensor]:
     """Move starts uphill; return them, ``k x d_x``, and their values, ``k``. The radius is in units of the box."""
     lower, upper = problem.x_bounds
     value = value_at_risk(problem, x, z_points=z_points)
@@ -112,13 +112,13 @@ def _refined(problem: ValueAtRiskProblem, x: Tensor, radius: float, z_points: in
     return x, value
 
 
-def regret(problem: ValueAtRiskProblem, X: Tensor) -> Tensor:
+def regret(problem: ConditionsProblem, X: Tensor) -> Tensor:
     """What X (``... x d_x``) loses against the optimum in VaR_alpha, ``...``; errors as in :func:`value_at_risk`."""
     return optimum(problem).value - value_at_risk(problem, X)
 
 
 def over_environment(
-    problem: ValueAtRiskProblem, x: Tensor, *, z_points: int = COARSE_Z_POINTS
+    problem: ConditionsProblem, x: Tensor, *, z_points: int = COARSE_Z_POINTS
 ) -> tuple[Tensor, Tensor]:
     """f at one decision ``x`` over the points of Z without noise, and their probabilities, ``w`` each; no gradient.
 
@@ -129,7 +129,7 @@ def over_environment(
         return problem.f(torch.cat([x.expand(len(points), -1), points], dim=-1)), probabilities
 
 
-def _environment(problem: ValueAtRiskProblem, z_points: int) -> tuple[Tensor, Tensor]:
+def _environment(problem: ConditionsProblem, z_points: int) -> tuple[Tensor, Tensor]:
     """The points that stand for Z, ``w x d_z``, and their probabilities, ``w``."""
     if problem.points is not None and problem.probabilities is not None:
         return problem.points, problem.probabilities

@@ -1,10 +1,8 @@
 """Recipes that must work at the temperature that the reactor happens to have: laboratory campaigns, as measured."""
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
@@ -12,9 +10,9 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.covariance import SquaredExponential
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.experiments.problems.data import verified
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
-from bo_robust.experiments.problems.value_at_risk.portfolio import PosteriorMean
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
+from bo_robust.experiments.problems.conditions.portfolio import PosteriorMean
+from bo_robust.experiments.problems.data import load_csv
 from bo_robust.validation import quoted
 
 CAMPAIGNS = ("alkox", "fullerenes", "suzuki")
@@ -23,7 +21,7 @@ LEVELS = 16
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(OverConditions):
     """The yield of a reaction whose temperature cannot be held: two or three decisions, one condition.
 
     f is the reading that a GP expects, standardised by the mean and deviation of all readings. The decisions are the
@@ -39,8 +37,8 @@ class Recipe:
         if self.campaign not in CAMPAIGNS:
             raise ValueError(f"campaign must be one of {', '.join(CAMPAIGNS)}; got {quoted(self.campaign)}.")
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
-        table = pd.read_csv(io.BytesIO(verified(self.campaign, self.data_dir)))
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+        table = load_csv(self.campaign, self.data_dir)
         *settings, reading = table.columns
         order = [name for name in settings if name != CONDITION] + [CONDITION]
         X = torch.tensor(table[order].to_numpy(float))
@@ -52,7 +50,7 @@ class Recipe:
         covariance = SquaredExponential(tuple(model.covar_module.lengthscale.flatten().tolist()))
         noise_var, mean = model.likelihood.noise.item(), model.mean_module.constant.item()
         box = torch.tensor([[0.0], [1.0]], device=device, dtype=dtype)
-        return ValueAtRiskProblem(
+        return ConditionsProblem(
             name=f"recipe, {self.campaign}",
             f=PosteriorMean(covariance, X, y, noise_var, mean, device, dtype),
             x_bounds=box.repeat(1, len(order) - 1),

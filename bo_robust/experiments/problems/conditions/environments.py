@@ -22,7 +22,7 @@ def bell(points: Tensor, centre: float, scale: float | Tensor) -> FiniteEnvironm
 
 
 def unit_environment(kind: str, dim: int, device: torch.device | str, dtype: torch.dtype) -> dict[str, Any]:
-    """Describe Z on [0, 1]^dim, dim 1 or 2, by the fields of a :class:`~.base.ValueAtRiskProblem` (the paper's App. I).
+    """Describe Z on [0, 1]^dim, dim 1 or 2, by the fields of a :class:`~.base.ConditionsProblem` (the paper's App. I).
 
     "discrete" is a regular grid with ends, 100 points for dim 1 and 8 x 8 for dim 2, with P(z) proportional to
     exp(-||z - 0.5||^2 / 0.1^2). "continuous" is N(0.5, 0.125^2) cut at 2 sd, so on [0.25, 0.75]^dim. Another ``kind``

@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.experiments.problems.value_at_risk import make, optimum, over_environment, regret, value_at_risk
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import optimum, over_environment, regret, value_at_risk
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 
 
 def table(values, probabilities, alpha, device="cpu"):
     """A problem whose f at x is (values of z) + x, on the points 0, 1, 2, ..."""
     column = torch.tensor(values, dtype=torch.float64, device=device)
     points = torch.arange(len(values), dtype=torch.float64, device=device).unsqueeze(-1)
-    return ValueAtRiskProblem(
+    return ConditionsProblem(
         name="table",
         f=lambda X: column[X[..., 1].long()] + X[..., 0],
         x_bounds=torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device),

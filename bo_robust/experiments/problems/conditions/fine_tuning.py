@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
-from bo_robust.experiments.problems.value_at_risk.digits import (
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
+from bo_robust.experiments.problems.conditions.digits import (
     SIDE,
     load_digits,
     random_layers,
@@ -38,7 +38,7 @@ CPU_RUNS, CUDA_RUNS = 128, 2**13
 
 
 @dataclass(frozen=True)
-class FineTuning:
+class FineTuning(OverConditions):
     """How well fine-tuned networks serve users with poor data: three decisions, three conditions.
 
     f is the accuracy, mean over training runs. The decisions x are (log10 learning rate, log10 pull, label smoothing)
@@ -59,10 +59,10 @@ class FineTuning:
         check_count(1, conditions=self.conditions, runs=self.runs)
         check_count(0, seed=self.seed)
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
         """The problem; everything is computed on ``device`` and in ``dtype``."""
         x_bounds = torch.tensor(X_BOUNDS, device=device, dtype=dtype)
-        return ValueAtRiskProblem(
+        return ConditionsProblem(
             name="fine_tuning",
             f=FineTuned(self.runs, self.seed, x_bounds),
             x_bounds=x_bounds,

@@ -16,8 +16,8 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.covariance import Covariance, Matern
 from bo_robust.environments import FiniteEnvironment
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
 from bo_robust.experiments.problems.data import load_npz, verified
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
 
 NUM_Z = 100
 Z_SEED = 0
@@ -57,7 +57,7 @@ class PosteriorMean:
 
 
 @dataclass(frozen=True)
-class Portfolio:
+class Portfolio(OverConditions):
     """The yearly return of a trading strategy: three decisions, two uncertain costs.
 
     f is the annualised mean excess return in %, on [0, 1]^5. The decisions x are risk aversion, trade aversion and
@@ -68,10 +68,10 @@ class Portfolio:
 
     data_dir: Path | str | None = None
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
         box = torch.tensor([[0.0], [1.0]], device=device, dtype=dtype)
         points = SobolEngine(2, scramble=True, seed=Z_SEED).draw(NUM_Z, dtype=torch.float64).to(device, dtype)
-        return ValueAtRiskProblem(
+        return ConditionsProblem(
             name="portfolio",
             f=_return(self.data_dir, device, dtype),
             x_bounds=box.repeat(1, 3),

@@ -6,7 +6,8 @@ import pytest
 import torch
 from botorch.test_functions import Branin, Hartmann
 
-from bo_robust.experiments.problems.value_at_risk import VALUE_AT_RISK_PROBLEMS, make
+from bo_robust.experiments.problems import PROBLEMS
+from bo_robust.experiments.problems import make_conditions_problem as make
 
 SYNTHETIC = ["branin", "goldstein_price", "hartmann3_12", "hartmann3_21"]
 SHAPES = {"branin": (1, 1), "goldstein_price": (1, 1), "hartmann3_12": (1, 2), "hartmann3_21": (2, 1)}
@@ -19,7 +20,7 @@ def test_unknown_names_get_the_nearest():
         make("branin", zz="discrete")
     with pytest.raises(ValueError, match="has no 'z'"):
         make("digits", z="continuous")
-    assert set(SYNTHETIC) < set(VALUE_AT_RISK_PROBLEMS)
+    assert set(SYNTHETIC) < set(PROBLEMS)
 
 
 @pytest.mark.parametrize("z", ["discrete", "continuous"])

@@ -5,9 +5,10 @@ import json
 import pytest
 import torch
 
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import optimum, value_at_risk
+from bo_robust.experiments.problems.conditions.portfolio import saved_gp
 from bo_robust.experiments.problems.data import load_npz, verified
-from bo_robust.experiments.problems.value_at_risk import make, optimum, value_at_risk
-from bo_robust.experiments.problems.value_at_risk.portfolio import saved_gp
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.experiments.problems.value_at_risk import ValueAtRiskProblem, make
-from bo_robust.experiments.problems.value_at_risk.environments import unit_environment
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import ConditionsProblem
+from bo_robust.experiments.problems.conditions.environments import unit_environment
 
 
 def tiny(**changes):
@@ -24,7 +25,7 @@ def tiny(**changes):
             torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([0.25, 0.75], dtype=torch.float64)
         ),
     }
-    return ValueAtRiskProblem(**(fields | changes))
+    return ConditionsProblem(**(fields | changes))
 
 
 def test_what_a_finite_problem_offers():
@@ -45,8 +46,11 @@ def test_what_a_finite_problem_offers():
         ({"alpha": 1.0}, "alpha"),
         ({"noise_var": 0.0}, "noise_var"),
         ({"initial_points": 0}, "initial_points"),
-        ({"x_bounds": torch.zeros(2, dtype=torch.float64)}, "x_bounds must be 2 x d"),
-        ({"x_bounds": torch.tensor([[0.0], [0.0]], dtype=torch.float64)}, "lower row below"),
+        ({"x_bounds": torch.zeros(2, dtype=torch.float64)}, "x_bounds: bounds must be 2 x d"),
+        (
+            {"x_bounds": torch.tensor([[0.0], [0.0]], dtype=torch.float64)},
+            "lower below upper",
+        ),
         ({"z_bounds": torch.tensor([[0.0], [1.0]])}, "z_bounds is torch.float32"),
         ({"environment": FiniteEnvironment(torch.zeros(2, 2, dtype=torch.float64))}, "within z_bounds"),
         ({"environment": FiniteEnvironment(torch.full((2, 1), 1.5, dtype=torch.float64))}, "within z_bounds"),

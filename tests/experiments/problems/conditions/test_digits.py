@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 
-from bo_robust.experiments.problems.value_at_risk import make, value_at_risk
-from bo_robust.experiments.problems.value_at_risk.digits import rotated
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import value_at_risk
+from bo_robust.experiments.problems.conditions.digits import rotated
 
 pytest.importorskip("sklearn")
 
@@ -55,7 +56,7 @@ def test_same_seed_same_values_and_one_training_per_decision(problem, device, mo
     x = (-2.5, 0.0, 4.0)
     z = [(0.1, 5.0), (0.3, -20.0)]
     first = problem.f(inputs(problem, x, z))
-    module = importlib.import_module("bo_robust.experiments.problems.value_at_risk.digits")
+    module = importlib.import_module("bo_robust.experiments.problems.conditions.digits")
 
     def refuse(*_):
         raise AssertionError("trained twice")

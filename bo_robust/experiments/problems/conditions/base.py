@@ -1,4 +1,4 @@
-"""What a value-at-risk problem is: f(x, z), the decision x, the environment z and the distribution of z.
+"""What a problem over (x, z) is: f(x, z), the decision x, the condition z and the distribution of z.
 
 The problems are those of Nguyen, Dai, Low & Jaillet 2021 (V-UCB), sec. 4 and App. I, and three of ours. Axes: ``n``
 points, ``w`` points of Z, ``d_x`` and ``d_z`` dimensions of x and z. An input of f is x followed by z.
@@ -6,26 +6,27 @@ points, ``w`` points of Z, ``d_x`` and ``d_z`` dimensions of x and z. An input o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
-from bo_robust.validation import check_count, check_finite, check_positive
+from bo_robust.validation import check_bounds, check_count, check_positive
 
 
-class ValueAtRiskKind(Protocol):
-    """A kind of problem: a frozen dataclass of its settings. ``bo-robust list`` prints its docstring's first line."""
+class OverConditions(ABC):
+    """Base of the kinds of problems over (x, z), as :class:`bo_robust.experiments.problems.base.OverArms`."""
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
-        """Make the problem; errors are those of :func:`bo_robust.experiments.problems.value_at_risk.make`."""
+    @abstractmethod
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+        """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_conditions_problem`."""
 
 
 @dataclass(frozen=True, eq=False)
-class ValueAtRiskProblem:
+class ConditionsProblem:
     """Maximise VaR_alpha(f(x, Z)) over x, with Z finite or continuous.
 
     VaR_alpha is the LOWER quantile inf{v: P(f <= v) >= alpha}: a small alpha is averse to risk. BoTorch's
@@ -48,12 +49,10 @@ class ValueAtRiskProblem:
 
     def __post_init__(self) -> None:
         for name in ("x_bounds", "z_bounds"):
-            box = getattr(self, name)
-            if box.ndim != 2 or box.shape[0] != 2 or box.shape[1] == 0 or not box.is_floating_point():
-                raise ValueError(f"{name} must be 2 x d floating point, got {tuple(box.shape)} {box.dtype}.")
-            check_finite(name, box)
-            if not bool((box[0] < box[1]).all()):
-                raise ValueError(f"{name} must have its lower row below its upper row everywhere, got {box.tolist()}.")
+            try:
+                check_bounds(getattr(self, name))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
         z = self.environment.z
         for name, tensor in (("z_bounds", self.z_bounds), ("the environment", z)):
             if tensor.dtype != self.x_bounds.dtype or tensor.device != self.x_bounds.device:

@@ -12,8 +12,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
-from bo_robust.experiments.problems.value_at_risk.environments import bell, grid
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
+from bo_robust.experiments.problems.conditions.environments import bell, grid
 
 GOAL = (3.0, 2.0)
 # Sizes in length units, times in seconds of the simulation.
@@ -29,7 +29,7 @@ ITERATIONS = 10
 
 
 @dataclass(frozen=True)
-class RobotPushing:
+class RobotPushing(OverConditions):
     """How far from its goal a robot hand pushes a disc: three decisions, a start shifted at random.
 
     f is minus the distance. The decisions x = (r_x, r_y, t) in [-5, 5]^2 x [1, 30] are where the hand starts and how
@@ -37,7 +37,7 @@ class RobotPushing:
     proportional to exp(-||z||^2 / 0.4^2). f runs on the CPU, about 1.5 ms a point.
     """
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
         box2d = _box2d()
         points = grid(-1.0, 1.0, 8, 2, device=device, dtype=dtype)
 
@@ -48,7 +48,7 @@ class RobotPushing:
                 values.append(-math.dist(end, GOAL))
             return X.new_tensor(values).reshape(X.shape[:-1])
 
-        return ValueAtRiskProblem(
+        return ConditionsProblem(
             name="robot_pushing",
             f=f,
             x_bounds=torch.tensor([[-5.0, -5.0, 1.0], [5.0, 5.0, 30.0]], device=device, dtype=dtype),

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.experiments.problems.value_at_risk import make, over_environment, value_at_risk
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import over_environment, value_at_risk
 
 
 @pytest.mark.parametrize(("campaign", "rows", "dim_x"), [("alkox", 208, 3), ("fullerenes", 246, 2), ("suzuki", 247, 3)])

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bo_robust.experiments.problems.value_at_risk import make, value_at_risk
-from bo_robust.experiments.problems.value_at_risk.robot_pushing import GOAL, push
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import value_at_risk
+from bo_robust.experiments.problems.conditions.robot_pushing import GOAL, push
 
 
 class Body:

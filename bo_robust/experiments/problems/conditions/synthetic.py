@@ -5,15 +5,15 @@ first, with noise of variance 0.01 and alpha = 0.1.
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
-from bo_robust.experiments.problems.value_at_risk.environments import unit_environment
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
+from bo_robust.experiments.problems.conditions.environments import unit_environment
 
 # BoTorch's Hartmann(3) keeps these in single precision and rounds the 0.03815 to 0.0381: its values are up to 1e-4 off.
 HEIGHTS = [1.0, 1.2, 3.0, 3.2]
@@ -27,11 +27,11 @@ CENTRES = [
 
 
 @dataclass(frozen=True)
-class AnalyticProblem(ABC):
+class AnalyticProblem(OverConditions):
     """An analytic function on the unit cube, whose first ``dim_x`` coordinates are decisions.
 
     ``z`` is the distribution of Z, "discrete" or "continuous", see :func:`~.environments.unit_environment`. Class
-    variables are fields of :class:`~.base.ValueAtRiskProblem`.
+    variables are fields of :class:`~.base.ConditionsProblem`.
     """
 
     z: str = "discrete"
@@ -46,8 +46,8 @@ class AnalyticProblem(ABC):
     def f(self, X: Tensor) -> Tensor:
         """The function without noise, to be maximised: ``... x (dim_x + dim_z)`` to ``...``."""
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
-        return ValueAtRiskProblem(
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
+        return ConditionsProblem(
             name=self.name,
             f=self.f,
             x_bounds=torch.tensor([[0.0], [1.0]], device=device, dtype=dtype).repeat(1, self.dim_x),

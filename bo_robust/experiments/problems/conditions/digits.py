@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bo_robust.experiments.problems.value_at_risk.base import ValueAtRiskProblem
-from bo_robust.experiments.problems.value_at_risk.environments import bell
+from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
+from bo_robust.experiments.problems.conditions.environments import bell
 
 # log10 learning rate, log10 weight decay, log2 width of the head.
 X_BOUNDS = [[-4.0, -4.0, 1.0], [-1.0, 1.0, 6.0]]
@@ -36,7 +36,7 @@ Layers = Sequence[tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class Digits:
+class Digits(OverConditions):
     """How well a small network reads digits under noise and rotation: three decisions, two conditions.
 
     f is the validation accuracy on odd digits. The decisions are x = (log10 learning rate, log10 weight decay, log2
@@ -52,13 +52,13 @@ class Digits:
     pretrained: bool = True  # Whether the body was trained on the even digits; otherwise it starts from random weights
     seed: int = 0  # Seed >= 0 of the split, the initial weights, the batches and the noise patterns
 
-    def make(self, device: torch.device | str, dtype: torch.dtype) -> ValueAtRiskProblem:
+    def make(self, device: torch.device | str, dtype: torch.dtype) -> ConditionsProblem:
         """The problem; everything is computed on ``device`` and in ``dtype``."""
         z_bounds = torch.tensor(Z_BOUNDS, device=device, dtype=dtype)
         axes = [torch.linspace(float(a), float(b), GRID_SIDE, device=device, dtype=dtype) for a, b in z_bounds.T]
         points = torch.cartesian_prod(*axes)
         body = "a body pretrained on the even digits" if self.pretrained else "a body from random weights"
-        return ValueAtRiskProblem(
+        return ConditionsProblem(
             name="digits",
             f=_Accuracy(self.pretrained, self.seed, torch.device(device), dtype),
             x_bounds=torch.tensor(X_BOUNDS, device=device, dtype=dtype),
