@@ -33,7 +33,6 @@ COMMON_SUFFIXES = ("Algorithm", "Method", "Width", "Truncation", "Features", "Ma
 SHARED: dict[str, str] = {
     "COUNTS": "rename: settings that are whole numbers, and the command line's options by kind of run",
     "METHODS": "rename: one registry of methods for a study, Ax, Optuna and runs",
-    "MIN_VARIANCE": "rename: the floor of a variance is written twice",
     "Method": "rename: one base of methods for a study, Ax, Optuna and runs",
     "RESERVED": "rename: options that a run sets itself, in one place for both loops",
     "VUCB": "stays: one method with two faces, over arms and over (x, z)",

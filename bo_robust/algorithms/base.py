@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.validation import check_schedule
@@ -81,9 +82,8 @@ class ArmAlgorithm(ABC):
     An experiment reads the class attributes to know how to run an algorithm.
     """
 
-    # Spec of the width if a configuration names none. Here it is the randomised width with w^2 divided by 5, which the
-    # rule of `benchmarks/width_rule.py` chose over all suites.
-    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": 5.0**-0.5}
+    # Spec of the width if a configuration names none.
+    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": EXPLORING}
     # Whether it chooses among the candidate priors of a problem, and cannot be played without them
     over_candidates: ClassVar[bool] = False
     # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or

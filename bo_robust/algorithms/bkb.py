@@ -17,7 +17,7 @@ from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
 from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
-from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.features.leverage import redrawn
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
@@ -111,11 +111,7 @@ class BKB(FeatureSpaceAlgorithm):
 
 def new_dictionary(posterior: DTCPosterior, variance: Tensor, oversampling: float, uniforms: Tensor) -> Tensor:
     """Draw dictionaries, ``s x n`` bool; each copy of a past arm stays with probability min(1, q variance / lambda)."""
-    p = keep_probability(variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts)
-    keep = draw_dictionary(p, uniforms)
-    # A trial without a reward (all its pulls failed) needs a dictionary too; any one serves.
-    keep[:, 0] |= ~keep.any(1)
-    return keep
+    return redrawn(variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts, uniforms)
 
 
 def fresh_dictionary(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Info, State
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
+from bo_robust.confidence.candidate_widths import delta_of_width
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.candidates import CandidatePosterior
 from bo_robust.posteriors.dictionary import NystromDictionary
@@ -59,8 +60,8 @@ class EliminationAlgorithm(CandidateAlgorithm):
 
     @classmethod
     def delta_of_width(cls, delta: float, kind: str) -> float:
-        """Half of ``delta``; the formula of ``bayesian_finite`` halves it itself."""
-        return delta if kind == "bayesian_finite" else 0.5 * delta
+        """See :func:`bo_robust.confidence.candidate_widths.delta_of_width`."""
+        return delta_of_width({"kind": kind}, delta)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,7 +3,8 @@
 Axes: ``s`` trials, ``h`` candidates.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,15 @@ from bo_robust.confidence.widths import RKHSWidth, SelfNormalisedWidth
 
 Widths = Width | tuple[Width, ...]
 """One width for all candidates, which is handed the information gain of each, or one width per candidate."""
+
+
+def delta_of_width(width: Any, delta: float) -> float:
+    """The failure probability for a width of this spec: half of ``delta``, as the test of candidates takes the rest.
+
+    "bayesian_finite" is given all of ``delta``, as its formula halves it.
+    """
+    halves = isinstance(width, Mapping) and width.get("kind") == "bayesian_finite"
+    return delta if halves else 0.5 * delta
 
 
 def each(width: Widths) -> tuple[Width, ...]:

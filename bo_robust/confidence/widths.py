@@ -4,8 +4,8 @@ The width multiplies sigma. Srinivas et al. and Nguyen et al. write beta_t^(1/2)
 BoTorch's ``UpperConfidenceBound(beta)`` takes w_t^2.
 
 Every width has a keyword ``scale`` that multiplies w_t. The theorems hold at ``scale=1``; a paper that divides w_t^2 by
-5 has ``scale=5 ** -0.5``. Every class raises ``ValueError`` at construction when an argument is outside the range
-stated for it.
+5 has the scale :data:`~bo_robust.confidence.base.EXPLORING`. Every class raises ``ValueError`` at construction when an
+argument is outside the range stated for it.
 """
 
 import math

@@ -72,6 +72,17 @@ def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
     return keep.scatter(-1, best, keep.gather(-1, best) | rescued)
 
 
+def redrawn(variance: Tensor, oversampling: float, counts: Tensor, uniforms: Tensor) -> Tensor:
+    """Dictionaries of the past arms, ``s x n`` bool, from variances in the scale of the caller's paper.
+
+    ``counts`` and ``uniforms`` are ``s x n``. A trial without a reward (all its pulls failed) needs a dictionary too:
+    any one serves, and it gets arm 0.
+    """
+    keep = draw_dictionary(keep_probability(variance, oversampling, counts), uniforms)
+    keep[:, 0] |= ~keep.any(1)
+    return keep
+
+
 def padded(keep: Tensor) -> tuple[Tensor, Tensor]:
     """The arms of each dictionary (``keep``, ``s x n`` bool) as indices, padded to one length. The host waits once.
 

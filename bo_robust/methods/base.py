@@ -28,6 +28,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import WIDTHS
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.models import marginal_moments
 from bo_robust.models.candidate_elimination import GRID
 from bo_robust.specs import SpecError, build
@@ -35,7 +36,7 @@ from bo_robust.validation import check_rule, check_settings, quoted
 
 Spec = Any  # {"kind": name, **options}; checked where it is built
 
-RANDOMISED = {"kind": "randomised", "scale": 5.0**-0.5}  # w^2 / 5, chosen by the rule of benchmarks/width_rule.py
+RANDOMISED = {"kind": "randomised", "scale": EXPLORING}
 
 
 class InPlaceOfDefault(Enum):

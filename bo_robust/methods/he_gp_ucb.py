@@ -8,14 +8,14 @@ from typing import Any
 from torch import Tensor
 
 from bo_robust.acquisition import EliminationUCB
+from bo_robust.confidence.base import EXPLORING
+from bo_robust.confidence.candidate_widths import delta_of_width
 from bo_robust.methods.base import ABSENT, GRID, NEEDED, Method, Spec, setting
 from bo_robust.models import CandidateEnsemble, candidate, candidate_grid
-from bo_robust.models.inputs import delta_of_width
 from bo_robust.posteriors.elimination import check_form
 from bo_robust.specs import quoted
 
 BAYESIAN = {"kind": "bayesian_finite"}
-EXPLORING = 5.0**-0.5  # times a width that holds, as CandidateEnsemble by itself
 
 
 @dataclass(frozen=True, kw_only=True)

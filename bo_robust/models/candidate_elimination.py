@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence import BayesianFiniteWidth, BKBWidth, RandomisedWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import Widths, check_number, each, widths_at
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
@@ -150,7 +151,7 @@ class CandidateHistory:
         check_positive(noise_scale=noise_scale)
         check_delta(delta)
         if width is None:
-            width = BayesianFiniteWidth(GRID, delta, scale=1.0 if form == "errors" else 5.0**-0.5)
+            width = BayesianFiniteWidth(GRID, delta, scale=1.0 if form == "errors" else EXPLORING)
         check_count(0, num_initial=num_initial)
         check_number(width, len(gps.candidates))
         for w in each(width):

@@ -31,7 +31,7 @@ from gpytorch.models import GP
 from torch import Tensor
 
 from bo_robust.confidence import WIDTHS
-from bo_robust.confidence.candidate_widths import Widths
+from bo_robust.confidence.candidate_widths import Widths, delta_of_width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional
 from bo_robust.models.candidate_elimination import CandidateHistory, Observation, Risk
@@ -44,7 +44,7 @@ from bo_robust.models.candidate_gps import (
     units,
 )
 from bo_robust.models.candidate_priors import Candidate
-from bo_robust.models.inputs import delta_of_width, from_spec
+from bo_robust.models.inputs import from_spec
 from bo_robust.validation import check_finite
 
 

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from bo_robust.confidence.candidate_widths import Widths, check_unit_scale
 from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
+from bo_robust.models.exact_moments import MIN_VARIANCE
 from bo_robust.posteriors.candidate_factor import CandidateFactor
 from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, quoted
 
-MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
 
 

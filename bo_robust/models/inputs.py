@@ -22,15 +22,6 @@ def from_spec(given: Any, registry: Mapping[str, Callable[..., Any]], context: M
     return build(given, registry, context, role) if isinstance(given, Mapping | str) else given
 
 
-def delta_of_width(width: Any, delta: float) -> float:
-    """The failure probability for a width of this spec: half of delta, as the elimination test takes the other half.
-
-    For "bayesian_finite" it is delta, as this width halves it itself.
-    """
-    halves = isinstance(width, Mapping) and width.get("kind") == "bayesian_finite"
-    return delta if halves else 0.5 * delta
-
-
 def levels_of_rounds(truncation: Truncation | Tensor, rewards: Tensor, first_round: int) -> Tensor:
     """The levels of consecutive rounds in the shape ``batch_shape x n x 1`` of their rewards.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from bo_robust.features.leverage import draw_dictionary, keep_probability, padded
+from bo_robust.features.leverage import padded, redrawn
 from bo_robust.features.nystrom import dictionary_root, symmetric_axes
 from bo_robust.posteriors.arm_kernel import ArmKernel
 from bo_robust.posteriors.whitening import FeatureTable
@@ -43,12 +43,7 @@ class NystromDictionary:
         ``variance`` is sigma^2 and ``counts`` the number of pulls of every arm, ``s x n`` each; ``uniform`` has one
         draw from [0, 1) per trial, ``s``.
         """
-        keep = draw_dictionary(
-            keep_probability(variance, self.oversampling, counts), spread(uniform, variance.shape[1])
-        )
-        # Where all rewards were failed pulls, arm 0 is the dictionary: any would do, as there is nothing to learn yet.
-        keep[:, 0] |= ~keep.any(1)
-        arms, mask = padded(keep)
+        arms, mask = padded(redrawn(variance, self.oversampling, counts, spread(uniform, variance.shape[1])))
         columns = kernel.columns(arms)
         own = arms.unsqueeze(2)
         root = dictionary_root(columns.gather(1, own.expand(-1, -1, arms.shape[1])), mask)

@@ -183,41 +183,60 @@ def add_points(
     prior = kernel.diagonal_of(points, trials).clamp(min=0.0)  # rounding may have made it negative
     k_pulled = kernel.between(pulled, factors.points, trials)
     k_wanted = kernel.between(points, factors.points, trials)
-    Z = k_wanted @ factors.root.mT
+    explained = (k_wanted @ factors.root.mT).square().sum(2)  # ||R k_D||^2
+    left = torch.where(is_point, prior - explained, 0.0)
     safe = spanned.clamp_min(SAFE_SHARE)
-    left = torch.where(is_point, prior - Z.square().sum(2), 0.0)
     while True:
         best = torch.where(prior > 0.0, left / prior, 0.0).argmax(1)
-        rest = left[trial, best]
-        do = rest > safe * prior[trial, best]
+        best_left, best_prior = left[trial, best], prior[trial, best]
+        do = best_left > safe * best_prior
         if not bool(do.any()):
-            return rest > spanned * prior[trial, best]
-        slot = _free_slots(factors, do)
+            return best_left > spanned * best_prior
+        slot, arm = _free_slots(factors, do), points[trial, best]
         grown = factors.points.shape[1] - k_pulled.shape[2]
         k_pulled, k_wanted = (torch.nn.functional.pad(k, (0, grown)) for k in (k_pulled, k_wanted))
-        arm = points[trial, best]
-        k_p, rho = k_wanted[trial, best], torch.where(do, rest, 1.0).sqrt()
-        z = (factors.root @ k_p.unsqueeze(2)).squeeze(2)
-        row = -(z.unsqueeze(1) @ factors.root).squeeze(1) / rho.unsqueeze(1)
-        row[trial, slot] = 1.0 / rho
-        row *= do.unsqueeze(1)
+        root_row = _row_of_root(factors.root, k_wanted[trial, best], best_left, slot, do)
         _fill(k_pulled, kernel.between(pulled, arm.unsqueeze(1), trials), slot, do)
         _fill(k_wanted, kernel.between(points, arm.unsqueeze(1), trials), slot, do)
-        feature = (k_pulled @ row.unsqueeze(2)).squeeze(2)
-        weighted = counts * feature
-        cross = (factors.factor @ (weighted.unsqueeze(1) @ k_pulled).mT).squeeze(2)
-        pivot = ((weighted * feature).sum(1) - cross.square().sum(1)).clamp_(min=0.0).add_(factors.noise_var).sqrt_()
-        last = (row - (cross.unsqueeze(1) @ factors.factor).squeeze(1)) / pivot.unsqueeze(1)
-        last *= do.unsqueeze(1)
-        step = (sums.unsqueeze(1) @ k_pulled @ last.unsqueeze(2)).view(-1)
+        factor_row = _row_of_factor(factors, root_row, k_pulled, counts, do)
+        step = (sums.unsqueeze(1) @ k_pulled @ factor_row.unsqueeze(2)).view(-1)
         factors.points[trial, slot] = torch.where(do, arm, factors.points[trial, slot])
-        for A, new in ((factors.root, row), (factors.factor, last)):
-            A[trial, slot] = torch.where(do.unsqueeze(1), new, A[trial, slot])
-        factors.weights = factors.weights + last * step.unsqueeze(1)
-        factors.note(row, torch.zeros_like(step), -torch.ones_like(step))
-        factors.note(last, step, factors.noise_var)
-        left = (left - (k_wanted @ row.unsqueeze(2)).squeeze(2).square()).clamp_(min=0.0)
+        for A, row in ((factors.root, root_row), (factors.factor, factor_row)):
+            A[trial, slot] = torch.where(do.unsqueeze(1), row, A[trial, slot])
+        factors.weights = factors.weights + factor_row * step.unsqueeze(1)
+        factors.note(root_row, torch.zeros_like(step), -torch.ones_like(step))
+        factors.note(factor_row, step, factors.noise_var)
+        left = (left - (k_wanted @ root_row.unsqueeze(2)).squeeze(2).square()).clamp_(min=0.0)
         left[trial, best] = torch.where(do, 0.0, left[trial, best])
+
+
+def _row_of_root(R: Tensor, k_p: Tensor, left: Tensor, slot: Tensor, do: Tensor) -> Tensor:
+    """The row r of R for a new point p, ``s x r``; zero in the trials that get none.
+
+    With z = R k_D(p) and rho^2 = k(p, p) - ||z||^2, which is ``left``, r = (-R^T z, 1) / rho, the 1 in ``slot``.
+    """
+    trial = torch.arange(len(slot), device=slot.device)
+    rho = torch.where(do, left, 1.0).sqrt()
+    z = (R @ k_p.unsqueeze(2)).squeeze(2)
+    row = -(z.unsqueeze(1) @ R).squeeze(1) / rho.unsqueeze(1)
+    row[trial, slot] = 1.0 / rho
+    return row.mul_(do.unsqueeze(1))
+
+
+def _row_of_factor(factors: Factors, root_row: Tensor, k_pulled: Tensor, counts: Tensor, do: Tensor) -> Tensor:
+    """The row of F for a new point, ``s x r``; zero in the trials that get none.
+
+    Every pulled arm a has the new feature z_p(a) = r . k(a). With l = F sum_a c_a k_D(a) z_p(a) and
+    d^2 = lambda + sum_a c_a z_p(a)^2 - ||l||^2, the row is (r - F^T l) / d.
+    """
+    F = factors.factor
+    feature = (k_pulled @ root_row.unsqueeze(2)).squeeze(2)
+    weighted = counts * feature
+    cross = (F @ (weighted.unsqueeze(1) @ k_pulled).mT).squeeze(2)
+    surplus = ((weighted * feature).sum(1) - cross.square().sum(1)).clamp_(min=0.0)
+    pivot = surplus.add_(factors.noise_var).sqrt_()
+    row = (root_row - (cross.unsqueeze(1) @ F).squeeze(1)) / pivot.unsqueeze(1)
+    return row.mul_(do.unsqueeze(1))
 
 
 def _fill(k: Tensor, column: Tensor, slot: Tensor, do: Tensor) -> None:

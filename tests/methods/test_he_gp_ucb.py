@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bo_robust.confidence import BayesianFiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.methods import create_method
-from bo_robust.methods.he_gp_ucb import EXPLORING
 from bo_robust.study import Study
 
 KNOWN = {"num_arms": 50, "dim": 1, "num_initial": 3}

@@ -3,7 +3,8 @@
 import pytest
 
 from bo_robust.confidence import WIDTHS, BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth
-from bo_robust.models.inputs import delta_of_width, from_spec
+from bo_robust.confidence.candidate_widths import delta_of_width
+from bo_robust.models.inputs import from_spec
 
 
 def test_specs_are_built_and_objects_returned():
