@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,14 +37,12 @@ from bo_robust.experiments import arm_run
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import Run, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.provenance import read_run
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.results import load
-from bo_robust.experiments.shards import parquet_bytes
-from bo_robust.experiments.storage import load_checkpoint
+from bo_robust.experiments.store import load_checkpoint, parquet_bytes, read_run
 from bo_robust.study import Study, StudyDamaged
 
-REMEDIES = ("Delete it", "start a new run", "make it anew", "move it away", "opy back")
+REMEDIES = ("Delete it", "start a new run", "starts again", "move it away", "opy back")
 LEARNED = {"method": "tgp-ucb", "restarts": 1, "raw_samples": 8, "num_initial": 4}
 MISSED: list[str] = []
 
@@ -127,9 +126,14 @@ def studies(folder: Path) -> list[Path]:
 
 def content_of_run(folder: Path) -> Any:
     """What a result folder says: its checkpoint, or else all of it resumed; a warning counts as an error."""
-    checkpoints = [load_checkpoint(path) for path in folder.glob("checkpoints/*")]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        checkpoints = [load_checkpoint(path) for path in folder.glob("checkpoints/*")]
+    if warned:
+        raise RunError(str(warned[0].message))
     if checkpoints:  # read only: to play on would take long
-        plain = [({name: t.numpy().tobytes() for name, t in tensors.items()}, meta) for tensors, meta in checkpoints]
+        saved = [content for content in checkpoints if content is not None]
+        plain = [({name: t.numpy().tobytes() for name, t in tensors.items()}, meta) for tensors, meta in saved]
         return read_run(folder)[0], plain, parquet_bytes(load(folder, unfinished=True).traces)
     said = io.StringIO()
     runs.resume(folder, console=Console(file=said, width=2000))

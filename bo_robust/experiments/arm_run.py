@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
 from bo_robust.algorithms import State
 from bo_robust.experiments.build import build_algorithm, start_state
@@ -17,14 +19,15 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.records import elimination_record
-from bo_robust.experiments.shards import Shard
-from bo_robust.experiments.storage import REMEDY, load_checkpoint, save_checkpoint
+from bo_robust.experiments.store import Shard, load_checkpoint, save_checkpoint
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces
 from bo_robust.posteriors.snapshots import restore_, snapshot
 
 # The next checkpoint waits at least this many times as long as the last one took to write, so that less than 5 % of
 # the time goes into writing.
 CHECKPOINT_PAUSE = 20.0
+# Of so many arms the final confidence intervals are kept, to be drawn.
+DRAWN = 300
 
 
 class ArmRun:
@@ -52,10 +55,10 @@ class ArmRun:
         """Play to the end, from the checkpoint if there is one.
 
         The state is saved to ``checkpoint`` when ``every`` seconds have passed. A checkpoint saved with another ``key``
-        is ignored; one that is damaged or cannot be written raises ``RunError``. After every chunk of rounds ``watch``
-        is told how many rounds are played.
+        is ignored, one that cannot be read with a warning; one that cannot be written raises ``RunError``. After every
+        chunk of rounds ``watch`` is told how many rounds are played.
         """
-        if checkpoint is not None and checkpoint.exists():
+        if checkpoint is not None:
             self._restore(checkpoint, key)
         watch(self.traces.rounds)
         spent, began = self.seconds, time.perf_counter()
@@ -86,22 +89,17 @@ class ArmRun:
             )
 
     def shard(self) -> Shard:
-        """The traces, the final intervals of the worst-covered trial, and metadata.
+        """The traces, and metadata.
 
         Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem,
-        ``eliminations`` (:mod:`bo_robust.experiments.records`), and ``covered``, the share of arms in the final
-        intervals of the worst-covered trial.
+        ``eliminations`` (:mod:`bo_robust.experiments.records`), and of the worst-covered trial ``covered``, the share
+        of arms in its final intervals, and these ``intervals`` (:meth:`_intervals`).
         """
         problem, posterior = self.problem, self.state.posterior
         width, truncation = self.traces.width[-1], getattr(self.algorithm, "truncation", None)
         reach = width.unsqueeze(1) * posterior.variance.sqrt()
         covered = ((problem.f - posterior.mean).abs() <= reach).to(reach.dtype).mean(1)
         worst = int(covered.argmin())
-        final = {
-            "mean": posterior.mean[worst].cpu().clone(),
-            "reach": reach[worst].cpu().clone(),
-            "f": problem.f[worst].cpu().clone(),
-        }
         level = None if truncation is None else truncation(self.panel.horizon)
         metadata = {
             "seconds": self.seconds,
@@ -110,8 +108,26 @@ class ArmRun:
             "arm_names": list(problem.arm_names),
             "eliminations": elimination_record(self.algorithm, self.state, problem),
             "covered": float(covered[worst]),
+            "intervals": self._intervals(worst, reach[worst]),
         }
-        return Shard(self._frame(), final, metadata)
+        return Shard(self._frame(), metadata)
+
+    def _intervals(self, trial: int, reach: Tensor) -> dict[str, Any]:
+        """Posterior ``mean``, ``reach`` (width times sigma; None without a width) and ``f`` of :data:`DRAWN` arms.
+
+        ``arms`` are their numbers, evenly spaced among all, whose number is ``num_arms``.
+        """
+        num_arms = self.problem.num_arms
+        arms = (
+            torch.linspace(0, num_arms - 1, min(num_arms, DRAWN), dtype=torch.float64).round().long().to(reach.device)
+        )
+        return {
+            "num_arms": num_arms,
+            "arms": arms.tolist(),
+            "mean": self.state.posterior.mean[trial, arms].tolist(),
+            "reach": reach[arms].tolist() if bool(reach.isfinite().all()) else None,
+            "f": self.problem.f[trial, arms].tolist(),
+        }
 
     def _frame(self) -> pd.DataFrame:
         """The traces in long format, ordered by trial and then by round, which counts from 1."""
@@ -145,10 +161,11 @@ class ArmRun:
         save_checkpoint(checkpoint, tensors, meta)
 
     def _restore(self, checkpoint: Path, key: Any) -> None:
-        tensors, meta = load_checkpoint(checkpoint)
+        saved_run = load_checkpoint(checkpoint)
+        if saved_run is None or saved_run[1]["key"] != key:
+            return  # unreadable, or of another configuration or shard: start from round 0
+        tensors, meta = saved_run
         try:
-            if meta["key"] != key:
-                return  # of another configuration or shard: start from round 0
             saved = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
             restore_(self.state, saved, meta["state"])
             self.state.round = self.traces.rounds = meta["round"]
@@ -156,4 +173,4 @@ class ArmRun:
                 target[: self.traces.rounds] = tensors[f"trace.{name}"].to(target.device)
             self.seconds = float(meta["seconds"])
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise RunError(f"the checkpoint {checkpoint} does not fit this run ({error}). {REMEDY}") from None
+            raise RunError(f"{checkpoint} does not fit this run ({error}). Delete it and resume again.") from None

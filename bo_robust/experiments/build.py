@@ -16,7 +16,7 @@ from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.confidence import WIDTHS
 from bo_robust.experiments.config import Entry, PanelConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.guards import memory_errors
+from bo_robust.experiments.memory import memory_errors
 from bo_robust.experiments.problems import PROBLEMS, Problem, make_problem
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling

@@ -86,7 +86,7 @@ def resume(
 ) -> None:
     """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
     from bo_robust.experiments import run as runs
-    from bo_robust.experiments.provenance import read_run
+    from bo_robust.experiments.store import read_run
 
     _set_threads(threads)
     device = read_run(folder)[0]["device"]

@@ -4,37 +4,36 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from bo_robust.experiments.report import arms, value_at_risk
-from bo_robust.experiments.report.pictures import Picture, looks_of, save_png
+from bo_robust.experiments.report.pictures import Picture, looks_of, png_bytes
 from bo_robust.experiments.results import RunResults
 
 COLUMNS = 3
 ELIMINATIONS = "dots: eliminations (size: how far beyond the limit); crosses: failed but kept; right: trials survived"
 
 
-def pictures(run: RunResults) -> dict[str, Callable[[Path], None]]:
-    """Functions that draw the pictures of a finished run into a file, by file name."""
+def pictures(run: RunResults) -> dict[str, Callable[[], bytes]]:
+    """Functions that draw the PNG files of a finished run, by file name."""
     looks = looks_of([*dict.fromkeys(label for panel in run.panels for label in panel.labels)])
     if run.value_at_risk:
         return {
             _picture_name(i, panel.name): partial(
-                save_png,
+                png_bytes,
                 [[*value_at_risk.regret(run, panel, looks), value_at_risk.seconds(run, panel, looks)]],
                 title=f"{panel.name} ({panel.repetitions} repetitions)",
             )
             for i, panel in enumerate(run.panels)
         }
     regret = [_headed(panel.name, arms.regret(run, panel, looks)) for panel in run.panels]
-    found: dict[str, Callable[[Path], None]] = {"regret.png": partial(save_png, list(zip(*regret, strict=True)))}
+    found: dict[str, Callable[[], bytes]] = {"regret.png": partial(png_bytes, list(zip(*regret, strict=True)))}
     intervals = [
         _headed(panel.name, [arms.interval(run, panel, label, looks) for label in panel.labels])
         for panel in run.panels
         if panel.intervals
     ]
     if intervals:
-        found["intervals.png"] = partial(save_png, intervals)
+        found["intervals.png"] = partial(png_bytes, intervals)
     timelines = [
         replace(arms.timeline(panel, label, one["eliminations"]), heading=f"{panel.name}: {label}")
         for panel, entry in zip(run.panels, run.summary["panels"], strict=True)
@@ -43,7 +42,7 @@ def pictures(run: RunResults) -> dict[str, Callable[[Path], None]]:
     ]
     if timelines:
         rows = [timelines[i : i + COLUMNS] for i in range(0, len(timelines), COLUMNS)]
-        found["eliminations.png"] = partial(save_png, rows, note=ELIMINATIONS)
+        found["eliminations.png"] = partial(png_bytes, rows, note=ELIMINATIONS)
     return found
 
 

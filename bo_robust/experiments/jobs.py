@@ -27,10 +27,10 @@ from bo_robust.experiments.arm_run import ArmRun
 from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.config import PanelConfig, ValueAtRiskPanelConfig, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.guards import memory_errors
+from bo_robust.experiments.memory import memory_errors
 from bo_robust.experiments.problems import Problem
-from bo_robust.experiments.provenance import differences, find_device, world
-from bo_robust.experiments.shards import Shard, ShardKey, shard_bytes
+from bo_robust.experiments.provenance import differences, find_device, fingerprint
+from bo_robust.experiments.store import Shard, ShardKey, shard_bytes
 
 ATTEMPTS = 3  # workers that may die under a job
 POLL = 0.05  # seconds between looks at futures
@@ -48,22 +48,23 @@ def play_job(text: str, watch: Watch = lambda key, rounds: None) -> tuple[str, b
     """Play a job in a worker, and return what went wrong (or "") and the content of the shard.
 
     ``text`` is JSON with the run's ``digest``, the ``key`` of the shard, ``run`` (a configuration with its panel only),
-    ``device``, ``data_dir``, ``threads``, ``versions`` that the worker must have, and ``checkpoint`` (path and seconds
-    between saves, or None).
+    ``device``, ``data_dir``, ``threads``, the ``fingerprint`` that the worker must have (if any), and ``checkpoint``
+    (path and seconds between saves, or None).
     """
     if multiprocessing.parent_process() is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all of a terminal's processes; the parent ends us
     job = json.loads(text)
     torch.set_num_threads(job["threads"])
     try:
-        expected = job["versions"]
-        differing = differences(expected, world(job["device"])) if expected else []
-        other = [f"{key} {found} for {wanted}" for key, wanted, found in differing]
-        if other:
-            raise RunError(
-                f"a worker has other code or another processor than the run ({'; '.join(other)}), its results would "
-                "not be those of a local run; install the same versions everywhere, or `bo-robust resume --force`."
-            )
+        if job["fingerprint"]:
+            differing = differences(job["fingerprint"], fingerprint(job["device"]))
+            other = [f"{key} {present} for {wanted}" for key, wanted, present in differing]
+            if other:
+                raise RunError(
+                    f"a worker has other code or another processor than the run ({'; '.join(other)}), its results "
+                    "would not be those of a local run; install the same versions everywhere, or `bo-robust resume "
+                    "--force`."
+                )
         key = ShardKey(*job["key"])
         return "", shard_bytes(_play_shard(job, key, functools.partial(watch, key)), key, job["digest"])
     except RunError as error:
@@ -148,13 +149,13 @@ def _play_shard(job: dict[str, Any], key: ShardKey, watch: Callable[[int], None]
         from bo_robust.experiments.value_at_risk.job import play_shard  # imports BoTorch's optimisers
 
         with _RANDOM, torch.random.fork_rng():
-            return play_shard(panel, key.entry, trials, job["data_dir"], job["device"], watch)
+            return play_shard(panel, key.method, trials, job["data_dir"], job["device"], watch)
     path, every = job["checkpoint"] or (None, 0.0)
     with memory_errors(panel):
         # The algorithms of a panel share its problem: the same text, the same object.
         shared = panel.model_dump_json(include={"name", "problem", "seed", "dtype", "algorithms"})
         problem = _problem(shared, trials, job["data_dir"], job["device"])
-        run = ArmRun(panel, key.entry, problem, trials)
+        run = ArmRun(panel, key.method, problem, trials)
         run.play(None if path is None else Path(path), every, [job["digest"], *key], watch)
         shard = run.shard()
     if path is None:

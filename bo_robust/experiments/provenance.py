@@ -1,9 +1,9 @@
-"""Provenance of a run (versions, code, device, seeds), and whether the run may go on elsewhere."""
+"""Provenance of a run: versions, code, device, seeds, and the fingerprint that tells whether it may go on elsewhere."""
 
 import hashlib
-import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,36 +12,68 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import bo_robust
-from bo_robust.experiments.config import Run, parse
+from bo_robust.experiments.config import Run
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.storage import json_digest, write_json
-from bo_robust.ops import ops_forced_naive
+from bo_robust.ops import ops_forced_naive, triton_is_available
 from bo_robust.specs import quoted
 
-NEEDED = ("config_digest", "device", "data_dir", "checkpoint_seconds", "versions", "used")  # keys of run.json
+LIBRARIES = ("torch", "botorch", "gpytorch", "linear_operator", "numpy", "scipy")
+# Variables that make BLAS and numpy take other kernels; ATEN_CPU_CAPABILITY shows in what ATen says itself.
+KERNEL_VARIABLES = (
+    "MKL_CBWR",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "NPY_DISABLE_CPU_FEATURES",
+    "OPENBLAS_CORETYPE",
+)
 
 
-def world(device: str) -> dict[str, Any]:
-    """Everything besides the configuration that bit-identical traces depend on."""
+def fingerprint(device: str) -> dict[str, Any]:
+    """Everything besides the configuration that bit-identical traces depend on: code, versions, machine."""
     folder = Path(bo_robust.__file__).resolve().parent
     source = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):  # the version alone does not tell edited code
         source.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    processor = platform.processor() or platform.machine()
+    of_device = {}
     if device.startswith("cuda"):
-        processor = torch.cuda.get_device_name(torch.device(device))
-    forced = {"ops": "naive"} if device.startswith("cuda") and ops_forced_naive() else {}
-    return forced | {
+        of_device = {"gpu": torch.cuda.get_device_name(torch.device(device))}
+        of_device |= {"ops": "naive"} if ops_forced_naive() else {}
+        of_device |= {"triton": metadata.version("triton")} if triton_is_available() else {}
+    return {
         "bo_robust": bo_robust.__version__,
         "source": source.hexdigest()[:16],
         "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("torch", "botorch", "gpytorch", "numpy")},
-        "processor": processor,
+        **{name: metadata.version(name) for name in LIBRARIES},
+        "processor": _processor(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "blas": _blas(),
+        **{name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
         "threads": torch.get_num_threads(),
+        **of_device,
     }
+
+
+def _processor() -> str:
+    """The model of the CPU. On Linux ``platform.processor()`` is empty or the architecture only."""
+    about: dict[str, str] = {}
+    if sys.platform == "linux":
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
+        about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    keys = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part")
+    known = [about[key] if key == "model name" else f"{key} {about[key]}" for key in keys if key in about]
+    return ", ".join(known) or platform.processor() or platform.machine()
+
+
+def _blas() -> str:
+    """The BLAS of torch and that of numpy."""
+    config = torch.__config__.show()
+    found = re.search(r"Math Kernel Library Version (\S+)", config) or re.search(r"BLAS_INFO=(\w+)", config)
+    of_numpy = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"torch {found[1] if found else 'unknown'}, numpy {of_numpy['name']} {of_numpy.get('version', '')}".strip()
 
 
 def describe_run(
@@ -55,53 +87,40 @@ def describe_run(
         "device": device,
         "data_dir": None if data_dir is None else str(data_dir.resolve()),
         "checkpoint_seconds": checkpoint_seconds,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": _now(),
         "command": sys.argv,
         "seeds": {panel.name: panel.seed for panel in config.panels},
-        "versions": world(device),
+        "fingerprint": fingerprint(device),
         "platform": platform.platform(),
         "git": _git_revision(),
     }
 
 
-def write_run(info: dict[str, Any], folder: Path) -> None:
-    """Write ``run.json``, with its digest."""
-    write_json(info | {"sha256": json_digest(info)}, folder / "run.json")
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def read_run(folder: Path) -> tuple[dict[str, Any], Run]:
-    """``run.json`` of a result folder, and the configuration in it.
+def resumption(info: Mapping[str, Any], rounds: Mapping[str, int]) -> dict[str, Any]:
+    """``run.json`` of a run that goes on by force; ``rounds`` are those played so far of every shard that is missing.
 
-    ``RunError`` is raised when it is missing, damaged, or its configuration was changed after the run began.
+    Where the fingerprint changed, the list ``resumed`` gets an entry: when, the new fingerprint, and the rounds.
     """
-    path, anew = folder / "run.json", "start a new run with another --out"
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-        if info["sha256"] != json_digest(info):
-            raise RunError(
-                f"{path} is damaged, or was changed after the run began: its content does not fit its sha256. Put "
-                f"back what was there, or {anew}."
-            )
-        config = parse(info["config"])
-        known = {key: info[key] for key in NEEDED}
-        shard = info.get("shard", 1)
-        if type(shard) is not int or shard < 1:
-            raise ValueError(f"shard must be a number of trials, at least 1, got {quoted(shard)}")
-    except OSError as error:
-        raise RunError(f"{folder} is not a result folder: cannot read {path} ({error.strerror}).") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged ({error}). Put a copy back, or {anew}.") from None
-    if config.digest != known["config_digest"]:
-        raise RunError(
-            f"the configuration in {path} means something else in this version of bo_robust; results would be mixed. "
-            f"Go back to the old one, or {anew}."
-        )
-    return info, config
+    here = fingerprint(info["device"])
+    if _last_fingerprint(info) == here:
+        return dict(info)
+    entry = {"when": _now(), "fingerprint": here, "from_round": dict(rounds)}
+    return {**info, "resumed": [*info.get("resumed", []), entry]}
 
 
-def check_same_world(info: dict[str, Any], folder: Path) -> None:
+def _last_fingerprint(info: Mapping[str, Any]) -> dict[str, Any]:
+    """That of the code and machine that played last, by ``run.json``."""
+    return [info, *info.get("resumed", [])][-1]["fingerprint"]
+
+
+def check_same_fingerprint(info: Mapping[str, Any], folder: Path) -> None:
     """Raise ``RunError``, naming what changed, where traces might differ from an uninterrupted run."""
-    changed = [f"{key} {then} -> {now}" for key, then, now in differences(info["versions"], world(info["device"]))]
+    differing = differences(_last_fingerprint(info), fingerprint(info["device"]))
+    changed = [f"{key} {then} -> {here}" for key, then, here in differing]
     if changed:
         raise RunError(
             f"{folder} was begun with other code or another machine ({'; '.join(changed)}); its traces would not be "
@@ -109,10 +128,10 @@ def check_same_world(info: dict[str, Any], folder: Path) -> None:
         )
 
 
-def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Key, wanted and found value of what differs between two worlds; None where one of them lacks the key."""
-    keys = [*wanted, *(key for key in found if key not in wanted)]
-    return [(key, wanted.get(key), found.get(key)) for key in keys if wanted.get(key) != found.get(key)]
+def differences(wanted: Mapping[str, Any], present: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Key, wanted and present value of what differs between two fingerprints; None where one of them lacks the key."""
+    keys = [*wanted, *(key for key in present if key not in wanted)]
+    return [(key, wanted.get(key), present.get(key)) for key in keys if wanted.get(key) != present.get(key)]
 
 
 def find_device(name: str) -> torch.device:
@@ -123,10 +142,10 @@ def find_device(name: str) -> torch.device:
         raise RunError(f"unknown device {quoted(name)}; use cpu, cuda or cuda:0.") from None
     if device.type not in ("cpu", "cuda"):
         raise RunError(f"device {quoted(name)} is not supported; use cpu or cuda.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        found = torch.cuda.device_count()
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
         raise RunError(
-            f"device {quoted(name)} was asked for, but torch {torch.__version__} finds {found} CUDA devices."
+            f"device {quoted(name)} was asked for, but torch {torch.__version__} finds {count} CUDA devices."
         )
     return device
 

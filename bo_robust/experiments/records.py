@@ -1,4 +1,4 @@
-"""What algorithms that eliminate candidates leave besides their traces: who was eliminated when, as plain data."""
+"""What algorithms that eliminate candidates leave besides their traces: who was eliminated when."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
 
 
 def join_eliminations(records: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """One :func:`elimination_record` of all trials."""
+    """One :func:`elimination_record` of all trials, from those of several shards, in order."""
     known = [record for record in records if record is not None]
     if not known:
         return None

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
 
 from bo_robust.experiments.config import Run, ValueAtRiskRunConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.provenance import read_run
-from bo_robust.experiments.shards import Shard, ShardKey, join_shards, load_shard
+from bo_robust.experiments.records import join_eliminations
+from bo_robust.experiments.store import Shard, ShardKey, load_shard, read_run
 from bo_robust.experiments.summary import summarise
 
 
@@ -25,10 +24,8 @@ class RunResults:
     info: dict[str, Any]  # `run.json`
     config: Run
     panels: tuple[Any, ...]  # Panels with results, in order, cut down to the entries and trials that have some
-    # `bo_robust.experiments.shards.Shard.metadata` by name of the panel and label
+    # `bo_robust.experiments.store.Shard.metadata` by name of the panel and label
     metadata: dict[str, dict[str, dict[str, Any]]]
-    # `bo_robust.experiments.shards.Shard.final` by name of the panel and label
-    finals: dict[tuple[str, str], dict[str, Tensor]]
     traces: pd.DataFrame  # Traces of `panels`, joined; only an empty column "panel" if there are none
     missing: list[str]  # What has not been played yet, in words; empty for finished runs
 
@@ -63,7 +60,6 @@ def load(folder: Path, *, unfinished: bool = False) -> RunResults:
     size, digest = info.get("shard"), info["config_digest"]
     panels: list[Any] = []
     metadata: dict[str, dict[str, dict[str, Any]]] = {}
-    finals: dict[tuple[str, str], dict[str, Tensor]] = {}
     frames: list[pd.DataFrame] = []
     missing: list[str] = []
     every: tuple[Any, ...] = config.panels
@@ -85,13 +81,23 @@ def load(folder: Path, *, unfinished: bool = False) -> RunResults:
             shard = join_shards([load_shard(folder, keys[j][k], digest) for k in used])
             label = panel.entries[j].label
             known[label] = _with_notes(shard, info, panel.name)
-            finals[panel.name, label] = shard.final
             frames.append(shard.frame)
     traces = pd.DataFrame({"panel": []})
     if frames:
         traces = pd.concat(frames, ignore_index=True)
         traces = traces.astype({"panel": "category", config.panels[0].entry_name: "category"})
-    return RunResults(folder, info, config, tuple(panels), metadata, finals, traces, missing)
+    return RunResults(folder, info, config, tuple(panels), metadata, traces, missing)
+
+
+def join_shards(shards: Sequence[Shard]) -> Shard:
+    """One shard of all trials, from shards of consecutive trials in order."""
+    every = [shard.metadata for shard in shards]
+    joined = every[0] | {"seconds": sum(of["seconds"] for of in every)}
+    if "covered" in joined:  # a run over arms
+        worst = min(every, key=lambda of: of["covered"])  # the first of equals
+        joined |= {"covered": worst["covered"], "intervals": worst["intervals"]}
+        joined["eliminations"] = join_eliminations([of["eliminations"] for of in every])
+    return Shard(pd.concat([shard.frame for shard in shards], ignore_index=True), joined)
 
 
 def _with_notes(shard: Shard, info: dict[str, Any], panel: str) -> dict[str, Any]:

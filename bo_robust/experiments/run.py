@@ -1,8 +1,7 @@
 """Run a configuration into a folder, and resume it after any interruption.
 
-Folder: ``run.json`` (configuration, constants used, versions, git revision, device, seeds), ``shards/`` (what finished
-jobs left), ``checkpoints/`` (the state of jobs under way on this machine), then ``traces.parquet``, ``summary.json``,
-pictures. A job plays one algorithm of one panel in all or some of its trials, or one repetition of a method.
+The folder is that of :mod:`bo_robust.experiments.store`; a finished run also has ``traces.parquet``, ``summary.json``
+and pictures. A job plays one algorithm of one panel in all or some of its trials, or one trial of a method.
 """
 
 import contextlib
@@ -20,12 +19,22 @@ from bo_robust.experiments import results
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
 from bo_robust.experiments.config import PanelConfig, Run, ValueAtRiskPanelConfig, ValueAtRiskRunConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.guards import check_free, check_memory, locked, memory_errors
 from bo_robust.experiments.jobs import play_job, play_jobs
+from bo_robust.experiments.memory import check_finish, check_states, memory_errors
 from bo_robust.experiments.progress_bar import ProgressBar
-from bo_robust.experiments.provenance import check_same_world, describe_run, find_device, read_run, world, write_run
-from bo_robust.experiments.shards import ShardKey, keys_of, parquet_bytes
-from bo_robust.experiments.storage import add_digests, changed_files, write_bytes, write_json
+from bo_robust.experiments.provenance import check_same_fingerprint, describe_run, find_device, fingerprint, resumption
+from bo_robust.experiments.store import (
+    ShardKey,
+    check_free,
+    json_bytes,
+    keys_of,
+    load_checkpoint,
+    locked,
+    parquet_bytes,
+    put_files,
+    read_run,
+    write_run,
+)
 from bo_robust.experiments.tables import print_report
 
 
@@ -64,6 +73,7 @@ def start(
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])
     place = find_device(device)
+    check_finish(config.panels)
     used = {panel.name: _settings_used(panel, data_dir, place, shard) for panel in config.panels}
     info = describe_run(config, device, data_dir, checkpoint_seconds, used)
     try:
@@ -89,12 +99,12 @@ def resume(
 
     Stored shards are kept. Jobs under way on this machine go on from their last checkpoint, those elsewhere are played
     again. The traces end bit-identical to those of an uninterrupted run. ``data_dir`` is needed if the data sets moved.
-    With ``force`` the run goes on although code, versions or machine changed, and ``run.json`` records it. Other
-    arguments are those of :func:`start`.
+    With ``force`` the run goes on although code, versions or machine changed; ``run.json`` then records both, and from
+    which round. Other arguments are those of :func:`start`.
 
     Raises:
         RunError: when the folder is no run, another process is running it, its configuration was changed, code or
-            machine changed (without ``force``), a checkpoint is damaged, or a job cannot be played.
+            machine changed (without ``force``), or a job cannot be played.
     """
     read_run(folder)  # raises before anything is written
     with locked(folder):
@@ -110,27 +120,15 @@ def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
 
     run = results.load(folder)
     console = console or Console()
-    for name in changed_files(folder):
-        console.print(
-            f"Warning: {folder / name} was damaged or changed since it was written; `bo-robust plot {folder}` and "
-            f"`bo-robust report {folder}` make it anew.",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
-        )
-    write_bytes(parquet_bytes(run.traces), folder / "traces.parquet")
-    write_json(run.summary, folder / "summary.json")
+    files = {"summary.json": json_bytes(run.summary), "traces.parquet": parquet_bytes(run.traces)}
     print_report(run.summary, console)
-    written = ["summary.json", "traces.parquet"]
     for name, draw in figures.pictures(run).items():
         try:
-            draw(folder / name)
-            written.append(name)
+            files[name] = draw()
         except (ValueError, RuntimeError) as error:
             console.print(f"Warning: {name} could not be drawn ({error}).", style="yellow", markup=False)
-    keys = keys_of(run.config.panels, run.info.get("shard"))
-    add_digests(folder, ["run.json", *written, *(f"{key.path(folder).relative_to(folder)}" for key in keys)])
-    console.print(f"Results in {folder}: {', '.join(written)}", markup=False, soft_wrap=True)
+    put_files(folder, files)
+    console.print(f"Results in {folder}: {', '.join(files)}", markup=False, soft_wrap=True)
     return run.summary
 
 
@@ -150,15 +148,22 @@ def _go_on(
     console = console or Console()
     todo = [key for key in keys_of(config.panels, info.get("shard")) if not key.path(folder).exists()]
     if todo and not force:
-        check_same_world(info, folder)
+        check_same_fingerprint(info, folder)
     with ProgressBar(config.panels, todo, console) as bar:
         if todo and force:
-            write_run(info | {"resumed_elsewhere": True}, folder)
+            info = resumption(info, {key.name: _rounds_played(folder, key) for key in todo})
+            write_run(info, folder)
         if todo:
             data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
             _play(folder, info, config, todo, data, force, workers, executor, bar)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return finish(folder, console=console)
+
+
+def _rounds_played(folder: Path, key: ShardKey) -> int:
+    """Rounds that the checkpoint of a job has; 0 without one."""
+    saved = load_checkpoint(key.checkpoint(folder))
+    return 0 if saved is None else int(saved[1]["round"])
 
 
 def _settings_used(panel: Any, data: Path | None, device: torch.device, shard: int | None) -> dict[str, Any]:
@@ -168,13 +173,12 @@ def _settings_used(panel: Any, data: Path | None, device: torch.device, shard: i
 
         return settings_used(panel, data, device)
     assert isinstance(panel, PanelConfig)
-    check_memory(panel)
     problem = build_problem(panel, range(1), data, device)
     noise_var = panel.noise_var or problem.noise_var
     algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.algorithms}
     with memory_errors(panel):
         for algorithm in algorithms.values():
-            check_memory(panel, start_state(algorithm, problem, noise_var, 1), shard)
+            check_states(panel, start_state(algorithm, problem, noise_var, 1), shard)
     used = {"noise_var": noise_var, "algorithms": {label: resolved(a) for label, a in algorithms.items()}}
     if shard is not None:  # notes tell of all trials, and no shard has them all
         used["notes"] = build_problem(panel, range(panel.trials), data, torch.device("cpu")).notes
@@ -200,12 +204,12 @@ def _play(
         "data_dir": None if data is None else str(data.resolve()),
         "threads": torch.get_num_threads(),
         # Workers on this machine have its code; after --force others may differ.
-        "versions": {} if force or local else world(info["device"]),
+        "fingerprint": {} if force or local else fingerprint(info["device"]),
     }
     jobs = {}
     for key in todo:
         panel: Any = config.panels[key.panel]
-        entry = panel.entries[key.entry].label
+        entry = panel.entries[key.method].label
         which = f"{panel.trial_name}s {key.first} to {key.stop - 1}"
         which = which if key.stop - key.first > 1 else f"{panel.trial_name} {key.first}"
         name = f"{entry!r} of panel {panel.name!r}, {which}"
@@ -214,7 +218,7 @@ def _play(
         jobs[key] = (name, shared | {"key": list(key), "run": alone, "checkpoint": checkpoint})
 
     def arrived(key: ShardKey, content: bytes) -> None:
-        write_bytes(content, key.path(folder))
+        put_files(folder, {key.name: content})
         key.checkpoint(folder).unlink(missing_ok=True)
         bar.stored(key)
 

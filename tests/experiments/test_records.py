@@ -1,4 +1,4 @@
-"""What runs keep of dictionaries: size and effective dimension by round, through interruptions."""
+"""What runs keep of dictionaries: size and estimated effective dimension by round, through interruptions."""
 
 import os
 
@@ -12,7 +12,7 @@ from bo_robust.experiments import play
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.shards import ShardKey, load_shard
+from bo_robust.experiments.store import ShardKey, load_shard
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS, Traces, play_round
 
 ALGORITHMS = [

@@ -197,11 +197,10 @@ def run_config():
 
 
 def what_is_in(folder):
-    """Final intervals and metadata except for seconds, and the traces as stored."""
+    """Metadata except for seconds, and the traces as stored."""
     run = results.load(folder)
     known = {name: {k: {**m, "seconds": None} for k, m in of.items()} for name, of in run.metadata.items()}
-    finals = {key: {name: values.numpy().tobytes() for name, values in of.items()} for key, of in run.finals.items()}
-    return known, finals, (folder / "traces.parquet").read_bytes()
+    return known, (folder / "traces.parquet").read_bytes()
 
 
 def quiet():

@@ -87,36 +87,33 @@ def _confidence(run: RunResults, panel: PanelConfig, entry: dict[str, Any], look
         "target": target,
         "pictures": [of_coverage, of_width],
         "looks": {label: looks[label] for label in labels},
-        "num_arms": len(run.finals[panel.name, labels[-1]]["f"]),
-        "drawn_arms": DRAWN,
+        "kept": run.metadata[panel.name][labels[-1]]["intervals"],
         "intervals": [
             interval(run, panel, label, looks)
             for label in labels
-            if run.finals[panel.name, label]["reach"].isfinite().all()
+            if run.metadata[panel.name][label]["intervals"]["reach"] is not None
         ],
     }
 
 
 def interval(run: RunResults, panel: PanelConfig, label: str, looks: Looks) -> Picture:
     """Final confidence intervals of an algorithm's worst-covered trial by arm, if it has any, with f."""
-    final = {name: of.double().numpy() for name, of in run.finals[panel.name, label].items()}
-    has_any = np.isfinite(final["reach"]).all()
-    share = 100.0 * np.mean(np.abs(final["f"] - final["mean"]) <= final["reach"])
+    known = run.metadata[panel.name][label]
+    final = {name: np.array(of) for name, of in known["intervals"].items() if of is not None}
+    share = 100.0 * known["covered"]
 
     def draw(axis: Axes) -> None:
-        n = len(final["f"])
-        arms = np.unique(np.linspace(0, n - 1, min(n, DRAWN)).round().astype(int))
-        mean, reach, f = (final[key][arms] for key in ("mean", "reach", "f"))
-        if has_any:
-            colour = looks[label]["color"]
-            axis.fill_between(arms, mean - reach, mean + reach, color=colour, alpha=0.25, lw=0, label="its interval")
+        arms, mean, colour = final["arms"], final["mean"], looks[label]["color"]
+        if "reach" in final:
+            low, high = mean - final["reach"], mean + final["reach"]
+            axis.fill_between(arms, low, high, color=colour, alpha=0.25, lw=0, label="its interval")
             axis.set_title(f"{share:.0f} % covered", fontsize=9)
-        axis.plot(arms, mean, color=looks[label]["color"], label="posterior mean")
-        axis.plot(arms, f, color=INK, linestyle="--", linewidth=1.0, label="f")
+        axis.plot(arms, mean, color=colour, label="posterior mean")
+        axis.plot(arms, final["f"], color=INK, linestyle="--", linewidth=1.0, label="f")
         axis.set_xlabel("arm")
 
-    said = f"Final interval of {label} against f by arm: {share:.0f} % of the arms are covered."
-    return Picture(draw, said, (3.6, 2.4), heading=label)
+    words = f"Final interval of {label} against f by arm: {share:.0f} % of the arms are covered."
+    return Picture(draw, words, (3.6, 2.4), heading=label)
 
 
 def truncation(run: RunResults, panel: PanelConfig, looks: Looks) -> dict[str, Any] | None:
@@ -251,60 +248,37 @@ def _candidate(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def dictionaries(run: RunResults, panel: PanelConfig, looks: Looks) -> dict[str, Any] | None:
-    """Numbers and pictures of a panel's algorithms that keep a dictionary; None if there are none."""
+    """Numbers and a picture of a panel's algorithms that keep a dictionary; None if there are none."""
     labels = [one.label for one in panel.algorithms if "dictionary" in ALGORITHMS[one.name].records]
     if not labels:
         return None
     sizes, estimates = (run.curves(panel, column) for column in DICTIONARY_COLUMNS)
-    found = {label: _recorded(run, panel, label, sizes[label].mean(0), estimates[label].mean(0)) for label in labels}
+    recorded = {}
+    for label in labels:
+        rows = run.rows(panel.name, label)
+        size, estimate = sizes[label].mean(0), estimates[label].mean(0)
+        recorded[label] = {
+            "size": size,
+            "estimate": estimate,
+            "distinct": rows[rows["ok"]].groupby("trial")["arm"].nunique().sum() / panel.trials,
+            "ratio": size[-1] / estimate[-1] if estimate[-1] > 0.0 else None,
+        }
     ends = "; ".join(
-        f"{label} |S| {one['size'][-1]:.4g}, d_eff estimated {one['estimate'][-1]:.4g}" for label, one in found.items()
+        f"{label} |S| {of['size'][-1]:.4g}, d_eff estimated {of['estimate'][-1]:.4g}" for label, of in recorded.items()
     )
-    by_round = f"Dictionary size and effective dimension by round. At the end: {ends}."
-    against = f"Dictionary size against effective dimension. At the end: {ends}."
+    words = f"Dictionary size and effective dimension by round. At the end: {ends}."
     return {
-        "found": found,
-        "pictures": [
-            Picture(lambda axis: _by_round(axis, found, looks), by_round),
-            Picture(lambda axis: _against(axis, found, looks), against),
-        ],
-        "looks": {label: looks[label] for label in found},
+        "recorded": recorded,
+        "pictures": [Picture(lambda axis: _by_round(axis, recorded, looks), words)],
+        "looks": {label: looks[label] for label in recorded},
     }
 
 
-def _recorded(
-    run: RunResults, panel: PanelConfig, label: str, size: np.ndarray, estimate: np.ndarray
-) -> dict[str, Any]:
-    """What was recorded of one algorithm, as means over trials; ``size`` |S| and ``estimate`` of d_eff are by round.
-
-    ``distinct`` is the number of distinct arms, ``ratio`` is |S| / d_eff after the last round.
-    """
-    rows = run.rows(panel.name, label)
-    return {
-        "size": size,
-        "estimate": estimate,
-        "distinct": rows[rows["ok"]].groupby("trial")["arm"].nunique().sum() / panel.trials,
-        "ratio": size[-1] / estimate[-1] if estimate[-1] > 0.0 else None,
-    }
-
-
-def _by_round(axis: Axes, found: dict[str, dict[str, Any]], looks: Looks) -> None:
-    for label, one in found.items():
-        colour, rounds = looks[label]["color"], marks(len(one["size"]))
-        axis.plot(rounds, one["size"][rounds - 1], color=colour)
-        axis.plot(rounds, one["estimate"][rounds - 1], color=colour, linestyle="--")
+def _by_round(axis: Axes, recorded: dict[str, dict[str, Any]], looks: Looks) -> None:
+    for label, of in recorded.items():
+        colour, rounds = looks[label]["color"], marks(len(of["size"]))
+        axis.plot(rounds, of["size"][rounds - 1], color=colour)
+        axis.plot(rounds, of["estimate"][rounds - 1], color=colour, linestyle="--")
     from_zero(axis)
     rounds_axis(axis, log=True)
     axis.set_title("|S| (solid), d_eff estimated (dashed)")
-
-
-def _against(axis: Axes, found: dict[str, dict[str, Any]], looks: Looks) -> None:
-    for label, one in found.items():
-        colour, rounds, size = looks[label]["color"], marks(len(one["size"])), one["size"]
-        axis.plot(one["estimate"][rounds - 1], size[rounds - 1], color=colour)
-    end = min(axis.get_xlim()[1], axis.get_ylim()[1])
-    axis.plot([0.0, end], [0.0, end], color=INK, linestyle=":", linewidth=1.0)
-    axis.set_xlim(left=0.0)
-    from_zero(axis)
-    axis.set_xlabel("d_eff, estimated")
-    axis.set_title("|S| against d_eff")

@@ -1,16 +1,18 @@
 """The page: plain data of every panel, put into the templates."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from bo_robust.experiments.provenance import differences
 from bo_robust.experiments.report import arms, value_at_risk
 from bo_robust.experiments.report.pictures import legend, looks_of, number_ids
 from bo_robust.experiments.results import RunResults, load
-from bo_robust.experiments.storage import add_digests, write_bytes
+from bo_robust.experiments.store import put_files
 from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, entries_of
 
 NAME = "report.html"
@@ -23,8 +25,7 @@ ELSEWHERE = ("name", "algorithms", "methods", "compare")
 def write_report(folder: Path) -> Path:
     """Write ``report.html`` into a result folder and return its path. For an unfinished run it says what is missing."""
     content = page(load(folder, unfinished=True))
-    write_bytes(content.encode(), folder / NAME)
-    add_digests(folder, [NAME])
+    put_files(folder, {NAME: content.encode()})
     return folder / NAME
 
 
@@ -46,7 +47,8 @@ def page(run: RunResults) -> str:
     html = templates.get_template("page.html.j2").render(
         run=run,
         info=run.info,
-        versions=run.info["versions"],
+        versions=run.info["fingerprint"],
+        resumed=_resumed(run.info),
         command=shlex.join(map(str, run.info["command"])),
         seconds=sum(one["seconds"] for known in run.metadata.values() for one in known.values()),
         found=_grouped(lines),
@@ -70,6 +72,22 @@ def _panel(run: RunResults, panel: Any, entry: dict[str, Any]) -> dict[str, Any]
         "settings": settings(run, panel.name),
         **sections(run, panel, entry, looks),
     }
+
+
+def _resumed(info: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What changed where a run went on by force, and which rounds of which shards were played since, in words."""
+    before, lines = info["fingerprint"], []
+    for entry in info.get("resumed", []):
+        changed = differences(before, entry["fingerprint"])
+        before = entry["fingerprint"]
+        lines.append(
+            {
+                "when": entry["when"],
+                "changed": ", ".join(f"{key} {then} -> {here}" for key, then, here in changed),
+                "shards": ", ".join(f"{name} from round {n + 1}" for name, n in entry["from_round"].items()),
+            }
+        )
+    return lines
 
 
 def _grouped(lines: list[str]) -> list[tuple[str, list[str]]]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -19,8 +18,6 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
-
-from bo_robust.experiments.storage import write_atomic
 
 # Keyword arguments of ``Axes.plot`` by label.
 Looks = dict[str, dict[str, Any]]
@@ -92,8 +89,8 @@ class Picture:
         return view, Markup(body)
 
 
-def save_png(rows: Sequence[Sequence[Picture]], path: Path, title: str = "", note: str = "") -> None:
-    """Draw rows of pictures into one file, atomically, with one legend and a note below them."""
+def png_bytes(rows: Sequence[Sequence[Picture]], title: str = "", note: str = "") -> bytes:
+    """Rows of pictures as one PNG file, with one legend and a note below them."""
     columns, heights = max(map(len, rows)), [max(picture.size[1] for picture in row) for row in rows]
     size = (columns * max(picture.size[0] for row in rows for picture in row), sum(heights) + 0.6)
     figure, axes = plt.subplots(
@@ -115,7 +112,9 @@ def save_png(rows: Sequence[Sequence[Picture]], path: Path, title: str = "", not
         figure.suptitle(plain_text(title), fontsize=11)
         figure.supxlabel(note, fontsize=8)
         dpi = 120 if size[0] <= 12 else 80  # with many panels: fewer pixels
-        write_atomic(path, lambda temporary: figure.savefig(temporary, dpi=dpi, format="png"))
+        file = io.BytesIO()
+        figure.savefig(file, dpi=dpi, format="png")
+        return file.getvalue()
     finally:
         plt.close(figure)
 

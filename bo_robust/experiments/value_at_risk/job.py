@@ -14,7 +14,7 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment
 from bo_robust.experiments.provenance import find_device
-from bo_robust.experiments.shards import Shard
+from bo_robust.experiments.store import Shard
 from bo_robust.experiments.value_at_risk.methods import build_method
 from bo_robust.experiments.value_at_risk.play import play
 
@@ -83,7 +83,7 @@ def play_shard(
         "values": values.tolist(),
         "probabilities": probabilities.tolist(),
     }
-    return Shard(pd.concat(frames, ignore_index=True), {}, metadata)
+    return Shard(pd.concat(frames, ignore_index=True), metadata)
 
 
 @functools.lru_cache(maxsize=1)
