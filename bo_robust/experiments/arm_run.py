@@ -27,7 +27,7 @@ from bo_robust.posteriors.snapshots import restore_, snapshot
 # the time goes into writing.
 CHECKPOINT_PAUSE = 20.0
 # Of so many arms the final confidence intervals are kept, to be drawn.
-DRAWN = 300
+KEPT_ARMS = 300
 
 
 class ArmRun:
@@ -113,13 +113,16 @@ class ArmRun:
         return Shard(self._frame(), metadata)
 
     def _intervals(self, trial: int, reach: Tensor) -> dict[str, Any]:
-        """Posterior ``mean``, ``reach`` (width times sigma; None without a width) and ``f`` of :data:`DRAWN` arms.
+        """Posterior ``mean``, ``reach`` (width times sigma; None without a width) and ``f`` of :data:`KEPT_ARMS` arms.
 
         ``arms`` are their numbers, evenly spaced among all, whose number is ``num_arms``.
         """
         num_arms = self.problem.num_arms
         arms = (
-            torch.linspace(0, num_arms - 1, min(num_arms, DRAWN), dtype=torch.float64).round().long().to(reach.device)
+            torch.linspace(0, num_arms - 1, min(num_arms, KEPT_ARMS), dtype=torch.float64)
+            .round()
+            .long()
+            .to(reach.device)
         )
         return {
             "num_arms": num_arms,
