@@ -23,23 +23,25 @@ from benchmarks.common import ROOT, environment
 FOLDER = "FOLDER"
 SMALL: dict[str, list[str] | None] = {
     "arm_engine": ["--only", "numpy"],
+    "asks": ["--sizes", "10", "--repeats", "5", "--fits", ""],
     "bkb": ["--only", "linear"],
     "coco": None,
     "dictionary_size": ["--results", FOLDER],
     "dtc_scores": [],
     "elimination": ["--only", "overhead"],
-    "fine_tuning": ["--smoke", "--out", FOLDER],
+    "fine_tuning": ["--quick", "--out", FOLDER],
     "gpu": ["--quick"],
     "heavy_tails": None,
     "lnso": ["--quick"],
-    "ranks": ["--arms", "100000", "--rounds", "10"],
+    "ranks": ["--quick"],
     "reproduce": None,
     "robust_fit": ["--pairs", "5"],
     "robustness": ["--quick"],
     "scaling": ["--only", "models", "--results", FOLDER],
     "study": ["--kills", "2", "--skip-speed"],
     "torture": ["--quick"],
-    "value_at_risk": ["--only", "quantile"],
+    "value_at_risk": ["--quick"],
+    "value_at_risk_settings": ["--quick"],
     "width_rule": ["--quick"],
 }
 # What a suite cannot do without at full size.

@@ -23,27 +23,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import copy_bandwidth, cpu_times, environment, medians, report, report_ratio
-from bo_robust.algorithms import GPUCB, TGPUCB, ArmAlgorithm
+from benchmarks.common import environment, report
+from benchmarks.loop import additive, play, rounds, timed
+from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios, report_paired, report_ratio
+from bo_robust.algorithms import GPUCB, TGPUCB
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.truncation import TGPTruncation
-
-
-def play(algorithm: ArmAlgorithm, kernel: ArmKernel, noise_var: float, f: Tensor, noise: Tensor) -> Tensor:
-    """All rounds of a noise table (T x s); picks T x s."""
-    trials = f.shape[0]
-    uniform = torch.zeros(trials, dtype=f.dtype)
-    picks = []
-    with torch.inference_mode():
-        state = algorithm.init(kernel, noise_var, trials, rounds=len(noise))
-        for eta in noise.unbind(0):
-            arms = algorithm.select(state, uniform).arms
-            picks.append(arms)
-            algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
-        return torch.stack(picks)
 
 
 def gp_problem(
@@ -108,35 +96,24 @@ def numpy_loop(K: np.ndarray, f: np.ndarray, noise: np.ndarray, noise_var: float
     return picks
 
 
-def against_botorch(rounds: int, target: float, repeats: int) -> None:
+def against_botorch(horizon: int, target: float) -> None:
     """Srinivas' synthetic problem, one trial, same picks."""
-    kernel, X, f, noise = gp_problem(1000, 1, 0.2, 1, rounds, 0.025, grid=True)
+    kernel, X, f, noise = gp_problem(1000, 1, 0.2, 1, horizon, 0.025, grid=True)
     width = FiniteWidth(1000, 0.1, scale=5.0**-0.5)
-    theirs: list[float] = []
-    picks = torch.empty(0)
+    picks: dict[str, Tensor] = {}
+
+    def theirs() -> None:
+        picks["theirs"] = botorch_loop(X, f[0], noise, 0.2, 0.025, width)
+
+    def ours() -> None:
+        picks["ours"] = play(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(repeats):
-            began = time.perf_counter()
-            picks = botorch_loop(X, f[0], noise, 0.2, 0.025, width)
-            theirs.append(time.perf_counter() - began)
-    ours_picks = play(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
-    (ours,) = medians(7, lambda: play(GPUCB(width), kernel, 0.025, f, noise))
-    ratio = statistics.median(theirs) / ours
-    same = int((ours_picks == picks).sum())
-    report(
-        f"gp_ucb_vs_botorch_T{rounds}",
-        ratio,
-        "x faster",
-        f">= {target:g}, same picks",
-        ratio >= target and same == rounds,
-        {
-            "botorch_s": [round(t, 2) for t in theirs],
-            "ours_s": round(ours, 4),
-            "same_picks": f"{same}/{rounds}",
-            "distinct_arms": len(ours_picks.unique()),
-        },
-    )
+        botorch_s, ours_s = cpu_times(LEAST, theirs, ours)
+    same = int((picks["ours"] == picks["theirs"]).sum())
+    detail = {"botorch_s": botorch_s, "ours_s": ours_s, "same_picks": f"{same}/{horizon}"}
+    report_ratio(f"gp_ucb_vs_botorch_T{horizon}", botorch_s, ours_s, target, detail, same == horizon)
 
 
 def against_numpy() -> None:
@@ -147,17 +124,17 @@ def against_numpy() -> None:
         kernel, _, f, noise = gp_problem(1000, d, lengthscale, 64, 1000, noise_var)
         assert kernel.matrix is not None
         K, f0, one = kernel.matrix.numpy(), f[0].numpy(), f[:1].contiguous()
-        for rounds, target in ((50, 1.0), (200, 1.0), (400, 1.0), (1000, 1.5)):
-            some = noise[:rounds, :1].contiguous()
+        for horizon, target in ((50, 1.0), (200, 1.0), (400, 1.0), (1000, 1.5)):
+            some = noise[:horizon, :1].contiguous()
             loop = functools.partial(numpy_loop, K, f0, some[:, 0].numpy(), noise_var, width)
             ours = functools.partial(play, algorithm, kernel, noise_var, one, some)
             picks = ours()[:, 0]
             same = int((torch.from_numpy(loop()) == picks).sum())
             theirs, mine = cpu_times(15, loop, ours)
-            us = [round(1e6 * statistics.median(times) / rounds, 1) for times in (theirs, mine)]
-            detail = {"numpy_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": f"{same}/{rounds}",
+            us = [round(1e6 * statistics.median(times) / horizon, 1) for times in (theirs, mine)]
+            detail = {"numpy_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": f"{same}/{horizon}",
                       "distinct_arms": len(picks.unique())}  # fmt: skip
-            report_ratio(f"numpy_cached_factor_vs_s1_d{d}_T{rounds}", theirs, mine, target, detail, same == rounds)
+            report_ratio(f"numpy_cached_factor_vs_s1_d{d}_T{horizon}", theirs, mine, target, detail, same == horizon)
     theirs, mine, batch = cpu_times(5, loop, ours, lambda: play(algorithm, kernel, noise_var, f, noise))
     each = [seconds / 64 for seconds in batch]
     report_ratio("numpy_cached_factor_vs_s64_per_trial", theirs, each, 3.0)
@@ -166,9 +143,9 @@ def against_numpy() -> None:
 
 def tgp_stream() -> None:
     """TGP-UCB, 20 trials x 20,000 rounds x 100 arms, against the bare stream of rank-one updates of its covariances."""
-    rounds, trials, n = 20_000, 20, 100
+    horizon, trials, n = 20_000, 20, 100
     kernel, _, f, _ = gp_problem(n, 1, 0.2, trials, 1, 1.0, grid=True)
-    noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (rounds, trials)))
+    noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (horizon, trials)))
     algorithm = TGPUCB(FiniteWidth(n, 0.1, scale=5.0**-0.5), TGPTruncation(4.0, 1.0))
     assert kernel.matrix is not None
     C = kernel.matrix.expand(trials, n, n).clone()
@@ -176,96 +153,51 @@ def tgp_stream() -> None:
 
     def bare() -> None:
         with torch.inference_mode():
-            for _ in range(rounds):
+            for _ in range(horizon):
                 C.baddbmm_(row, row.mT, alpha=-1.0)
 
-    ours_s, bare_s = medians(3, lambda: play(algorithm, kernel, 1.0, f, noise), bare)
-    report(
-        "tgp_ucb_20x20000x100_over_bare_stream",
-        ours_s / bare_s,
-        "ratio",
-        "<= 2",
-        ours_s / bare_s <= 2.0,
-        {
-            "ours_s": round(ours_s, 3),
-            "bare_s": round(bare_s, 3),
-            "us_per_round": round(ours_s / rounds * 1e6, 1),
-        },
-    )
-    with torch.inference_mode():
-        state = algorithm.init(kernel, 1.0, trials)
-        uniform = torch.zeros(trials, dtype=f.dtype)
-        cost: dict[int, list[float]] = {200: [], 20_000: []}
-        for t, eta in enumerate(noise.unbind(0), start=1):
-            began = time.perf_counter()
-            arms = algorithm.select(state, uniform).arms
-            algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
-            for mark, times in cost.items():  # windows of 200 rounds, folds included
-                if mark - 200 < t <= mark:
-                    times.append(time.perf_counter() - began)
-    first, last = (statistics.fmean(sorted(times)[10:-10]) for times in cost.values())
-    report(
-        "tgp_ucb_round_20000_over_round_200",
-        last / first,
-        "ratio",
-        "<= 1.2",
-        last / first <= 1.2,
-        {
-            "us_at_200": round(first * 1e6, 1),
-            "us_at_20000": round(last * 1e6, 1),
-            "window": "200 rounds, trimmed mean",
-        },
-    )
+    ours, stream = cpu_times(LEAST, lambda: play(algorithm, kernel, 1.0, f, noise), bare)
+    detail = {"us_per_round": round(statistics.median(ours) / horizon * 1e6, 1)}
+    report_paired("tgp_ucb_20x20000x100_over_bare_stream", ratios(ours, stream), "ratio", most=2.0, detail=detail)
+    early: list[float] = []
+    late: list[float] = []  # windows of 200 rounds, folds included
+    for _ in range(LEAST):
+        with torch.inference_mode():
+            state = algorithm.init(kernel, 1.0, trials)
+            played = rounds(algorithm, state, additive(f, noise), torch.zeros_like(noise))
+            seconds = [took for took, _ in timed(played)]
+        for times, window in ((early, seconds[:200]), (late, seconds[-200:])):
+            times.append(statistics.fmean(sorted(window)[10:-10]))
+    report_paired("tgp_ucb_round_20000_over_round_200", ratios(late, early), "ratio of trimmed means", most=1.2)
 
 
 def million_arms() -> None:
     """n = 10^6, d = 6, T = 200, Matern-2.5, one trial."""
-    n, d, rounds = 1_000_000, 6, 200
+    n, d, horizon = 1_000_000, 6, 200
     X = torch.rand(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    f = torch.sin(3.0 * X.sum(1)) + X[:, 0]
+    f = (torch.sin(3.0 * X.sum(1)) + X[:, 0]).unsqueeze(0)
     kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X)
-    algorithm, uniform = GPUCB(ConstantWidth(2.0)), torch.zeros(1, dtype=X.dtype)
-    shares, rates, copies = [], [], []
-    for _ in range(5):
-        copy, moved = copy_bandwidth(), 0
+    algorithm, zeros = GPUCB(ConstantWidth(2.0)), torch.zeros(horizon, 1, dtype=X.dtype)
+    rates, copies = [], []
+    for _ in range(LEAST):
+        copies.append(copy_bandwidth() / 1e9)
         with torch.inference_mode():
-            state = algorithm.init(kernel, 0.01, 1, rounds=rounds)
-            buffers = state.posterior.buffers
-            began = time.process_time()
-            for _ in range(rounds):
-                before = buffers.num_rows
-                arms = algorithm.select(state, uniform).arms
-                algorithm.observe(state, arms, f[arms])
-                new = buffers.num_rows - before
+            state = algorithm.init(kernel, 0.01, 1, rounds=horizon)
+            buffers, before, moved, took = state.posterior.buffers, 0, 0, 0.0
+            for seconds, _ in timed(rounds(algorithm, state, additive(f, zeros), zeros)):
+                new, before = buffers.num_rows - before, buffers.num_rows
                 # Read: rows known at the block start, pending rows; locations for a new row. Read and written: mean,
                 # variance. Read again by select: both. Written: the new prior row and the new pending row.
                 read = int(buffers.block_filled[0]) + buffers.num_pending - 1
                 moved += 8 * n * (read + new * (d + 1) + 4 + 2 + 1)
-            took = time.process_time() - began
-        distinct = buffers.num_rows
+                took += seconds
+        detail = {"distinct_arms": buffers.num_rows, "GB_per_round": round(moved / horizon / 1e9, 3)}
         del state, buffers
         rates.append(moved / took / 1e9)
-        copies.append(copy / 1e9)
-        shares.append(moved / took / copy)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     report("million_arms_peak_memory", peak, "GiB", "<= 4", peak <= 4.0, {"process": "alone, imports included"})
-    value = statistics.median(shares)
-    report(
-        "million_arms_bandwidth_share",
-        value,
-        "of copy bandwidth, paired median",
-        ">= 0.65",
-        value >= 0.65,
-        {
-            "min": round(min(shares), 3),
-            "max": round(max(shares), 3),
-            "repeats": len(shares),
-            "GB_per_round": round(moved / rounds / 1e9, 3),
-            "achieved_GB_s": [round(rate, 2) for rate in rates],
-            "copy_GB_s": [round(copy, 2) for copy in copies],
-            "distinct_arms": distinct,
-        },
-    )
+    detail |= {"achieved_GB_s": rates, "copy_GB_s": copies}
+    report_paired("million_arms_bandwidth_share", ratios(rates, copies), "of copy bandwidth", 0.65, detail=detail)
 
 
 def crossover() -> None:
@@ -282,18 +214,8 @@ def crossover() -> None:
                         arms = bound.argmax(1)
                         arm_states.observe(posterior, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
 
-            dense_s, low_rank_s = medians(3, lambda: run(True), lambda: run(False))
-            report(
-                f"crossover_n{n}_s{trials}",
-                dense_s / low_rank_s,
-                "dense / low rank",
-                None,
-                None,
-                {
-                    "dense_us": round(dense_s / 400 / trials * 1e6, 1),
-                    "low_rank_us": round(low_rank_s / 400 / trials * 1e6, 1),
-                },
-            )
+            dense, low_rank = cpu_times(LEAST, lambda: run(True), lambda: run(False))
+            report_paired(f"crossover_n{n}_s{trials}", ratios(dense, low_rank), "dense / low rank")
 
 
 IMPORT = """
@@ -343,8 +265,8 @@ def import_time() -> None:
 PARTS = {
     "numpy": against_numpy,
     "tgp": tgp_stream,
-    "botorch400": lambda: against_botorch(400, 150.0, 3),
-    "botorch1000": lambda: against_botorch(1000, 400.0, 1),
+    "botorch400": lambda: against_botorch(400, 150.0),
+    "botorch1000": lambda: against_botorch(1000, 400.0),
     "crossover": crossover,
     "million": million_arms,
     "imports": import_time,

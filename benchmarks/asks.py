@@ -30,6 +30,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from benchmarks.common import environment, report
+from benchmarks.stats import ratios, report_paired, seconds
 from bo_robust import BKBModel, FeatureGP, NystromMap
 from bo_robust.study import Study
 
@@ -122,18 +123,6 @@ def ax(X: Tensor, Y: Tensor, seed: int) -> Ask:
 THEIRS = {"botorch": botorch, "ax": ax, "optuna": optuna}
 
 
-def cpu(work: Ask) -> float:
-    """CPU seconds of one call."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    """Smallest, largest and number of values."""
-    return {"min": round(min(values), 4), "max": round(max(values), 4), "repeats": len(values)}
-
-
 def asks(n: int, repeats: int, quiet: bool = False) -> None:
     """The ask at n rewards by every tool; ours also the ask after one more, which need not fit."""
     took: dict[str, list[float]] = {}
@@ -141,25 +130,23 @@ def asks(n: int, repeats: int, quiet: bool = False) -> None:
         X, Y, _ = data(n, seed)
         for name in OURS:
             study = ours(name)(X, Y, seed)
-            took.setdefault(name, []).append(cpu(study.ask))
+            took.setdefault(name, []).append(seconds(study.ask, time.process_time))
             if n > LAST:
                 study.tell(n, float(Y[-1]))
-                took.setdefault(f"next_{name}", []).append(cpu(study.ask))
+                took.setdefault(f"next_{name}", []).append(seconds(study.ask, time.process_time))
         for name, prepare in THEIRS.items():
-            took.setdefault(name, []).append(cpu(prepare(X, Y, seed)))
+            took.setdefault(name, []).append(seconds(prepare(X, Y, seed), time.process_time))
     if quiet:
         return
     for name, times in took.items():
         value = statistics.median(times)
         target = SLOWEST if name in OURS and n > 500 else None
         met = None if target is None else value <= target
-        report(f"ask_{name}_{n}", value, "s", f"<= {target}" if target else None, met, {"n": n, "d": D} | spread(times))
+        report(f"ask_{name}_{n}", value, "s", f"<= {target}" if target else None, met, {"n": n, "d": D, "each": times})
     for name in OURS:
         for peer in THEIRS:
-            ratios = [a / b for a, b in zip(took[name], took[peer], strict=True)]
-            value, wanted = statistics.median(ratios), peer == "optuna"
-            met = value <= 1.0 if wanted else None
-            report(f"ask_{name}_over_{peer}_{n}", value, "ratio", "<= 1" if wanted else None, met, spread(ratios))
+            most = 1.0 if peer == "optuna" else None
+            report_paired(f"ask_{name}_over_{peer}_{n}", ratios(took[name], took[peer]), "ratio", most=most)
 
 
 def fits(n: int, limit: float, repeats: int = 6, d: int = 3, m: int = 128) -> None:
@@ -178,19 +165,14 @@ def fits(n: int, limit: float, repeats: int = 6, d: int = 3, m: int = 128) -> No
                 return found
 
             means: list[Tensor] = []
-            took[name].append(cpu(lambda fit=fit, means=means: means.append(fit())))  # type: ignore[misc]
+            clock = time.process_time
+            took[name].append(seconds(lambda fit=fit, means=means: means.append(fit()), clock))  # type: ignore[misc]
             errors[name].append(float((means[0] - f[n:]).square().mean().sqrt()))
     value = statistics.median(took["bkb"])
-    detail = {"n": n, "d": d} | spread(took["bkb"])
-    report(f"bkb_fit_{n}", value, "s", f"<= {limit}", value <= limit, detail)
-    report(f"feature_gp_fit_{n}", statistics.median(took["feature_gp"]), "s", None, None, spread(took["feature_gp"]))
+    report(f"bkb_fit_{n}", value, "s", f"<= {limit}", value <= limit, {"n": n, "d": d, "each": took["bkb"]})
+    report(f"feature_gp_fit_{n}", statistics.median(took["feature_gp"]), "s", None, None, {"each": took["feature_gp"]})
     for what, of, target in (("seconds", took, None), ("error", errors, 1.05)):
-        ratios = [a / b for a, b in zip(of["bkb"], of["feature_gp"], strict=True)]
-        value = statistics.median(ratios)
-        met = None if target is None else value <= target
-        report(
-            f"bkb_over_feature_gp_{what}_{n}", value, "ratio", f"<= {target}" if target else None, met, spread(ratios)
-        )
+        report_paired(f"bkb_over_feature_gp_{what}_{n}", ratios(of["bkb"], of["feature_gp"]), "ratio", most=target)
 
 
 def main() -> None:

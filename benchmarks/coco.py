@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import environment, report
+from benchmarks.stats import differences
 
 # f103, f106, ..., f130.
 CAUCHY = tuple(range(103, 131, 3))
@@ -216,17 +217,17 @@ def main() -> None:
                 | {"mean targets": {m: round(statistics.fmean(of.values()), 2) for m, of in means.items()}},
             )
             for other in THEIRS:
-                pairs = [zip(hits[ours][f, d], hits[other][f, d], strict=True) for f in options.functions]
-                gaps = [mine - theirs for pair in pairs for mine, theirs in pair]
-                reach = 1.96 * statistics.stdev(gaps) / math.sqrt(len(gaps))
-                name = f"d={d}: targets that {ours} hits more than {other}, mean of pairs"
+                mine, theirs = ([hit for f in options.functions for hit in hits[m][f, d]] for m in (ours, other))
+                more = differences(mine, theirs)
+                mean, low, _ = more.mean_interval()
+                detail = {"pairs": len(mine), "95 % +-": round(mean - low, 2), "median": more.median}
                 report(
-                    name,
-                    statistics.fmean(gaps),
+                    f"d={d}: targets that {ours} hits more than {other}, mean of pairs",
+                    mean,
                     "targets",
                     None,
                     None,
-                    {"pairs": len(gaps), "95 % +-": round(reach, 2)},
+                    detail,
                 )
 
 

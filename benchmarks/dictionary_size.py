@@ -22,8 +22,10 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
+from torch import Tensor
 
 from benchmarks.common import ROOT, environment, report
+from benchmarks.loop import rounds
 from bo_robust.algorithms.base import uniform_arms
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.gp_ucb import GPUCB
@@ -87,12 +89,14 @@ def play(problem: Problem, kernel: ArmKernel, q: float, seed: int) -> Run:
     state, exact = algorithm.init(kernel, noise_var), arm_states.init(kernel, noise_var, rounds=HORIZON)
     marks = set(torch.logspace(0.0, 3.0, CHECKPOINTS).round().int().tolist())
     seen, high, low, within, regret = [], 1.0, 1.0, 0, 0.0
-    for t in range(1, HORIZON + 1):
-        uniform, sparse = uniforms[t - 1 : t], state.posterior
-        arms = algorithm.select(state, uniform).arms
-        rewards = problem.rewards(f, arms, draws[t - 1 : t])
+    sparse, before = state.posterior, torch.empty(0)
+
+    def reward(t: int, arms: Tensor) -> Tensor:
+        nonlocal before
         before = sparse.variance.clone()
-        algorithm.observe(state, arms, rewards, uniform)
+        return problem.rewards(f, arms, draws[t : t + 1])
+
+    for t, (arms, rewards) in enumerate(rounds(algorithm, state, reward, uniforms.unsqueeze(1)), start=1):
         arm_states.observe(exact, arms, rewards)
         regret += float(problem.optimum - f[0, arms])
         ratio = sparse.variance / exact.variance
@@ -120,12 +124,12 @@ def exact_regret(problem: Problem, kernel: ArmKernel, seed: int) -> float:
     draws = torch.from_numpy(problem.rewards.draw(stream(seed, "reward", 0), HORIZON))
     first = uniform_arms(torch.from_numpy(stream(seed, "algorithm", 0).random(1)), problem.num_arms)
     algorithm = GPUCB(FiniteWidth(problem.num_arms, DELTA, scale=5.0**-0.5))
-    state, regret = algorithm.init(kernel, problem.noise_var, rounds=HORIZON), 0.0
-    for t in range(HORIZON):
-        arms = algorithm.select(state, draws[0]).arms if t else first
-        algorithm.observe(state, arms, problem.rewards(problem.f, arms, draws[t : t + 1]))
-        regret += float(problem.optimum - problem.f[0, arms])
-    return regret
+    state = algorithm.init(kernel, problem.noise_var, rounds=HORIZON)
+    algorithm.observe(state, first, problem.rewards(problem.f, first, draws[:1]))
+    zeros = torch.zeros(HORIZON - 1, 1, dtype=torch.float64)
+    later = rounds(algorithm, state, lambda t, arms: problem.rewards(problem.f, arms, draws[t + 1 : t + 2]), zeros)
+    pulled = torch.cat([first, *(one.arms for one in later)])
+    return float((problem.optimum - problem.f[0, pulled]).sum())
 
 
 def bound(checkpoint: Checkpoint, q: float, noise_var: float) -> float:
@@ -211,11 +215,13 @@ def main() -> None:
     assert not isinstance(problem.kernel, torch.Tensor)
     kernel = ArmKernel.from_covariance(problem.kernel, problem.arms)
     theory = theory_oversampling(HORIZON, DELTA, EPSILON)
-    exact = exact_regret(problem, kernel, arguments.seed)
     runs = []
-    for q in (*PRACTICAL, theory):
-        runs.append(play(problem, kernel, q, arguments.seed))
-        verdict(runs[-1], problem.noise_var, exact, theory=q == theory)
+    with torch.inference_mode():
+        exact = exact_regret(problem, kernel, arguments.seed)
+        for q in (*PRACTICAL, theory):
+            runs.append(play(problem, kernel, q, arguments.seed))
+    for run in runs:
+        verdict(run, problem.noise_var, exact, theory=run.q == theory)
     picture(runs, problem.noise_var, arguments.results / "dictionary_size.png")
 
 

@@ -11,7 +11,8 @@ import json
 import torch
 from torch import Tensor
 
-from benchmarks.common import environment, medians, report
+from benchmarks.common import environment, report
+from benchmarks.stats import medians
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores

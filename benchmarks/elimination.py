@@ -30,7 +30,9 @@ from gpytorch.means import ZeroMean
 from rich.console import Console
 from torch import Tensor
 
-from benchmarks.common import ROOT, environment, medians, report, seconds
+from benchmarks.common import ROOT, environment, report
+from benchmarks.loop import additive, play, rounds
+from benchmarks.stats import LEAST, ratios, report_ratio, wall_times
 from bo_robust.algorithms.base import ArmAlgorithm
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
@@ -58,20 +60,23 @@ def world(n: int, trials: int, device: torch.device) -> tuple[ArmKernel, Tensor,
     return moved, f.to(device), noise.to(device)
 
 
-def play(algorithm: ArmAlgorithm, kernel: ArmKernel, f: Tensor, noise: Tensor, script: Tensor | None = None) -> Tensor:
-    """All rounds of a noise table; picks T x s. With a ``script`` (T x s) its arms are pulled, whatever is chosen."""
-    picks = torch.empty_like(noise, dtype=torch.long)
+def replayed(
+    algorithm: ArmAlgorithm, kernel: ArmKernel, f: Tensor, noise: Tensor, script: Tensor | None = None
+) -> Tensor:
+    """Arms chosen, T x s. With a ``script`` (T x s) its arms are pulled, whatever is chosen."""
+    if script is None:
+        return play(algorithm, kernel, NOISE_VAR, f, noise)
     with torch.inference_mode():
         uniform = torch.zeros_like(f[:, 0])
         state = algorithm.init(kernel, NOISE_VAR, len(f), rounds=len(noise))
-        for t, eta in enumerate(noise.unbind(0)):
-            arms = algorithm.select(state, uniform).arms
-            picks[t] = arms if script is None else script[t]
-            algorithm.observe(state, picks[t], f.gather(1, picks[t].unsqueeze(1)).squeeze(1) + eta)
-    return picks
+        reward = additive(f, noise)
+        for t, arms in enumerate(script):
+            algorithm.select(state, uniform)
+            algorithm.observe(state, arms, reward(t, arms))
+    return script
 
 
-def separate(n: int, trials: int, step: int, target: float, repeats: int, device: torch.device) -> None:
+def separate(n: int, trials: int, step: int, target: float, device: torch.device) -> None:
     """16 candidates in one run (``step`` trials at a time) against 16 runs of one, T = 500."""
     kernel, f, noise = world(n, trials, device)
     assert kernel.matrix is not None
@@ -83,37 +88,24 @@ def separate(n: int, trials: int, step: int, target: float, repeats: int, device
     def together() -> None:
         nonlocal script
         pieces = zip(f.split(step), noise.split(step, dim=1), strict=True)
-        script = torch.cat([play(ours, kernel, *piece) for piece in pieces], 1)
+        script = torch.cat([replayed(ours, kernel, *piece) for piece in pieces], 1)
 
     works = (
         together,
-        lambda: [play(theirs, single, f, noise) for single in singles],
-        lambda: [play(theirs, single, f, noise, script) for single in singles],
+        lambda: [replayed(theirs, single, f, noise) for single in singles],
+        lambda: [replayed(theirs, single, f, noise, script) for single in singles],
     )
-    he, own, replay = medians(repeats, *works) if repeats > 1 else [seconds(work) for work in works]
-    report(
-        f"HE-GP-UCB |U|=16 over 16 runs of GP-UCB, n={n}, s={trials}, T={ROUNDS}",
-        own / he,
-        "times faster",
-        f">= {target:g}",
-        own / he >= target,
-        {
-            "he_s": round(he, 3),
-            "own_s": round(own, 3),
-            "replay_s": round(replay, 3),
-            "replay_ratio": round(replay / he, 2),
-            "trials_at_a_time": step,
-            "device": str(device),
-        },
-    )
+    he, own, replay = wall_times(LEAST, *works)
+    detail = {"he_s": he, "replay_ratio": ratios(replay, he).median, "trials_at_a_time": step, "device": str(device)}
+    report_ratio(f"HE-GP-UCB |U|=16 over 16 runs of GP-UCB, n={n}, s={trials}, T={ROUNDS}", own, he, target, detail)
 
 
-def botorch(n: int, rounds: int, device: torch.device) -> None:
+def botorch(n: int, horizon: int, device: torch.device) -> None:
     """One trial against a loop over 16 GPs of BoTorch, made anew every round; same picks."""
     kernel, f, noise = world(n, 1, device)
     assert kernel.matrix is not None
     assert kernel.arms is not None
-    points, noise = kernel.arms, noise[:rounds]
+    points, noise = kernel.arms, noise[:horizon]
     width = BayesianFiniteWidth(n, DELTA, scale=5**-0.5)
     R, U = math.sqrt(NOISE_VAR), 2 * len(LENGTHSCALES)
     modules: list[Kernel] = []
@@ -128,7 +120,7 @@ def botorch(n: int, rounds: int, device: torch.device) -> None:
         chosen: list[int] = []
         alive, sums = [True] * U, torch.zeros(U, 3, dtype=torch.float64)
         X, Y = points[:0], f[0, :0].unsqueeze(1)
-        for t in range(rounds):
+        for t in range(horizon):
             w, best = float(width(t + 1, 0.0, None)), (-math.inf, 0, 0, 0.0, 0.0)
             for u in range(U):
                 if not alive[u]:
@@ -155,23 +147,18 @@ def botorch(n: int, rounds: int, device: torch.device) -> None:
         picks["theirs"] = chosen
 
     def ours() -> None:
-        picks["ours"] = play(HEGPUCB(width, R, DELTA), kernel, f, noise).squeeze(1).tolist()
+        picks["ours"] = play(HEGPUCB(width, R, DELTA), kernel, NOISE_VAR, f, noise).squeeze(1).tolist()
 
-    he, theirs = medians(5, ours), seconds(loop)
+    theirs, he = wall_times(LEAST, loop, ours)
     same = sum(a == b for a, b in zip(picks["ours"], picks["theirs"], strict=True))
-    report(
-        f"HE-GP-UCB |U|=16 over a loop of 16 SingleTaskGP, n={n}, T={rounds}",
-        theirs / he[0],
-        "times faster",
-        ">= 50",
-        theirs / he[0] >= 50.0 and same == rounds,
-        {"he_s": round(he[0], 4), "botorch_s": round(theirs, 2), "same_picks": f"{same}/{rounds}"},
-    )
+    detail = {"he_s": he, "botorch_s": theirs, "same_picks": f"{same}/{horizon}"}
+    name = f"HE-GP-UCB |U|=16 over a loop of 16 SingleTaskGP, n={n}, T={horizon}"
+    report_ratio(name, theirs, he, 50.0, detail, same == horizon)
 
 
 def survival(device: torch.device) -> None:
     """500 runs of 100 rounds on 100 arms, f from a candidate of {SE} x {.02, .05, .1, .2, .5}, the theorem's width."""
-    n, trials, rounds, scales = 100, 500, 100, (0.02, 0.05, 0.1, 0.2, 0.5)
+    n, trials, horizon, scales = 100, 500, 100, (0.02, 0.05, 0.1, 0.2, 0.5)
     X = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(1)
     kernel = candidate_kernel([SquaredExponential(ell) for ell in scales], X)
     assert kernel.matrix is not None
@@ -180,7 +167,7 @@ def survival(device: torch.device) -> None:
     values, vectors = torch.linalg.eigh(kernel.matrix)
     roots = vectors * values.clamp(min=0.0).sqrt().unsqueeze(1)
     f = torch.einsum("snm,sm->sn", roots[true], torch.randn(trials, n, generator=g, dtype=torch.float64)).to(device)
-    noise = math.sqrt(NOISE_VAR) * torch.randn(rounds, trials, generator=g, dtype=torch.float64).to(device)
+    noise = math.sqrt(NOISE_VAR) * torch.randn(horizon, trials, generator=g, dtype=torch.float64).to(device)
     moved = ArmKernel(kernel.diagonal.to(device), kernel.matrix.to(device), arms=X.to(device))
     own = torch.nn.functional.one_hot(true, len(scales)).bool().to(device)
     for form, scale, met in (("errors", 1.0, True), ("errors", 5**-0.5, False), ("likelihood", 5**-0.5, True)):
@@ -188,11 +175,8 @@ def survival(device: torch.device) -> None:
         algorithm = HEGPUCB(width, math.sqrt(NOISE_VAR), DELTA, elimination=form)
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            state = algorithm.init(moved, NOISE_VAR, trials, rounds=rounds)
-            uniform = f.new_zeros(trials)
-            for eta in noise:
-                arms = algorithm.select(state, uniform).arms
-                algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta)
+            state = algorithm.init(moved, NOISE_VAR, trials, rounds=horizon)
+            for _ in rounds(algorithm, state, additive(f, noise), torch.zeros_like(noise)):
                 kept &= state.posterior.alive[own]
         alive = state.posterior.alive
         shorter = torch.tensor(scales, device=device) < torch.tensor(scales, device=device)[true.to(device)].unsqueeze(
@@ -210,7 +194,7 @@ def survival(device: torch.device) -> None:
                 "wrong_dead": round(1.0 - float(alive[~own].double().mean()), 3),
                 "wrong_smoother_dead": round(1.0 - float(alive[longer].double().mean()), 3),
                 "wrong_rougher_dead": round(1.0 - float(alive[shorter].double().mean()), 3),
-                "rounds": rounds,
+                "rounds": horizon,
             },
         )
 
@@ -228,8 +212,8 @@ def experiments(device: torch.device) -> None:
     report("the four experiments, all baselines and seeds", total, "s", "<= 900", total <= 900.0, took)
 
 
-# n, s, trials of HE-GP-UCB at a time (few, where their rows must stay in the cache), target, repeats
-SPEEDS = {"overhead": (100, 8, 8, 4.0, 5), "arithmetic": (1000, 32, 2, 1.0, 3)}
+# n, s, trials of HE-GP-UCB at a time (few, where their rows must stay in the cache), target
+SPEEDS = {"overhead": (100, 8, 8, 4.0), "arithmetic": (1000, 32, 2, 1.0)}
 PARTS = (*SPEEDS, "botorch", "survival", "experiments")
 
 
@@ -245,8 +229,8 @@ def main() -> None:
     began = time.perf_counter()
     for name in [options.only] if options.only else PARTS:
         if name in SPEEDS:
-            n, trials, step, target, repeats = SPEEDS[name]
-            separate(n, trials, step if device.type == "cpu" else trials, target, repeats, device)
+            n, trials, step, target = SPEEDS[name]
+            separate(n, trials, step if device.type == "cpu" else trials, target, device)
         elif name == "botorch":
             botorch(1000, 100, device)
         else:

@@ -1,19 +1,17 @@
-"""Whether the worst users are served better: ``python -m benchmarks.fine_tuning [--part design|play|summary]``.
+"""Whether the worst users are served better: ``python -m benchmarks.fine_tuning [--summary]``.
 
 The problem is ``fine_tuning``. An evaluation is one training run of x for one of 64 users, with luck of its own. After
 20 random ones and 30 chosen ones a method recommends an x that it tried. What counts is the accuracy of that x, mean
 over the worst 10 % of 128 other users, and over 4 training runs of each. Every repetition has its own split, network
 and users, the same for all methods.
 
-``play`` appends one JSON line for each method and repetition; lines that are there are not played again. ``design``
-is what the problem was made by, on seeds from 1000: a sweep for the x best on average and in the tail, and how far the
-tails of those lie apart that are within 0.03 of the best on average.
+One JSON line for each method and repetition is appended; lines that are there are not played again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import statistics
 import time
 import warnings
 from dataclasses import dataclass
@@ -25,7 +23,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import numpy as np
 import torch
 from botorch.acquisition import qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
@@ -34,11 +31,11 @@ from botorch.models.transforms import Normalize
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from benchmarks.common import environment, report
+from benchmarks.grid import Cell, Row, fill, load
+from benchmarks.stats import differences
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.comparisons import mean_interval
 from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.experiments.problems.conditions.fine_tuning import users
@@ -52,7 +49,6 @@ ROUNDS, REFIT_EVERY = 30, 3
 HELD_OUT, HELD_OUT_RUNS = 128, 4
 # Numbers of training runs: those of f come first, then one for every evaluation, then those of held-out users.
 FIRST_EVALUATION, FIRST_HELD_OUT = 100, 10_000
-DESIGNS, NEAR = 64, 0.03
 TAIL, MEAN = CVaR(0.1), Mean()
 AIMS: dict[str, Functional] = {"value at risk": ValueAtRisk(0.1), "tail mean": TAIL, "mean": MEAN}
 
@@ -171,59 +167,26 @@ def recommended(method: Method, now: Round, aim: str) -> Tensor:
 
 def play(methods: list[str], seeds: range, out: Path, device: str, rounds: int = ROUNDS) -> None:
     """Play what is missing."""
-    known = {(r["method"], r["seed"]) for r in read(out)}
-    for seed in seeds:
-        for name in methods:
-            if (name, seed) in known:
-                continue
-            began = time.process_time()
-            problem, now = played(METHODS[name], seed, device, rounds)
-            aims = [aim for whose, aim in ENTRIES.values() if whose == name]
-            found = {aim: recommended(METHODS[name], now, aim) for aim in aims}
-            scores = held_out(problem, seed, torch.stack(list(found.values())))
-            line: dict[str, Any] = {"method": name, "seed": seed, "rounds": rounds, "x": {}, "tail": {}, "mean": {}}
-            for (aim, x), score in zip(found.items(), scores, strict=True):
-                line["x"][aim] = [round(v, 4) for v in x.tolist()]
-                line["tail"][aim], line["mean"][aim] = (round(float(F(score)), 5) for F in (TAIL, MEAN))
-            line["seconds"] = round(time.process_time() - began, 2)
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
 
+    def work(cell: Cell) -> Row:
+        name, seed = cell
+        began = time.process_time()
+        problem, now = played(METHODS[name], seed, device, rounds)
+        aims = [aim for whose, aim in ENTRIES.values() if whose == name]
+        found = {aim: recommended(METHODS[name], now, aim) for aim in aims}
+        scores = held_out(problem, seed, torch.stack(list(found.values())))
+        row: Row = {"rounds": rounds, "x": {}, "tail": {}, "mean": {}}
+        for (aim, x), score in zip(found.items(), scores, strict=True):
+            row["x"][aim] = [round(v, 4) for v in x.tolist()]
+            row["tail"][aim], row["mean"][aim] = (round(float(F(score)), 5) for F in (TAIL, MEAN))
+        return row | {"seconds": round(time.process_time() - began, 2)}
 
-def design(seeds: range, device: str, designs: int = DESIGNS) -> None:
-    """Find the x best for the mean and for the tail on the users, by f; judge both on held-out users."""
-    for seed in seeds:
-        problem = problem_of(seed, device)
-        lower, upper = problem.x_bounds
-        X = lower + (upper - lower) * SobolEngine(3, scramble=True, seed=seed).draw(designs).to(lower)
-        known = problem.f(problem.environment.points(X))
-        best = {name: int(aim(known).argmax()) for name, aim in AIMS.items()}
-        scores = held_out(problem, seed, X[list(best.values())])
-        detail: dict[str, Any] = {
-            name: {"x": X[i].tolist(), "tail": float(TAIL(score)), "mean": float(MEAN(score))}
-            for (name, i), score in zip(best.items(), scores, strict=True)
-        }
-        near = TAIL(known[MEAN(known) >= MEAN(known).max() - NEAR])
-        detail["near the best on average"] = {"designs": len(near), "tail": [float(near.min()), float(near.max())]}
-        gap = detail["tail mean"]["tail"] - detail["mean"]["tail"]
-        report(
-            f"design, seed {seed}: held-out tail, x best in the tail less x best on average",
-            gap,
-            "",
-            None,
-            None,
-            detail,
-        )
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines so far."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    fill(((name, seed) for seed in seeds for name in methods), ("method", "seed"), work, out)
 
 
 def summarise(path: Path) -> None:
     """Print scores and paired differences, value at risk less the others; draw the differences in the tail."""
-    lines = {(line["method"], line["seed"]): line for line in read(path)}
+    lines = {(line["method"], line["seed"]): line for line in load(path)}
     scores = {
         label: {seed: (line["tail"][aim], line["mean"][aim]) for (name, seed), line in lines.items() if name == method}
         for label, (method, aim) in ENTRIES.items()
@@ -233,21 +196,21 @@ def summarise(path: Path) -> None:
         seeds = sorted(set(theirs) & set(scores[OURS]))
         if not seeds:
             continue
-        table = np.array([[scores[OURS][seed], theirs[seed]] for seed in seeds])
         detail: dict[str, Any] = {"repetitions": len(seeds)}
+        gaps = {}
         for i, what in enumerate(("tail", "mean")):
-            mean, low, high = mean_interval(table[:, 0, i] - table[:, 1, i], 0.95)
+            ours, other = ([of[seed][i] for seed in seeds] for of in (scores[OURS], theirs))
+            gaps[what] = differences(ours, other)
             detail[what] = {
-                "score": round(float(table[:, 1, i].mean()), 4),
-                "value at risk less this": [round(float(v), 4) for v in (mean, low, high)],
+                "score": round(statistics.fmean(other), 4),
+                "value at risk less this": [round(v, 4) for v in gaps[what].mean_interval()],
             }
         better = bool(detail["tail"]["value at risk less this"][1] > 0.0 and len(seeds) >= LEAST)
         target, met = (REACH, better) if label in RIVALS else (None, None)
         report(f"held-out worst 10 %: {label}", detail["tail"]["score"], "accuracy", target, met, detail)
         if label != OURS:
-            gaps = table[:, 0, 0] - table[:, 1, 0]
-            mean, low, high = mean_interval(gaps, 0.95)
-            ax.plot(gaps, np.full(len(gaps), y), "o", color="C0", alpha=0.3, markersize=4)
+            mean, _, high = gaps["tail"].mean_interval()
+            ax.plot(gaps["tail"].values, [y] * len(seeds), "o", color="C0", alpha=0.3, markersize=4)
             ax.errorbar(mean, y, xerr=high - mean, fmt="D", color="C3", markersize=5, capsize=4)
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set_yticks(range(1, len(scores)), list(scores)[1:])
@@ -258,27 +221,24 @@ def summarise(path: Path) -> None:
 
 
 def main() -> None:
-    """Play, search or summarise."""
+    """Play, and summarise."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--part", choices=("design", "play", "summary"), default="play")
+    parser.add_argument("--summary", action="store_true", help="of the lines so far; nothing is played")
     parser.add_argument("--methods", help="labels, separated by ';'; default all")
     parser.add_argument("--first", type=int, default=0, help="the first repetition")
     parser.add_argument("--repetitions", type=int, default=20, help="one more than the last repetition")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/value_at_risk"), help="a folder")
-    parser.add_argument("--smoke", action="store_true", help="one repetition of two rounds, and 4 designs")
+    parser.add_argument("--quick", action="store_true", help="one repetition of two rounds")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of searches that stop at a kink, and of jitter
-    lines = arguments.out / ("fine_tuning_smoke.jsonl" if arguments.smoke else "fine_tuning.jsonl")
+    lines = arguments.out / ("fine_tuning_quick.jsonl" if arguments.quick else "fine_tuning.jsonl")
     report("environment", 0, "none", None, None, environment())
-    seeds = range(arguments.first, arguments.first + 1 if arguments.smoke else arguments.repetitions)
-    if arguments.part == "design":
-        design(seeds, arguments.device, 4 if arguments.smoke else DESIGNS)
-        return
-    if arguments.part == "play":
+    seeds = range(arguments.first, arguments.first + 1 if arguments.quick else arguments.repetitions)
+    if not arguments.summary:
         methods = arguments.methods.split(";") if arguments.methods else list(METHODS)
-        play(methods, seeds, lines, arguments.device, 2 if arguments.smoke else ROUNDS)
+        play(methods, seeds, lines, arguments.device, 2 if arguments.quick else ROUNDS)
     summarise(lines)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import statistics
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks import arm_engine, bkb, common, elimination, heavy_tails
+from benchmarks import arm_engine, bkb, elimination, heavy_tails, stats
 from benchmarks.gpu_common import Bench, Target, cut_off, require_close, require_same, seconds
+from benchmarks.loop import additive, noise_and_uniforms, play, rounds
+from benchmarks.stats import LEAST, wall_times
 from bo_robust.algorithms import BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
@@ -26,7 +28,7 @@ from bo_robust.ops import naive_ops
 from bo_robust.ops.fused_rounds import fused_rounds
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
-from bo_robust.random import spread, stream
+from bo_robust.random import spread
 from bo_robust.truncation import TGPTruncation
 
 __all__ = ["PARTS", "Part"]
@@ -47,28 +49,17 @@ def moved(kernel: ArmKernel, device: torch.device, dtype: torch.dtype = torch.fl
     return ArmKernel(kernel.diagonal.to(device, dtype), matrix, kernel.covariance, arms)
 
 
-def rounds_of(
-    algorithm: ArmAlgorithm, kernel: ArmKernel, noise_var: float, f: Tensor, noise: Tensor, uniforms: Tensor
-) -> Iterator[Tensor]:
-    """Play round after round of a noise table (``T x s``), yielding the arms."""
-    state = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
-    for eta, uniform in zip(noise, uniforms, strict=True):
-        arms = algorithm.select(state, uniform).arms
-        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, uniform)
-        yield arms
-
-
 def check_exact(device: torch.device) -> None:
     """The engine against NumPy's cached factor; on CUDA fused against naive ops too."""
     kernel, _, f, noise = arm_engine.gp_problem(300, 2, 0.3, 1, 60, 0.01)
-    width, zeros = ConstantWidth(2.0), torch.zeros_like(noise).to(device)
+    width = ConstantWidth(2.0)
     assert kernel.matrix is not None
     theirs = arm_engine.numpy_loop(kernel.matrix.numpy(), f[0].numpy(), noise[:, 0].numpy(), 0.01, width)
-    game = GPUCB(width), moved(kernel, device), 0.01, f.to(device), noise.to(device), zeros
-    ours = torch.cat(list(rounds_of(*game)))
-    require_same("exact GP-UCB against NumPy", ours, torch.from_numpy(theirs))
+    game = GPUCB(width), moved(kernel, device), 0.01, f.to(device), noise.to(device)
+    ours = play(*game)
+    require_same("exact GP-UCB against NumPy", ours[:, 0], torch.from_numpy(theirs))
     with naive_ops():
-        require_same("exact GP-UCB, fused against naive", ours, torch.cat(list(rounds_of(*game))))
+        require_same("exact GP-UCB, fused against naive", ours, play(*game))
 
 
 def _million(n: int, horizon: int, dtype: torch.dtype, device: torch.device) -> Callable[[], Tensor]:
@@ -77,7 +68,7 @@ def _million(n: int, horizon: int, dtype: torch.dtype, device: torch.device) -> 
     X = torch.rand(n, 6, generator=generator, dtype=torch.float64, device=device)
     f = (torch.sin(3.0 * X.sum(1)) + X[:, 0]).unsqueeze(0).to(dtype)
     kernel, zeros = ArmKernel.from_covariance(Matern(2.5, 0.5), X.to(dtype)), f.new_zeros(horizon, 1)
-    return lambda: torch.cat(list(rounds_of(GPUCB(ConstantWidth(2.0)), kernel, 0.01, f, zeros, zeros)))
+    return lambda: play(GPUCB(ConstantWidth(2.0)), kernel, 0.01, f, zeros)
 
 
 def _append(results: list[Tensor], work: Callable[[], Tensor]) -> None:
@@ -90,8 +81,7 @@ def measure_exact(bench: Bench, targets: list[Target]) -> None:
     for target, dtype in zip(targets, (torch.float32, torch.float64), strict=True):
         _million(n, min(100, horizon), dtype, bench.device)()
         picks: list[Tensor] = []
-        play = _million(n, horizon, dtype, bench.device)
-        work = partial(_append, picks, play)
+        work = partial(_append, picks, _million(n, horizon, dtype, bench.device))
         took = seconds(work)
         with naive_ops():
             naive_s = seconds(work)
@@ -129,9 +119,7 @@ def _eager(algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> Tensor:
     """The arms of all rounds (``T x s``), played one by one."""
     assert isinstance(problem.kernel, Tensor)
     kernel = ArmKernel(problem.kernel.diagonal(dim1=-2, dim2=-1), problem.kernel)
-    noise = noise.to(problem.f)
-    rounds = rounds_of(algorithm, kernel, problem.noise_var, problem.f, noise, torch.zeros_like(noise))
-    return torch.stack(list(rounds))
+    return play(algorithm, kernel, problem.noise_var, problem.f, noise.to(problem.f))
 
 
 def check_tgp(device: torch.device) -> None:
@@ -158,14 +146,14 @@ def _ata(device: torch.device) -> tuple[Problem, Callable[[int], None], State, l
     kernel = ArmKernel(world.kernel.diagonal(), world.kernel, arms=world.arms)
     state = algorithm.init(kernel, heavy_tails.NOISE_VAR, heavy_tails.TRIALS)
     table = np.random.default_rng(0).standard_t(3, (heavy_tails.ROUNDS, heavy_tails.TRIALS))
-    noise, uniform = torch.from_numpy(table).to(device), torch.zeros_like(world.f[:, 0])
+    noise = torch.from_numpy(table).to(device)
     arms: list[Tensor] = []
     rewards: list[Tensor] = []
+    game = rounds(algorithm, state, additive(world.f, noise), torch.zeros_like(noise))
 
     def step(t: int) -> None:
-        arms.append(algorithm.select(state, uniform).arms)
-        rewards.append(world.f.gather(1, arms[-1].unsqueeze(1)).squeeze(1) + noise[t])
-        algorithm.observe(state, arms[-1], rewards[-1], uniform)
+        for kept, new in zip((arms, rewards), next(game), strict=True):
+            kept.append(new)
 
     return world, step, state, arms, rewards
 
@@ -203,31 +191,28 @@ def check_bbkb(device: torch.device) -> None:
     width = FiniteWidth(n, 0.1, scale=5**-0.5)
     kernel, f = bkb.world(n, 2, 0.2, 0)
     assert kernel.arms is not None
-    eta, u = bkb.rewards_of(0, horizon, bkb.NOISE_VAR)
+    noise, uniforms = noise_and_uniforms(0, horizon, bkb.NOISE_VAR)
+    eta, u = noise.squeeze(1), uniforms.squeeze(1)
     first, draws = min(int(u[0] * n), n - 1), spread(u, n).numpy()
     theirs = bkb.plain_bbkb(
         kernel.arms.numpy(), lambda a, b: SquaredExponential(0.2)(torch.from_numpy(a), torch.from_numpy(b)).numpy(),
         kernel.diagonal.numpy(), f.numpy(), eta.numpy(), first, draws, lambda t: float(width(t)), q, bkb.NOISE_VAR, 0.0,
     )  # fmt: skip
-    with torch.no_grad():
-        noise, uniforms = eta.unsqueeze(1).to(device), u.unsqueeze(1).to(device)
-        game = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device), noise, uniforms
-        ours = torch.cat(list(rounds_of(BBKB(width, q, 0.0), *game)))
-    require_same("BBKB against BKB as written", ours, torch.tensor(theirs))
+    game = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device), noise.to(device), uniforms.to(device)
+    require_same("BBKB against BKB as written", play(BBKB(width, q, 0.0), *game)[:, 0], torch.tensor(theirs))
 
 
 def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
-    """n = 10^6, d = 6, the run of ``benchmarks.bkb --only long``."""
+    """n = 10^6, d = 6, the run of ``benchmarks.bkb --only million --rounds 10000``."""
     n, horizon = MANY_ARMS, bench.full(10_000)
     kernel, f = bkb.world(n, 6, 0.5, 0)
     kernel, f = moved(kernel, bench.device), f.to(bench.device).unsqueeze(0)
-    rng = stream(0, "reward", 0)
-    tables = (0.1 * rng.standard_normal(horizon), rng.random(horizon))
-    noise, uniforms = (torch.from_numpy(table).unsqueeze(1).to(bench.device) for table in tables)
+    noise, uniforms = (table.to(bench.device) for table in noise_and_uniforms(0, horizon, bkb.NOISE_VAR))
     algorithm = BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), 5.0, 4.0)
     with torch.no_grad():
-        list(rounds_of(algorithm, kernel, bkb.NOISE_VAR, f, noise[:5], uniforms[:5]))
-        game = rounds_of(algorithm, kernel, bkb.NOISE_VAR, f, noise, uniforms)
+        play(algorithm, kernel, bkb.NOISE_VAR, f, noise[:5], uniforms[:5])
+        state = algorithm.init(kernel, bkb.NOISE_VAR, 1, rounds=horizon)
+        game = rounds(algorithm, state, additive(f, noise), uniforms)
 
         def step(t: int) -> None:
             next(game)
@@ -246,8 +231,8 @@ def check_he(device: torch.device) -> None:
     noise = 0.1 * torch.randn(40, 2, generator=generator, dtype=torch.float64).to(device)
     width = BayesianFiniteWidth(80, 0.1, scale=5**-0.5)
     single = ArmKernel(kernel.matrix[0].diagonal(), kernel.matrix[0])
-    theirs = elimination.play(GPUCB(width), single, f, noise)
-    require_same("HE-GP-UCB of one candidate", elimination.play(HEGPUCB(width, 0.1, 0.1), kernel, f, noise), theirs)
+    ours, theirs = play(HEGPUCB(width, 0.1, 0.1), kernel, 0.01, f, noise), play(GPUCB(width), single, 0.01, f, noise)
+    require_same("HE-GP-UCB of one candidate", ours, theirs)
 
 
 def measure_he(bench: Bench, targets: list[Target]) -> None:
@@ -255,10 +240,11 @@ def measure_he(bench: Bench, targets: list[Target]) -> None:
     n, horizon = ARMS, bench.full(elimination.ROUNDS)
     kernel, f, noise = elimination.world(n, HE_TRIALS, bench.device)
     algorithm = HEGPUCB(BayesianFiniteWidth(n, elimination.DELTA, scale=5**-0.5), 0.1, elimination.DELTA)
-    elimination.play(algorithm, kernel, f, noise[:40])
-    took = seconds(lambda: elimination.play(algorithm, kernel, f, noise[:horizon]))
+    play(algorithm, kernel, elimination.NOISE_VAR, f, noise[:40])
+    work = partial(play, algorithm, kernel, elimination.NOISE_VAR, f, noise[:horizon])
+    took = seconds(work)
     with naive_ops():
-        naive_took = seconds(lambda: elimination.play(algorithm, kernel, f, noise[:horizon]))
+        naive_took = seconds(work)
     bench.report(targets[0], took, {"rounds": horizon, "naive_s": naive_took})
 
 
@@ -311,7 +297,7 @@ def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
     try:
         for what, ours, theirs in zip(("value", "gradient"), on_gpu(), on_cpu(), strict=True):
             require_close(f"V-UCB on the GPU against the CPU, {what}", ours, theirs, 1e-6)
-        cpu_s = statistics.median(common.seconds(on_cpu) for _ in range(3))
+        cpu_s = statistics.median(wall_times(LEAST, on_cpu)[0])
     finally:
         torch.set_num_threads(threads)
     gpu_ms = bench.milliseconds(on_gpu)
@@ -349,8 +335,8 @@ def _against_botorch(n: int, rounds: int, device: torch.device) -> tuple[float, 
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        their_s = common.seconds(their_loop)
-    our_s = common.seconds(our_loop)
+        their_s = stats.seconds(their_loop)
+    our_s = stats.seconds(our_loop)
     require_same("GP-UCB against BoTorch's loop", ours[:, 0], theirs)
     return their_s, our_s
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import common
+from benchmarks import common, stats
 
 __all__ = ["Bench", "Mismatch", "Target", "cut_off", "require_close", "require_same", "seconds"]
 
@@ -97,7 +97,7 @@ class Bench:
 def seconds(work: Callable[[], Any]) -> float:
     """Wall time of one call, the device idle before and after it."""
     torch.cuda.synchronize()
-    return common.seconds(work)
+    return stats.seconds(work)
 
 
 def cut_off(step: Callable[[int], None], rounds: int, most: float) -> tuple[float, int]:

@@ -22,7 +22,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from torch.distributions import Normal
 
-from benchmarks.common import cpu_times, environment, report, report_ratio
+from benchmarks.common import environment, report
+from benchmarks.stats import LEAST, cpu_times, differences, ratios, report_paired, report_ratio
 from bo_robust.acquisition import lnso
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
@@ -37,7 +38,7 @@ STARTS = 64
 # Few steps, the same for both, and the paper's minibatches (50 x 10).
 STEPS = {"rounds": 2, "fit_steps": 10, "ascent_steps": 10}
 QUERY_STARTS = 8
-QUERY_SEEDS = (0, 1)
+QUERY_SEEDS = range(LEAST)
 FIXED, REFERENCE, GRID = 256, 4096, 251
 
 
@@ -82,7 +83,7 @@ def batched_against_sequential(device: torch.device, dtype: torch.dtype, target:
         one = [lnso.climb(bound, environment_, box, x[None], ALPHA, **STEPS) for x in starts]
         return torch.cat(one)
 
-    together, alone = cpu_times(5, batched, sequential)
+    together, alone = cpu_times(LEAST, batched, sequential)
     detail = {
         "problem": "branin (1, 1), continuous Z, GP of 30 points",
         "settings": {**STEPS, "num_x": 50, "num_z": 10, "hidden": [lnso.HIDDEN] * 2},
@@ -135,24 +136,18 @@ def query(name: str, device: torch.device) -> None:
         ranges.append(float(values.max() - values.min()))
         for i, way in enumerate(found):
             rows[way]["regret"].append(float(values.max() - values[GRID + i]))
-    local_row, exact_row = rows["LNSO"], rows["exact quantile"]
-    ratio = statistics.median(local_row["seconds"]) / statistics.median(exact_row["seconds"])
-    pairs = list(zip(exact_row["regret"], local_row["regret"], strict=True))
-    wins = sum(e < i for e, i in pairs), sum(i < e for e, i in pairs)
-    faster = "the exact quantile" if ratio > 1.0 else "LNSO"
-    verdict = f"lower regret: the exact quantile in {wins[0]}, LNSO in {wins[1]} of {len(pairs)}; faster: {faster}"
     detail = {
-        **rows,
         "observations": DATA[name][0],
         "range_of_VaR(u)_over_x": ranges,
-        "seeds": list(QUERY_SEEDS),
         "LNSO_settings": {"num_starts": QUERY_STARTS, "rounds": 10, "fit_steps": 200, "ascent_steps": 40},
         "exact_settings": {"points_of_Z": FIXED, "num_restarts": 8, "raw_samples": 128},
-        "verdict": verdict,
     }
     dims = "(1, 5)" if name == "hartmann6" else "(1, 1)"
-    title = f"LNSO against exact quantile over {FIXED} fixed points, {name} {dims}: seconds per query, LNSO / exact"
-    report(title, ratio, "x", None, None, detail)
+    for what, paired in (("seconds", ratios), ("regret", differences)):
+        compared = paired(rows["LNSO"][what], rows["exact quantile"][what])
+        unit = "ratio" if what == "seconds" else "units of f"
+        title = f"LNSO against exact quantile over {FIXED} fixed points, {name} {dims}: {what} of a query"
+        report_paired(title, compared, unit, detail=detail | {way: row[what] for way, row in rows.items()})
 
 
 def main() -> None:

@@ -15,11 +15,13 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from benchmarks.common import ROOT, environment, report
+from benchmarks.stats import LEAST, report_ratio
 from bo_robust.algorithms import StreamedBBKB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.covariance import SquaredExponential
@@ -53,7 +55,7 @@ def play(num_arms: int, rounds: int) -> None:
     dist.destroy_process_group()
 
 
-def start(ranks: int, arms: int, rounds: int) -> dict[str, object]:
+def start(ranks: int, arms: int, rounds: int) -> dict[str, Any]:
     """What the first of several ranks on this machine prints."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     command += ["-m", "benchmarks.ranks", "--play", "--arms", str(arms), "--rounds", str(rounds)]
@@ -68,19 +70,23 @@ def main() -> None:
     parser.add_argument("--play", action="store_true", help="be a rank started by torchrun")
     parser.add_argument("--arms", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=LEAST)
+    parser.add_argument("--quick", action="store_true", help="10 rounds of 100,000 arms, once")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.play:
         play(arguments.arms, arguments.rounds)
         return
+    if arguments.quick:
+        arguments.arms, arguments.rounds, arguments.pairs = 100_000, 10, 1
     report("environment", 0, "none", None, None, environment())
-    one, two = (start(ranks, arguments.arms, arguments.rounds) for ranks in (1, 2))
+    pairs = [[start(ranks, arguments.arms, arguments.rounds) for ranks in (1, 2)] for _ in range(arguments.pairs)]
+    ones, twos = zip(*pairs, strict=True)
     name = f"BBKB, n={arguments.arms:g}, {arguments.rounds} rounds: "
-    same = one["picks"] == two["picks"]
-    detail = {"points": one["points"], "seconds": [one["seconds"], two["seconds"]]}
-    report(name + "two processes pick what one does", float(same), "all picks the same", "1", same, detail)
-    ratio = float(str(one["seconds"])) / float(str(two["seconds"]))
-    report(name + "two processes against one", ratio, "times faster", ">= 1.5", ratio >= 1.5, detail)
+    same = all(one["picks"] == two["picks"] for one, two in pairs)
+    report(name + "two processes pick what one does", float(same), "all picks the same", "1", same)
+    alone, together = ([done["seconds"] for done in column] for column in (ones, twos))
+    report_ratio(name + "two processes against one", alone, together, 1.5, {"points": ones[0]["points"]})
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ import torch
 from botorch.models import SingleTaskGP
 from torch.quasirandom import SobolEngine
 
-from benchmarks.common import environment, report, seconds
+from benchmarks.common import environment, report
 from benchmarks.robustness.contamination import REGIMES, draw
 from benchmarks.robustness.models import fitted
 from benchmarks.robustness.problems import make_problem
+from benchmarks.stats import ratios, report_paired, seconds
 from bo_robust import RobustGP
 
 SIZES = (20, 100, 500)
@@ -49,14 +50,9 @@ def main() -> None:
     for n in options.sizes:
         for regime in ("none", "10% 3sd good", "10% 10sd good"):
             plain, robust = zip(*(pair(n, regime, seed) for seed in range(options.pairs)), strict=True)
-            ratios = sorted(b / a for a, b in zip(plain, robust, strict=True))
-            ratio = statistics.median(ratios)
-            detail = {
-                "SingleTaskGP, s": round(statistics.median(plain), 4),
-                "RobustGP, s": round(statistics.median(robust), 4),
-                "ratios": [round(r, 2) for r in ratios],
-            }
-            report(f"fit, n = {n}, {regime}", ratio, "times SingleTaskGP", "<= 3", ratio <= 3.0, detail)
+            times = {"SingleTaskGP, s": statistics.median(plain), "RobustGP, s": statistics.median(robust)}
+            name = f"fit, n = {n}, {regime}"
+            report_paired(name, ratios(robust, plain), "times SingleTaskGP", most=3.0, detail=times)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ from torch import Tensor
 
 from benchmarks.bkb import NOISE_VAR, world
 from benchmarks.common import ROOT, environment, report
+from benchmarks.loop import additive, noise_and_uniforms, rounds
 from bo_robust.algorithms import BBKB, BKB, GPUCB, ArmAlgorithm, MiniGPUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.models import BKBModel
-from bo_robust.random import stream
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -43,18 +43,14 @@ SECONDS = 60.0
 def timed(algorithm: ArmAlgorithm, n: int) -> dict[int, tuple[float, float]]:
     """Seconds and cumulative regret after as many rounds as marked."""
     kernel, f = world(n, 2, 0.1, 0)
-    rng = stream(0, "reward", 0)
-    noise, uniforms = torch.from_numpy(0.1 * rng.standard_normal(ROUNDS)), torch.from_numpy(rng.random(ROUNDS))
+    noise, uniforms = noise_and_uniforms(0, ROUNDS, NOISE_VAR)
     best, regret, out = float(f.max()), 0.0, {}
     state, began = algorithm.init(kernel, NOISE_VAR, 1), time.perf_counter()
-    for t in range(ROUNDS):
-        arms = algorithm.select(state, uniforms[t : t + 1]).arms
-        value = f[arms]
-        algorithm.observe(state, arms, value + noise[t], uniforms[t : t + 1])
-        regret += best - float(value)
-        if t + 1 in MARKS:
-            out[t + 1] = (time.perf_counter() - began, regret)
-            if out[t + 1][0] > SECONDS / 2:  # the next mark is twice as far
+    for t, (arms, _) in enumerate(rounds(algorithm, state, additive(f.unsqueeze(0), noise), uniforms), start=1):
+        regret += best - float(f[arms])
+        if t in MARKS:
+            out[t] = (time.perf_counter() - began, regret)
+            if out[t][0] > SECONDS / 2:  # the next mark is twice as far
                 break
     return out
 
@@ -73,11 +69,11 @@ def arms(results: Path) -> None:
         }
         for name, algorithm in algorithms.items():
             runs = timed(algorithm, n)
-            rounds = sorted(runs)
-            detail = {str(t): [round(x, 3) for x in runs[t]] for t in rounds}
-            last = rounds[-1]
+            marks = sorted(runs)
+            detail = {str(t): [round(x, 3) for x in runs[t]] for t in marks}
+            last = marks[-1]
             report(f"n={n:g}, {name}: a round", 1e3 * runs[last][0] / last, "ms, mean", None, None, {"at": detail})
-            axis.loglog(rounds, [1e3 * runs[t][0] / t for t in rounds], marker="o", markersize=3, label=name)
+            axis.loglog(marks, [1e3 * runs[t][0] / t for t in marks], marker="o", markersize=3, label=name)
         axis.set(title=f"{n:,} arms", xlabel="rounds T")
         axis.set_xticks(MARKS, [str(t) for t in MARKS])
         axis.minorticks_off()
@@ -188,7 +184,8 @@ def main() -> None:
     arguments.results.mkdir(parents=True, exist_ok=True)
     report("environment", 0, "none", None, None, environment())
     for name in arguments.only:
-        works[name](arguments.results)
+        with torch.inference_mode(name == "arms"):
+            works[name](arguments.results)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ The rule, stated before any run: of the settings in ``CHOICES``, the one with th
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import tempfile
@@ -27,8 +26,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-from benchmarks.common import report
-from bo_robust.experiments.comparisons import mean_interval
+from benchmarks.common import environment, report
+from benchmarks.grid import Cell, Row, fill, load
+from benchmarks.stats import differences
 from bo_robust.experiments.config import ValueAtRiskPanelConfig, parse
 from bo_robust.experiments.problems.conditions import ConditionsProblem, regret
 from bo_robust.experiments.value_at_risk.job import build_problem
@@ -111,36 +111,28 @@ def panel_of(problem: str, part: str, method: dict[str, Any]) -> ValueAtRiskPane
 
 def run(part: str, methods: list[str], problems: list[str], repetitions: range, out: Path) -> None:
     """Play what is missing, repetition by repetition, so that whatever is there can be compared."""
-    known = {(r["problem"], r["method"], r["repetition"], r["seed"]) for r in read(out)}
     data = os.environ.get("BO_ROBUST_DATA")
-    specs, made = CHOICES | PEERS, {}
-    for repetition in repetitions:
-        for problem in problems:
-            for method in methods:
-                if (problem, method, repetition, SEEDS[part]) in known:
-                    continue
-                panel = panel_of(problem, part, specs.get(method, {"name": "random"}))  # of a study any method will do
-                if problem not in made:
-                    made[problem] = build_problem(panel, None if data is None else Path(data), "cpu")
-                began = time.process_time()
-                if method == STUDY:
-                    rows = play_study(made[problem], panel, repetition)
-                else:
-                    chosen = panel.methods[0]
-                    rows = play(made[problem], build_method(chosen.name, chosen.options), panel, repetition)
-                line = {
-                    "problem": problem,
-                    "method": method,
-                    "repetition": repetition,
-                    "seed": SEEDS[part],
-                    "regret": [round(x, 6) for x in rows["regret"]],
-                    "lower_regret": [round(x, 6) for x in rows["lower_regret"]],
-                    "certificate_held": sum(c >= r for c, r in zip(rows["certificate"], rows["regret"], strict=True)),
-                    "failed_fits": rows["fit_ok"].count(False),
-                    "seconds": round(time.process_time() - began, 2),
-                }
-                with out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+
+    def work(cell: Cell) -> Row:
+        problem, method, repetition, _ = cell
+        panel = panel_of(problem, part, (CHOICES | PEERS).get(method, {"name": "random"}))  # a study: any will do
+        world = build_problem(panel, None if data is None else Path(data), "cpu")
+        began = time.process_time()
+        if method == STUDY:
+            rows = play_study(world, panel, repetition)
+        else:
+            (chosen,) = panel.methods
+            rows = play(world, build_method(chosen.name, chosen.options), panel, repetition)
+        return {
+            "regret": [round(x, 6) for x in rows["regret"]],
+            "lower_regret": [round(x, 6) for x in rows["lower_regret"]],
+            "certificate_held": sum(c >= r for c, r in zip(rows["certificate"], rows["regret"], strict=True)),
+            "failed_fits": rows["fit_ok"].count(False),
+            "seconds": round(time.process_time() - began, 2),
+        }
+
+    cells = [(p, m, r, SEEDS[part]) for r in repetitions for p in problems for m in methods]
+    fill(cells, ("problem", "method", "repetition", "seed"), work, out)
 
 
 def play_study(problem: ConditionsProblem, panel: ValueAtRiskPanelConfig, repetition: int) -> dict[str, list[float]]:
@@ -171,11 +163,6 @@ def play_study(problem: ConditionsProblem, panel: ValueAtRiskPanelConfig, repeti
     return rows
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines so far."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
 Runs = dict[tuple[str, int, int], np.ndarray]
 """log10 of the regret of rounds 1 to 30 by problem, seed and repetition."""
 
@@ -185,11 +172,10 @@ def paired(a: Runs, b: Runs) -> dict[str, Any] | None:
     both = sorted(key for key in set(a) & set(b) if key[2] < REPETITIONS)
     if len(both) < 2:
         return None
-    difference = np.stack([a[k] - b[k] for k in both])
     found: dict[str, Any] = {"repetitions": len(both)}
-    for name, values in (("end", difference[:, -1]), ("curve", difference.mean(1))):
-        mean, low, _ = mean_interval(values, 0.95)
-        found[name] = [round(float(mean), 3), round(float(mean - low), 3)]
+    for name, value in (("end", lambda run: run[-1]), ("curve", lambda run: float(run.mean()))):
+        mean, low, _ = differences([value(a[k]) for k in both], [value(b[k]) for k in both]).mean_interval()
+        found[name] = [round(mean, 3), round(mean - low, 3)]
     return found
 
 
@@ -245,7 +231,7 @@ class Part:
 
 def summarise(path: Path) -> None:
     """Print what the lines say, one JSON object each; draw differences over the curve."""
-    lines = read(path)
+    lines = load(path)
     parts = {name: Part(name, lines) for name in PROBLEMS}
     for part in parts.values():
         part.summarise()
@@ -287,12 +273,20 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=10, help="one more than the last repetition")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/value_at_risk/settings.jsonl"))
     parser.add_argument("--summary", action="store_true", help="of the lines so far; nothing is played")
+    parser.add_argument("--quick", action="store_true", help="two settings once on one problem, kept nowhere")
     arguments = parser.parse_args()
+    report("environment", 0, "none", None, None, environment())
     if arguments.summary:
         summarise(arguments.out)
         return
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of jitter, and of candidates none of which fits
+    if arguments.quick:
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder, "settings.jsonl")
+            run("choose", ["paper", CHOSEN], ["branin"], range(1), out)
+            summarise(out)
+        return
     methods = arguments.methods.split(";") if arguments.methods else list(CHOICES)
     problems = arguments.problems.split(";") if arguments.problems else PROBLEMS[arguments.part]
     run(arguments.part, methods, problems, range(arguments.first, arguments.repetitions), arguments.out)

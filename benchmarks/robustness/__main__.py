@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, environment, report
+from benchmarks.grid import load, play
 from benchmarks.robustness.contamination import REGIMES
-from benchmarks.robustness.grid import cells, load, play
-from benchmarks.robustness.loop import ACQUISITIONS, campaign
+from benchmarks.robustness.grid import NAMES, cells, work
+from benchmarks.robustness.loop import ACQUISITIONS
 from benchmarks.robustness.models import METHODS
 from benchmarks.robustness.problems import FUNCTIONS, LAB, PROBLEMS
 from benchmarks.robustness.samplers import SAMPLERS
@@ -76,10 +77,12 @@ def main() -> None:
         ]
         problems = problems or list(HALVES[options.half] if options.half else FUNCTIONS)
         first = FIRST_SEED[options.half] if options.half else 0
-        todo = cells(problems, options.regimes, range(first, first + options.seeds), options.methods)
-        work = functools.partial(campaign, acquisition=options.acquisition, budget=options.evaluations)
+        todo = cells(
+            problems, options.regimes, range(first, first + options.seeds), options.methods, options.acquisition
+        )
+        one = functools.partial(work, budget=options.evaluations)
         began, played, failed = time.monotonic(), 0, 0
-        for row in play(todo, work, options.acquisition, options.workers, options.results):
+        for row in play(todo, NAMES, one, options.results, options.workers):
             played, failed = played + ("error" not in row), failed + ("error" in row)
             shown = {name: value for name, value in row.items() if name != "curve"}
             report("failed cell" if "error" in row else "cell", row.get("regret", 0.0), "sd of f", None, None, shown)

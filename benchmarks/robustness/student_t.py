@@ -23,9 +23,8 @@ class StudentTGP:
     """``SingleTaskVariationalGP`` with ``StudentTLikelihood``, its inducing points all data; called with more and more.
 
     Adam goes on from the posterior and the hyperparameters of the last call: the posterior is that of L^-1 f with L L^T
-    = K, so a new point adds a coordinate with the prior's mean 0 and variance 1. (The model of the same name in
-    ``benchmarks.baselines`` has 40 inducing points that stay, which are too few beyond two inputs: on Hartmann-6 it
-    recommended points of the initial design's level.)
+    = K, so a new point adds a coordinate with the prior's mean 0 and variance 1. (40 inducing points that stay are
+    too few beyond two inputs: on Hartmann-6 such a model recommended points of the initial design's level.)
     """
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmarks import fine_tuning
+from benchmarks.grid import load
 from bo_robust.experiments.problems.conditions.fine_tuning import users
 
 pytest.importorskip("sklearn")
@@ -34,7 +35,7 @@ def test_play_appends_what_is_missing_and_repeats_itself(short, tmp_path):
     fine_tuning.play(methods[:1], range(1), first, "cpu", rounds=1)
     fine_tuning.play(methods, range(1), first, "cpu", rounds=1)
     fine_tuning.play(methods[-1:], range(1), second, "cpu", rounds=1)
-    lines, again = fine_tuning.read(first), fine_tuning.read(second)
+    lines, again = load(first), load(second)
     assert [line["method"] for line in lines] == methods
     for line in lines:
         assert 0.0 < min(line["tail"].values()) <= min(line["mean"].values()) < 1.0

@@ -9,8 +9,10 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 
-from benchmarks.robustness import contamination, grid, loop, rcgp, samplers, student_t, summary
+from benchmarks import grid
+from benchmarks.robustness import contamination, loop, rcgp, samplers, student_t, summary
 from benchmarks.robustness.contamination import REGIMES, draw
+from benchmarks.robustness.grid import NAMES, cells
 from benchmarks.robustness.models import METHODS, OURS, PEERS
 from benchmarks.robustness.picture import curve
 from benchmarks.robustness.picture import draw as draw_picture
@@ -177,7 +179,8 @@ def test_tuning_diverges_where_the_learning_rate_is_large(monkeypatch):
 
 def test_finished_cells_are_not_played_again(tmp_path):
     path = tmp_path / "cells.jsonl"
-    todo = grid.cells(["branin", "alkox"], ["none", "10% 3sd good", "diverged"], range(2), ["plain", "tpe"])
+    regimes = ["none", "10% 3sd good", "diverged"]
+    todo = cells(["branin", "alkox"], regimes, range(2), ["plain", "tpe"], "cheap")
     assert len(todo) == 2 * 2 * (3 + 2)  # no region of a table diverges
     played = []
 
@@ -185,19 +188,19 @@ def test_finished_cells_are_not_played_again(tmp_path):
         played.append(cell)
         if cell[3] == "tpe" and cell[2] == 1:
             raise ZeroDivisionError("by zero")
-        return dict(zip(grid.NAMES, cell, strict=True)) | {"acquisition": "cheap"}
+        return {}
 
-    first = list(grid.play(todo[:10], work, "cheap", 1, path))
+    first = list(grid.play(todo[:10], NAMES, work, path))
     assert played == todo[:10]
     assert len(grid.load(path)) == len(first) == 10
     with path.open("a") as file:
         file.write('{"problem": "bran')  # an interruption within a line
-    rows = list(grid.play(todo, work, "cheap", 1, path))
+    rows = list(grid.play(todo, NAMES, work, path))
     assert played == todo
     assert sum("error" in row for row in rows) == 5
     assert len(grid.load(path)) == 15
-    assert len(list(grid.play(todo, work, "cheap", 1, path))) == 5  # those that failed
-    assert len(list(grid.play(todo[:1], work, "qlognei", 1, path))) == 1
+    assert len(list(grid.play(todo, NAMES, work, path))) == 5  # those that failed
+    assert len(list(grid.play([(*todo[0][:4], "qlognei")], NAMES, work, path))) == 1
 
 
 def row(method, regret, problem="levy2", regime="10% 3sd good", seed=0):

@@ -1,32 +1,17 @@
-"""Benchmarks report one JSON object a line, and their alternatives play the same game."""
-
-import json
+"""What the arm engine is compared with plays the same game."""
 
 import torch
 
 from benchmarks import arm_engine
-from benchmarks.common import medians, report
+from benchmarks.loop import play
 from bo_robust.algorithms import GPUCB
 from bo_robust.confidence import ConstantWidth, FiniteWidth
-
-
-def test_report_prints_the_agreed_keys(capsys):
-    report("a", 1.23456, "x", ">= 1", True, {"k": 1})
-    row = json.loads(capsys.readouterr().out)
-    assert row == {"name": "a", "value": 1.235, "unit": "x", "target": ">= 1", "met": True, "detail": {"k": 1}}
-
-
-def test_medians_time_every_alternative():
-    calls = []
-    times = medians(3, lambda: calls.append("a"), lambda: calls.append("b"))
-    assert calls == ["a", "b"] * 4
-    assert all(t >= 0 for t in times)
 
 
 def test_the_numpy_baseline_makes_the_same_picks():
     width = ConstantWidth(2.0)
     kernel, _, f, noise = arm_engine.gp_problem(300, 2, 0.3, 2, 60, 0.01)
-    ours = arm_engine.play(GPUCB(width), kernel, 0.01, f, noise)
+    ours = play(GPUCB(width), kernel, 0.01, f, noise)
     for i in range(2):
         theirs = arm_engine.numpy_loop(kernel.matrix.numpy(), f[i].numpy(), noise[:, i].numpy(), 0.01, width)
         assert torch.equal(ours[:, i], torch.from_numpy(theirs))
@@ -35,5 +20,5 @@ def test_the_numpy_baseline_makes_the_same_picks():
 def test_the_botorch_baseline_makes_the_same_picks():
     width = FiniteWidth(60, 0.1, scale=0.5)
     kernel, X, f, noise = arm_engine.gp_problem(60, 1, 0.2, 1, 25, 0.025, grid=True)
-    ours = arm_engine.play(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
+    ours = play(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
     assert torch.equal(ours, arm_engine.botorch_loop(X, f[0], noise, 0.2, 0.025, width))

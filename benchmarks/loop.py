@@ -1,0 +1,74 @@
+"""The loop that every benchmark of finite arms plays: select, reward, observe."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bo_robust.algorithms import ArmAlgorithm
+from bo_robust.algorithms.base import State
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.random import stream
+
+__all__ = ["Reward", "Round", "additive", "noise_and_uniforms", "play", "rounds", "timed"]
+
+Reward = Callable[[int, Tensor], Tensor]
+"""The rewards of round t = 0, 1, ... at the arms of all trials."""
+
+
+class Round(NamedTuple):
+    """A round that was played: arms and rewards of every trial."""
+
+    arms: Tensor
+    rewards: Tensor
+
+
+def additive(f: Tensor, noise: Tensor) -> Reward:
+    """f (``s x n``) at the arms, plus the noise of the round (``T x s``)."""
+    return lambda t, arms: f.gather(1, arms.unsqueeze(1)).squeeze(1) + noise[t]
+
+
+def rounds(algorithm: ArmAlgorithm, state: State, reward: Reward, uniforms: Tensor) -> Iterator[Round]:
+    """Play a round for each row of ``uniforms`` (``T x s``), the algorithm's random numbers; in inference mode."""
+    for t, uniform in enumerate(uniforms.unbind(0)):
+        arms = algorithm.select(state, uniform).arms
+        rewards = reward(t, arms)
+        algorithm.observe(state, arms, rewards, uniform)
+        yield Round(arms, rewards)
+
+
+def timed(played: Iterator[Round]) -> Iterator[tuple[float, Round]]:
+    """Each round after its CPU seconds."""
+    while True:
+        began = time.process_time()
+        one = next(played, None)
+        if one is None:
+            return
+        yield time.process_time() - began, one
+
+
+def play(
+    algorithm: ArmAlgorithm,
+    kernel: ArmKernel,
+    noise_var: float,
+    f: Tensor,
+    noise: Tensor,
+    uniforms: Tensor | None = None,
+) -> Tensor:
+    """The arms pulled, ``T x s``, with f ``s x n`` and noise ``T x s``; uniforms are 0 for who does not draw."""
+    uniforms = torch.zeros_like(noise) if uniforms is None else uniforms
+    with torch.inference_mode():
+        state = algorithm.init(kernel, noise_var, len(f), rounds=len(noise))
+        return torch.stack([one.arms for one in rounds(algorithm, state, additive(f, noise), uniforms)])
+
+
+def noise_and_uniforms(seed: int, rounds: int, noise_var: float) -> tuple[Tensor, Tensor]:
+    """Gaussian noise and uniform draws of every round of one trial, ``T x 1`` each."""
+    rng = stream(seed, "reward", 0)
+    noise = torch.from_numpy(math.sqrt(noise_var) * rng.standard_normal(rounds))
+    return noise.unsqueeze(1), torch.from_numpy(rng.random(rounds)).unsqueeze(1)
