@@ -1,7 +1,8 @@
-"""What this site has beside its pages: the README, pictures from benchmarks/results, tutorials, commands, changelog.
+"""What this site has beside its pages: the README, results and their pictures, tutorials, commands, changelog.
 
-Nothing of it is committed twice. The README is the first page. Pages link to ``../../benchmarks/results/FILE``, as they
-would be read in the repository; at build time the files are added to the site under ``results/`` and the links follow.
+Nothing of it is committed twice. The README is the first page. Pages link to ``../../benchmarks/results/FILE`` and
+``../results/PAGE``, as they would be read in the repository; at build time both are added to the site under
+``results/``, and the links follow.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ def _provenance(played: dict[str, Any]) -> list[str]:
 
 HOMES = (  # of the README's links: where they lead in the repository, and where on the site
     (re.compile(r"docs/pages/(.+)"), r"\1"),
+    (re.compile(r"docs/results/(.+)"), r"results/\1"),
     (re.compile(r"docs/tutorials/(\w+)\.py"), r"tutorials/\1.md"),
     (re.compile(r"benchmarks/results/(.+\.(?:png|jsonl?))"), r"results/\1"),
     (re.compile(r"CHANGELOG\.md"), "changelog.md"),
@@ -126,6 +128,9 @@ def on_files(files: Any, config: Any) -> Any:
         if path.suffix in (".png", ".json", ".jsonl"):
             uri = posixpath.join("results", path.relative_to(RESULTS).as_posix())
             files.append(File.generated(config, uri, abs_src_path=str(path)))
+    for path in sorted((ROOT / "docs" / "results").glob("*.md")):
+        text = path.read_text(encoding="utf-8").replace("](../pages/", "](../")
+        files.append(File.generated(config, f"results/{path.name}", content=text))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     files.append(File.generated(config, "index.md", content=home(readme)))
     for path in sorted(TUTORIALS.glob("*.py")):
@@ -136,9 +141,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """mkdocs: links to benchmarks/results, and the reference of the command line."""
+    """mkdocs: links to pages of results and to benchmarks/results, and the reference of the command line."""
     folder = posixpath.dirname(page.file.src_uri)
     here = posixpath.relpath("results", folder or ".")
     if MARKER in markdown:
         markdown = markdown.replace(MARKER, command_reference())
+    if not folder:
+        markdown = markdown.replace("](../results/", "](results/")
     return re.sub(r"(?:\.\./)+benchmarks/results/", f"{here}/", markdown)

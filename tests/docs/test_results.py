@@ -1,0 +1,134 @@
+"""Figures: pages of results are what their files give, and what pages and README say stands in the files."""
+
+import re
+
+import pytest
+
+from docs.hooks import RESULTS, ROOT
+from docs.make_results import TEMPLATES, figure, page
+
+PAGES = ROOT / "docs" / "pages"
+README = ROOT / "README.md"
+REPORT = "robustness/report.jsonl"
+SETTINGS = "value_at_risk/settings_summary.jsonl"
+TUNING = "value_at_risk/fine_tuning_summary.jsonl"
+SYNTHETIC = ("curves/srinivas_synthetic.json", "-")
+WINS = "unknown_hyperparameters/wins/wins.jsonl"
+GAIN = (REPORT, "contaminated: robust against plain", "value", "fold .1f")
+KNOWN = (REPORT, "contaminated: known against plain", "value", "fold .1f")
+WINSORISED = (REPORT, "contaminated: robust against winsorised-both", "value", "fold .1f")
+
+# Page, what it says, and the figures in it: file, row, path and format of docs.make_results.
+SAID = [
+    ("heavy_tails.md", "{} times less regret than with `SingleTaskGP`", GAIN),
+    ("heavy_tails.md", "{} times less than with Winsorised rewards", WINSORISED),
+    ("heavy_tails.md", "knowing the wrong readings would make it {} times", KNOWN),
+    (
+        "gp_ucb.md",
+        "after 1000 rounds is {},",
+        (*SYNTHETIC, "panels > 0 > algorithms > GP-UCB /5 > average_regret > 0", ".4f"),
+    ),
+    ("gp_ucb.md", "improvement's is {}.", (*SYNTHETIC, "panels > 0 > algorithms > EI > average_regret > 0", ".4f")),
+    (
+        "gp_ucb.md",
+        "width it is {},",
+        (*SYNTHETIC, "panels > 0 > algorithms > GP-UCB theory > average_regret > 0", ".4f"),
+    ),
+    ("gp_ucb.md", "at all {}.", (*SYNTHETIC, "panels > 0 > algorithms > mean > average_regret > 0", ".3f")),
+    (
+        "many_rounds_and_arms.md",
+        "`MiniGPUCB` takes {} ms",
+        ("bkb/scaling.jsonl", "n=100000, mini-GP-UCB: a round", "value", ".2f"),
+    ),
+    (
+        "many_rounds_and_arms.md",
+        "engine takes {} ms",
+        ("bkb/scaling.jsonl", "n=100000, exact GP-UCB: a round", "value", ".1f"),
+    ),
+    ("many_rounds_and_arms.md", "no rows, {} ms", ("bkb/scaling.jsonl", "n=100000, BBKB: a round", "value", ".2f")),
+    (
+        "many_rounds_and_arms.md",
+        "take {} GiB",
+        ("bkb/million_10000.jsonl", "BBKB, n=1e6, d=6, T=10000: peak memory", "value", ".2f"),
+    ),
+    (
+        "many_rounds_and_arms.md",
+        "`SingleTaskGP` takes {} s",
+        ("bkb/scaling.jsonl", "SingleTaskGP: fit at n=2000", "value", ".0f"),
+    ),
+    ("value_at_risk.md", "accuracy of {} in the worst", (TUNING, "held-out worst 10 %: value at risk", "value", ".3f")),
+    ("value_at_risk.md", "tuning the mean has {},", (TUNING, "held-out worst 10 %: mean", "value", ".3f")),
+    (
+        "value_at_risk.md",
+        "pays {} on average",
+        (TUNING, "held-out worst 10 %: mean", "detail > mean > value at risk less this > 0", "size .3f"),
+    ),
+    (
+        "value_at_risk.md",
+        "{} decades of regret ahead of BoTorch's",
+        (SETTINGS, "report: prior, cap, explore, informative less MC-VaR", "value", "size .2f"),
+    ),
+    (
+        "value_at_risk.md",
+        "{} ahead of the paper's setting",
+        (SETTINGS, "report: prior, cap, explore, informative less paper", "value", "size .2f"),
+    ),
+    (
+        "value_at_risk.md",
+        "it is {} *behind*",
+        (SETTINGS, "real: prior, cap, explore, informative less paper", "value", ".2f"),
+    ),
+    (
+        "unknown_hyperparameters.md",
+        "has {} to",
+        (WINS, "(d) mean, k(x, x) = 1, HE, w = 1: by likelihood over MLE", "value", ".2f"),
+    ),
+    (
+        "unknown_hyperparameters.md",
+        "to {} times the regret",
+        (WINS, "the same line, 5 % spikes, over TGP-UCB: by likelihood over MLE", "value", ".2f"),
+    ),
+    (
+        "unknown_hyperparameters.md",
+        "and {} to",
+        (WINS, "(d) mean, k(x, x) = 1, HE, theorem: by likelihood over MLE", "value", ".2f"),
+    ),
+    (
+        "unknown_hyperparameters.md",
+        "to {} times in the others",
+        (WINS, "draws from U, design on 1/5 of the line: by likelihood over MLE", "value", ".2f"),
+    ),
+    ("study.md", "none of {} acknowledged tells", ("study/kills.jsonl", "lost_tells", "detail > acknowledged", "d")),
+]
+
+
+@pytest.mark.parametrize("template", sorted(TEMPLATES.glob("*.md")), ids=lambda path: path.stem)
+def test_a_page_of_results_is_what_the_files_give(template):
+    committed = (TEMPLATES.parent / template.name).read_text(encoding="utf-8")
+    assert committed == page(template), "run python -m docs.make_results"
+
+
+@pytest.mark.parametrize(("name", "said", "where"), SAID, ids=[f"{name}: {said}" for name, said, _ in SAID])
+def test_what_a_page_says_stands_in_a_file(name, said, where):
+    path = README if name == "README.md" else PAGES / name
+    assert said.format(figure(*where)) in " ".join(path.read_text(encoding="utf-8").split())
+
+
+def test_every_result_is_on_a_page():
+    text = "".join(path.read_text(encoding="utf-8") for path in (TEMPLATES.parent).glob("*.md"))
+    shown = set(re.findall(r"\]\(\.\./\.\./benchmarks/results/([^)]+)\)", text))
+    raw = {"robustness/cells.jsonl", "value_at_risk/fine_tuning.jsonl", "value_at_risk/settings.jsonl"}  # summarised
+    files = {
+        path.relative_to(RESULTS).as_posix()
+        for path in RESULTS.rglob("*")
+        if path.suffix in (".png", ".json", ".jsonl")
+    }
+    assert {file for file in files - shown - raw if not file.startswith("mutants/")} == set()
+    assert shown - files == set()
+
+
+def test_a_figure_that_no_file_holds_is_refused():
+    with pytest.raises(ValueError, match="0 rows named 'contaminated: nobody'"):
+        figure(REPORT, "contaminated: nobody", "value")
+    with pytest.raises(KeyError):
+        figure(REPORT, "contaminated: robust against plain", "no such entry")
