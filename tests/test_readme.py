@@ -1,20 +1,11 @@
 """What a user copies from the README is run here; the README stays one page, and what it links to exists."""
 
 import json
-import math
-import random
 import re
 from pathlib import Path
 
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf
-from gpytorch.mlls import ExactMarginalLogLikelihood
-
-from bo_robust.acquisition import recommend_design
-from bo_robust.environments import FiniteEnvironment
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,7 +36,7 @@ def side(sign):
 def test_it_is_one_page_of_small_snippets():
     assert README.count("\n") <= 180
     assert len(BLOCKS) == 4
-    assert max(b.count("\n") for b in BLOCKS) <= 8
+    assert max(b.count("\n") for b in BLOCKS) <= 14
 
 
 def test_the_two_commands_stand_there_as_one_line_each():
@@ -134,64 +125,34 @@ def test_the_loop_in_ax():
     assert len(client.summarize()) == 8
 
 
-def reading(x):
-    """An objective of x in [0, 1] and a rate; one reading in twenty is a spike."""
-    f = math.exp(-(((x["x"] - 0.7) / 0.2) ** 2)) - abs(math.log10(x["rate"]) + 2)
-    return f + 0.05 * random.gauss(0, 1) + (30 * random.choice((-1, 1)) if random.random() < 0.05 else 0)
-
-
 @pytest.mark.filterwarnings("ignore")
-def test_the_study_recommends(tmp_path, monkeypatch):
+def test_the_study_can_be_run_twice(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    random.seed(0)
-    names = {"objective": reading}
-    exec(block('Study.create("run.study"', ("rounds=40", "rounds=8")), names)
+    first: dict = {}
+    exec(block('Study.create("run.study"', ("rounds=20", "rounds=8")), first)
+    again: dict = {}
+    exec(block('Study.create("run.study"', ("rounds=20", "rounds=10")), again)
     assert (tmp_path / "run.study").exists()
-    assert names["best"].x.keys() == {"x", "rate"}
+    assert first["best"].x.keys() == again["best"].x.keys() == {"x", "rate"}
+    assert again["best"].value >= first["best"].value - 0.1
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_study_sees_through_spikes(tmp_path, monkeypatch):
+def test_the_study_finds_the_best_design(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    random.seed(0)
-    names = {"objective": reading}
+    names: dict = {}
     exec(block('Study.create("run.study"'), names)
     assert abs(names["best"].x["x"] - 0.7) < 0.2
     assert 1e-3 < names["best"].x["rate"] < 1e-1
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("rounds", [2, pytest.param(25, marks=pytest.mark.slow)])
-def test_the_value_at_risk_loop_finds_the_design_that_is_good_in_all_conditions(rounds):
-    """On average x = 0.25 is best, but it is bad when z strays from 0.5; 0.7 is good in all conditions."""
+def test_the_value_at_risk_snippet_names_a_point_to_observe():
+    """Everything that it uses it defines; the page of the family plays the loop, and a test there what it finds."""
     torch.manual_seed(0)
-    z = torch.linspace(0, 1, 21, dtype=torch.float64).unsqueeze(-1)
-    probabilities = torch.softmax(-(((z[:, 0] - 0.5) / 0.2) ** 2), 0)
-
-    def measure(xz):
-        x, z = xz.unbind(-1)
-        f = torch.exp(-(((x - 0.25) / 0.1) ** 2)) * (1.5 - 4 * (z - 0.5).abs())
-        f = f + 0.8 * torch.exp(-(((x - 0.7) / 0.15) ** 2))
-        return (f + 0.05 * torch.randn_like(f)).unsqueeze(-1)
-
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    names = {"optimize_acqf": optimize_acqf, "z": z, "probabilities": probabilities, "bounds": bounds}
-    snippet = block("ValueAtRiskUCB(")
-    XZ = torch.rand(8, 2, dtype=torch.float64)
-    Y = measure(XZ)
-    for _ in range(rounds):
-        names["model"] = fitted(XZ, Y)
-        exec(snippet, names)
-        XZ, Y = torch.cat([XZ, names["point"]]), torch.cat([Y, measure(names["point"])])
-    assert XZ.shape == (8 + rounds, 2)
-    if rounds == 25:
-        found = recommend_design(names["model"], FiniteEnvironment(z, probabilities), 0.1, XZ[:, :1])
-        assert abs(float(found.x) - 0.7) < 0.1
-
-
-def fitted(X, Y):
-    """A GP with hyperparameters of largest posterior density."""
-    model = SingleTaskGP(X, Y)
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return model
+    names: dict = {}
+    exec(block("ValueAtRiskUCB("), names)
+    assert names["point"].shape == (1, 2)
+    assert torch.equal(names["point"][:, :1], names["x"])
+    assert bool(((names["point"] >= 0) & (names["point"] <= 1)).all())

@@ -99,7 +99,7 @@ print(f"random designs       : accuracy in the worst 10 % {tail:.3f}, on average
 
 # %% [markdown]
 # One run proves nothing. Twenty, each with its own network and users, stand on the page of
-# [value at risk](../value_at_risk.md#users-with-poor-data).
+# [value at risk](../value_at_risk.md).
 #
 # ## Length-scales by name
 #
