@@ -40,7 +40,7 @@ SAID = [
     ),
     (
         "README.md",
-        "our default is {} decades",
+        "the preset `tuned` is {} decades",
         (SETTINGS, "real: prior, cap, explore, informative less paper", "value", ".2f"),
     ),
     ("heavy_tails.md", "{} times less regret than with `SingleTaskGP`", GAIN),
