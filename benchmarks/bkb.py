@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
-import math
 import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,8 +32,6 @@ from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread, stream
 
 NOISE_VAR = 0.01
-# Folder of the authors' code, if it is to be compared.
-AUTHORS: str | None = None
 
 
 def world(n: int, d: int, lengthscale: float, seed: int) -> tuple[ArmKernel, Tensor]:
@@ -75,8 +69,8 @@ def linear_world(n: int, d: int, seed: int) -> World:
 
 def against_plain(
     name: str, make: Callable[[float], BKB | BBKB], worlds: list[World], covariance: Kernel, horizon: int, target: float
-) -> list[float]:
-    """Report an algorithm, made for a noise variance, against plain NumPy; a world per repetition. Its CPU seconds."""
+) -> None:
+    """Report an algorithm, made for a noise variance, against plain NumPy; a world per repetition."""
     times: list[list[float]] = [[], []]
     same, regrets = [], []
     for seed, (kernel, f, noise_var) in enumerate([worlds[0], *worlds], start=-1):  # the first time is a warm-up
@@ -100,7 +94,6 @@ def against_plain(
     us = [round(1e6 * statistics.median(column) / horizon, 1) for column in times]
     detail = {"plain_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": same, "regret": regrets}
     report_ratio(name, times[0], times[1], target, detail)
-    return times[1]
 
 
 def linear() -> None:
@@ -111,45 +104,14 @@ def linear() -> None:
         "BKB": (1.5, lambda _: BKB(width, 1.0)),
         "BBKB, C = 2": (1.0, lambda noise_var: BBKB(width, 1.0, noise_var)),
     }
-    ours = {
-        name: against_plain(f"{name}, linear kernel, over plain NumPy", make, worlds, np_linear, horizon, target)
-        for name, (target, make) in makers.items()
-    }
-    if AUTHORS is not None:
-        for (name, times), kind in zip(ours.items(), ("BKB", "Batch_BKB"), strict=True):
-            theirs = [authors(kind, world, horizon) for world in worlds]
-            report_ratio(f"{name}, linear kernel, over the authors' code", theirs, times, makers[name][0])
+    for name, (target, make) in makers.items():
+        against_plain(f"{name}, linear kernel, over plain NumPy", make, worlds, np_linear, horizon, target)
 
 
 def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The linear kernel."""
     product: np.ndarray = a @ b.T
     return product
-
-
-def authors(kind: str, world: World, horizon: int) -> float:
-    """CPU seconds of the code that the authors published (github.com/luigicarratino/batch-bkb), by their example."""
-    from sklearn.gaussian_process.kernels import PairwiseKernel
-
-    sys.path.insert(0, str(AUTHORS))
-    kernel, f, noise_var = world
-    assert kernel.arms is not None
-    arms, values, draws = kernel.arms.numpy(), f.numpy(), np.random.RandomState(0)
-
-    def reward(chosen: Any) -> np.ndarray:
-        got: np.ndarray = values[chosen] + math.sqrt(noise_var) * draws.randn(len(chosen))
-        return got
-
-    settings = {"lam": noise_var, "noise_variance": noise_var, "fnorm": 1.0, "delta": 0.5, "qbar": 1}
-    batch = {"ratio_threshold": 2.0} if kind == "Batch_BKB" else {}
-    theirs = getattr(importlib.import_module("bkb_lib"), kind)(dot=PairwiseKernel(metric="linear"), **settings, **batch)
-    theirs.initialize(arms, [0, 1], reward([0, 1]))
-    began, t = time.process_time(), 0
-    while t < horizon:
-        chosen = theirs.predict()[0][: horizon - t]
-        theirs.update(chosen, reward(chosen), draws)
-        t += len(chosen)
-    return time.process_time() - began
 
 
 def small() -> None:
@@ -262,11 +224,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=works, nargs="+", default=list(works))
     parser.add_argument("--rounds", type=int, default=2000, help="of `million`")
-    parser.add_argument("--authors", help="folder of a clone of luigicarratino/batch-bkb, to be compared in `linear`")
     torch.set_num_threads(1)
     arguments = parser.parse_args()
-    global AUTHORS
-    AUTHORS = arguments.authors
     report("environment", 0, "none", None, None, environment())
     for name in arguments.only:
         with torch.no_grad():

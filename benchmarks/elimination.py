@@ -1,4 +1,4 @@
-"""HE-GP-UCB: speed, survival and the time of its experiments: ``python -m benchmarks.elimination [--only NAME]``.
+"""HE-GP-UCB: speed and survival: ``python -m benchmarks.elimination [--only NAME]``.
 
 One JSON object a line; one BLAS thread; ratios within one process run, the same f and noise for all.
 
@@ -6,31 +6,21 @@ overhead, arithmetic: |U| = 16 candidates in one run against 16 separate runs of
 posteriors: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence, tests), GP-UCB in 16 runs of s rows.
 Each plays the arms of its own rule; as long lengthscales alone pull few arms and the engine's cost grows with their
 number, ``replay`` is GP-UCB choosing, but pulling the arms HE-GP-UCB chose.
-botorch: against a loop over 16 ``SingleTaskGP`` of fixed hyperparameters a round, checked for the same picks.
 survival: 500 Bayesian runs, f drawn from a candidate at random: how often that one survives, and the others die.
-experiments: the four experiments of the paper, all baselines and seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import math
-import tempfile
 import time
 import warnings
-from pathlib import Path
-from typing import Any
 
 import torch
-from botorch.models import SingleTaskGP
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
-from gpytorch.means import ZeroMean
-from rich.console import Console
 from torch import Tensor
 
-from benchmarks.common import ROOT, environment, report
+from benchmarks.common import environment, report
 from benchmarks.loop import additive, play, rounds
 from benchmarks.stats import LEAST, ratios, report_ratio, wall_times
 from bo_robust.algorithms.base import ArmAlgorithm
@@ -38,8 +28,6 @@ from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.experiments import files as config_files
-from bo_robust.experiments.run import start
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
 
@@ -100,62 +88,6 @@ def separate(n: int, trials: int, step: int, target: float, device: torch.device
     report_ratio(f"HE-GP-UCB |U|=16 over 16 runs of GP-UCB, n={n}, s={trials}, T={ROUNDS}", own, he, target, detail)
 
 
-def botorch(n: int, horizon: int, device: torch.device) -> None:
-    """One trial against a loop over 16 GPs of BoTorch, made anew every round; same picks."""
-    kernel, f, noise = world(n, 1, device)
-    assert kernel.matrix is not None
-    assert kernel.arms is not None
-    points, noise = kernel.arms, noise[:horizon]
-    width = BayesianFiniteWidth(n, DELTA, scale=5**-0.5)
-    R, U = math.sqrt(NOISE_VAR), 2 * len(LENGTHSCALES)
-    modules: list[Kernel] = []
-    for ell in LENGTHSCALES:
-        for module in (RBFKernel(), MaternKernel(2.5)):
-            made = module.to(points)
-            made.lengthscale = ell
-            modules.append(made.requires_grad_(False))
-    picks: dict[str, list[int]] = {}
-
-    def loop() -> None:
-        chosen: list[int] = []
-        alive, sums = [True] * U, torch.zeros(U, 3, dtype=torch.float64)
-        X, Y = points[:0], f[0, :0].unsqueeze(1)
-        for t in range(horizon):
-            w, best = float(width(t + 1, 0.0, None)), (-math.inf, 0, 0, 0.0, 0.0)
-            for u in range(U):
-                if not alive[u]:
-                    continue
-                if t == 0:
-                    mean, sd = torch.zeros(n, dtype=torch.float64), torch.ones(n, dtype=torch.float64)
-                else:
-                    model = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=modules[u],
-                                         mean_module=ZeroMean(), outcome_transform=None)  # fmt: skip
-                    with torch.no_grad():
-                        posterior: Any = model.posterior(points)
-                        mean, sd = posterior.mean.squeeze(1), posterior.variance.squeeze(1).sqrt()
-                value, at = (mean + w * sd).max(0)
-                if float(value) > best[0] + 1e-9:
-                    best = (float(value), int(at), u, float(mean[at]), float(sd[at]))
-            _, arm, u, mu, sigma = best
-            y = float(f[0, arm] + noise[t, 0])
-            sums[u] += torch.tensor([y - mu, 1.0, w * sigma], dtype=torch.float64)
-            xi = 2.0 * NOISE_VAR * math.log(U * math.pi**2 * (t + 1) ** 2 / (3.0 * DELTA))
-            if abs(sums[u, 0]) > math.sqrt(xi * sums[u, 1]) + sums[u, 2] and sum(alive) > 1:
-                alive[u] = False
-            chosen.append(arm)
-            X, Y = torch.cat([X, points[arm : arm + 1]]), torch.cat([Y, Y.new_tensor([[y]])])
-        picks["theirs"] = chosen
-
-    def ours() -> None:
-        picks["ours"] = play(HEGPUCB(width, R, DELTA), kernel, NOISE_VAR, f, noise).squeeze(1).tolist()
-
-    theirs, he = wall_times(LEAST, loop, ours)
-    same = sum(a == b for a, b in zip(picks["ours"], picks["theirs"], strict=True))
-    detail = {"he_s": he, "botorch_s": theirs, "same_picks": f"{same}/{horizon}"}
-    name = f"HE-GP-UCB |U|=16 over a loop of 16 SingleTaskGP, n={n}, T={horizon}"
-    report_ratio(name, theirs, he, 50.0, detail, same == horizon)
-
-
 def survival(device: torch.device) -> None:
     """500 runs of 100 rounds on 100 arms, f from a candidate of {SE} x {.02, .05, .1, .2, .5}, the theorem's width."""
     n, trials, horizon, scales = 100, 500, 100, (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -199,22 +131,9 @@ def survival(device: torch.device) -> None:
         )
 
 
-def experiments(device: torch.device) -> None:
-    """Configurations (a) to (d) with all seeds, pictures included."""
-    took = {}
-    for name in ("lengthscale", "period", "decomposition", "mean"):
-        config = config_files.load(ROOT / "configs" / "unknown_hyperparameters" / f"{name}.yaml")
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            start(config, Path(folder) / "out", device=str(device), console=Console(file=io.StringIO()))
-            took[name] = round(time.perf_counter() - began, 1)
-    total = sum(took.values())
-    report("the four experiments, all baselines and seeds", total, "s", "<= 900", total <= 900.0, took)
-
-
 # n, s, trials of HE-GP-UCB at a time (few, where their rows must stay in the cache), target
 SPEEDS = {"overhead": (100, 8, 8, 4.0), "arithmetic": (1000, 32, 2, 1.0)}
-PARTS = (*SPEEDS, "botorch", "survival", "experiments")
+PARTS = (*SPEEDS, "survival")
 
 
 def main() -> None:
@@ -231,10 +150,8 @@ def main() -> None:
         if name in SPEEDS:
             n, trials, step, target = SPEEDS[name]
             separate(n, trials, step if device.type == "cpu" else trials, target, device)
-        elif name == "botorch":
-            botorch(1000, 100, device)
         else:
-            {"survival": survival, "experiments": experiments}[name](device)
+            survival(device)
     print(json.dumps({"total_s": round(time.perf_counter() - began, 1)}), flush=True)
 
 

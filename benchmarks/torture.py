@@ -1,6 +1,6 @@
 """What damage and sudden death do to result folders and studies: nothing is lost, and nothing is silently wrong.
 
-``python -m benchmarks.torture [--quick | --share 0.1] [--ray] [--dir FOLDER]`` prints one JSON object a line. The
+``python -m benchmarks.torture [--quick | --share 0.1] [--dir FOLDER]`` prints one JSON object a line. The
 values are counts of what went wrong: content that changed unsaid, an error that does not name the file and what to do,
 an acknowledged tell that is gone, traces that differ. The exit code is 1 if any target was missed.
 Processes are forked, so that a kill costs no import of PyTorch.
@@ -22,7 +22,6 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from rich.console import Console
 
 from benchmarks.common import environment, report
 from benchmarks.study import SETTINGS, SPACE, kills
-from bo_robust.executors import Executor, Future
 from bo_robust.experiments import arm_run
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import Run, parse
@@ -253,88 +251,6 @@ def racing_runs(count: int, scratch: Path) -> None:
     tell("runs_into_one_folder", wrong, wrong == 0, {"pairs": count, **found})
 
 
-def killed_on_ray(count: int, scratch: Path) -> None:
-    """Kill Ray's workers and nodes in turn, at random moments of runs on two nodes, and compare the traces."""
-    import ray
-    from ray._private import ray_constants
-    from ray.cluster_utils import Cluster
-
-    from bo_robust.integrations.ray import RayExecutor
-
-    whole, folder, marks = config(horizon=3000), scratch / "on_ray", scratch / "marks"
-    runs.start(whole, scratch / "whole_of_ray", console=quiet())
-    good = pd.read_parquet(scratch / "whole_of_ray" / "traces.parquet")
-    found, choice = Counter[str](), random.Random(0)
-    marks.mkdir()
-    ray_constants.ENABLE_RAY_CLUSTER = False  # else Ray listens on all interfaces
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    node = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "node_ip_address": "127.0.0.1"}
-    soon = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500}
-    cluster = Cluster(True, False, node | {"num_cpus": 0, "include_dashboard": False, "_system_config": soon})
-    nodes = [cluster.add_node(**node) for _ in range(2)]
-
-    def play(executor: Executor) -> None:
-        runs.start(whole, folder, executor=executor, console=quiet())
-
-    def go_on(executor: Executor) -> None:
-        runs.resume(folder, executor=executor, console=quiet())
-
-    ray.init(address=cluster.address, log_to_driver=False)
-    with ThreadPoolExecutor(1) as thread:
-        executor, work = Marking(RayExecutor(), marks), play
-        while (kills := found["workers"] + found["nodes"]) < count or work is go_on:
-            playing = thread.submit(work, executor)
-            while not playing.done():
-                time.sleep(choice.uniform(0.0, 2.0))
-                pids = [mark.name for mark in marks.iterdir() if Path("/proc", mark.name).exists()]
-                if not pids or found["workers"] + found["nodes"] >= count:
-                    continue
-                if found["nodes"] < found["workers"]:
-                    cluster.remove_node(nodes.pop(0), allow_graceful=False)
-                    nodes.append(cluster.add_node(**node))
-                    found["nodes"] += 1
-                else:
-                    os.kill(int(pids[0]), signal.SIGKILL)
-                    (marks / pids[0]).unlink(missing_ok=True)
-                    found["workers"] += 1
-            if playing.exception() is None:
-                found["runs"] += 1
-                found["differing"] += not pd.read_parquet(folder / "traces.parquet").equals(good)
-                shutil.rmtree(folder)
-                work = play
-            elif kills < found["workers"] + found["nodes"] and isinstance(playing.exception(), RunError):
-                found["resumed"] += 1  # a job lost its worker too often
-                work = go_on
-            else:
-                print(f"on Ray: {playing.exception()}", file=sys.stderr)
-                found["failed"] += 1
-                break
-    ray.shutdown()
-    cluster.shutdown()
-    wrong = found["failed"] + found["differing"]
-    tell("workers_and_nodes_of_ray_killed", wrong, wrong == 0, dict(found))
-
-
-class Marking:
-    """An executor whose workers keep a file of the name of their process while they play."""
-
-    def __init__(self, inner: Executor, folder: Path) -> None:
-        self.inner, self.folder = inner, folder
-
-    def submit(self, fn: Callable[[Any], Any], x: Any, /) -> Future:
-        """Start ``fn(x)``."""
-
-        def marked(x: Any, folder: Path = self.folder) -> Any:
-            mark = folder / str(os.getpid())
-            mark.touch()
-            try:
-                return fn(x)
-            finally:
-                mark.unlink()
-
-        return self.inner.submit(marked, x)
-
-
 def killed_studies(name: str, count: int, scratch: Path, settings: dict[str, Any]) -> None:
     """Kill writers of a study, after one or four acknowledged tells at the earliest."""
     place = scratch / name
@@ -355,7 +271,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of it or less, within a minute, for CI")
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of harms and kills")
-    parser.add_argument("--ray", action="store_true", help="only kill workers and nodes of Ray, if installed")
     parser.add_argument("--dir", default=None, help="where folders are made; the system's temporary one by default")
     options = parser.parse_args()
     share = 0.08 if options.quick else options.share
@@ -367,9 +282,6 @@ def main() -> None:
     arm_run.CHECKPOINT_PAUSE = 0.0  # a checkpoint after every chunk of rounds, so that kills hit one
     with tempfile.TemporaryDirectory(dir=options.dir) as name:
         scratch = Path(name)
-        if options.ray:
-            killed_on_ray(part(20), scratch)
-            sys.exit(bool(MISSED))
         folders, stored = result_folders(scratch), studies(scratch)
         for which, harm, full in (("flips", flipped, 250), ("truncations", truncated, 75)):
             damage(f"{which}_of_result_folders", folders, harm, content_of_run, part(full), scratch)

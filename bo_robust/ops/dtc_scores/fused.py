@@ -12,7 +12,7 @@ on an H100 according to triton-lang/triton#10313).
   matrix product of our own.
 - A chunk is up to 64 MiB of k_D (16,384 arms at r = 500), whose work hides its six or so launches.
 
-``python -m benchmarks.dtc_scores --device cuda`` measures times.
+``python -m benchmarks.gpu`` measures times.
 Below about r = 100 the traffic, 40 r bytes per arm, is the bound. A float32 dictionary is multiplied as
 ``torch.set_float32_matmul_precision`` says: leave it at "highest", tf32 would ruin the variance.
 """
