@@ -26,6 +26,12 @@ def device(request) -> torch.device:
     return torch.device(request.config.getoption("--device"))
 
 
+@pytest.fixture
+def tkwargs(device) -> dict:
+    """Dtype and device of the tensors of a test."""
+    return {"dtype": torch.float64, "device": device}
+
+
 @pytest.fixture(scope="session")
 def golden() -> dict:
     return json.loads((ROOT / "tests" / "golden" / "golden.json").read_text())

@@ -8,11 +8,6 @@ from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, Per
 from bo_robust.functionals import ValueAtRisk
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def box(tkwargs, *pairs):
     return torch.tensor(pairs, **tkwargs).T.contiguous()
 

@@ -14,12 +14,6 @@ from hypothesis.extra import numpy as hnp
 from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase, as_functional
 from bo_robust.picks import pick_condition
 
-
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 # Few distinct numbers, so that ties are common, and any floats.
 NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
 LEVELS = st.one_of(st.floats(1e-12, 1 - 1e-12), st.integers(1, 19).map(lambda k: k / 20))

@@ -4,11 +4,6 @@ import torch
 from bo_robust.picks import pick_condition
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def test_picks_by_hand(tkwargs):
     mask = torch.tensor([[True, False, True, True], [False, True, False, False]], device=tkwargs["device"])
     gap = torch.tensor([[1.0, 9.0, 2.0, 3.0], [1.0, 1.0, 9.0, 1.0]], **tkwargs)

@@ -22,11 +22,6 @@ WIDTHS = {
 }
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def problem(tkwargs, trials, num_arms=50):
     """Arms and the rewards they would give in every round: heavy-tailed, levels matter round by round."""
     g = torch.Generator().manual_seed(0)

@@ -1,14 +1,8 @@
-import pytest
 import torch
 
 from bo_robust.acquisition.condition_choice import choose_condition, value_at
 from bo_robust.environments import FiniteEnvironment, PerturbationEnvironment
 from bo_robust.functionals import ValueAtRisk
-
-
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
 
 
 def test_choices_by_hand(tkwargs):

@@ -22,11 +22,6 @@ KINDS = [
 ]
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def rand(tkwargs, *shape, seed=0):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 

@@ -13,11 +13,6 @@ from bo_robust.models import CandidateEnsemble, candidate
 NOISE_VAR = 0.1
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def kernel(tkwargs):
     made = RBFKernel().to(**tkwargs)
     made.lengthscale = torch.tensor(0.1, **tkwargs)

@@ -24,11 +24,6 @@ from bo_robust.truncation import TGPTruncation
 NOISE_VAR = 0.1
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def data(tkwargs, n=14, batch=(), d=2):
     g = torch.Generator().manual_seed(0)
     X = torch.rand(*batch, n, d, generator=g, dtype=torch.float64)

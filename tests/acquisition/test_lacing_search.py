@@ -11,11 +11,6 @@ from bo_robust.functionals import ValueAtRisk
 ALPHA = 0.1
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def bell(tkwargs, d_z=1, num_points=256):
     """N(0.5, 0.125^2) cut at 2 sd, as in the paper's App. I."""
     box = torch.tensor([[0.25], [0.75]], **tkwargs).repeat(1, d_z)

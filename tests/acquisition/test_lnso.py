@@ -14,11 +14,6 @@ ALPHA = 0.1
 QUICK = {"rounds": 2, "fit_steps": 5, "ascent_steps": 5, "num_x": 7, "num_z": 3}
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def uniform(tkwargs, d_z=1):
     box = torch.tensor([[0.0], [1.0]], **tkwargs).repeat(1, d_z)
     return ContinuousEnvironment(box, torch.distributions.Uniform(box[0, 0], box[1, 0], validate_args=False))

@@ -9,11 +9,6 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.environments import FiniteEnvironment, PerturbationEnvironment
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def gp(tkwargs, d):
     g = torch.Generator().manual_seed(0)
     X = torch.rand(12, d, generator=g, dtype=torch.float64).to(**tkwargs)

@@ -23,11 +23,6 @@ from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCa
 NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def rand(tkwargs, *shape, seed=0):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 

@@ -25,11 +25,6 @@ def objective(points):
     return torch.sin(5 * points[..., :1]) * torch.cos(3 * points[..., -1:]) + points[..., 1:2]
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def conditions(tkwargs):
     return FiniteEnvironment(torch.linspace(0, 1, 5, **tkwargs).unsqueeze(-1), torch.tensor(P, **tkwargs))
 

@@ -21,11 +21,6 @@ DESIGNS, W, NOISE_VAR = 8, 5, 0.05
 P = (0.3, 0.05, 0.25, 0.3, 0.1)
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def pairs(tkwargs, designs=DESIGNS, w=W):
     x, z = torch.linspace(0, 1, designs, **tkwargs), torch.linspace(0, 1, w, **tkwargs)
     return torch.cartesian_prod(x, z)

@@ -101,11 +101,6 @@ ROWS = {
 EVERY = pytest.mark.parametrize("name", ROWS)
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def points(tkwargs, *shape, seed=0):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import pickle
 import warnings
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 import torch
 from botorch.acquisition import qUpperConfidenceBound
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions import InputDataError
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
@@ -19,7 +21,7 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import Kernel
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -34,16 +36,17 @@ from bo_robust.models import (
     RobustGP,
     TruncatedFeatureGP,
     TruncatedGP,
+    information_gain,
 )
 from bo_robust.truncation import NoTruncation, TGPTruncation
+from tests import worlds
+from tests.worlds import assert_same, moments, points, rewards, unit_box
 
 LENGTHSCALE, NOISE_VAR = 0.4, 0.05
 
 
-def rbf(X: Tensor) -> RBFKernel:
-    kernel = RBFKernel().to(X)
-    kernel.lengthscale = torch.tensor(LENGTHSCALE).to(X)
-    return kernel
+def rbf(X: Tensor) -> Kernel:
+    return worlds.rbf({"dtype": X.dtype, "device": X.device}, LENGTHSCALE)
 
 
 def fixed(X: Tensor) -> dict[str, Any]:
@@ -119,11 +122,6 @@ ROWS = {
 EVERY = pytest.mark.parametrize("name", ROWS)
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 @pytest.fixture(autouse=True)
 def _quiet():
     with warnings.catch_warnings():
@@ -131,28 +129,9 @@ def _quiet():
         yield
 
 
-def points(tkwargs, *shape, seed=0):
-    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
-
-
-def rewards(X, seed=0):
-    noise = torch.randn(X.shape[0], 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(X)
-    return torch.sin(5.0 * X[:, :1]) * torch.cos(3.0 * X[:, 1:]) + 0.2 * noise
-
-
 def make(name, tkwargs, n=14):
     X = points(tkwargs, n)
     return ROWS[name].make(X, rewards(X))
-
-
-def moments(model, X):
-    posterior = model.posterior(X)
-    return posterior.mean.detach(), posterior.variance.detach()
-
-
-def assert_same(model, other, X, tol=1e-9):
-    for a, b in zip(moments(model, X), moments(other, X), strict=True):
-        torch.testing.assert_close(a, b, atol=tol, rtol=0)
 
 
 @EVERY
@@ -180,10 +159,13 @@ def test_the_limit_is_the_exact_gp(name, tkwargs):
     Y = rewards(X)
     noise = torch.full_like(Y, NOISE_VAR)
     exact = SingleTaskGP(X, Y, noise, None, rbf(X), ZeroMean(), outcome_transform=None)
-    mean, variance = moments(row.exact(X, Y), points(tkwargs, 9, seed=2))
-    expected_mean, expected_variance = moments(exact, points(tkwargs, 9, seed=2))
-    torch.testing.assert_close(mean.reshape(9), expected_mean.reshape(9), atol=1e-7, rtol=0)
-    torch.testing.assert_close(variance.reshape(9), expected_variance.reshape(9), atol=1e-7, rtol=0)
+    model = row.exact(X, Y)
+    ours, theirs = model.posterior(points(tkwargs, 9, seed=2)), exact.posterior(points(tkwargs, 9, seed=2))
+    torch.testing.assert_close(ours.mean.reshape(9), theirs.mean.reshape(9), atol=1e-7, rtol=0)
+    covariance = ours.distribution.covariance_matrix.reshape(9, 9)
+    torch.testing.assert_close(covariance, theirs.distribution.covariance_matrix, atol=1e-7, rtol=0)
+    if hasattr(model, "information_gain"):
+        torch.testing.assert_close(model.information_gain, information_gain(exact), atol=1e-7, rtol=0)
 
 
 @EVERY
@@ -195,23 +177,34 @@ def test_joint_covariances_are_symmetric_and_positive(name, tkwargs):
 
 
 @EVERY
-def test_observation_noise_adds_its_variance(name, tkwargs):
-    model, X = make(name, tkwargs), points(tkwargs, 4, seed=4)
-    added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
+@pytest.mark.parametrize("q", [1, 4])
+def test_observation_noise_and_posterior_transforms(name, q, tkwargs):
+    model, X = make(name, tkwargs), points(tkwargs, 3, q, seed=4)
+    plain = model.posterior(X)
+    added = model.posterior(X, observation_noise=True).variance - plain.variance
     assert float((added - added.mean()).abs().max()) < 1e-8
     if "learned" not in name:
         assert float(added.mean()) == pytest.approx(NOISE_VAR, abs=1e-8)
+    if not hasattr(model, "outcome_transform"):  # which BoTorch applies to the given noise as well
+        given = torch.linspace(0.1, 0.4, q, **tkwargs).unsqueeze(-1).expand(3, q, 1)
+        added = model.posterior(X, observation_noise=given).variance - plain.variance
+        given = given.reshape(3, *[1] * (added.ndim - 3), q, 1).expand_as(added)
+        torch.testing.assert_close(added, given, atol=1e-9, rtol=0)
+    turned = model.posterior(X, posterior_transform=ScalarizedPosteriorTransform(torch.tensor([-2.0], **tkwargs)))
+    torch.testing.assert_close(turned.mean, -2.0 * plain.mean)
+    torch.testing.assert_close(turned.variance, 4.0 * plain.variance)
 
 
 @EVERY
-def test_gradients_are_those_of_differences(name, tkwargs):
+@pytest.mark.parametrize("q", [1, 2])
+def test_gradients_are_those_of_differences(name, q, tkwargs):
     model = make(name, tkwargs)
 
     def both(X):
         posterior = model.posterior(X)
-        return posterior.mean.sum(), posterior.variance.sum()
+        return posterior.mean, posterior.distribution.covariance_matrix
 
-    torch.autograd.gradcheck(both, (points(tkwargs, 2, seed=5).requires_grad_(),), atol=1e-5)
+    torch.autograd.gradcheck(both, (points(tkwargs, 2, q, seed=5).requires_grad_(),), atol=1e-5)
 
 
 @EVERY
@@ -223,9 +216,12 @@ def test_the_same_data_make_the_same_model(name, tkwargs):
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_copies_are_independent(name, copier, tkwargs):
     model, X = make(name, tkwargs), points(tkwargs, 5, seed=7)
-    before = moments(model, X)
+    before, new = moments(model, X), points(tkwargs, 2, seed=18)
     other = copier(model)
     assert_same(model, other, X)
+    grown = [m.condition_on_observations(new, rewards(new)) for m in (model, other)]
+    assert_same(*grown, X)
+    assert_same(copier(grown[0]), grown[1], X)
     for parameter in other.parameters():
         parameter.data.add_(0.3)
     other.train()
@@ -246,6 +242,10 @@ def test_state_dict_carries_hyperparameters(name, tkwargs):
     model.train()
     model.eval()
     assert_same(model, other, points(tkwargs, 5, seed=8))
+    longer = make(name, tkwargs, n=17)  # hyperparameters are no data
+    longer.load_state_dict(model.state_dict())
+    for key, value in model.named_parameters():
+        assert torch.equal(longer.get_parameter(key), value)
 
 
 @EVERY
@@ -257,6 +257,10 @@ def test_float32_and_back(name, tkwargs):
     torch.testing.assert_close(mean.double(), before[0], atol=2e-3, rtol=0)
     torch.testing.assert_close(variance.double(), before[1], atol=2e-3, rtol=0)
     torch.testing.assert_close(moments(model.double(), X), before, atol=2e-3, rtol=0)
+    data = points(tkwargs, 14).float()
+    built = ROWS[name].make(data, rewards(data))
+    if "learned" not in name:
+        torch.testing.assert_close([m.double() for m in moments(built, X.float())], [*before], atol=2e-3, rtol=0)
 
 
 @EVERY
@@ -268,6 +272,13 @@ def test_conditioning_is_building_from_all_data(name, tkwargs):
         whole.load_state_dict({**whole.state_dict(), **model.state_dict()}, strict=False)
     before = moments(model, X[:3])
     conditioned = model.condition_on_observations(X[11:], Y[11:])
+    assert_same(conditioned, whole, points(tkwargs, 6, seed=10), tol=1e-6)
+    assert_same(conditioned, whole, points(tkwargs, 3, 2, seed=10), tol=1e-6)
+    torch.testing.assert_close(conditioned.train_targets, whole.train_targets)
+    if hasattr(model, "information_gain"):
+        torch.testing.assert_close(conditioned.information_gain, whole.information_gain, atol=1e-6, rtol=0)
+    conditioned.train()  # from the data again, not from what was updated
+    conditioned.eval()
     assert_same(conditioned, whole, points(tkwargs, 6, seed=10), tol=1e-6)
     torch.testing.assert_close(moments(model, X[:3]), before, atol=1e-9, rtol=0)
 
@@ -289,7 +300,6 @@ def test_fantasies_of_the_mean_lower_the_variance_only(name, tkwargs):
 @EVERY
 def test_stock_acquisitions_and_their_search(name, tkwargs):
     model = make(name, tkwargs)
-    box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
     sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
     for acqf in (
         qLogNoisyExpectedImprovement(model, points(tkwargs, 4, seed=13), sampler, prune_baseline=False),
@@ -302,7 +312,7 @@ def test_stock_acquisitions_and_their_search(name, tkwargs):
         assert bool(gradient.isfinite().all())
         assert bool((gradient != 0).any())
     torch.manual_seed(0)
-    x, value = optimize_acqf(acqf, box, q=1, num_restarts=2, raw_samples=16)
+    x, value = optimize_acqf(acqf, unit_box(tkwargs), q=1, num_restarts=2, raw_samples=16)
     assert x.shape == (1, 2)
     assert float(value) >= float(acqf(points(tkwargs, 16, 1, seed=15)).max()) - 0.2
 
@@ -316,6 +326,11 @@ def test_member_of_a_model_list(name, tkwargs):
     mean, variance = moments(both, X)
     assert mean.shape == (3, 2, 2)
     torch.testing.assert_close((mean[..., :1], variance[..., :1]), moments(model, X), atol=1e-9, rtol=0)
+    new = points(tkwargs, 2, seed=19)
+    grown = both.condition_on_observations([new, new], rewards(new).expand(2, 2)).models[0]
+    assert_same(grown, model.condition_on_observations(new, rewards(new)), X, tol=1e-9)
+    sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
+    assert moments(both.fantasize(new, sampler).models[0], X[0])[0].shape == (3, 2, 1)
 
 
 @EVERY
@@ -338,20 +353,51 @@ def test_fitting(name, tkwargs):
     assert_same(model, again, points(tkwargs, 4, seed=17), tol=1e-6)
     changed = [key for key, value in model.named_parameters() if not torch.equal(value, before[key])]
     assert bool(changed) == any(p.requires_grad for p in model.parameters())
+    if "learned" not in name:
+        torch.testing.assert_close(model.likelihood.noise.mean().item(), NOISE_VAR)
+
+
+def spoilt(x, bad):
+    return x.index_put((torch.tensor(3, device=x.device), torch.tensor(0, device=x.device)), x.new_tensor(bad))
+
+
+BAD_DATA = {
+    "reward NaN": (lambda X, Y: (X, spoilt(Y, math.nan)), "Y has 1 NaN|NaN"),
+    "reward infinite": (lambda X, Y: (X, spoilt(Y, math.inf)), "Y has 1 NaN|NaN"),
+    "point NaN": (lambda X, Y: (spoilt(X, math.nan), Y), "X has 1 NaN|NaN"),
+    "rewards of others": (lambda X, Y: (X, Y[:5]), ""),
+    "two outcomes": (lambda X, Y: (X, Y.expand(8, 2)), ""),
+    "flat rewards": (lambda X, Y: (X, Y.squeeze(-1)), ""),
+    "whole rewards": (lambda X, Y: (X, Y.long()), "Y must be"),
+    "mixed dtypes": (lambda X, Y: (X, Y.float()), "float32"),
+}
 
 
 @EVERY
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_rewards_that_are_no_numbers_are_refused(name, bad, tkwargs):
+@pytest.mark.parametrize("mistake", BAD_DATA)
+def test_bad_data_are_refused(name, mistake, tkwargs):
+    spoil, words = BAD_DATA[mistake]
     X = points(tkwargs, 8)
-    Y = rewards(X)
-    Y[3] = bad
-    with pytest.raises((ValueError, InputDataError), match="NaN"):
-        ROWS[name].make(X, Y)
+    with pytest.raises((ValueError, InputDataError), match=words):
+        ROWS[name].make(*spoil(X, rewards(X)))
 
 
 @EVERY
-def test_data_that_do_not_fit_are_refused(name, tkwargs):
-    X = points(tkwargs, 8)
-    with pytest.raises((ValueError, InputDataError)):
-        ROWS[name].make(X, rewards(X)[:5])
+@pytest.mark.parametrize("mistake", ["reward NaN", "reward infinite", "point NaN", "two outcomes", "mixed dtypes"])
+def test_bad_new_data_are_refused(name, mistake, tkwargs):
+    if name == "robust, learned":
+        pytest.skip("it conditions as BoTorch's SingleTaskGP does")
+    spoil, words = BAD_DATA[mistake]
+    model, X = make(name, tkwargs), points(tkwargs, 8)
+    before = moments(model, X)
+    with pytest.raises((ValueError, InputDataError), match=words):
+        model.condition_on_observations(*spoil(X, rewards(X)))
+    torch.testing.assert_close(moments(model, X), before, atol=0, rtol=0)
+
+
+@EVERY
+def test_points_of_other_columns_or_dtype_are_refused(name, tkwargs):
+    model, X = make(name, tkwargs), points(tkwargs, 3)
+    for bad in (X[:, :1], X.float()):
+        with pytest.raises((ValueError, RuntimeError)):
+            model.posterior(bad)

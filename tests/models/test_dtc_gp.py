@@ -31,11 +31,6 @@ ALL = {"oversampling": 1e12, "max_size": 10**6, "min_size": 1}  # every point by
 DRAWN = {"min_size": 1}
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def points(tkwargs, *shape, seed=7, d=2):
     return torch.rand(*shape, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 

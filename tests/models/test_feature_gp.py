@@ -40,11 +40,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def points(tkwargs, *shape, seed=7):
     return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 

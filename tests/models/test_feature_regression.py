@@ -7,11 +7,6 @@ from torch.distributions import MultivariateNormal
 from bo_robust.models.feature_regression import gaussian_weights, information_gain, log_evidence, precision_matrix
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def data(tkwargs, n, p, *batch, seed=0):
     g = torch.Generator().manual_seed(seed)
     Phi, y = (torch.randn(*batch, *shape, generator=g, dtype=torch.float64).to(**tkwargs) for shape in ((n, p), (n,)))

@@ -15,11 +15,6 @@ from bo_robust.models.moments import joint_moments
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def single(tkwargs, n=15, d=2, batch=(), seed=0, **kwargs):
     torch.manual_seed(seed)
     X = torch.rand(*batch, n, d, **tkwargs)

@@ -26,11 +26,6 @@ from bo_robust.truncation import NoTruncation, TGPTruncation
 LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def kernel(lengthscale=0.4, batch=()):
     k = RBFKernel(batch_shape=torch.Size(batch)).double()
     k.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)  # a plain number is rounded to float32

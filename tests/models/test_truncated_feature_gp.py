@@ -28,11 +28,6 @@ MAPS = ["fourier", "nystrom"]
 pytestmark = pytest.mark.filterwarnings("ignore:Non-strict enforcement of botorch tensor conventions")
 
 
-@pytest.fixture
-def tkwargs(device):
-    return {"dtype": torch.float64, "device": device}
-
-
 def points(tkwargs, *shape, seed=7):
     return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 
