@@ -53,3 +53,44 @@ def assert_same(model, other, X, tol=1e-9):
     """Two models have the same moments at X."""
     for a, b in zip(moments(model, X), moments(other, X), strict=True):
         torch.testing.assert_close(a, b, atol=tol, rtol=0)
+
+
+def ax_client(ranges, objective, model, acquisition, sobol_trials, model_options=None, options=None):
+    """An Ax client over parameters ``{name: (low, high)}``: Sobol trials, then an acquisition of ours on a model.
+
+    It transforms as Ax does but for the transforms that change rewards (Winsorize, BilogY, StandardizeY).
+    """
+    from ax.adapter.registry import Generators, MBM_X_trans
+    from ax.adapter.transforms.derelativize import Derelativize
+    from ax.api.client import Client
+    from ax.api.configs import RangeParameterConfig
+    from ax.generation_strategy.generation_node import GenerationNode
+    from ax.generation_strategy.generation_strategy import GenerationStrategy
+    from ax.generation_strategy.generator_spec import GeneratorSpec
+    from ax.generation_strategy.transition_criterion import MinTrials
+    from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
+
+    config = ModelConfig(botorch_model_class=model, model_options=model_options or {})
+    spec = GeneratorSpec(
+        generator_enum=Generators.BOTORCH_MODULAR,
+        generator_kwargs={
+            "surrogate_spec": SurrogateSpec(model_configs=[config]),
+            "botorch_acqf_class": acquisition,
+            "botorch_acqf_options": options or {},
+            "transforms": [*MBM_X_trans, Derelativize],
+        },
+        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
+    )
+    sobol = GenerationNode(
+        name="Sobol",
+        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
+        transition_criteria=[MinTrials(threshold=sobol_trials, transition_to="ours")],
+    )
+    client = Client(random_seed=0)
+    client.configure_experiment(
+        [RangeParameterConfig(name=name, parameter_type="float", bounds=box) for name, box in ranges.items()]
+    )
+    client.configure_optimization(objective=objective)
+    ours = GenerationNode(name="ours", generator_specs=[spec])
+    client.set_generation_strategy(GenerationStrategy(name="ours", nodes=[sobol, ours]))
+    return client

@@ -7,12 +7,13 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.means import ZeroMean
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, input_constructors
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.models import CandidateEnsemble
+from tests.worlds import ax_client, rand, unit_box
 
 NOISE_VAR = 0.01
 KINDS = [
@@ -20,10 +21,6 @@ KINDS = [
     {"kernel": "matern", "lengthscale": 0.2, "noise_var": 0.02},
     {"kernel": "periodic", "lengthscale": 0.5, "period": 0.4, "noise_var": NOISE_VAR},
 ]
-
-
-def rand(tkwargs, *shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 
 
 def f(X):
@@ -34,10 +31,6 @@ def make(tkwargs, candidates=KINDS, n=10, width=None, **options):
     X = rand(tkwargs, n, 2)
     width = SelfNormalisedWidth(1.0, 0.1, 0.05) if width is None else width
     return CandidateEnsemble(X, f(X), candidates, width, 0.1, 0.1, **options)
-
-
-def unit_box(tkwargs):
-    return torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
 
 
 def plain_gp(model, index=0):
@@ -65,14 +58,6 @@ def test_one_candidate_is_gp_ucb(tkwargs, kind):
         for q in (1, 3):
             picks = [optimize_acqf_discrete(a, q=q, choices=arms)[0] for a in (ours, theirs)]
             assert torch.equal(*picks)
-    search = {"bounds": unit_box(tkwargs), "q": 1, "num_restarts": 2, "raw_samples": 32}
-    found = []
-    for acqf in (EliminationUCB(model), GPUCB(plain_gp(model), width)):
-        torch.manual_seed(0)
-        found.append(optimize_acqf(acqf, **search, options={"seed": 0}))
-    if kind < 2:  # periodic candidates have several best points
-        torch.testing.assert_close(found[0][0], found[1][0], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(found[0][1], found[1][1], atol=1e-6, rtol=1e-6)
 
 
 def test_the_largest_bound_of_those_alive_and_who_has_it(tkwargs):
@@ -105,14 +90,6 @@ def test_the_largest_bound_of_those_alive_and_who_has_it(tkwargs):
         assert grown.t == model.t + 1
 
 
-@pytest.mark.parametrize("q", [1, 3])
-def test_gradients(tkwargs, q):
-    model = make(tkwargs)
-    X = rand(tkwargs, 2, q, 2, seed=4).requires_grad_()
-    for acqf in (EliminationUCB(model), EliminationUCB(model, X_pending=rand(tkwargs, 2, 2, seed=5))):
-        assert torch.autograd.gradcheck(acqf, X)
-
-
 def test_pending_points_by_hand(tkwargs):
     """Under every candidate the mean stays, and the variance is that after observing."""
     model, X, pending = make(tkwargs), rand(tkwargs, 6, 1, 2, seed=1), rand(tkwargs, 2, 2, seed=2)
@@ -121,33 +98,6 @@ def test_pending_points_by_hand(tkwargs):
     variance = model.condition_on_observations(pending, f(pending)).moments(X)[1]
     bounds = mean + model.widths.unsqueeze(-1) * variance.sqrt()
     torch.testing.assert_close(acqf(X), bounds.amax(1)[:, 0])
-    # a batch is the sum of its points chosen one after the other
-    batch = torch.cat([pending, X[0]]).unsqueeze(0)
-    acqf.set_X_pending(None)
-    parts = [acqf(pending[:1])]
-    for k in (1, 2):
-        acqf.set_X_pending(batch[0, :k])
-        parts.append(acqf(batch[:, k : k + 1]))
-    acqf.set_X_pending(None)
-    torch.testing.assert_close(acqf(batch), torch.stack(parts).sum(0))
-
-
-def test_the_optimisers_of_botorch(tkwargs):
-    model, box = make(tkwargs), unit_box(tkwargs)
-    acqf, search = EliminationUCB(model), {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 10}}
-    for q, sequential in ((1, False), (3, True), (2, False)):
-        x, value = optimize_acqf(acqf, box, q=q, sequential=sequential, **search)
-        assert x.shape == (q, 2)
-        assert float(value.sum()) == pytest.approx(float(acqf(x)), rel=1e-6)
-        if q > 1:
-            assert float((x[0] - x[1]).norm()) > 0.05
-    assert acqf.X_pending is None
-    fixed = [{1: 0.0}, {1: 0.5}]
-    x, _ = optimize_acqf_mixed(acqf, box, q=2, fixed_features_list=fixed, **search)
-    assert set(x[:, 1].tolist()) <= {0.0, 0.5}
-    arms = rand(tkwargs, 30, 2, seed=7)
-    x, value = optimize_acqf_discrete(acqf, q=1, choices=arms)
-    assert float(value) == pytest.approx(float(acqf(arms.unsqueeze(-2)).max()))
 
 
 def test_before_any_reward(tkwargs):
@@ -169,32 +119,6 @@ def test_senses(tkwargs):
     EliminationUCB(model, ScalarizedPosteriorTransform(torch.tensor([2.0], **tkwargs)))
     with pytest.raises(ValueError, match=r"weight -1 asks to minimise f, .* build it with maximize=False"):
         EliminationUCB(model, weight)
-    with pytest.raises(ValueError, match="takes one output"):
-        EliminationUCB(model, ScalarizedPosteriorTransform(torch.ones(2, **tkwargs)))
-
-
-def test_dtypes_and_bad_arguments(tkwargs):
-    model = make(tkwargs)
-    acqf = EliminationUCB(model, X_pending=rand(tkwargs, 1, 2))
-    with pytest.raises(ValueError, match=r"X is torch.float32 .*, the model torch.float64"):
-        acqf(rand(tkwargs, 3, 1, 2).float())
-    assert model.train_targets.dtype == torch.float64
-    assert acqf(rand(tkwargs, 3, 1, 2)).dtype == torch.float64
-    with pytest.raises(ValueError, match="X must be"):
-        acqf(rand(tkwargs, 3, 1, 3))
-    with pytest.raises(ValueError, match="k x d"):
-        acqf.set_X_pending(rand(tkwargs, 1, 1, 2))
-    with pytest.raises(ValueError, match="X_pending has 2 NaN"):
-        acqf.set_X_pending(rand(tkwargs, 1, 2) * torch.nan)
-    with pytest.raises(ValueError, match="X_pending is torch"):
-        acqf.set_X_pending(rand(tkwargs, 1, 2).float())
-    with pytest.raises(ValueError, match="needs a CandidateEnsemble, got SingleTaskGP"):
-        EliminationUCB(plain_gp(model))
-    before = acqf(rand(tkwargs, 3, 1, 2))
-    acqf.float()  # all of it moves together
-    after = acqf(rand(tkwargs, 3, 1, 2).float())
-    assert after.dtype == acqf.X_pending.dtype == torch.float32
-    torch.testing.assert_close(after.double(), before, atol=1e-3, rtol=1e-3)
 
 
 def test_input_constructor(tkwargs):
@@ -205,53 +129,6 @@ def test_input_constructor(tkwargs):
     assert torch.equal(acqf.X_pending, pending)
     importlib.reload(input_constructors)
     assert get_acqf_input_constructor(EliminationUCB) is build
-
-
-def ax_client():
-    """Options in plain JSON: three Sobol trials, then HE-GP-UCB."""
-    from ax.adapter.registry import Generators, MBM_X_trans
-    from ax.adapter.transforms.derelativize import Derelativize
-    from ax.api.client import Client
-    from ax.api.configs import RangeParameterConfig
-    from ax.generation_strategy.generation_node import GenerationNode
-    from ax.generation_strategy.generation_strategy import GenerationStrategy
-    from ax.generation_strategy.generator_spec import GeneratorSpec
-    from ax.generation_strategy.transition_criterion import MinTrials
-    from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
-
-    settings = {
-        "candidates": KINDS,
-        "width": {"kind": "constant", "value": 2.0},
-        "noise_scale": 0.1,
-        "delta": 0.1,
-        "num_initial": 0,
-        "maximize": False,
-    }
-    spec = GeneratorSpec(
-        generator_enum=Generators.BOTORCH_MODULAR,
-        generator_kwargs={
-            "surrogate_spec": SurrogateSpec(
-                model_configs=[ModelConfig(botorch_model_class=CandidateEnsemble, model_options=settings)]
-            ),
-            "botorch_acqf_class": EliminationUCB,
-            "transforms": [*MBM_X_trans, Derelativize],
-        },
-        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
-    )
-    sobol = GenerationNode(
-        name="Sobol",
-        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
-        transition_criteria=[MinTrials(threshold=3, transition_to="HE")],
-    )
-    client = Client(random_seed=0)
-    client.configure_experiment(
-        [RangeParameterConfig(name=name, parameter_type="float", bounds=(-1.0, 3.0)) for name in ("a", "b")]
-    )
-    client.configure_optimization(objective="-y")
-    client.set_generation_strategy(
-        GenerationStrategy(name="he-gp-ucb", nodes=[sobol, GenerationNode(name="HE", generator_specs=[spec])])
-    )
-    return client
 
 
 def test_ax_loop_with_pending_trials_goes_on_from_json(tmp_path, monkeypatch):
@@ -274,7 +151,16 @@ def test_ax_loop_with_pending_trials_goes_on_from_json(tmp_path, monkeypatch):
 
     register_model(CandidateEnsemble)
     register_acquisition_function(EliminationUCB)
-    client, file = ax_client(), str(tmp_path / "experiment.json")
+    settings = {
+        "candidates": KINDS,
+        "width": {"kind": "constant", "value": 2.0},
+        "noise_scale": 0.1,
+        "delta": 0.1,
+        "num_initial": 0,
+        "maximize": False,
+    }
+    client = ax_client({"a": (-1.0, 3.0), "b": (-1.0, 3.0)}, "-y", CandidateEnsemble, EliminationUCB, 3, settings)
+    file = str(tmp_path / "experiment.json")
     play(client, 8)
     play(client, 2, at_once=2)
     assert sum(X is not None and X.shape == (1, 2) for X in pending) >= 2

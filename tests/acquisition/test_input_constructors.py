@@ -10,6 +10,7 @@ from bo_robust.acquisition import GPUCB, input_constructors
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.models import TruncatedGP
 from bo_robust.truncation import TGPTruncation
+from tests.worlds import ax_client
 
 
 @pytest.fixture
@@ -77,48 +78,11 @@ def test_importing_again_does_not_register_twice():
     assert get_acqf_input_constructor(GPUCB) is before
 
 
-def ax_client():
-    """An Ax client whose options are plain JSON: four Sobol trials, then TGP-UCB."""
-    from ax.adapter.registry import Generators, MBM_X_trans
-    from ax.adapter.transforms.derelativize import Derelativize
-    from ax.api.client import Client
-    from ax.api.configs import RangeParameterConfig
-    from ax.generation_strategy.generation_node import GenerationNode
-    from ax.generation_strategy.generation_strategy import GenerationStrategy
-    from ax.generation_strategy.generator_spec import GeneratorSpec
-    from ax.generation_strategy.transition_criterion import MinTrials
-    from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
-
-    config = ModelConfig(
-        botorch_model_class=TruncatedGP,
-        model_options={
-            "truncation": {"kind": "tgp", "moment_bound": 4.0, "alpha": 1.0},
-            "noise_var": 0.01,
-        },
-    )
-    spec = GeneratorSpec(
-        generator_enum=Generators.BOTORCH_MODULAR,
-        generator_kwargs={
-            "surrogate_spec": SurrogateSpec(model_configs=[config]),
-            "botorch_acqf_class": GPUCB,
-            "botorch_acqf_options": {"width": {"kind": "constant", "value": 0.5}},
-            "transforms": [*MBM_X_trans, Derelativize],  # drops Winsorize, BilogY, StandardizeY
-        },
-        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
-    )
-    sobol = GenerationNode(
-        name="Sobol",
-        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
-        transition_criteria=[MinTrials(threshold=4, transition_to="TGP")],
-    )
-    strategy = GenerationStrategy(name="tgp-ucb", nodes=[sobol, GenerationNode(name="TGP", generator_specs=[spec])])
-    client = Client(random_seed=0)
-    client.configure_experiment(
-        parameters=[RangeParameterConfig(name=name, parameter_type="float", bounds=(-1.0, 3.0)) for name in ("a", "b")]
-    )
-    client.configure_optimization(objective="-y")
-    client.set_generation_strategy(strategy)
-    return client
+def tgp_ucb_client():
+    """Options in plain JSON: four Sobol trials, then TGP-UCB."""
+    model = {"truncation": {"kind": "tgp", "moment_bound": 4.0, "alpha": 1.0}, "noise_var": 0.01}
+    width = {"width": {"kind": "constant", "value": 0.5}}
+    return ax_client({"a": (-1.0, 3.0), "b": (-1.0, 3.0)}, "-y", TruncatedGP, GPUCB, 4, model, width)
 
 
 def ax_reward(p):
@@ -127,7 +91,7 @@ def ax_reward(p):
 
 def test_ax_loop_with_pending_trials(monkeypatch):
     pytest.importorskip("ax")
-    client = ax_client()
+    client = tgp_ucb_client()
     rewards, spread, pending = [], [], []
     original = GPUCB.set_X_pending
     monkeypatch.setattr(GPUCB, "set_X_pending", lambda self, X=None: pending.append(X) or original(self, X))
@@ -169,14 +133,14 @@ def test_ax_loop_goes_on_from_json(tmp_path):
 
     register_model(TruncatedGP)
     register_acquisition_function(GPUCB)
-    client, file = ax_client(), str(tmp_path / "experiment.json")
+    client, file = tgp_ucb_client(), str(tmp_path / "experiment.json")
     play(client, 5)
     client.save_to_json_file(file)
     again = Client.load_from_json_file(file)
     assert rewards(again) == pytest.approx(rewards(client), abs=1e-9)  # Ax rounds data in its files
     play(again, 2)
     node = again._generation_strategy
-    assert node.current_node_name == "TGP"
+    assert node.current_node_name == "ours"
     model = node.adapter.generator.surrogate.model
     assert isinstance(model, TruncatedGP)
     assert model.truncation == TGPTruncation(moment_bound=4.0, alpha=1.0)

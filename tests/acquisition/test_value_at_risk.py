@@ -10,21 +10,17 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms.input import AppendFeatures, Normalize
 from botorch.models.transforms.outcome import Standardize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
+from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
-from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
 from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB, recommend_design
-from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
+from tests.worlds import ax_client, conditions, rand, rbf
 
 NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
-
-
-def rand(tkwargs, *shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
 
 
 def objective(points):
@@ -34,16 +30,11 @@ def objective(points):
 def make(tkwargs, n=12, d=3, batch=()):
     """A GP over two columns of x and one of z (d = 3)."""
     X = rand(tkwargs, *batch, n, d)
-    kernel = RBFKernel(batch_shape=torch.Size(batch)).to(**tkwargs)
-    kernel.lengthscale = torch.tensor(LENGTHSCALE, **tkwargs)
+    kernel = rbf(tkwargs, LENGTHSCALE, batch)
     Y = objective(X)
     model = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=kernel, outcome_transform=None)
     model.mean_module.initialize(constant=0.0)
     return model.eval()
-
-
-def finite(tkwargs):
-    return FiniteEnvironment(rand(tkwargs, W, 1, seed=1), torch.tensor([0.3, 0.05, 0.25, 0.1, 0.2, 0.1], **tkwargs))
 
 
 def dense_bounds(model, points, width):
@@ -67,7 +58,7 @@ def quantile(values, p, alpha):
 
 
 def test_value_bounds_and_lacing_values_against_a_dense_solve(tkwargs):
-    model, environment = make(tkwargs), finite(tkwargs)
+    model, environment = make(tkwargs), conditions(tkwargs)
     acqf = ValueAtRiskUCB(model, environment, 0.3, 1.5)
     x, p = rand(tkwargs, 5, 2, seed=2), environment.probabilities.cpu().numpy()
     values = acqf(x.unsqueeze(-2)).detach().cpu()
@@ -100,7 +91,7 @@ def test_value_bounds_and_lacing_values_against_a_dense_solve(tkwargs):
 
 @pytest.mark.parametrize("functional", [ValueAtRisk(0.3), CVaR(0.3), WorstCase(), Mean(), MeanVariance(0.5)])
 def test_gradients_are_those_of_differences(tkwargs, functional):
-    model, environment = make(tkwargs), finite(tkwargs)
+    model, environment = make(tkwargs), conditions(tkwargs)
     pending = torch.tensor([[0.2, 0.3]], **tkwargs)
     for options in ({}, {"X_pending": pending}):
         acqf = ValueAtRiskUCB(model, environment, functional, 1.5, **options)
@@ -141,44 +132,6 @@ def test_a_single_condition_is_gp_ucb(tkwargs):
     assert torch.allclose(b, c, atol=1e-10)
 
 
-def test_single_condition_batches_agree_with_gp_ucb(tkwargs):
-    """q > 1: the sum of what sequential choices see."""
-    model = make(tkwargs)
-    acqf = ValueAtRiskUCB(model, FiniteEnvironment(torch.tensor([[0.4]], **tkwargs)), 0.1, 2.0)
-    x = rand(tkwargs, 4, 3, 2, seed=5)
-    inputs = torch.cat([x, torch.full((4, 3, 1), 0.4, **tkwargs)], -1)
-    assert torch.allclose(acqf(x), GPUCB(model, ConstantWidth(2.0))(inputs), atol=1e-8)
-    acqf.set_X_pending(x[0, :1])
-    assert acqf(x).shape == (4,)
-    leaf = x[:1].clone().requires_grad_()
-    assert torch.isfinite(torch.autograd.grad(acqf(leaf).sum(), leaf)[0]).all()
-
-
-def test_optimizers(tkwargs):
-    model, environment = make(tkwargs), finite(tkwargs)
-    acqf = ValueAtRiskUCB(model, environment, 0.3, 1.5)
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
-    torch.manual_seed(0)
-    x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
-    assert x.shape == (1, 2)
-    grid = torch.cartesian_prod(*2 * [torch.linspace(0, 1, 41, **tkwargs)])
-    with torch.no_grad():
-        on_grid = acqf(grid.unsqueeze(-2))
-    assert float(value) >= float(on_grid.max()) - 1e-3
-    choice, best = optimize_acqf_discrete(acqf, q=1, choices=grid)
-    assert torch.equal(choice[0], grid[on_grid.argmax()])
-    assert float(best) == pytest.approx(float(on_grid.max()))
-    mixed, _ = optimize_acqf_mixed(
-        acqf, bounds, q=2, num_restarts=2, raw_samples=8, fixed_features_list=[{0: 0.25}, {0: 0.75}]
-    )
-    assert mixed.shape == (2, 2)
-    assert set(mixed[:, 0].tolist()) <= {0.25, 0.75}
-    batch, _ = optimize_acqf(acqf, bounds, q=2, num_restarts=2, raw_samples=16, sequential=True)
-    assert batch.shape == (2, 2)
-    assert acqf.X_pending is None
-    assert acqf.pending_points is None
-
-
 def test_continuous_environment_with_transforms_and_a_noise_free_loop(tkwargs):
     """d_z = 1, a few hundred quasi-random points: the recommendation's VaR improves on the initial designs'."""
     bounds_z = torch.tensor([[0.25], [0.75]], **tkwargs)
@@ -203,23 +156,17 @@ def test_continuous_environment_with_transforms_and_a_noise_free_loop(tkwargs):
 
 
 def test_recommend_by_hand(tkwargs):
-    model, environment = make(tkwargs), finite(tkwargs)
+    model, environment = make(tkwargs), conditions(tkwargs)
     queried = rand(tkwargs, 7, 2, seed=6)
     found = recommend_design(model, environment, CVaR(0.3), queried)
     means = [model.posterior(environment.points(x)).mean.squeeze(-1) for x in queried]
     values = torch.stack([CVaR(0.3)(m, environment.probabilities) for m in means]).detach()
     assert int(found.index) == int(values.argmax())
     assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
-    with pytest.raises(ValueError, match="k >= 1"):
-        recommend_design(model, environment, 0.1, queried[:0])
-    with pytest.raises(ValueError, match="X_queried must be floating point"):
-        recommend_design(model, environment, 0.1, queried.long())
-    with pytest.raises(ValueError, match="without their z"):
-        recommend_design(model, environment, 0.1, rand(tkwargs, 4, 3))
 
 
 def test_widths_rounds_and_information_gain(tkwargs):
-    model, environment = make(tkwargs), finite(tkwargs)
+    model, environment = make(tkwargs), conditions(tkwargs)
     w = math.sqrt(2 * math.log(10 * 4**2 * math.pi**2 / 0.6))
     assert float(ValueAtRiskUCB(model, environment, 0.1, FiniteWidth(10, 0.1), t=4).width) == pytest.approx(w)
     width = SelfNormalisedWidth(1.0, 0.3, 0.1)
@@ -231,7 +178,7 @@ def test_widths_rounds_and_information_gain(tkwargs):
 
 
 def test_random_picks(tkwargs):
-    model, environment = make(tkwargs), finite(tkwargs)
+    model, environment = make(tkwargs), conditions(tkwargs)
     acqf = ValueAtRiskUCB(model, environment, 0.5, 3.0)
     x = rand(tkwargs, 50, 2, seed=7)
     x = x[acqf.lacing_values(x).sum(-1).argmax()].expand(400, 2)
@@ -246,7 +193,7 @@ def test_random_picks(tkwargs):
 
 
 def test_batched_models_and_several_outputs(tkwargs):
-    model, environment = make(tkwargs, batch=(2,)), finite(tkwargs)
+    model, environment = make(tkwargs, batch=(2,)), conditions(tkwargs)
     acqf = ValueAtRiskUCB(model, environment, 0.3, 1.5)
     x = rand(tkwargs, 5, 1, 1, 2, seed=8)
     together = acqf(x)
@@ -257,8 +204,7 @@ def test_batched_models_and_several_outputs(tkwargs):
     assert choice.point.shape == (5, 2, 3)
     for i in range(2):
         X, Y = model.train_inputs[0][i], model.train_targets[i].unsqueeze(-1)
-        kernel = RBFKernel().to(**tkwargs)
-        kernel.lengthscale = torch.tensor(LENGTHSCALE, **tkwargs)
+        kernel = rbf(tkwargs, LENGTHSCALE)
         one = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=kernel, outcome_transform=None)
         alone = ValueAtRiskUCB(one.eval(), environment, 0.3, 1.5)
         assert torch.allclose(alone(x[:, 0]), together[:, i], atol=1e-8)
@@ -281,8 +227,8 @@ def test_columns_of_z_in_x_are_refused_or_ignored(tkwargs):
     """Bounds over (x, z) would give a point whose z means nothing; only a search space that holds z wants that."""
     X = rand(tkwargs, 5, 1, 3, seed=9)
     for acqf in (
-        ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5),
-        StableOpt(make(tkwargs), finite(tkwargs), 1.5),
+        ValueAtRiskUCB(make(tkwargs), conditions(tkwargs), 0.3, 1.5),
+        StableOpt(make(tkwargs), conditions(tkwargs), 1.5),
     ):
         for use in (acqf, acqf.select_condition, acqf.lacing_values, acqf.certificate, acqf.bounds_at):
             with pytest.raises(
@@ -291,13 +237,13 @@ def test_columns_of_z_in_x_are_refused_or_ignored(tkwargs):
                 use(X)
         with pytest.raises(ValueError, match=r"Give x alone \(the bounds of x, 2 x 2, to optimize_acqf\)"):
             optimize_acqf(acqf, torch.stack([X[0, 0] * 0.0, X[0, 0] * 0.0 + 1.0]), 1, 2, 8)
-    acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5, ignores_z=True)
+    acqf = ValueAtRiskUCB(make(tkwargs), conditions(tkwargs), 0.3, 1.5, ignores_z=True)
     assert torch.equal(acqf(X), acqf(X[..., :2]))
     assert torch.equal(acqf.select_condition(X[:, 0]).point, acqf.select_condition(X[:, 0, :2]).point)
 
 
 def test_input_constructor(tkwargs):
-    model, environment = make(tkwargs), finite(tkwargs)
+    model, environment = make(tkwargs), conditions(tkwargs)
     X = model.train_inputs[0]
     data = SupervisedDataset(X, objective(X), feature_names=["a", "b", "z"], outcome_names=["y"])
     construct = get_acqf_input_constructor(ValueAtRiskUCB)
@@ -322,44 +268,8 @@ def test_input_constructor(tkwargs):
         construct(**given | {"bounds": [(0.0, 1.0), (0.0, 1.0), (0.0, 0.9)]})
 
 
-def test_moves_between_dtypes(tkwargs):
-    """GPyTorch's caches do not move: before the first evaluation only."""
-    acqf = ValueAtRiskUCB(make(tkwargs), finite(tkwargs), 0.3, 1.5, X_pending=rand(tkwargs, 1, 3)).to(torch.float32)
-    x = rand(tkwargs, 5, 1, 2).float()
-    assert acqf(x).dtype == torch.float32
-    assert acqf.select_condition(x[:, 0]).point.dtype == torch.float32
-
-
-def test_bad_input_is_refused(tkwargs):
-    model, environment = make(tkwargs), finite(tkwargs)
-    for alpha in (0.0, 1.0, -1.0):
-        with pytest.raises(ValueError, match="lower tail"):
-            ValueAtRiskUCB(model, environment, alpha, 1.0)
-    with pytest.raises(ValueError, match="environment must be one of"):
-        ValueAtRiskUCB(model, environment.z, 0.1, 1.0)
-    with pytest.raises(ValueError, match="at least one column of x"):
-        ValueAtRiskUCB(model, FiniteEnvironment(torch.zeros(2, 3, **tkwargs)), 0.1, 1.0)
-    with pytest.raises(ValueError, match="as many columns"):
-        ValueAtRiskUCB(model, PerturbationEnvironment(torch.zeros(2, 2, **tkwargs)), 0.1, 1.0)
-    with pytest.raises(ValueError, match=r"environment is torch\.float32"):
-        ValueAtRiskUCB(model, FiniteEnvironment(torch.zeros(2, 1, device=tkwargs["device"])), 0.1, 1.0)
-    with pytest.raises(ValueError, match="width must be a number or a schedule"):
-        ValueAtRiskUCB(model, environment, 0.1, "wide")
-    with pytest.raises(ValueError, match="value must be"):
-        ValueAtRiskUCB(model, environment, 0.1, -1.0)
-    with pytest.raises(ValueError, match=r"t .* must be an int"):
-        ValueAtRiskUCB(model, environment, 0.1, 1.0, t=1.5)
-    acqf = ValueAtRiskUCB(model, environment, 0.1, 1.0)
-    with pytest.raises(ValueError, match="2 of x, then those of z"):
-        acqf(rand(tkwargs, 5, 1, 4))
-    with pytest.raises(ValueError, match=r"X is torch\.float32"):
-        acqf(rand(tkwargs, 5, 1, 2).float())
-    with pytest.raises(ValueError, match="k x d_x"):
-        acqf.set_X_pending(rand(tkwargs, 1, 1, 2))
-    with pytest.raises(ValueError, match="NaN"):
-        acqf.set_X_pending(rand(tkwargs, 1, 2) * torch.nan)
-    with pytest.raises(ValueError, match="pick must be one of"):
-        acqf.select_condition(rand(tkwargs, 1, 2), "best")
+def test_models_of_other_points_are_refused(tkwargs):
+    model, environment = make(tkwargs), conditions(tkwargs)
     X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
     with pytest.raises(ValueError, match="ensemble"):
         ValueAtRiskUCB(EnsembleMapSaasSingleTaskGP(X, Y), environment, 0.1, 1.0)
@@ -371,43 +281,10 @@ def test_bad_input_is_refused(tkwargs):
 def test_ax_proposes_designs_and_we_choose_their_conditions():
     """Ax searches over (x, z); what it proposes for z is replaced. Its generator sees the units of the parameters."""
     pytest.importorskip("ax")
-    from ax.adapter.registry import Generators, MBM_X_trans
-    from ax.adapter.transforms.derelativize import Derelativize
-    from ax.api.client import Client
-    from ax.api.configs import RangeParameterConfig
-    from ax.generation_strategy.generation_node import GenerationNode
-    from ax.generation_strategy.generation_strategy import GenerationStrategy
-    from ax.generation_strategy.generator_spec import GeneratorSpec
-    from ax.generation_strategy.transition_criterion import MinTrials
-    from ax.generators.torch.botorch_modular.surrogate import ModelConfig, SurrogateSpec
-
     z = torch.linspace(10, 20, 11, dtype=torch.float64).unsqueeze(-1)
     environment = FiniteEnvironment(z, torch.softmax(-((z[:, 0] - 15) ** 2) / 8, 0))
     options = {"environment": environment, "functional": 0.1, "width": 1.5}
-    spec = GeneratorSpec(
-        generator_enum=Generators.BOTORCH_MODULAR,
-        generator_kwargs={
-            "surrogate_spec": SurrogateSpec(model_configs=[ModelConfig(botorch_model_class=SingleTaskGP)]),
-            "botorch_acqf_class": ValueAtRiskUCB,
-            "botorch_acqf_options": options,
-            "transforms": [*MBM_X_trans, Derelativize],
-        },
-        generator_gen_kwargs={"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}}},
-    )
-    sobol = GenerationNode(
-        name="Sobol",
-        generator_specs=[GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})],
-        transition_criteria=[MinTrials(threshold=5, transition_to="V-UCB")],
-    )
-    client = Client(random_seed=0)
-    bounds = {"x": (-1.0, 3.0), "z": (10.0, 20.0)}
-    client.configure_experiment(
-        [RangeParameterConfig(name=k, parameter_type="float", bounds=b) for k, b in bounds.items()]
-    )
-    client.configure_optimization(objective="y")
-    client.set_generation_strategy(
-        GenerationStrategy(name="v-ucb", nodes=[sobol, GenerationNode(name="V-UCB", generator_specs=[spec])])
-    )
+    client = ax_client({"x": (-1.0, 3.0), "z": (10.0, 20.0)}, "y", SingleTaskGP, ValueAtRiskUCB, 5, options=options)
 
     def reward(p):
         return -((p["x"] - 1.0 - 0.1 * (p["z"] - 15)) ** 2)

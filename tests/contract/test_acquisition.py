@@ -16,7 +16,6 @@ from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
-from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
@@ -24,13 +23,13 @@ from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskU
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.models import CandidateEnsemble
+from tests.worlds import rand, rbf, unit_box
 
 LENGTHSCALE, NOISE_VAR, WIDTH = 0.4, 0.05, 2.0
 
 
 def single(X: Tensor, Y: Tensor) -> SingleTaskGP:
-    kernel = RBFKernel(batch_shape=X.shape[:-2]).to(X)
-    kernel.lengthscale = torch.tensor(LENGTHSCALE).to(X)
+    kernel = rbf({"dtype": X.dtype, "device": X.device}, LENGTHSCALE, X.shape[:-2])
     return SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), None, kernel, ZeroMean(), outcome_transform=None)
 
 
@@ -101,12 +100,8 @@ ROWS = {
 EVERY = pytest.mark.parametrize("name", ROWS)
 
 
-def points(tkwargs, *shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
-
-
 def data(name, tkwargs, batch=()):
-    X = points(tkwargs, *batch, 12, 2 + ROWS[name].conditions)
+    X = rand(tkwargs, *batch, 12, 2 + ROWS[name].conditions)
     return X, torch.sin(5.0 * X[..., :1]) * torch.cos(3.0 * X[..., -1:])
 
 
@@ -114,13 +109,9 @@ def make(name, tkwargs, **options):
     return ROWS[name].make(ROWS[name].model(*data(name, tkwargs)), **options)
 
 
-def unit_box(tkwargs):
-    return torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
-
-
 @EVERY
-def test_values_of_batches_are_those_of_their_points(name, tkwargs):
-    acqf, X = make(name, tkwargs), points(tkwargs, 3, 4, 1, 2, seed=1)
+def test_values_of_batches_are_those_of_their_rand(name, tkwargs):
+    acqf, X = make(name, tkwargs), rand(tkwargs, 3, 4, 1, 2, seed=1)
     values = acqf(X)
     assert values.shape == (3, 4)
     assert values.dtype == torch.float64
@@ -132,7 +123,7 @@ def test_the_limit_is_the_upper_confidence_bound(name, tkwargs):
     row = ROWS[name]
     if row.limit is None:
         pytest.skip("it has no limit over a plain GP; its own tests have one candidate")
-    model, X = row.model(*data(name, tkwargs)), points(tkwargs, 7, 2, seed=2)
+    model, X = row.model(*data(name, tkwargs)), rand(tkwargs, 7, 2, seed=2)
     inputs = torch.cat([X, torch.full_like(X[:, : row.conditions], 0.5)], -1)
     posterior = model.posterior(inputs)
     expected = (posterior.mean + WIDTH * posterior.variance.sqrt()).squeeze(-1)
@@ -141,13 +132,14 @@ def test_the_limit_is_the_upper_confidence_bound(name, tkwargs):
 
 @EVERY
 def test_gradients_are_those_of_differences(name, tkwargs):
-    acqf = make(name, tkwargs)
-    torch.autograd.gradcheck(acqf, (points(tkwargs, 2, 1, 2, seed=3).requires_grad_(),), atol=1e-5)
+    for pending in (None, rand(tkwargs, 2, 2, seed=11)):
+        acqf = make(name, tkwargs, X_pending=pending)
+        torch.autograd.gradcheck(acqf, (rand(tkwargs, 2, 1, 2, seed=3).requires_grad_(),), atol=1e-5)
 
 
 @EVERY
 def test_points_under_evaluation_lower_their_own_bound(name, tkwargs):
-    acqf, X = make(name, tkwargs), points(tkwargs, 1, 1, 2, seed=4)
+    acqf, X = make(name, tkwargs), rand(tkwargs, 1, 1, 2, seed=4)
     before = acqf(X)
     acqf.set_X_pending(X[0])
     assert float(acqf(X)) < float(before) - 1e-3
@@ -158,7 +150,7 @@ def test_points_under_evaluation_lower_their_own_bound(name, tkwargs):
 
 @EVERY
 def test_a_joint_batch_is_the_sum_of_its_points_one_after_the_other(name, tkwargs):
-    acqf, X = make(name, tkwargs), points(tkwargs, 3, 2, seed=5)
+    acqf, X = make(name, tkwargs), rand(tkwargs, 3, 2, seed=5)
     total = 0.0
     for j in range(3):
         acqf.set_X_pending(X[:j] if j else None)
@@ -173,7 +165,7 @@ def test_a_batch_of_trials_is_its_trials(name, tkwargs):
     if not row.batches:
         pytest.skip("its model takes one trial")
     X, Y = data(name, tkwargs, (3,))
-    together, x = row.make(row.model(X, Y)), points(tkwargs, 5, 1, 1, 2, seed=6)
+    together, x = row.make(row.model(X, Y)), rand(tkwargs, 5, 1, 1, 2, seed=6)
     for i in range(3):
         alone = row.make(row.model(X[i], Y[i]))
         torch.testing.assert_close(together(x)[:, i], alone(x[:, 0]), atol=1e-8, rtol=0)
@@ -181,7 +173,7 @@ def test_a_batch_of_trials_is_its_trials(name, tkwargs):
 
 @EVERY
 def test_the_searches_of_botorch(name, tkwargs):
-    acqf, arms = make(name, tkwargs), points(tkwargs, 40, 2, seed=7)
+    acqf, arms = make(name, tkwargs), rand(tkwargs, 40, 2, seed=7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BadInitialCandidatesWarning)
         torch.manual_seed(0)
@@ -206,7 +198,7 @@ def test_minimising_is_maximising_the_negative(name, tkwargs):
         pytest.skip("an ensemble is told the sense itself")
     X, Y = data(name, tkwargs)
     minus = ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
-    x = points(tkwargs, 6, 1, 2, seed=8)
+    x = rand(tkwargs, 6, 1, 2, seed=8)
     turned = row.make(row.model(X, Y), posterior_transform=minus)
     torch.testing.assert_close(turned(x), row.make(row.model(X, -Y))(x), atol=1e-9, rtol=0)
 
@@ -214,7 +206,7 @@ def test_minimising_is_maximising_the_negative(name, tkwargs):
 @EVERY
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda acqf: pickle.loads(pickle.dumps(acqf))])
 def test_copies_are_independent(name, copier, tkwargs):
-    acqf, x = make(name, tkwargs), points(tkwargs, 4, 1, 2, seed=9)
+    acqf, x = make(name, tkwargs), rand(tkwargs, 4, 1, 2, seed=9)
     before = acqf(x)
     other = copier(acqf)
     torch.testing.assert_close(other(x), before, atol=1e-12, rtol=0)
@@ -224,8 +216,18 @@ def test_copies_are_independent(name, copier, tkwargs):
 
 
 @EVERY
+def test_moving_takes_model_width_and_conditions_along(name, tkwargs):
+    """Before the first evaluation, for GPyTorch's caches do not move."""
+    x, pending = rand(tkwargs, 4, 1, 2, seed=9), rand(tkwargs, 2, 2, seed=11)
+    expected = make(name, tkwargs, X_pending=pending)(x)
+    moved = make(name, tkwargs).float()
+    moved.set_X_pending(pending.float())
+    torch.testing.assert_close(moved(x.float()).double(), expected, atol=5e-3, rtol=0)
+
+
+@EVERY
 def test_another_dtype_is_refused_and_leaves_the_model_alone(name, tkwargs):
-    acqf, x = make(name, tkwargs), points(tkwargs, 2, 1, 2, seed=10)
+    acqf, x = make(name, tkwargs), rand(tkwargs, 2, 1, 2, seed=10)
     before = acqf(x)
     with pytest.raises(ValueError, match="float32"):
         acqf(x.float())
@@ -235,7 +237,7 @@ def test_another_dtype_is_refused_and_leaves_the_model_alone(name, tkwargs):
 @EVERY
 def test_bad_pending_points_are_refused(name, tkwargs):
     acqf = make(name, tkwargs)
-    for bad in (points(tkwargs, 2), torch.full((1, 2), float("nan"), **tkwargs), points(tkwargs, 1, 2).float()):
+    for bad in (rand(tkwargs, 2), torch.full((1, 2), float("nan"), **tkwargs), rand(tkwargs, 1, 2).float()):
         with pytest.raises(ValueError, match=r"X_pending|float32"):
             acqf.set_X_pending(bad)
     assert acqf.X_pending is None

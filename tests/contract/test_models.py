@@ -393,11 +393,3 @@ def test_bad_new_data_are_refused(name, mistake, tkwargs):
     with pytest.raises((ValueError, InputDataError), match=words):
         model.condition_on_observations(*spoil(X, rewards(X)))
     torch.testing.assert_close(moments(model, X), before, atol=0, rtol=0)
-
-
-@EVERY
-def test_points_of_other_columns_or_dtype_are_refused(name, tkwargs):
-    model, X = make(name, tkwargs), points(tkwargs, 3)
-    for bad in (X[:, :1], X.float()):
-        with pytest.raises((ValueError, RuntimeError)):
-            model.posterior(bad)

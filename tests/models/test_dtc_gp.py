@@ -1,21 +1,18 @@
 import copy
-import math
-import pickle
 
 import pytest
 import torch
-from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement, qUpperConfidenceBound
+from botorch.acquisition import qKnowledgeGradient
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 import bo_robust
 from bo_robust import BKBModel
@@ -24,20 +21,12 @@ from bo_robust.confidence import BKBWidth, ConstantWidth, FiniteWidth, SelfNorma
 from bo_robust.features.leverage import keep_probability, theory_oversampling
 from bo_robust.models import FeatureGP, NystromMap, marginal_moments, sequential_moments
 from bo_robust.random import stream
+from tests.worlds import assert_same, moments, points, rewards
 
 pytestmark = pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
 
 ALL = {"oversampling": 1e12, "max_size": 10**6, "min_size": 1}  # every point by its probability of 1
 DRAWN = {"min_size": 1}
-
-
-def points(tkwargs, *shape, seed=7, d=2):
-    return torch.rand(*shape, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
-
-
-def rewards(X, seed=0, noise=0.3):
-    draws = torch.randn(*X.shape[:-1], 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return torch.sin(5.0 * X[..., :1]) * torch.cos(3.0 * X[..., -1:]) + noise * draws.to(X)
 
 
 def kernel(tkwargs, lengthscale=0.4, nu=2.5):
@@ -63,20 +52,6 @@ def exact(model, X=None, Y=None):
     Y = model.train_targets.unsqueeze(-1) if Y is None else Y
     noise = torch.full_like(Y, model.likelihood.noise.item())
     return SingleTaskGP(X, Y, noise, None, model.covar_module, ZeroMean(), outcome_transform=None)
-
-
-def moments(model, X):
-    posterior = model.posterior(X)
-    return posterior.mean.detach(), posterior.variance.detach()
-
-
-def assert_same(model, other, X, tol):
-    for a, b in zip(moments(model, X), moments(other, X), strict=True):
-        torch.testing.assert_close(a, b, atol=tol, rtol=0)
-
-
-def mll_of(model):
-    return ExactMarginalLogLikelihood(model.likelihood, model)
 
 
 # ---------------------------------------------------------------------------------------------- the posterior
@@ -287,7 +262,7 @@ def test_fitting_recovers_the_hyperparameters(tkwargs):
     draws = torch.randn(2, 600, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
     model = BKBModel(X, root @ draws[0] + 0.3 * draws[1], max_size=200)
     inducing, before = model.features.inducing_points, model.log_evidence().item()
-    fit_gpytorch_mll(mll_of(model))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     assert torch.equal(model.features.inducing_points, inducing)
     assert not model.training
     assert model.log_evidence().item() > before + 50.0
@@ -302,11 +277,12 @@ def test_fitting_recovers_the_hyperparameters(tkwargs):
 
 def test_fixed_noise_and_priors(tkwargs):
     model = BKBModel(points(tkwargs, 50), rewards(points(tkwargs, 50)), noise_var=0.123)
-    loss = model.compute_custom_loss(mll_of(model))
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    loss = model.compute_custom_loss(mll)
     (_, module, prior, closure, _) = next(iter(model.named_priors()))
     expected = -(model.log_evidence() + prior.log_prob(closure(module)).sum()) / 50
     torch.testing.assert_close(loss, expected)
-    fit_gpytorch_mll(mll_of(model), optimizer_kwargs={"options": {"maxiter": 3}})
+    fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
     assert model.likelihood.noise.item() == 0.123
 
 
@@ -387,23 +363,8 @@ def test_pending_points_lower_the_variance_as_if_observed(tkwargs, where):
 # ---------------------------------------------------------------------------------------------- acquisition
 
 
-def test_optimisers_and_widths(tkwargs):
-    torch.manual_seed(0)
+def test_widths_get_the_round_the_information_gain_and_the_effective_dimension(tkwargs):
     model = make(tkwargs, n=150)
-    bounds = torch.tensor([[0.0, 0.0], [1.5, 1.5]], **tkwargs)  # a part without data
-    options = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 6}}
-    sampler = SobolQMCNormalSampler(torch.Size([8]), seed=0)
-    for acqf in (
-        GPUCB(model, SelfNormalisedWidth(norm_bound=1.0, noise_scale=0.5, delta=0.1)),
-        qUpperConfidenceBound(model, beta=4.0, sampler=sampler),
-        qLogNoisyExpectedImprovement(model, model.train_inputs[0][:10], sampler=sampler),
-    ):
-        batch, _ = optimize_acqf(acqf, bounds, q=3, sequential=True, **options)
-        assert float(torch.pdist(batch).min()) > 1e-2
-        chosen, values = optimize_acqf_discrete(acqf, q=3, choices=points(tkwargs, 50))
-        assert chosen.unique(dim=0).shape == (3, 2)
-        assert values.shape == (3,)
-    assert GPUCB(model, ConstantWidth(2.0))(points(tkwargs, 4, 3)).shape == (4,)
     assert float(GPUCB(model, FiniteWidth(100, 0.1)).width) == pytest.approx(float(FiniteWidth(100, 0.1)(151)))
     width = SelfNormalisedWidth(norm_bound=1.0, noise_scale=0.5, delta=0.1)
     expected = width(151, information_gain=float(model.information_gain))
@@ -430,39 +391,6 @@ def test_gradients(tkwargs):
 # ---------------------------------------------------------------------------------------------- module
 
 
-def test_member_of_a_model_list(tkwargs):
-    model, X = make(tkwargs, noise_var=None), points(tkwargs, 4)
-    plain = SingleTaskGP(model.train_inputs[0][:20], model.train_targets[:20].unsqueeze(-1))
-    both = ModelListGP(model, plain)
-    torch.testing.assert_close(both.posterior(X).mean[:, :1], model.posterior(X).mean)
-    grown = both.condition_on_observations([X, X], torch.ones(4, 2, **tkwargs)).models[0]
-    assert_same(grown, model.condition_on_observations(X, torch.ones(4, 1, **tkwargs)), X, tol=1e-12)
-    state, before = copy.deepcopy(both.state_dict()), model.posterior(X).mean
-    mll = SumMarginalLogLikelihood(both.likelihood, both)
-    fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
-    assert not torch.equal(model.posterior(X).mean, before)
-    both.load_state_dict(state)
-    torch.testing.assert_close(model.posterior(X).mean, before, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("copier", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_and_state_dict(tkwargs, copier):
-    normalize = Normalize(d=2, bounds=torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs))
-    model, X = make(tkwargs, input_transform=normalize, noise_var=None), points(tkwargs, 3)
-    model.with_pending(X)
-    copied = copier(model)
-    assert_same(copied, model, X, tol=0.0)
-    grown = [m.condition_on_observations(X + 1.0, rewards(X)) for m in (copied, model)]
-    assert_same(*grown, X, tol=1e-12)
-    assert_same(copier(grown[0]), grown[1], X, tol=1e-12)
-    copied.covar_module.lengthscale = 0.2
-    copied.likelihood.noise = 0.3
-    copied.train()
-    assert float((moments(copied, X)[0] - moments(model, X)[0]).abs().max()) > 1e-3
-    model.load_state_dict(copied.state_dict())
-    assert_same(copied, model, X, tol=0.0)
-
-
 def test_construct_inputs(tkwargs):
     X = points(tkwargs, 30)
     names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
@@ -476,33 +404,3 @@ def test_construct_inputs(tkwargs):
     assert (model.seed, model.max_size, model.oversampling) == (5, 20, 8.0)
     assert model.likelihood.noise.item() == 0.25
     assert bo_robust.BKBModel is BKBModel
-
-
-def test_bad_arguments_are_refused(tkwargs):
-    X, Y = points(tkwargs, 5), rewards(points(tkwargs, 5))
-
-    def refuse(match, X=X, Y=Y, **kwargs):
-        with pytest.raises(ValueError, match=match):
-            BKBModel(X, Y, **kwargs)
-
-    for q in (0.0, 0.99, -1.0, math.nan, math.inf):
-        refuse("must be a finite number >= 1", oversampling=q)
-    refuse("n >= 1", X=X[:0], Y=Y[:0])
-    refuse("BKBModel needs train_X n x d", X=X[0])
-    refuse("train_X has 1 NaN", X=torch.cat([X[:4], X.new_tensor([[0.1, math.nan]])]))
-    refuse("train_Y has 5 NaN", Y=Y * math.inf)
-    refuse("max_size must be a whole number >= 1", max_size=0)
-    refuse("min_size must be a whole number >= 1", min_size=0)
-    refuse("seed must be a whole number >= 0", seed=-1)
-    refuse("noise_var must be", noise_var=-1.0)
-    refuse("previous must be a BKBModel", previous=FeatureGP(X, Y, NystromMap(X)))
-    refuse("X must be ... x n x 1", previous=BKBModel(X[:, :1], Y))
-    refuse("train_X is torch.float64", previous=BKBModel(X, Y).float())
-    refuse("no batch shape", covar_module=RBFKernel(batch_shape=torch.Size([2])))
-    model = BKBModel(X, Y)
-    with pytest.raises(ValueError, match="seed must be"):
-        model.redraw(-1)
-    with pytest.raises(ValueError, match="Y has 1 NaN"):
-        model.condition_on_observations(X[:1], torch.full((1, 1), math.nan, **tkwargs))
-    with pytest.raises(ValueError, match=r"X must be ... x n x 2"):
-        model.with_pending(X[:, :1])

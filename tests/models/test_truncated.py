@@ -1,7 +1,4 @@
-import copy
-import io
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -10,26 +7,19 @@ import torch
 from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
-from botorch.models.transforms.outcome import Standardize
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
-from gpytorch.kernels import RBFKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import TruncatedGP, TruncationWarning
 from bo_robust.truncation import NoTruncation, TGPTruncation
+from tests.worlds import assert_same, moments, points, rbf
 
+LENGTHSCALE = 0.4
 LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)
-
-
-def kernel(lengthscale=0.4, batch=()):
-    k = RBFKernel(batch_shape=torch.Size(batch)).double()
-    k.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)  # a plain number is rounded to float32
-    return k
 
 
 def make(tkwargs, n=12, batch=(), seed=0, truncation=LEVEL, **kwargs):
@@ -37,31 +27,17 @@ def make(tkwargs, n=12, batch=(), seed=0, truncation=LEVEL, **kwargs):
     g = torch.Generator().manual_seed(seed)
     X = torch.rand(*batch, n, 2, generator=g, dtype=torch.float64).to(**tkwargs)
     Y = 2.0 * torch.randn(*batch, n, 1, generator=g, dtype=torch.float64).to(**tkwargs)
-    kwargs.setdefault("covar_module", kernel(batch=batch).to(**tkwargs))
+    kwargs.setdefault("covar_module", rbf(tkwargs, LENGTHSCALE, batch))
     if not kwargs.keys() & {"train_Yvar", "likelihood", "noise_var"}:
         kwargs["noise_var"] = 0.3
     return TruncatedGP(X, Y, truncation, **kwargs)
 
 
-def points(tkwargs, *shape, seed=7):
-    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
-
-
-def moments(model, X):
-    posterior = model.posterior(X)
-    return posterior.mean.detach(), posterior.variance.detach()
-
-
-def assert_same(model, other, X, tol=1e-9):
-    for a, b in zip(moments(model, X), moments(other, X), strict=True):
-        torch.testing.assert_close(a, b, atol=tol, rtol=0)
-
-
-def dense(X, y, noise, X_test, lengthscale=0.4):
+def dense(X, y, noise, X_test):
     """The posterior by a dense numpy solve."""
 
     def k(A, B):
-        return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * lengthscale**2))
+        return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * LENGTHSCALE**2))
 
     X, y, X_test = (np.asarray(a.detach().cpu()) for a in (X, y, X_test))
     C = k(X, X) + np.diag(np.broadcast_to(noise, len(X)))
@@ -77,7 +53,7 @@ def test_golden_posteriors(tkwargs, golden, name, truncation):
         y.unsqueeze(-1),
         truncation,
         noise_var=golden["data"]["noise_var"],
-        covar_module=kernel().to(**tkwargs),
+        covar_module=rbf(tkwargs, LENGTHSCALE),
     )
     mean, variance = moments(model, X_test)
     for got, key in ((mean, "mean"), (variance, "variance")):
@@ -117,21 +93,6 @@ def test_posterior_is_that_of_the_truncated_rewards(tkwargs, noise):
     np.testing.assert_allclose(got[1].squeeze(-1).cpu(), variance, atol=1e-9)
 
 
-def test_an_infinite_level_is_a_plain_gp(tkwargs):
-    for inf in (NoTruncation(), torch.full((12, 1), math.inf, **tkwargs)):
-        model = make(tkwargs, truncation=inf, mean_module=ConstantMean().to(**tkwargs))
-        plain = SingleTaskGP(
-            model.train_inputs[0],
-            model.rewards,
-            torch.full_like(model.rewards, 0.3),
-            covar_module=model.covar_module,
-            mean_module=model.mean_module,
-            outcome_transform=None,
-        )
-        assert_same(model, plain, points(tkwargs, 5, 3), tol=0.0)
-        assert not model.truncated.any()
-
-
 def test_levels_as_a_tensor(tkwargs):
     levels = LEVEL(torch.arange(1, 13, **tkwargs)).unsqueeze(-1)
     assert_same(make(tkwargs, truncation=levels), make(tkwargs), points(tkwargs, 5), tol=0.0)
@@ -151,7 +112,7 @@ def test_conditioning_equals_construction_on_all_data(tkwargs, transform, fresh)
     whole = make(tkwargs, n=20, input_transform=new(20))
     X, Y = whole.train_inputs[0].clone(), whole.rewards
     part = TruncatedGP(
-        X[:12], Y[:12], LEVEL, noise_var=0.3, covar_module=kernel().to(**tkwargs), input_transform=new(12)
+        X[:12], Y[:12], LEVEL, noise_var=0.3, covar_module=rbf(tkwargs, LENGTHSCALE), input_transform=new(12)
     )
     if not fresh:
         part.posterior(points(tkwargs, 1))
@@ -172,7 +133,7 @@ def test_conditioning_equals_construction_on_all_data(tkwargs, transform, fresh)
 def test_conditioning_a_batch_of_trials(tkwargs):
     whole = make(tkwargs, n=10, batch=(3,))
     X, Y = whole.train_inputs[0], whole.rewards
-    part = TruncatedGP(X[:, :8], Y[:, :8], LEVEL, noise_var=0.3, covar_module=kernel(batch=(3,)).to(**tkwargs))
+    part = TruncatedGP(X[:, :8], Y[:, :8], LEVEL, noise_var=0.3, covar_module=rbf(tkwargs, LENGTHSCALE, (3,)))
     grown = part.condition_on_observations(X[:, 8:], Y[:, 8:])
     assert grown.batch_shape == (3,)
     assert_same(grown, whole, points(tkwargs, 6, 1, 2))
@@ -202,21 +163,6 @@ def test_conditioning_with_fixed_noise_of_several_values(tkwargs):
     assert float(grown.likelihood.noise[-1]) == 0.7
     learned = make(tkwargs, likelihood=GaussianLikelihood().to(**tkwargs))
     assert learned.condition_on_observations(X, Y).train_targets.shape == (13,)
-
-
-@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")  # float32
-def test_conditioning_refuses_bad_data(tkwargs):
-    model = make(tkwargs)
-    X, Y = points(tkwargs, 2), torch.ones(2, 1, **tkwargs)
-    for bad in (math.nan, math.inf):
-        with pytest.raises(ValueError, match="Y has 1 NaN"):
-            model.condition_on_observations(X, torch.tensor([[1.0], [bad]], **tkwargs))
-        with pytest.raises(ValueError, match="X has 1 NaN"):
-            model.condition_on_observations(torch.tensor([[0.1, 0.2], [0.1, bad]], **tkwargs), Y)
-    with pytest.raises(ValueError, match="n' x 1"):
-        model.condition_on_observations(X, torch.ones(2, 2, **tkwargs))
-    with pytest.raises(ValueError, match=r"float32.*float64"):
-        model.condition_on_observations(X.float(), Y.float())
 
 
 def test_fantasies_are_not_truncated(tkwargs):
@@ -276,67 +222,22 @@ def test_a_batch_of_trials_equals_single_trials(tkwargs):
     mean, variance = moments(batch, X)
     assert mean.shape == (3, 5, 1)
     for s in range(3):
-        one = TruncatedGP(batch.train_inputs[0][s], batch.rewards[s], LEVEL, noise_var=0.3, covar_module=kernel())
+        one = TruncatedGP(
+            batch.train_inputs[0][s], batch.rewards[s], LEVEL, noise_var=0.3, covar_module=rbf(tkwargs, LENGTHSCALE)
+        )
         torch.testing.assert_close(mean[s], moments(one, X)[0], atol=1e-9, rtol=0)
         torch.testing.assert_close(variance[s], moments(one, X)[1], atol=1e-9, rtol=0)
         torch.testing.assert_close(batch.information_gain[s], one.information_gain, atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("copier", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-@pytest.mark.parametrize("learned", [False, True])
-def test_copies(tkwargs, copier, learned):
-    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
-    options = {"likelihood": None} if learned else {}
-    model = make(tkwargs, input_transform=Normalize(d=2, bounds=bounds), covar_module=None, **options)
-    assert isinstance(model.likelihood, GaussianLikelihood) == learned
-    model.posterior(points(tkwargs, 1))
-    copied = copier(model)
-    X, Y = points(tkwargs, 2), torch.tensor([[1.7], [3.0]], **tkwargs)
-    assert_same(copied, model, X, tol=0.0)
-    assert_same(copied.condition_on_observations(X, Y), model.condition_on_observations(X, Y), X, tol=1e-12)
-    copied.covar_module.lengthscale = 3.0
-    copied.train()
-    assert not torch.equal(moments(copied, X)[0], moments(model, X)[0])
-
-
-def test_state_dict_holds_hyperparameters_and_loads_into_other_data(tkwargs):
-    fitted, X = make(tkwargs, covar_module=None, likelihood=None), points(tkwargs, 4)
-    fitted.covar_module.lengthscale = 0.123
-    fitted.likelihood.noise = 0.456
-    fresh = make(tkwargs, covar_module=None, likelihood=None)
-    assert float((moments(fresh, X)[0] - moments(fitted, X)[0]).abs().max()) > 1e-3
-    fresh.load_state_dict(fitted.state_dict())
-    assert_same(fresh, fitted, X, tol=0.0)
-    assert not {"rewards", "levels"} & fitted.state_dict().keys()
-    longer = make(tkwargs, n=15, covar_module=None, likelihood=None)
-    longer.load_state_dict(fitted.state_dict())
-    assert longer.likelihood.noise.item() == pytest.approx(0.456)
-    assert longer.rewards.shape == (15, 1)
-    # Fixed noise and levels come from the construction; the whole model keeps them.
+def test_noise_and_levels_come_from_the_construction(tkwargs):
+    """Not from a state; the whole model keeps them."""
     fixed, other = make(tkwargs, noise_var=0.7), make(tkwargs, noise_var=0.2, truncation=NoTruncation())
+    assert not {"rewards", "levels"} & fixed.state_dict().keys()
     other.load_state_dict(fixed.state_dict())
     assert float(other.likelihood.noise[0]) == 0.2
     assert other.truncation == NoTruncation()
-    file = io.BytesIO()
-    torch.save(fixed, file)
-    file.seek(0)
-    assert_same(torch.load(file, weights_only=False), fixed, X, tol=0.0)
-
-
-@pytest.mark.filterwarnings("ignore:Very small noise")
-def test_moving_to_float32_and_back(tkwargs):
-    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
-    model, X = make(tkwargs, input_transform=Normalize(d=2, bounds=bounds)), points(tkwargs, 4)
-    before = moments(model, X)
-    model.float()
-    assert model.rewards.dtype == model.levels.dtype == model.train_targets.dtype == torch.float32
-    after = moments(model, X.float())
-    for a, b in zip(after, before, strict=True):
-        assert a.dtype == torch.float32
-        torch.testing.assert_close(a.double(), b, atol=1e-4, rtol=0)
-    model.train()
-    assert model.train_inputs[0].dtype == torch.float32
-    assert_same(model, model.to(torch.float32), X.float(), tol=0.0)
+    assert fixed.float().rewards.dtype == fixed.levels.dtype == fixed.train_targets.dtype == torch.float32
 
 
 def test_a_move_that_changes_nothing_keeps_the_caches(tkwargs):
@@ -346,17 +247,6 @@ def test_a_move_that_changes_nothing_keeps_the_caches(tkwargs):
     model.to(**tkwargs)  # BoTorch's analytic acquisition functions do this on every call
     assert cache is not None
     assert model.prediction_strategy is cache
-
-
-def test_float32_construction(device):
-    tkwargs = {"dtype": torch.float32, "device": device}
-    with pytest.warns(InputDataWarning):
-        model = make(tkwargs, covar_module=kernel().to(**tkwargs))
-    assert model.levels.dtype == torch.float32
-    exact = make({"dtype": torch.float64, "device": device})
-    X = points({"dtype": torch.float64, "device": device}, 5)
-    for a, b in zip(moments(model, X.float()), moments(exact, X), strict=True):
-        torch.testing.assert_close(a.double(), b, atol=1e-4, rtol=0)
 
 
 def test_fitting_improves_the_evidence_of_the_truncated_rewards(tkwargs):
@@ -487,35 +377,6 @@ def test_many_truncated_rewards_are_said(tkwargs):
         model.fantasize(X[:2], SobolQMCNormalSampler(torch.Size([3]), seed=0))
 
 
-def test_noise_var_that_gpytorch_would_round_up_is_refused(tkwargs):
-    X, Y = points(tkwargs, 3), torch.ones(3, 1, **tkwargs)
-    with pytest.raises(ValueError, match=r"noise_var must be at least 1e-06 in torch.float64"):
-        TruncatedGP(X, Y, LEVEL, noise_var=9e-7)
-    with pytest.raises(ValueError, match=r"noise_var must be at least 0.0001 in torch.float32"):
-        TruncatedGP(X.float(), Y.float(), LEVEL, noise_var=9e-5)
-    assert TruncatedGP(X, Y, LEVEL, noise_var=1e-6).likelihood.noise.tolist() == [1e-6] * 3
-
-
-@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")  # of SingleTaskGP
-def test_member_of_a_model_list(tkwargs):
-    model = make(tkwargs)
-    plain = SingleTaskGP(model.train_inputs[0], model.rewards, outcome_transform=None)
-    both, X = ModelListGP(model, plain), points(tkwargs, 4)
-    torch.testing.assert_close(both.posterior(X).mean[:, :1], model.posterior(X).mean)
-    assert both.fantasize(X[:2], SobolQMCNormalSampler(torch.Size([3]))).models[0].rewards.shape == (3, 14, 1)
-    Y = torch.tensor([[1.7, 0.0], [3.0, 0.0]], **tkwargs)  # between b_1 = 1 and b_13 = 1.9, and beyond
-    grown = both.condition_on_observations([X[:2], X[:2]], Y).models[0]
-    assert grown.train_targets[12:].tolist() == [1.7, 0.0]
-    assert_same(grown, model.condition_on_observations(X[:2], Y[:, :1]), X, tol=1e-12)
-    assert make(tkwargs, covar_module=None).subset_output([0]).rewards.shape == (12, 1)
-
-
-def test_observation_noise_in_the_posterior(tkwargs):
-    model, X = make(tkwargs), points(tkwargs, 4)
-    noisy = model.posterior(X, observation_noise=True).variance
-    torch.testing.assert_close(noisy, model.posterior(X).variance + 0.3)
-
-
 def test_construct_inputs(tkwargs):
     X, Y = points(tkwargs, 5), torch.randn(5, 1, **tkwargs)
     names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
@@ -551,41 +412,11 @@ def test_construct_inputs(tkwargs):
 def test_extreme_rewards_on_repeated_points(tkwargs):
     X = points(tkwargs, 3).repeat(4, 1)
     Y = torch.tensor([1e300, -1e300, 1e-300] * 4, **tkwargs).unsqueeze(-1)
-    model = TruncatedGP(X, Y, LEVEL, noise_var=1e-4, covar_module=kernel().to(**tkwargs))
+    model = TruncatedGP(X, Y, LEVEL, noise_var=1e-4, covar_module=rbf(tkwargs, LENGTHSCALE))
     assert int(model.truncated.sum()) == 8
     mean, variance = moments(model, X)
     assert float(mean.abs().max()) < 1e-290
     assert ((variance > 0) & (variance < 1e-4)).all()
-
-
-def test_bad_arguments_are_refused(tkwargs):
-    X, Y = points(tkwargs, 3), torch.tensor([[1.0], [2.0], [3.0]], **tkwargs)
-
-    def refuse(match, X=X, Y=Y, truncation=LEVEL, **kwargs):
-        with pytest.raises(ValueError, match=match):
-            TruncatedGP(X, Y, truncation, **kwargs)
-
-    nan, inf = Y.clone(), X.clone()
-    nan[1], inf[0, 0] = math.nan, -math.inf
-    refuse("train_Y has 1 NaN", Y=nan)
-    refuse("train_Y has 1 NaN", Y=nan.nan_to_num(nan=math.inf))
-    refuse("train_X has 1 NaN", X=inf)
-    refuse("ModelListGP", Y=Y.expand(3, 2))
-    refuse("batch_shape x n x 1", Y=Y.squeeze(-1))
-    refuse("n >= 1", X=X[:0], Y=Y[:0])
-    refuse("outcome_transform", outcome_transform=Standardize(m=1))
-    refuse("noise_var must be", noise_var=0.0)
-    refuse("give one of", noise_var=0.1, train_Yvar=torch.full_like(Y, 0.1))
-    refuse("give one of", noise_var=0.1, likelihood=GaussianLikelihood())
-    refuse("levels must be 3 x 1", truncation=torch.ones(3, **tkwargs))
-    refuse("levels must be 3 x 1", truncation=torch.ones(3, 1, dtype=torch.float32))
-    refuse("levels must be > 0", truncation=torch.zeros(3, 1, **tkwargs))
-    refuse("levels must be > 0", truncation=torch.full((3, 1), math.nan, **tkwargs))
-    refuse("one of bo_robust.truncation or a tensor", truncation=2.0)
-    refuse("train_Y must be floating point, float32 or float64, got torch.int64", Y=Y.long())
-    refuse("train_X must be floating point, float32 or float64, got torch.int64", X=X.long())
-    with pytest.raises(ValueError, match=r"train_Y is torch.float32 on .*, train_X torch.float64"):
-        TruncatedGP(X, Y.float(), LEVEL)
 
 
 def test_the_clip_rule_keeps_the_level_with_its_sign(tkwargs):

@@ -1,47 +1,29 @@
-import copy
 import math
-import pickle
 import warnings
 
 import pytest
 import torch
-from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP
 from botorch.models.transforms.input import Normalize
-from botorch.models.transforms.outcome import Standardize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-import bo_robust
-from bo_robust.acquisition import GPUCB
-from bo_robust.confidence import ATAFourierWidth
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
 from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation
+from tests.worlds import assert_same, moments, points, rbf
 
 MAPS = ["fourier", "nystrom"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Non-strict enforcement of botorch tensor conventions")
 
 
-def points(tkwargs, *shape, seed=7):
-    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
-
-
 def heavy(X, seed=0):
     """Rewards of which a few are far out."""
     noise = torch.randn(*X.shape[:-1], 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(X)
     return torch.sin(5.0 * X[..., :1]) + 0.5 * noise**5
-
-
-def rbf(tkwargs, lengthscale=0.5):
-    kernel = RBFKernel().to(**tkwargs)
-    kernel.lengthscale = torch.tensor(lengthscale, **tkwargs)  # a plain number is rounded to float32
-    return kernel
 
 
 def chosen_map(tkwargs, kind, nodes=6):
@@ -52,16 +34,6 @@ def make(tkwargs, kind="fourier", n=14, truncation=0.4, **kwargs):
     X = points(tkwargs, n, seed=1)
     kwargs = {"noise_var": 0.3, "covar_module": rbf(tkwargs) if kind == "fourier" else MaternKernel(2.5)} | kwargs
     return TruncatedFeatureGP(X, heavy(X), chosen_map(tkwargs, kind), truncation, **kwargs)
-
-
-def moments(model, X):
-    posterior = model.posterior(X)
-    return posterior.mean.detach(), posterior.variance.detach()
-
-
-def assert_same(model, other, X, tol=1e-9):
-    for a, b in zip(moments(model, X), moments(other, X), strict=True):
-        torch.testing.assert_close(a, b, atol=tol, rtol=0)
 
 
 def directions(model):
@@ -202,15 +174,6 @@ def test_fantasies_are_not_truncated(tkwargs, kind):
     torch.testing.assert_close(moments(fantasies, test_X)[0], mean, atol=1e-8, rtol=0)
 
 
-def test_look_ahead_acquisition_functions(tkwargs):
-    model = make(tkwargs)
-    X = points(tkwargs, 4, 4).requires_grad_()
-    value = qKnowledgeGradient(model, num_fantasies=3)(X)
-    value.sum().backward()
-    assert value.shape == (4,)
-    assert float(X.grad.abs().max()) > 0
-
-
 def test_all_rewards_truncated_is_said(tkwargs):
     model = make(tkwargs, truncation=1e-9)
     scale = float(model.train_targets.abs().median())
@@ -328,69 +291,6 @@ def test_evidence_is_that_of_winsorised_rewards(tkwargs):
 # ---------------------------------------------------------------------------------------------- acquisition, module
 
 
-@pytest.mark.parametrize("kind", MAPS)
-def test_optimisers(tkwargs, kind):
-    torch.manual_seed(0)
-    model = make(tkwargs, kind)
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
-    options = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 8}}
-    width = ATAFourierWidth(
-        norm_bound=1.0, noise_var=0.3, moment_bound=4.0, alpha=1.0, delta=0.1, horizon=100, num_features=36
-    )
-    sampler = SobolQMCNormalSampler(torch.Size([8]), seed=0)
-    for acqf in (GPUCB(model, width), qLogNoisyExpectedImprovement(model, model.train_inputs[0], sampler=sampler)):
-        x, value = optimize_acqf(acqf, bounds, q=1, **options)
-        assert x.shape == (1, 2)
-        assert math.isfinite(value)
-        batch, _ = optimize_acqf(acqf, bounds, q=3, sequential=True, **options)
-        assert float(torch.pdist(batch).min()) > 1e-3
-        chosen, _ = optimize_acqf_discrete(acqf, q=3, choices=points(tkwargs, 50))
-        assert chosen.unique(dim=0).shape == (3, 2)
-        mixed, _ = optimize_acqf_mixed(acqf, bounds, q=2, fixed_features_list=[{0: 0.25}, {0: 0.75}], **options)
-        assert set(mixed[:, 0].tolist()) <= {0.25, 0.75}
-
-
-@pytest.mark.parametrize("copier", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-@pytest.mark.parametrize("kind", MAPS)
-def test_copies(tkwargs, copier, kind):
-    bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
-    model = make(tkwargs, kind, input_transform=Normalize(d=2, bounds=bounds), truncation=NoTruncation(), rule="clip")
-    model.posterior(points(tkwargs, 1))
-    copied, X = copier(model), points(tkwargs, 2)
-    assert_same(copied, model, X, tol=0.0)
-    assert (copied.truncation, copied.rule, copied.root) == (NoTruncation(), "clip", "symmetric")
-    assert_same(*(m.condition_on_observations(X, heavy(X)) for m in (copied, model)), X, tol=1e-12)
-
-
-@pytest.mark.parametrize("kind", MAPS)
-def test_state_dict_and_moves(tkwargs, kind):
-    fitted, X = make(tkwargs, kind, noise_var=None), points(tkwargs, 4)
-    fitted.likelihood.noise = 0.456
-    fresh = make(tkwargs, kind, noise_var=None)
-    assert float((moments(fresh, X)[0] - moments(fitted, X)[0]).abs().max()) > 1e-3
-    fresh.load_state_dict(fitted.state_dict())
-    assert_same(fresh, fitted, X, tol=0.0)
-    before = moments(make(tkwargs, kind), X)
-    model = make(tkwargs, kind)
-    moments(model, X)
-    model.float()
-    for a, b in zip(moments(model, X.float()), before, strict=True):
-        assert a.dtype == torch.float32
-        torch.testing.assert_close(a.double(), b, atol=5e-3, rtol=0)
-    assert model.drawn.dtype == torch.bool
-
-
-@pytest.mark.parametrize("kind", MAPS)
-def test_member_of_a_model_list(tkwargs, kind):
-    model, X = make(tkwargs, kind), points(tkwargs, 4)
-    both = ModelListGP(model, make(tkwargs, kind, rule="clip"))
-    torch.testing.assert_close(both.posterior(X).mean[:, :1], model.posterior(X).mean)
-    fantasies = both.fantasize(X, SobolQMCNormalSampler(torch.Size([3]), seed=0)).models[0]
-    assert fantasies.drawn.tolist() == [False] * 14 + [True] * 4
-    grown = both.condition_on_observations([X, X], torch.ones(4, 2, **tkwargs)).models[0]
-    assert_same(grown, model.condition_on_observations(X, torch.ones(4, 1, **tkwargs)), X, tol=1e-12)
-
-
 def test_input_transform_and_scaling_warnings(tkwargs):
     bounds = torch.tensor([[-1.0, 0.0], [3.0, 0.5]], **tkwargs)
     X, Y = points(tkwargs, 6), 50.0 + torch.arange(6.0, **tkwargs).unsqueeze(-1)
@@ -447,24 +347,3 @@ def test_rewards_that_are_mostly_truncated(tkwargs):
     model = TruncatedFeatureGP(X, Y, FourierMap(6), 1.0, noise_var=0.1, covar_module=rbf(tkwargs))
     assert model.mostly_truncated(0.1).nonzero().tolist() == [[3]]
     assert not model.mostly_truncated(1.0).any()
-
-
-def test_bad_arguments_are_refused(tkwargs):
-    def refuse(match, **kwargs):
-        with pytest.raises(ValueError, match=match):
-            make(tkwargs, **kwargs)
-
-    refuse("takes no outcome_transform", outcome_transform=Standardize(m=1))
-    refuse("root must be one of symmetric, cholesky, got 'qr'", root="qr")
-    refuse("rule must be one of zero, clip, got 'drop'", rule="drop")
-    refuse("truncation must be a schedule or a number", truncation="ata_fourier")
-    refuse("truncation must be a schedule or a number", truncation=None)
-    for bad in (0.0, -1.0, math.nan, lambda t: 0.0):
-        refuse("> 0, got", truncation=bad)
-    refuse("use NystromMap", covar_module=MaternKernel())
-
-
-def test_names_at_the_top(tkwargs):
-    assert bo_robust.TruncatedFeatureGP is TruncatedFeatureGP
-    assert bo_robust.FeatureGP is FeatureGP
-    assert (bo_robust.FourierMap, bo_robust.NystromMap) == (FourierMap, NystromMap)
