@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-# The commands import what they need themselves: `--help` and `list` answer without loading PyTorch.
+# The commands import what they need themselves: `--help` answers without loading PyTorch.
 from bo_robust.executors import Executor
 from bo_robust.experiments.errors import RunError
 
@@ -34,7 +34,7 @@ Address = Annotated[str | None, typer.Option(help="Of a Ray cluster: HOST:PORT, 
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="YAML configuration, e.g. configs/quickstart.yaml.")],
+    config: Annotated[str, typer.Argument(help="YAML file, or the name of a shipped configuration: quickstart.")],
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, dotted keys; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Result folder; results/NAME by default.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
@@ -112,7 +112,7 @@ def report(folder: Annotated[Path, typer.Argument(help="Result folder, of a fini
 
 @app.command("list")
 def list_() -> None:
-    """List algorithms, problems, features, widths, truncation levels, and what value-at-risk runs have."""
+    """List configurations, algorithms, problems, features, widths, truncation levels and methods."""
     from bo_robust.experiments import listing
 
     console = _console()

@@ -1,4 +1,4 @@
-"""Configuration files: YAML, the files they include, and settings of the command line.
+"""Configuration files: YAML, by path or by name, the files they include, and settings of the command line.
 
 ``include`` lists other files, by paths relative to the file. The file's own keys override those of the others.
 """
@@ -10,26 +10,27 @@ from typing import Any
 
 import yaml
 
+import bo_robust
 from bo_robust.experiments.config import Run, parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.specs import DESCRIPTIONS, nearest, quoted
 
 # What the command line calls trials and horizon, by loop.
 COUNTS = {"value_at_risk": {"trials": "repetitions", "horizon": "rounds"}}
-LARGEST, DEEPEST = 1_000_000, 50  # characters and levels of a configuration; the largest in configs/: 3456 and 6
-MOST_FILES = 1000  # that one configuration reads
-LONGEST = 1000  # characters of a number, which takes a time quadratic in them
 OF_A_RUN = ("name", "description", "panels", "loop")  # the other keys are of panels
+# The shipped configurations: inside the wheel, or beside the package in a clone.
+_PACKAGE = Path(bo_robust.__file__).resolve().parent
+SHIPPED = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 
-def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> Run:
-    """The run that a YAML file describes.
+def load(path: Path | str, overrides: Iterable[str] = (), **forced: Any) -> Run:
+    """The run that a YAML file describes; ``path`` may be the name of a shipped configuration.
 
     ``overrides`` are ``key=value`` strings with dotted paths as keys (``trials``, ``panels.0.problem.bad_ticks``). A
     panel key at the top level is set in every panel. ``forced`` are ``trials`` (or repetitions) and ``horizon`` (or
     rounds) of every panel, where they are not None.
     """
-    data = read(path)
+    data = read(find_configuration(path))
     apply_overrides(data, overrides)
     names = COUNTS.get(str(data.get("loop")), {})
     for key, value in forced.items():
@@ -38,20 +39,31 @@ def load(path: Path, overrides: Iterable[str] = (), **forced: Any) -> Run:
     return parse(data)
 
 
-def read(path: Path, including: tuple[Path, ...] = (), opened: list[Path] | None = None) -> dict[str, Any]:
+def named_configurations() -> dict[str, Path]:
+    """The shipped configurations by name, such as ``quickstart`` and ``heavy_tails/pareto``."""
+    paths = sorted(SHIPPED.rglob("*.yaml"))
+    return {path.relative_to(SHIPPED).with_suffix("").as_posix(): path for path in paths}
+
+
+def find_configuration(path: Path | str) -> Path:
+    """A path as it is, or the shipped configuration of that name; ``RunError`` names the nearest one."""
+    named = named_configurations()
+    if Path(path).exists() or Path(path).suffix:
+        return Path(path)
+    if str(path) not in named:
+        raise RunError(f"there is no file {path}, nor a shipped configuration of that name; {nearest(path, named)}")
+    return named[str(path)]
+
+
+def read(path: Path, including: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The data of one file, with the panels of the files that it includes.
 
-    ``including`` are the files on the way here, to notice a circle, and ``opened`` all files so far.
+    ``including`` are the files on the way here, to notice a circle.
     """
     if path.resolve() in including:
         raise RunError(f"{path} includes itself.")
-    opened = [] if opened is None else opened
-    opened.append(path)
-    if len(opened) > MOST_FILES:  # a few files that include each other often are a bomb, too
-        raise RunError(f"{opened[0]} includes more than {MOST_FILES} files; name fewer of them.")
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(LARGEST + 1)  # a device has no end
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot read the configuration {path}: {error.strerror}.") from None
     except UnicodeDecodeError as error:
@@ -60,12 +72,12 @@ def read(path: Path, including: tuple[Path, ...] = (), opened: list[Path] | None
     included = data.pop("include", None)
     if included is None:
         return data
-    if not isinstance(included, list) or not all(isinstance(name, str) and len(name) < 1000 for name in included):
+    if not isinstance(included, list) or not all(isinstance(name, str) for name in included):
         raise RunError(f"{path}: `include:` must be a list of files, got {quoted(included)}.")
     # From weak to strong: top-level keys of an included file, its panels, top-level keys of this file.
     panels: list[dict[str, Any]] = []
     for name in included:
-        inner = read(path.parent / name, (*including, path.resolve()), opened)
+        inner = read(path.parent / name, (*including, path.resolve()))
         if inner.get("loop") != data.get("loop"):
             raise RunError(f"{path} includes {quoted(name)}, whose `loop:` is another; give both the same.")
         shared = {key: value for key, value in inner.items() if key not in OF_A_RUN}
@@ -94,32 +106,7 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which 1e-3 is a number (YAML 1.1 asks for 1.0e-3) and no key may stand twice in a mapping.
-
-    Text that aliases expand to more than ``LARGEST`` characters and nodes, or to more than ``DEEPEST`` levels, is
-    refused before it is expanded.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.measured: dict[int, tuple[int, int]] = {}  # size and depth of nodes composed so far, by id
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node, and measure it; raise ``MarkedYAMLError`` if it is too large, or holds itself."""
-        alias, mark = self.check_event(yaml.AliasEvent), self.peek_event().start_mark
-        node: Any = super().compose_node(parent, index)
-        if not alias:
-            scalar, mapping = isinstance(node, yaml.ScalarNode), isinstance(node, yaml.MappingNode)
-            inner = [] if scalar else [part for pair in node.value for part in pair] if mapping else node.value
-            parts = [self.measured[id(part)] for part in inner]
-            size = 1 + sum(size for size, _ in parts) + scalar * len(node.value)
-            self.measured[id(node)] = size, 1 + max((depth for _, depth in parts), default=0)
-            if scalar and size > LONGEST and not node.tag.endswith(":str"):
-                raise yaml.MarkedYAMLError(None, None, f"a number of more than {LONGEST} characters", mark)
-        size, depth = self.measured.get(id(node), (LARGEST + 1, 0))  # an alias within what it names: without end
-        if size > LARGEST or depth > DEEPEST:
-            raise yaml.MarkedYAMLError(None, None, f"more than {LARGEST} characters or {DEEPEST} levels", mark)
-        return node
+    """YAML in which 1e-3 is a number (YAML 1.1 asks for 1.0e-3) and no key may stand twice in a mapping."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         """Raise ``ConstructorError`` if a key stands twice; YAML would keep the last value."""
@@ -127,8 +114,8 @@ class _Loader(yaml.SafeLoader):
         seen = set[str]()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                said = f"key {quoted(key.value)} stands twice"
-                raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                problem = f"key {quoted(key.value)} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(key.value)
         return node
 
@@ -140,22 +127,17 @@ _Loader.add_implicit_resolver(
 
 
 def _parsed(text: str, where: str) -> Any:
-    if len(text) > LARGEST:
-        raise RunError(f"{where} has more than {LARGEST} characters, too many for a configuration.")
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-01
-        # The error's own text repeats lines of the file, which may be any file that was included.
-        said = " ".join(str(getattr(error, "problem", None) or error)[:100].split())
-        if isinstance(error, RecursionError):
-            said = f"more than {DEEPEST} levels"
+        problem = " ".join(str(getattr(error, "problem", None) or error)[:100].split())
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
-        raise RunError(f"{where} is not valid YAML{place}: {said}.") from None
+        raise RunError(f"{where} is not valid YAML{place}: {problem}.") from None
 
 
 def _mapping(data: Any, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):  # the value is not repeated: it may be any file that was included
+    if not isinstance(data, dict):
         described = "nothing" if data is None else DESCRIPTIONS.get(type(data), f"a {type(data).__name__}")
         raise RunError(f"{where} must be a mapping of keys to values, but it is {described}.")
     return data

@@ -1,69 +1,57 @@
-"""One line about every entry of a registry, read from the source: importing the classes would be slow."""
+"""What `bo-robust list` shows: one line about every configuration and about every entry of a registry."""
 
-import ast
+import inspect
+import itertools
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
-import bo_robust
+from bo_robust.algorithms import ALGORITHMS
+from bo_robust.confidence import WIDTHS
+from bo_robust.experiments.build import FEATURES
+from bo_robust.experiments.files import named_configurations, read
+from bo_robust.experiments.problems import PROBLEMS
+from bo_robust.experiments.value_at_risk.methods import METHODS as COMPARED
+from bo_robust.methods import METHODS
+from bo_robust.truncation import TRUNCATIONS
 
-# Title, module and name of every registry that a configuration, or a study, Ax and Optuna, can name entries of.
-REGISTRIES = (
-    ("algorithms", "bo_robust.algorithms", "ALGORITHMS"),
-    ("problems", "bo_robust.experiments.problems", "PROBLEMS"),
-    ("features", "bo_robust.experiments.build", "FEATURES"),
-    ("widths", "bo_robust.confidence", "WIDTHS"),
-    ("truncation levels", "bo_robust.truncation", "TRUNCATIONS"),
-    ("methods of a study, Ax and Optuna (the first is the default)", "bo_robust.methods", "METHODS"),
-    ("methods of value-at-risk runs", "bo_robust.experiments.value_at_risk.methods", "METHODS"),
-)
+# Everything that a configuration, or a study, Ax and Optuna, can name.
+REGISTRIES: dict[str, dict[str, Any]] = {
+    "algorithms": {**ALGORITHMS},
+    "problems": {**PROBLEMS},
+    "features": {**FEATURES},
+    "widths": {**WIDTHS},
+    "truncation levels": {**TRUNCATIONS},
+    "methods of a study, Ax and Optuna (the first is the default)": {**METHODS},
+    "methods of value-at-risk runs": {**COMPARED},
+}
 
 
 def everything() -> dict[str, dict[str, str]]:
-    """One line about every entry of every registry, by the registry's title and the entry's name."""
-    return {title: registry_lines(module, name) for title, module, name in REGISTRIES}
+    """One line about everything that can be named, by title and name."""
+    configurations = {name: _about(path) for name, path in named_configurations().items()}
+    listed = {title: {name: _line(made) for name, made in of.items()} for title, of in REGISTRIES.items()}
+    return {"configurations (bo-robust run NAME)": configurations, **listed}
 
 
-def registry_lines(module: str, registry: str) -> dict[str, str]:
-    """One line about every entry, by name, of a registry: a dict literal of classes or functions in ``module``.
-
-    ``LookupError`` is raised if there is no such dict.
-    """
-    tree = _tree(module)
-    for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Dict):
-            continue
-        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        if isinstance(target, ast.Name) and target.id == registry:
-            pairs = zip(node.value.keys, node.value.values, strict=True)
-            return {ast.literal_eval(key): _line(module, value.id) for key, value in pairs}  # type: ignore[arg-type, attr-defined]
-    raise LookupError(f"{module} has no dict {registry}.")
+def first_sentence(text: str) -> str:
+    """The first sentence of a docstring or description, without markup."""
+    plain = " ".join(text.split("\n\n")[0].split())
+    plain = re.sub(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", plain).replace("``", "")
+    end = re.search(r"\.(?= [A-Z(]|$)", plain)
+    return f"{plain[: end.start()] if end else plain}."
 
 
-def plain_line(docstring: str) -> str:
-    """The first sentence of a docstring, without markup."""
-    text = " ".join(docstring.split("\n\n")[0].split())
-    text = re.sub(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text)
-    text = text.replace("``", "")
-    end = re.search(r"\.(?= [A-Z(]|$)", text)
-    return f"{text[: end.start()] if end else text}."
+def _about(path: Path) -> str:
+    """The line about a configuration: from its description, or from the comment that it begins with."""
+    lines = itertools.takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+    comment = " ".join(line.lstrip("# ") for line in lines)
+    return first_sentence(str(read(path).get("description") or comment))
 
 
-def _line(module: str, name: str) -> str:
-    """The line about a class or function, found in its module or in the one it is imported from."""
-    tree = _tree(module)
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
-            line = plain_line(ast.get_docstring(node) or "")
-            # Where the class only repeats its name, the file says what it is.
-            return line if " " in line else plain_line(ast.get_docstring(tree) or line)
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if (alias.asname or alias.name) == name:
-                    return _line(str(node.module), alias.name)
-    raise LookupError(f"{module} has no class or function {name}.")
-
-
-def _tree(module: str) -> ast.Module:
-    path = Path(bo_robust.__file__).parent.joinpath(*module.split(".")[1:])
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return ast.parse(file.read_text(encoding="utf-8"))
+def _line(made: Any) -> str:
+    """The line about a class or function."""
+    line = first_sentence(inspect.getdoc(made) or "")
+    # Where the class only repeats its name, the file says what it is.
+    return line if " " in line else first_sentence(inspect.getdoc(sys.modules[made.__module__]) or "")

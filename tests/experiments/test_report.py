@@ -426,14 +426,16 @@ def test_only_pictures_are_marked_as_safe():
     assert "autoescape=True" in (folder / "page.py").read_text()
 
 
-def test_templates_are_packaged(tmp_path):
+def test_templates_and_configurations_are_packaged(tmp_path):
     folder = Path(report.__file__).parent
     root = folder.parents[2]
-    names = {path.relative_to(root).as_posix() for path in (folder / "templates").iterdir()}
-    assert len(names) > 10
+    names = {path.relative_to(root).as_posix() for path in folder.rglob("*.j2")}
+    assert names
+    names |= {f"bo_robust/{path.relative_to(root).as_posix()}" for path in (root / "configs").rglob("*.yaml")}
     with open(root / "pyproject.toml", "rb") as file:
         targets = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]
     assert "bo_robust" in targets["wheel"]["packages"]
+    assert targets["wheel"]["force-include"] == {"configs": "bo_robust/configs"}
     assert "/bo_robust" in targets["sdist"]["include"]
     assert all("exclude" not in target and "only-include" not in target for target in targets.values())
     wheels = pytest.importorskip("hatchling.builders.wheel")
