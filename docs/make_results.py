@@ -97,6 +97,13 @@ def table(head: list[str], body: list[list[str]]) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
+def is_gone(environment: dict[str, Any]) -> bool:
+    """Whether the benchmark that wrote a file was removed."""
+    module = re.search(r"-m (benchmarks[\w.]*)", environment["command"])
+    path = ROOT.joinpath(*module.group(1).split(".")) if module else ROOT
+    return not (path.is_dir() or path.with_suffix(".py").is_file())
+
+
 def origin(file: str, environment: dict[str, Any]) -> str:
     """The sentence under a table: where its figures are from."""
     parts = [f"[{file}](../../benchmarks/results/{file})"]
@@ -107,7 +114,12 @@ def origin(file: str, environment: dict[str, Any]) -> str:
             environment["date"][:10],
             f"{environment['processor']}, {environment['threads']} thread" + "s" * (environment["threads"] > 1),
             ", ".join(f"{name} {version.split('+')[0]}" for name, version in versions.items()),
-            f"revision {environment['git']}",
+            f"revision {environment['git']}"
+            + (
+                "; the script is gone, and `benchmarks/results/README.md` names its commit"
+                if is_gone(environment)
+                else ""
+            ),
         ]
     else:
         parts.append("the file says neither date nor machine")
