@@ -26,7 +26,7 @@ SMALL: dict[str, list[str] | None] = {
     "asks": ["--sizes", "10", "--repeats", "5", "--fits", ""],
     "bkb": ["--only", "linear"],
     "coco": None,
-    "dictionary_size": ["--results", FOLDER],
+    "dictionary_size": [],
     "elimination": ["--only", "overhead"],
     "fine_tuning": ["--quick", "--out", FOLDER],
     "gpu": ["--quick"],

@@ -7,7 +7,7 @@ for every q on the same rewards (n = 1000 arms of [0, 1]^5, Gaussian kernel of l
 T = 1000), with the practical width of benchmarks/bkb.py; one run of exact GP-UCB for its regret. The paper counts
 copies of a point in |S_t|, we keep arms: both are reported.
 
-Writes ``benchmarks/results/bkb/dictionary_size.png`` and prints one JSON object a line.
+Prints one JSON object a line.
 """
 
 from __future__ import annotations
@@ -15,16 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from benchmarks.common import ROOT, environment, report
+from benchmarks.common import environment, report
 from benchmarks.loop import rounds
 from bo_robust.algorithms.base import uniform_arms
 from bo_robust.algorithms.bkb import BKB
@@ -173,40 +168,10 @@ def verdict(run: Run, noise_var: float, exact: float, theory: bool) -> None:
     )
 
 
-def picture(runs: list[Run], noise_var: float, path: Path) -> None:
-    """Sizes (left) and variance ratios (right) along the runs."""
-    figure, (sizes, factors) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for i, run in enumerate(runs):
-        colour, t = f"C{i}", [c.t for c in run.checkpoints]
-        label = f"q = {run.q:.3g}"
-        sizes.plot(t, [c.size for c in run.checkpoints], color=colour, label=f"$|S_t|$, {label}")
-        sizes.plot(t, [c.d_eff for c in run.checkpoints], color=colour, linestyle="--", label=f"$d_{{eff}}$, {label}")
-        sizes.plot(t, [bound(c, run.q, noise_var) for c in run.checkpoints], color=colour, linestyle=":")
-        factors.plot(t, [c.high for c in run.checkpoints], color=colour, label=label)
-        factors.plot(t, [c.low for c in run.checkpoints], color=colour)
-    sizes.plot([], [], color="black", linestyle=":", label="bound of the theorem")
-    sizes.plot([1, HORIZON], [1, HORIZON], color="0.6", linewidth=1, label="t")
-    sizes.set_ylim(0.8, 2.0 * HORIZON)
-    for level in (ALPHA, 1.0 / ALPHA):
-        factors.axhline(level, color="black", linewidth=1, linestyle=":")
-    factors.set_title("largest and smallest variance over the exact one (dotted: alpha = 3)", fontsize=10)
-    sizes.set_title("dictionary and effective dimension (the bound is above where not seen)", fontsize=10)
-    for axis in (sizes, factors):
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("round")
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
 def main() -> None:
     """All q on one problem."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "bkb")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(json.dumps({"environment": environment()}), flush=True)
@@ -222,7 +187,6 @@ def main() -> None:
             runs.append(play(problem, kernel, q, arguments.seed))
     for run in runs:
         verdict(run, problem.noise_var, exact, theory=run.q == theory)
-    picture(runs, problem.noise_var, arguments.results / "dictionary_size.png")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ statement is still there: first against the test that killed it, then against al
 
 A mutant changes one expression or statement of one function, in a private copy of the tree. First every test file plays
 once unharmed, traced: a mutant then meets the tests that run its statement, mirrored ones first, and no others. A test
-file is traced for ``TRACED`` seconds, and a test that took over ``LONGEST`` meets no mutant. Mutants that change
-nothing (``unchanged``) must survive. Every play is a fork of a process that has imported PyTorch, BoTorch and pytest,
-and nothing of the package.
+file is traced for ``TRACED`` seconds; a test that took over ``LONGEST`` meets no mutant, and a mutant meets tests of
+``PATIENCE`` seconds. Mutants that change nothing (``unchanged``) must survive. Every play is a fork of a process that
+has imported PyTorch, BoTorch and pytest, and nothing of the package.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ ROOMS |= dict.fromkeys(["posteriors", "confidence", "truncation", "functionals"]
 ROOMS |= dict.fromkeys(["models", "acquisition", "features", "study"], 30)
 TESTS = [*ROOMS, "contract", "executors", "continuous_loop", "two_faces", "mistakes", "covariance", "validation"]
 MEMORY = 12 << 30  # bytes of address space
-TRACED, LONGEST = 60.0, 5.0  # seconds of CPU: of a test file, of a test that a mutant meets; both while traced
+# Seconds of CPU while traced: of a test file, of a test that a mutant meets, and of all that it meets.
+TRACED, LONGEST, PATIENCE = 60.0, 5.0, 20.0
 OPTIONS = ["-q", "-o", "addopts=", "--import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:xdist", "-m"]
 
 
@@ -145,12 +147,14 @@ def reach(root: Path, paths: list[Path], store: Path) -> list[Row]:
 
 
 def meets(mutant: Row, tests: list[Row]) -> list[Row]:
-    """Tests that run the mutant's statement, mirrored ones first, then the fastest."""
+    """Tests that run the mutant's statement, mirrored ones first, then the fastest, for :data:`PATIENCE`."""
     path, lines = Path(mutant["file"]), set(mutant["lines"])
     mirror = mutant["file"].replace("bo_robust", "tests", 1).replace(path.name, f"test_{path.name}")
     reached = [test for test in tests if not lines.isdisjoint(test["lines"].get(mutant["file"], ()))]
     reached = reached or [test for test in tests if mutant["file"] in test["lines"]]  # forks are not traced
-    return sorted(reached, key=lambda test: (not test["test"].startswith(mirror), test["seconds"]))
+    reached.sort(key=lambda test: (not test["test"].startswith(mirror), test["seconds"]))
+    spent = accumulate(test["seconds"] for test in reached)
+    return [test for test, seconds in zip(reached, spent, strict=True) if seconds < PATIENCE]
 
 
 def tried(mutant: Row, root: Path, reached: list[Row]) -> Row:
