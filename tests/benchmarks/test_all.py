@@ -27,7 +27,8 @@ def test_every_panel_of_the_width_rule_can_be_built():
         try:
             problem = build_problem(panel, range(1), None, torch.device("cpu"))
         except RunError as error:
-            assert "needs the data file" in str(error)
+            if "needs the data file" not in str(error):
+                raise
             continue
         assert len([build_algorithm(entry, panel, problem) for entry in panel.algorithms]) == len(width_rule.CANDIDATES)
         built += 1
