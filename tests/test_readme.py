@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import bo_robust
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, flags=re.M | re.S)
@@ -54,6 +56,14 @@ def test_the_table_shows_the_numbers_that_are_kept():
         (row,) = re.findall(rf"^{name} +(.+)$", README, flags=re.M)
         regrets = [f"{mean:.3g} ± {error:.2g}" for mean, error in (found["average_regret"], found["simple_regret"])]
         assert re.split(r"  +", row)[:2] == regrets, name
+
+
+def test_every_name_of_the_package_is_product_or_experiment():
+    rows = re.findall(r"^\| ([●○]) (.+)$", README, flags=re.M)
+    marked = {name.split("(")[0].split(".")[-1] for _, row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert {mark for mark, _ in rows} == {"●", "○"}
+    assert set(bo_robust.__all__) - marked == set()
+    assert "RobustGP" in "".join(row for mark, row in rows if mark == "●")
 
 
 def test_what_it_links_to_is_in_the_repository():

@@ -134,6 +134,29 @@ def test_a_page_can_be_read_to_its_end(page):
     assert len((PAGES / page).read_text(encoding="utf-8").split()) <= (1500 if page == "contributing.md" else 1200)
 
 
+MAP = (PAGES / "contributing.md").read_text(encoding="utf-8").split("| to change | look in |\n| --- | --- |\n")[1]
+
+
+@pytest.mark.parametrize("row", MAP.split("\n\n")[0].splitlines(), ids=lambda row: row.split("|")[1].strip()[:50])
+def test_the_map_names_what_is_there(row):
+    """Every file that a row names exists, and every name of the package that stands in the row is in one of them."""
+    words = re.findall(r"`([^`]+)`", row.split("|", 2)[2])
+    files = [path for word in words if re.search(r"\.py$|/$", word) for path in named(word)]
+    assert files
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    names = [word.rstrip("=") for word in words if re.fullmatch(r"\w+=?", word)]
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
+def named(word):
+    """Files of the package that a path of the map means; it may begin anywhere below ``bo_robust``."""
+    word = word.removeprefix("bo_robust/")
+    pattern = f"{word}**/*.py" if word.endswith("/") else word
+    found = [*(ROOT / "bo_robust").glob(pattern)] or [*(ROOT / "bo_robust").rglob(pattern)]
+    assert found, word
+    return found
+
+
 def test_the_commands_are_those_of_the_program():
     assert MARKER in (PAGES / "command_line.md").read_text(encoding="utf-8")
     text = command_reference()
