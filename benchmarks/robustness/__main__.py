@@ -30,11 +30,10 @@ from benchmarks.robustness.contamination import REGIMES
 from benchmarks.robustness.grid import NAMES, cells, work
 from benchmarks.robustness.loop import ACQUISITIONS
 from benchmarks.robustness.models import METHODS
-from benchmarks.robustness.problems import FUNCTIONS, LAB, PROBLEMS
+from benchmarks.robustness.problems import FUNCTIONS, LAB, PROBLEMS, TUNING
 from benchmarks.robustness.samplers import SAMPLERS
 from benchmarks.robustness.split import FIRST_SEED, HALVES
 from benchmarks.robustness.summary import summarise
-from benchmarks.robustness.tuning import TUNING
 
 RESULTS = ROOT / "benchmarks" / "results" / "robustness" / "cells.jsonl"
 QUICK: dict[str, Any] = {

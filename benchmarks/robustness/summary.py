@@ -13,10 +13,9 @@ import numpy as np
 
 from benchmarks.robustness.contamination import CONTAMINATED, REGIMES
 from benchmarks.robustness.models import METHODS, OURS, PEERS
-from benchmarks.robustness.problems import FUNCTIONS, LAB
+from benchmarks.robustness.problems import FUNCTIONS, LAB, TUNING
 from benchmarks.robustness.samplers import SAMPLERS
 from benchmarks.robustness.split import FIRST_SEED, HALVES, half_of
-from benchmarks.robustness.tuning import TUNING
 
 __all__ = ["FLOOR", "Difference", "best_peer", "difference", "summarise"]
 
