@@ -231,7 +231,8 @@ class PerturbationEnvironment(Environment):
         probabilities: ``w``, as in :class:`FiniteEnvironment`.
         bounds: Box of the domain, ``2 x d_x``, or None. Points outside are moved to its boundary.
 
-    Errors are those of :class:`FiniteEnvironment`, and ``ValueError`` if a function returns NaN or a wrong shape.
+    Errors are those of :class:`FiniteEnvironment`. Besides, ``ValueError`` if x, xi and bounds differ in dtype or device,
+    or a function returns no tensor, NaN or a wrong shape.
     """
 
     def __init__(
@@ -248,6 +249,8 @@ class PerturbationEnvironment(Environment):
         self.register_buffer("perturbations", fixed)
         if bounds is not None:
             check_bounds(bounds)
+            if fixed is not None:
+                check_like("bounds", bounds, "the perturbations", fixed)
         self.register_buffer("bounds", bounds)
         self._function = None if isinstance(perturbations, Tensor) else perturbations
         self._num_points = None if probabilities is None else probabilities.shape[-1]
@@ -282,12 +285,17 @@ class PerturbationEnvironment(Environment):
 
     def values(self, X: Tensor) -> Tensor:
         """xi at every x."""
+        bounds: Tensor | None = self.bounds  # type: ignore[assignment]
+        if bounds is not None:
+            check_like("X", X, "the bounds of the environment", bounds)
         if self._function is None:
             xi: Tensor = self.perturbations  # type: ignore[assignment]
+            check_like("X", X, "the environment", xi)
             if X.shape[-1] != xi.shape[-1]:
                 raise ValueError(f"perturbations have {xi.shape[-1]} columns, X has {X.shape[-1]}.")
             return xi.expand(*X.shape[:-1], *xi.shape)
         xi = self._function(X)
+        check_like("what the function of perturbations returns", xi, "X", X)
         w = self._num_points or (xi.shape[-2] if xi.ndim > 1 else 0)
         if xi.shape != (*X.shape[:-1], w, X.shape[-1]) or w == 0:
             raise ValueError(

@@ -137,6 +137,22 @@ def test_perturbations_that_depend_on_x(tkwargs):
         PerturbationEnvironment(lambda X: relative(X) * torch.nan).points(X)
 
 
+def test_perturbations_of_another_dtype_are_refused(tkwargs):
+    """Their sum would become float64 in silence, and a function's list fail somewhere in torch."""
+    xi, X = torch.zeros(3, 2, **tkwargs), torch.zeros(4, 2, **tkwargs)
+    with pytest.raises(ValueError, match=r"X is torch.float32 .*, the environment torch.float64"):
+        PerturbationEnvironment(xi).points(X.float())
+    with pytest.raises(ValueError, match=r"X is torch.float32 .*, the bounds of the environment torch.float64"):
+        PerturbationEnvironment(lambda X: X.unsqueeze(-2), bounds=box(tkwargs, (0.0, 1.0), (0.0, 1.0))).points(
+            X.float()
+        )
+    with pytest.raises(ValueError, match=r"bounds is torch.float32"):
+        PerturbationEnvironment(xi, bounds=box(tkwargs, (0.0, 1.0), (0.0, 1.0)).float())
+    for function, error in ((lambda X: X.unsqueeze(-2).float(), ValueError), (lambda X: X.tolist(), TypeError)):
+        with pytest.raises(error, match="function of perturbations"):
+            PerturbationEnvironment(function).points(X)
+
+
 def test_the_ball(tkwargs):
     bounds = box(tkwargs, (0.0, 1.0), (0.0, 1.0), (0.0, 1.0))
     environment = PerturbationEnvironment.ball(0.2, bounds, num_points=64)
