@@ -231,8 +231,8 @@ class PerturbationEnvironment(Environment):
         probabilities: ``w``, as in :class:`FiniteEnvironment`.
         bounds: Box of the domain, ``2 x d_x``, or None. Points outside are moved to its boundary.
 
-    Errors are those of :class:`FiniteEnvironment`. Besides, ``ValueError`` if x, xi and bounds differ in dtype or device,
-    or a function returns no tensor, NaN or a wrong shape.
+    Errors are those of :class:`FiniteEnvironment`. Besides, ``ValueError`` if x, xi and bounds differ in dtype or
+    device, or a function returns NaN or a wrong shape, and ``TypeError`` if it returns no tensor.
     """
 
     def __init__(

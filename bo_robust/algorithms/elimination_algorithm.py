@@ -67,7 +67,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         super().__post_init__()
         check_positive(noise_scale=self.noise_scale)
         check_delta(self.delta)
-        elimination.check_form(self.elimination)
+        elimination.check_elimination(self.elimination)
         base, features = self.base, getattr(self.base, "features", None)
         if base is not None and not isinstance(base, ArmAlgorithm):
             raise ValueError(f"base must be an algorithm, such as GPUCB(width), or None, got {quoted(base)}.")

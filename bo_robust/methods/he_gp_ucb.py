@@ -12,7 +12,7 @@ from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import delta_of_width
 from bo_robust.methods.base import ABSENT, GRID, NEEDED, Method, Spec, setting
 from bo_robust.models import CandidateEnsemble, candidate, candidate_grid
-from bo_robust.posteriors.elimination import check_form
+from bo_robust.posteriors.elimination import check_elimination
 from bo_robust.specs import quoted
 
 BAYESIAN = {"kind": "bayesian_finite"}
@@ -48,7 +48,7 @@ class HEGPUCBMethod(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_form(self.elimination)
+        check_elimination(self.elimination)
         if self.candidates is not None:
             if (
                 not isinstance(self.candidates, list)

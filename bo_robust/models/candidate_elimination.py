@@ -19,58 +19,20 @@ from torch import Tensor
 from bo_robust.confidence import BayesianFiniteWidth, BKBWidth, RandomisedWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import Widths, check_number, each, widths_at
-from bo_robust.environments import Environment
-from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.candidate_gps import CandidateGPs
 from bo_robust.models.candidate_priors import lengthscale_of
-from bo_robust.posteriors import elimination
+from bo_robust.models.candidate_risk import Risk
+from bo_robust.posteriors import elimination as errors
 from bo_robust.posteriors.elimination import (
-    FORMS,
+    ELIMINATION_KINDS,
     Failures,
-    check_form,
+    check_elimination,
     evidence_bound,
     judge_evidence,
     plausible,
     shrunk,
 )
-from bo_robust.validation import check_count, check_delta, check_like, check_positive, quoted
-
-
-@dataclass(frozen=True, eq=False)
-class Risk:
-    """Points are (x, z), and designs x were chosen by the bound of a functional of f(x, Z)."""
-
-    environment: Environment
-    functional: Functional
-
-    @classmethod
-    def checked(
-        cls, environment: Environment | None, functional: Functional | float | None, maximize: bool, X: Tensor
-    ) -> Risk | None:
-        """The risk of points ``n x d``, or None for none; ``ValueError`` if the arguments do not fit."""
-        if environment is None and functional is None:
-            return None
-        if not isinstance(environment, Environment) or functional is None or not maximize:
-            raise ValueError("a risk needs environment (of bo_robust.environments), functional and maximize=True.")
-        if not 0 < environment.appended < X.shape[-1]:
-            raise ValueError(
-                f"the environment adds {environment.appended} columns to x, the points have {X.shape[-1]}; points must "
-                "be (x, z), from which x can be read."
-            )
-        for buffer in environment.buffers():
-            check_like("the environment", buffer, "train_X", X)
-        return cls(environment, as_functional(functional))
-
-    def conditions(self, X: Tensor) -> Tensor:
-        """The designs of points ``k x d`` under every condition, ``k x w x d``."""
-        return self.environment.points(X[:, : X.shape[-1] - self.environment.appended])
-
-    def same(self, environment: Environment, functional: Functional) -> bool:
-        """Whether these are the conditions and the functional."""
-        ours, theirs = list(self.environment.buffers()), list(environment.buffers())
-        alike = len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
-        return alike and self.functional == functional
-
+from bo_robust.validation import check_count, check_delta, check_positive, quoted
 
 GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
 
@@ -115,7 +77,7 @@ class CandidateHistory:
         gains: Information gain, in nats.
         told: What the last reward told every candidate, in nats; infinite before the first.
         struck: Indices of the candidates eliminated by hand, in that order.
-        form: The ensemble's ``elimination``.
+        elimination: By which evidence a candidate loses its say, as the ensemble has it.
     """
 
     gps: CandidateGPs
@@ -131,7 +93,7 @@ class CandidateHistory:
     gains: Tensor
     told: Tensor
     struck: tuple[int, ...] = ()
-    form: str | None = "errors"
+    elimination: str | None = "errors"
 
     @classmethod
     def start(
@@ -142,16 +104,16 @@ class CandidateHistory:
         delta: float,
         num_initial: int,
         maximize: bool,
-        form: str | None = "errors",
+        elimination: str | None = "errors",
     ) -> CandidateHistory:
         """The history before any reward, settings checked and defaults filled in; ``gps`` has no rows."""
-        check_form(form, (*FORMS, "shrinking", None))
+        check_elimination(elimination, (*ELIMINATION_KINDS, "shrinking", None))
         if noise_scale is None:
             noise_scale = math.sqrt(max(c.noise_var for c in gps.candidates))
         check_positive(noise_scale=noise_scale)
         check_delta(delta)
         if width is None:
-            width = BayesianFiniteWidth(GRID, delta, scale=1.0 if form == "errors" else EXPLORING)
+            width = BayesianFiniteWidth(GRID, delta, scale=1.0 if elimination == "errors" else EXPLORING)
         check_count(0, num_initial=num_initial)
         check_number(width, len(gps.candidates))
         for w in each(width):
@@ -161,17 +123,17 @@ class CandidateHistory:
                     f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {quoted(w)}."
                 )
         zeros = torch.zeros(1, len(gps.candidates), dtype=torch.float64)
-        alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), elimination.start(zeros)
+        alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), errors.start(zeros)
         settings = (gps, width, noise_scale, delta, num_initial, maximize)
         told = torch.full_like(zeros, math.inf)
-        history = cls(*settings, alive, sums, failures, zeros, zeros.clone(), told, form=form)
+        history = cls(*settings, alive, sums, failures, zeros, zeros.clone(), told, elimination=elimination)
         return replace(history, alive=history._believed(zeros, 0))
 
     def widths(self, t: int, gains: Tensor | None = None) -> Tensor:
         """w^u_t, ``1 x h``, at these information gains (default: the gains so far)."""
         gains = self.gains if gains is None else gains
         w = torch.as_tensor(widths_at(self.width, t, lambda _: gains), dtype=gains.dtype).expand(gains.shape)
-        return w * elimination.shrinkage(self.evidence, self.bound) if self.form == "likelihood" else w
+        return w * errors.shrinkage(self.evidence, self.bound) if self.elimination == "likelihood" else w
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -186,9 +148,9 @@ class CandidateHistory:
     @property
     def choosing(self) -> Tensor:
         """The candidates of which that of largest bound chooses the next point, ``1 x h`` bool."""
-        if self.form != "likelihood":
+        if self.elimination != "likelihood":
             return self.alive
-        return elimination.choosers(self.alive, self.evidence, self.told)
+        return errors.choosers(self.alive, self.evidence, self.told)
 
     @property
     def leader(self) -> int:
@@ -198,12 +160,12 @@ class CandidateHistory:
     @property
     def violated(self) -> bool:
         """Whether the last survivor failed as well."""
-        return bool(elimination.violated(self.alive, self.failures))
+        return bool(errors.violated(self.alive, self.failures))
 
     @property
     def timeline(self) -> list[dict[str, Any]]:
         """The failed tests in the order of their rounds."""
-        rows = elimination.timeline(self.alive, self.failures)
+        rows = errors.timeline(self.alive, self.failures)
         return [{"name": self.names[row["hypothesis"]]} | {k: row[k] for k in row if k != "trial"} for row in rows]
 
     def record(self, t: int) -> dict[str, Any]:
@@ -240,7 +202,7 @@ class CandidateHistory:
         predictions, rounding = gps.factor.predictions(y), math.sqrt(torch.finfo(y.dtype).eps)
         gains = torch.cat([self.gains.mT, predictions.gain], 1).cumsum(1)
         history, said = replace(self, gps=gps), []
-        if self.form != "errors":
+        if self.elimination != "errors":
             evidence = (self.evidence.mT + predictions.log_density.cumsum(1)).mT
             told = predictions.gain.mT
             for i in range(len(y)):
@@ -258,7 +220,7 @@ class CandidateHistory:
             last = history.members[0]
             warnings.warn(
                 f"every candidate failed its test; the last survivor, {last} ({self.names[last]}), is kept: "
-                f"{elimination.UNFIT}. `eliminations` says who failed when and by how much.",
+                f"{errors.UNFIT}. `eliminations` says who failed when and by how much.",
                 UserWarning,
                 stacklevel=5,  # past _append, the wrapper of no_grad and __init__: the line that built the model
             )
@@ -268,7 +230,7 @@ class CandidateHistory:
     def restarted(self, center: float, scale: float) -> CandidateHistory:
         """The history before any reward, of rewards standardised by these; who was struck by hand stays so."""
         gps = replace(self.gps.empty(self.gps.candidates, self.gps.points[:0]), center=center, scale=scale)
-        settings = (self.width, self.noise_scale, self.delta, self.num_initial, self.maximize, self.form)
+        settings = (self.width, self.noise_scale, self.delta, self.num_initial, self.maximize, self.elimination)
         history = CandidateHistory.start(gps, *settings)
         for index in self.struck:
             history = history.without(index)
@@ -277,7 +239,7 @@ class CandidateHistory:
     def without(self, index: int) -> CandidateHistory:
         """The history with a candidate eliminated by hand; it must be alive, and not the last one."""
         members = self.members
-        if self.form != "errors":  # those not plausible may be so again
+        if self.elimination != "errors":  # those not plausible may be so again
             members = [u for u in range(len(self.names)) if u not in self.struck]
         if index not in members:
             raise ValueError(f"candidate {index} is not alive; those alive are {members}.")
@@ -291,13 +253,13 @@ class CandidateHistory:
     @property
     def bound(self) -> float:
         """How many nats below the likeliest a candidate is plausible, where the test is not by errors."""
-        return evidence_bound(self.form, len(self.names), self.delta)
+        return evidence_bound(self.elimination, len(self.names), self.delta)
 
     def _believed(self, evidence: Tensor, rewards: int) -> Tensor:
         """Who is alive at this evidence and number of rewards, ``1 x h`` bool; by errors, who was."""
-        if self.form == "errors":
+        if self.elimination == "errors":
             return self.alive
-        if self.form == "shrinking":
+        if self.elimination == "shrinking":
             t = max(rewards - self.num_initial, 0) + 1
             evidence = -(evidence.new_tensor([self._lengthscales]) - shrunk(self._lengthscales, t)).abs()
         struck = torch.zeros_like(self.alive)
@@ -354,9 +316,9 @@ class CandidateHistory:
         h, reach = len(self.names), self.widths(t, gains) * sd
         # The acquisition function computes its bounds in another way, so bounds equal there differ by rounding here.
         at_point = (mean if self.maximize else -mean) + reach
-        chosen = elimination.largest_alive(at_point if bounds is None else bounds, self.alive, rounding)
-        xi, ok = elimination.noise_allowance(t, self.noise_scale, h, self.delta), torch.ones(1, dtype=torch.bool)
-        verdict = elimination.judge(self.alive, self.sums, self.failures, chosen, y - mean, reach, xi, t, ok)
+        chosen = errors.largest_alive(at_point if bounds is None else bounds, self.alive, rounding)
+        xi, ok = errors.noise_allowance(t, self.noise_scale, h, self.delta), torch.ones(1, dtype=torch.bool)
+        verdict = errors.judge(self.alive, self.sums, self.failures, chosen, y - mean, reach, xi, t, ok)
         u, left, right, failed = int(chosen), float(verdict.left), float(verdict.right), bool(verdict.failed)
         gone = (self.alive & ~verdict.alive)[0].nonzero().flatten().tolist()
         outcome = "eliminated" if gone else "kept, as the last one" if failed else "kept"

@@ -34,7 +34,7 @@ from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.candidate_widths import Widths, delta_of_width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional
-from bo_robust.models.candidate_elimination import CandidateHistory, Observation, Risk
+from bo_robust.models.candidate_elimination import CandidateHistory, Observation
 from bo_robust.models.candidate_gps import (
     CandidateGPs,
     check_outcome_transform,
@@ -44,6 +44,7 @@ from bo_robust.models.candidate_gps import (
     units,
 )
 from bo_robust.models.candidate_priors import Candidate
+from bo_robust.models.candidate_risk import Risk
 from bo_robust.models.inputs import from_spec
 from bo_robust.validation import check_finite
 

@@ -35,13 +35,13 @@ from bo_robust.models.feature_maps import FEATURE_MAPS, FourierMap, NystromMap, 
 from bo_robust.models.feature_posterior import block_size, joint_posterior, marginal_posterior
 from bo_robust.models.feature_regression import (
     WeightPosterior,
+    gain_of_precision,
     gaussian_weights,
-    information_gain,
     log_evidence,
     precision_matrix,
 )
 from bo_robust.models.inputs import from_spec
-from bo_robust.models.training_data import check_added, check_data, one_noise_likelihood
+from bo_robust.models.training_data import check_added, check_data, check_learnt, one_noise_likelihood
 from bo_robust.validation import check_finite, check_like, check_tensor, quoted
 
 
@@ -179,7 +179,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         """Realised 1/2 logdet(I + Phi Phi^T / noise_var) of the points observed, in nats, ``batch_shape``."""
         weights = self._posterior_weights()[1]
         with torch.no_grad():
-            return information_gain(weights.precision, weights.noise_var).expand(self.batch_shape)
+            return gain_of_precision(weights.precision, weights.noise_var).expand(self.batch_shape)
 
     def posterior(  # type: ignore[override]
         self,
@@ -263,9 +263,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         if kwargs:
             raise ValueError(f"all observations have the model's noise variance; {', '.join(kwargs)} cannot be given.")
         if fantasize.off():
-            for name, x in (("X", inputs), ("Y", targets)):
-                check_finite(name, x)
-                check_like(name, x, "the model", self.train_targets)
+            check_learnt(inputs, targets, self.train_targets)
         cache = self._updated_cache(inputs, targets)
         X, y = self.train_inputs[0], self.train_targets
         # The copy shares the data and takes none of their history (a fantasy's points have one).

@@ -76,6 +76,6 @@ def log_evidence(Phi: Tensor, y: Tensor, noise_var: Tensor) -> Tensor:
     return (-0.5 * (quadratic + logdet + n * math.log(2.0 * math.pi))).to(dtype)
 
 
-def information_gain(precision: Tensor, noise_var: Tensor) -> Tensor:
+def gain_of_precision(precision: Tensor, noise_var: Tensor) -> Tensor:
     """1/2 logdet(I + Phi Phi^T / noise_var) = 1/2 logdet(V / noise_var), in nats, ``...``."""
     return psd_safe_cholesky(precision / noise_var).diagonal(dim1=-2, dim2=-1).log().sum(-1).to(noise_var)

@@ -74,14 +74,8 @@ def marginal_moments(
         mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
     else:
         _check_joint(model)
-        k = X_pending.shape[-2]
-        noise = _observation_noise(model, X_pending, posterior_transform)
-        joint = torch.cat([X_pending.expand(*blocks.shape[:-2], -1, -1), blocks], dim=-2)
-        mean, covariance = _joint_moments(_posterior(model, joint, posterior_transform))
-        L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(noise))
-        explained = torch.linalg.solve_triangular(L, covariance[..., :k, k:], upper=False)
-        mean = mean[..., k:]
-        variance = covariance.diagonal(dim1=-2, dim2=-1)[..., k:] - explained.square().sum(-2)
+        mean, covariance, explained = _with_pending(model, blocks, posterior_transform, X_pending)
+        variance = covariance.diagonal(dim1=-2, dim2=-1) - explained.square().sum(-2)
     return restore(mean), restore(variance).clamp_min(MIN_VARIANCE)
 
 
@@ -128,13 +122,8 @@ def joint_moments(
     noise = _observation_noise(model, X, posterior_transform)
     if X_pending is None:
         return *_joint_moments(_posterior(model, X, posterior_transform)), noise
-    k = X_pending.shape[-2]
-    points = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
-    mean, covariance = _joint_moments(_posterior(model, points, posterior_transform))
-    ahead = _observation_noise(model, X_pending, posterior_transform)
-    L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(ahead))
-    explained = torch.linalg.solve_triangular(L, covariance[..., :k, k:], upper=False)
-    return mean[..., k:], covariance[..., k:, k:] - explained.mT @ explained, noise
+    mean, covariance, explained = _with_pending(model, X, posterior_transform, X_pending)
+    return mean, covariance - explained.mT @ explained, noise
 
 
 def information_gain(model: Model) -> Tensor:
@@ -204,6 +193,19 @@ def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
             f"{type(posterior).__name__}; use an affine outcome_transform or none."
         )
     return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+
+
+def _with_pending(
+    model: Model, X: Tensor, transform: PosteriorTransform | None, X_pending: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and covariance at X before pending points, and E (``... x k x q``): they explain E^T E of the covariance."""
+    k = X_pending.shape[-2]
+    points = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
+    mean, covariance = _joint_moments(_posterior(model, points, transform))
+    noise = _observation_noise(model, X_pending, transform)
+    L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(noise))
+    explained = torch.linalg.solve_triangular(L, covariance[..., :k, k:], upper=False)
+    return mean[..., k:], covariance[..., k:, k:], explained
 
 
 def _observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bo_robust.validation import check_finite, check_like, check_positive, check_tensor
 
-FEW = 2  # rewards that may be lost without a word, unless these are all
+FEW = 2  # rewards that may be truncated without a word, unless these are all
 
 
 class TruncationWarning(UserWarning):
@@ -41,23 +41,23 @@ class MovableGP(SingleTaskGP):
         return self
 
 
-def recommendable(X: Tensor, Y: Tensor, lost: Tensor | None) -> Tensor:
+def recommendable(X: Tensor, Y: Tensor, aside: Tensor | None) -> Tensor:
     """Whether each of the points ``n x d`` may be recommended, ``n`` bool, where large rewards ``Y``, ``n``, are good.
 
-    Not if its only readings are lost to the model (``n`` bool; None: none are) and worse than the median of the others.
+    Not if its only readings are set aside (``n`` bool; None: none are) and worse than the median of the others.
     Only other points then speak for it, and it may be as bad as it was read.
     """
-    if lost is None or lost.all():
+    if aside is None or aside.all():
         return torch.ones(len(X), dtype=torch.bool, device=X.device)
-    terrible = X[unsupported(X, lost) & (Y[~lost].median() > Y)]
+    terrible = X[unsupported(X, aside) & (Y[~aside].median() > Y)]
     return ~(X.unsqueeze(1) == terrible).all(-1).any(1)
 
 
-def unsupported(X: Tensor, lost: Tensor) -> Tensor:
-    """Which lost rewards (``n`` bool) have no other reward of their point, ``n x d``, that is not lost; ``n`` bool."""
-    found, rows = lost.clone(), lost.nonzero().squeeze(-1)
-    found[rows] = ~(X[rows].unsqueeze(1) == X[~lost]).all(-1).any(1)
-    return found
+def unsupported(X: Tensor, aside: Tensor) -> Tensor:
+    """Which rewards set aside (``n`` bool) have no other of their point, ``n x d``, that is believed; ``n`` bool."""
+    alone, rows = aside.clone(), aside.nonzero().squeeze(-1)
+    alone[rows] = ~(X[rows].unsqueeze(1) == X[~aside]).all(-1).any(1)
+    return alone
 
 
 def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
@@ -90,6 +90,13 @@ def check_added(X: Tensor, Y: Tensor) -> None:
         check_tensor(name, x, floating=False)
     if Y.shape[-2:] != (X.shape[-2], 1):
         raise ValueError(f"Y must be ... x n' x 1 for X ... x n' x d, got {tuple(Y.shape)} and {tuple(X.shape)}.")
+
+
+def check_learnt(X: Tensor, Y: Tensor, like: Tensor) -> None:
+    """Raise ``ValueError`` unless new points and rewards are finite and of the model's dtype and device."""
+    for name, x in (("X", X), ("Y", Y)):
+        check_finite(name, x)
+        check_like(name, x, "the model", like)
 
 
 def check_noise_var(noise_var: float, dtype: torch.dtype) -> None:
@@ -145,34 +152,34 @@ def one_noise_likelihood(
     return GaussianLikelihood(noise_constraint=Positive(transform=None, initial_value=noise_var))
 
 
-def lost_rewards(y: Tensor, lost: Tensor, notable: float) -> str | None:
-    """What to say of rewards ``batch_shape x n`` of which those ``lost`` (bool) are truncated; None if they are few.
+def truncation_notice(y: Tensor, truncated: Tensor, notable: float) -> str | None:
+    """What to say of rewards ``batch_shape x n``, ``truncated`` (bool) or not; None if they are few.
 
     Up to the share ``notable`` they are few, and so are up to two, unless none is left. A larger reward is a better
-    one. In a batch the member that lost most is looked at.
+    one. In a batch the member with most truncated rewards is looked at.
     """
-    y, lost = y.reshape(-1, y.shape[-1]), lost.reshape(-1, y.shape[-1])
-    worst = int(lost.sum(-1).argmax())
-    y, lost, n = y[worst], lost[worst], y.shape[-1]
-    count = int(lost.sum())
+    y, truncated = y.reshape(-1, y.shape[-1]), truncated.reshape(-1, y.shape[-1])
+    worst = int(truncated.sum(-1).argmax())
+    y, truncated, n = y[worst], truncated[worst], y.shape[-1]
+    count = int(truncated.sum())
     if count <= max(FEW, notable * n) and count < n:
         return None
-    said = f"{count / n:.0%} of the rewards are truncated"
+    notice = f"{count / n:.0%} of the rewards are truncated"
     if count == n:
-        return said + ", so that the model knows next to nothing of them."
-    best = int((y > y[~lost].amax()).sum())
-    return said + (
+        return notice + ", so that the model knows next to nothing of them."
+    best = int((y > y[~truncated].amax()).sum())
+    return notice + (
         f", the {best} largest among them: what may be best counts as no better than others." if best else "."
     )
 
 
-def warn_of_lost(y: Tensor, lost: Tensor, notable: float, level: float) -> None:
-    """Give a :class:`TruncationWarning` if :func:`lost_rewards` has something to say; ``level`` is the last b_t."""
-    said = lost_rewards(y, lost, notable)
-    if said is not None:
+def warn_of_truncated(y: Tensor, truncated: Tensor, notable: float, level: float) -> None:
+    """Give a :class:`TruncationWarning` if there is a :func:`truncation_notice`; ``level`` is the last b_t."""
+    notice = truncation_notice(y, truncated, notable)
+    if notice is not None:
         warnings.warn(
-            f"{said} The level b_t is {level:.2g}, the median |reward| {float(y.abs().median()):.2g}. If these are no "
-            "outliers, raise `truncation` (its moment_bound or scale), or centre and rescale the rewards.",
+            f"{notice} The level b_t is {level:.2g}, the median |reward| {float(y.abs().median()):.2g}. If these are "
+            "no outliers, raise `truncation` (its moment_bound or scale), or centre and rescale the rewards.",
             TruncationWarning,
             stacklevel=4,
         )

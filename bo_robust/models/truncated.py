@@ -27,13 +27,14 @@ from bo_robust.models.training_data import (
     MovableGP,
     check_added,
     check_data,
+    check_learnt,
     check_no_outcome_transform,
     check_noise_var,
     rewards_as_they_are,
-    warn_of_lost,
+    warn_of_truncated,
 )
 from bo_robust.truncation import TRUNCATIONS, Truncation, truncate
-from bo_robust.validation import check_finite, check_like, check_rule, check_tensor
+from bo_robust.validation import check_finite, check_rule, check_tensor
 
 NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 
@@ -194,9 +195,7 @@ class TruncatedGP(MovableGP):
         if fantasize.on():
             levels = torch.full_like(rewards, torch.inf)  # never truncated
         else:
-            for name, x in (("X", inputs), ("Y", rewards)):
-                check_finite(name, x)
-                check_like(name, x, "the model", self.rewards)
+            check_learnt(inputs, rewards, self.rewards)
             levels = levels_of_rounds(self._schedule(), rewards, first_round=self.rewards.shape[-2] + 1)
         if "noise" not in kwargs and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             noise = self._common_noise_var()  # in the batch shape of the points, which outcomes may exceed
@@ -244,7 +243,7 @@ class TruncatedGP(MovableGP):
         self.register_buffer("rewards", rewards.detach().clone(), persistent=False)
         self.register_buffer("levels", levels, persistent=False)
         if fantasize.off():
-            warn_of_lost(rewards[..., 0], self.truncated[..., 0], NOTABLE, float(levels[..., -1, 0].max()))
+            warn_of_truncated(rewards[..., 0], self.truncated[..., 0], NOTABLE, float(levels[..., -1, 0].max()))
 
     def _schedule(self) -> Truncation:
         if self.truncation is None:

@@ -29,13 +29,13 @@ from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap, NystromWeights
 from bo_robust.models.feature_regression import WeightPosterior, precision_matrix
 from bo_robust.models.inputs import from_spec
-from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_lost
+from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
 from bo_robust.models.truncated_sums import CHUNK, mostly_beyond, truncated_count, truncated_sum
 from bo_robust.truncation import TRUNCATIONS, Truncation
 from bo_robust.validation import is_number, quoted
 
-# Share of the rewards that lost more than half of their weight beyond which the model warns, as a run does. More than
-# for TruncatedGP: a lost reward may come back as data inform its directions.
+# Share of the rewards with more than half of their weight truncated beyond which the model warns, as a run does. More
+# than for TruncatedGP: a truncated reward may come back as data inform its directions.
 NOTABLE = 0.5
 
 
@@ -201,8 +201,8 @@ class TruncatedFeatureGP(FeatureGP):
         root = self._inverse_root(V, noise_var)
         r = truncated_sum(root, Phi_rewards, rewards, level, clip=self.rule == "clip")
         rows = slice(None, None, -(-rewards.shape[-1] // CHUNK))  # some are enough to tell
-        lost = mostly_beyond(root, Phi_rewards[..., rows, :], rewards[..., rows], level, 0.5)
-        warn_of_lost(rewards[..., rows], lost, NOTABLE, level)
+        beyond = mostly_beyond(root, Phi_rewards[..., rows, :], rewards[..., rows], level, 0.5)
+        warn_of_truncated(rewards[..., rows], beyond, NOTABLE, level)
         mean = torch.einsum("...rp,...r->...p", root, r)
         information = torch.einsum("...pk,...k->...p", V, mean)
         weights = WeightPosterior(noise_var, V, information, root.to(noise_var), mean.to(noise_var))

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from bo_robust.validation import check_count, check_delta, check_positive, check_round, quoted
 
-FORMS = ("errors", "likelihood", "likeliest")
+ELIMINATION_KINDS = ("errors", "likelihood", "likeliest")
 """Tests by name; "likeliest" believes in the candidate of largest evidence alone, which is a maximum likelihood fit."""
 HALF_A_BIT = 0.5 * math.log(2.0)  # in nats: what a reward tells where sigma^2 = lambda
 
@@ -147,10 +147,10 @@ def judge(
     return Verdict(alive, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
 
 
-def check_form(elimination: object, forms: tuple[object, ...] = FORMS) -> None:
-    """Raise ``ValueError`` unless ``elimination`` is one of ``forms``."""
-    if elimination not in forms:
-        raise ValueError(f"elimination must be one of {', '.join(map(repr, forms))}, got {quoted(elimination)}.")
+def check_elimination(elimination: object, known: tuple[object, ...] = ELIMINATION_KINDS) -> None:
+    """Raise ``ValueError`` unless ``elimination`` is one of ``known``."""
+    if elimination not in known:
+        raise ValueError(f"elimination must be one of {', '.join(map(repr, known))}, got {quoted(elimination)}.")
 
 
 def evidence_bound(elimination: str | None, candidates: int, delta: float) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bo_robust.methods import Method
 from bo_robust.models import TruncationWarning
-from bo_robust.models.training_data import lost_rewards, unsupported
+from bo_robust.models.training_data import truncation_notice, unsupported
 from bo_robust.study.hyperparameters import Hyperparameters
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms
@@ -152,7 +152,7 @@ class RoundModels:
             count, n = int(set_aside.sum()), len(set_aside)
             if count > max(2.0, many * n):
                 warnings.warn(f"{count} of {n} rewards are not believed: {advice}.", UserWarning, stacklevel=3)
-        elif (truncated := lost_rewards(Y, set_aside, many)) is not None:
+        elif (truncated := truncation_notice(Y, set_aside, many)) is not None:
             warnings.warn(f"{truncated} {advice}.", TruncationWarning, stacklevel=3)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from bo_robust.models.feature_regression import gaussian_weights, information_gain, log_evidence, precision_matrix
+from bo_robust.models.feature_regression import gain_of_precision, gaussian_weights, log_evidence, precision_matrix
 
 
 def data(tkwargs, n, p, *batch, seed=0):
@@ -20,7 +20,7 @@ def test_evidence_and_gain_against_dense_matrices(tkwargs, n, p):
     dense = MultivariateNormal(torch.zeros(n, **tkwargs), Phi @ Phi.mT + noise_var * eye).log_prob(y)
     torch.testing.assert_close(log_evidence(Phi, y, noise_var), dense, atol=1e-10, rtol=0)
     gain = 0.5 * torch.logdet(eye + Phi @ Phi.mT / noise_var)
-    torch.testing.assert_close(information_gain(precision_matrix(Phi, noise_var), noise_var), gain, atol=1e-10, rtol=0)
+    torch.testing.assert_close(gain_of_precision(precision_matrix(Phi, noise_var), noise_var), gain, atol=1e-10, rtol=0)
 
 
 def test_evidence_by_hand(tkwargs):
@@ -57,7 +57,7 @@ def test_float32_features_keep_the_noise_variance(device):
     assert float(spread.square().sum()) == pytest.approx(1.0, abs=1e-4)
     exact = log_evidence(Phi.double(), y.double(), noise_var.double())
     assert float(log_evidence(Phi, y, noise_var)) == pytest.approx(float(exact), rel=1e-6)
-    assert information_gain(precision_matrix(Phi, noise_var), noise_var).dtype == torch.float32
+    assert gain_of_precision(precision_matrix(Phi, noise_var), noise_var).dtype == torch.float32
 
 
 def test_many_outcomes_of_a_batch_of_points_share_their_root(tkwargs):

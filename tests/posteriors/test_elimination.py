@@ -7,7 +7,7 @@ import torch
 
 from bo_robust.posteriors.elimination import (
     HALF_A_BIT,
-    check_form,
+    check_elimination,
     choosers,
     evidence_bound,
     judge,
@@ -133,9 +133,9 @@ def test_plausible_by_hand(device):
         [True, False, False],
     ]
     assert plausible(evidence, evidence_bound(None, 3, 0.1)).all()
-    check_form("likeliest")
+    check_elimination("likeliest")
     with pytest.raises(ValueError, match="'errors', 'likelihood', 'likeliest', got 'likely'"):
-        check_form("likely")
+        check_elimination("likely")
 
 
 def test_the_likeliest_chooses_while_it_learns(device):
