@@ -10,6 +10,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
 from bo_robust.validation import check_finite, check_positive, is_number, quoted
 
 __all__ = [
@@ -33,7 +34,7 @@ class Covariance(Protocol):
 
 
 def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) -> Tensor:
-    """Euclidean distances in units of the lengthscale, ``n1 x n2``."""
+    """Euclidean distances in units of the lengthscale, ``... x n1 x n2``."""
     if isinstance(lengthscale, tuple):
         if len(lengthscale) != X1.shape[-1]:
             raise ValueError(f"{len(lengthscale)} lengthscales for points of {X1.shape[-1]} dimensions.")
@@ -41,17 +42,21 @@ def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) ->
             torch.stack([x / ell for x, ell in zip(X.unbind(-1), lengthscale, strict=True)], -1) for X in (X1, X2)
         )
         lengthscale = 1.0
-    if X1.is_cuda:  # cdist spends a block of threads on every entry there
+    if on_cuda(X1):  # cdist spends a block of threads on every entry there
         return distances_by_differences(X1, X2).div_(lengthscale)
     # cdist's default, a matrix product, loses digits where points are close.
     return torch.cdist(X1, X2, compute_mode="donot_use_mm_for_euclid_dist").div_(lengthscale)
 
 
 def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
-    """Euclidean distances, ``n1 x n2``, by differences: zero where points coincide."""
-    squares = X1.new_zeros(X1.shape[0], X2.shape[0])
+    """Euclidean distances, ``... x n1 x n2``, by differences: zero where points coincide.
+
+    The points are ``... x n1 x d`` and ``... x n2 x d``; their batch axes broadcast.
+    """
+    batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
+    squares = X1.new_zeros(*batch, X1.shape[-2], X2.shape[-2])
     for a, b in zip(X1.unbind(-1), X2.unbind(-1), strict=True):
-        difference = a.unsqueeze(1) - b
+        difference = a.unsqueeze(-1) - b.unsqueeze(-2)
         squares.addcmul_(difference, difference)
     return squares.sqrt_()
 

@@ -1,12 +1,25 @@
-"""Small tensor helpers that torch lacks or does slowly."""
+"""What torch lacks or does slowly, and the one question after the device of a tensor."""
 
 import torch
 from torch import Tensor
 
+rehearsed = False  # Whether tensors of a CPU take the paths of CUDA: only tests say so, `pytest --device rehearsal`
+
+
+def on_cuda(x: Tensor) -> bool:
+    """Whether ``x`` takes the paths of CUDA, where reading a number back waits for the device."""
+    return x.is_cuda or rehearsed
+
+
+def wait_for(x: Tensor) -> None:
+    """Wait until CUDA has computed ``x``: its kernels run on after the call."""
+    if x.is_cuda:
+        torch.cuda.synchronize(x.device)
+
 
 def row_argmax(x: Tensor) -> Tensor:
     """First index of the maximum of every row of ``x`` (``s x n``), as ``s`` long."""
-    if x.is_cuda:
+    if on_cuda(x):
         return x.argmax(1)
     # NumPy's vectorised argmax, on the same memory, is 7 times faster than torch's at 64 x 1000.
     return torch.from_numpy(x.numpy().argmax(1))

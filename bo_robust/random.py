@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
+
 
 def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Generator:
     """Return the NumPy generator (Philox) of one purpose of one trial.
@@ -33,7 +35,7 @@ def spread(uniform: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     # The first constant keeps the seeds of neighbouring uniforms apart; the other three are those of SplitMix64.
     index = torch.arange(1, n + 1, device=uniform.device) if places is None else places + 1
     seed = (uniform.double() * 2.0**53).long().unsqueeze(1) * _int64(0xD1342543DE82EF95)
-    z, mixed = (seed, index) if uniform.is_cuda else (seed.numpy(), index.numpy())  # NumPy is faster where few are
+    z, mixed = (seed, index) if on_cuda(uniform) else (seed.numpy(), index.numpy())  # NumPy is faster where few are
     z = z + mixed * _int64(0x9E3779B97F4A7C15)
     z = (z ^ _shifted(z, 30)) * _int64(0xBF58476D1CE4E5B9)
     z = (z ^ _shifted(z, 27)) * _int64(0x94D049BB133111EB)

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from bo_robust import linalg
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser):
-    parser.addoption("--device", default="cpu", help="torch device the device-generic tests run on")
+    what = "torch device the device-generic tests run on; 'rehearsal': CPU tensors that take every path of CUDA"
+    parser.addoption("--device", default="cpu", help=what)
 
 
 def pytest_configure(config):
@@ -19,11 +22,23 @@ def pytest_configure(config):
     os.environ.setdefault("MPLBACKEND", "Agg")
     if config.getoption("--device") == "cpu":  # Triton ops run by its interpreter, if told so before its import
         os.environ.setdefault("TRITON_INTERPRET", "1")
+    if config.getoption("--device") == "rehearsal":
+        linalg.rehearsed = True
+        os.environ["BO_ROBUST_OPS"] = "naive"  # the interpreter tests the fused ops
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests of what only a CPU does are not for the other devices."""
+    if config.getoption("--device") != "cpu":
+        for item in items:
+            for mark in item.iter_markers("cpu_only"):
+                item.add_marker(pytest.mark.skip(reason=f"only on a CPU: {mark.args[0]}"))
 
 
 @pytest.fixture(scope="session")
 def device(request) -> torch.device:
-    return torch.device(request.config.getoption("--device"))
+    name = request.config.getoption("--device")
+    return torch.device("cpu" if name == "rehearsal" else name)
 
 
 @pytest.fixture

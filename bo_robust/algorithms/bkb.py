@@ -18,6 +18,7 @@ from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import redrawn
+from bo_robust.linalg import on_cuda
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel, if_numbers
 from bo_robust.posteriors.dtc import DTCPosterior
@@ -119,7 +120,7 @@ def fresh_dictionary(
 ) -> Tensor:
     """:func:`new_dictionary` by the posterior's own variances; ``uniforms`` are spread from ``uniform`` if None."""
     n = posterior.counts.shape[1]
-    if len(uniform) > 1 or uniform.is_cuda:
+    if len(uniform) > 1 or on_cuda(uniform):
         uniforms = spread(uniform, n) if uniforms is None else uniforms
         return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
     # Only past arms can enter: a single trial draws for these alone.

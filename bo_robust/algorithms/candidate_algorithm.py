@@ -38,6 +38,17 @@ class CandidateSelection(Selection):
 
 
 @dataclass(frozen=True)
+class Taken:
+    """A round's rewards under every candidate, as of before them (:func:`bo_robust.posteriors.candidates.observe`)."""
+
+    ok: Tensor  # Whether the reward was taken in, `s` bool
+    error: Tensor  # eta_t = y_t - mu_{t-1}(x_t), `s x h`
+    mean: Tensor  # mu_{t-1}(x_t), `s x h`
+    variance: Tensor  # sigma_{t-1}^2(x_t), `s x h`
+    truncated: Tensor | None  # Whether it was truncated under any candidate, `s` bool; None where nothing ever is
+
+
+@dataclass(frozen=True)
 class CandidateAlgorithm(ArmAlgorithm):
     """MLE-GP-UCB, the base of the algorithms over candidates: GP-UCB under the leader, the likeliest candidate.
 
@@ -101,24 +112,28 @@ class CandidateAlgorithm(ArmAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate."""
-        ok, *_ = self.take_in(state.posterior, arms, rewards, uniform)
+        taken = self.take_in(state.posterior, arms, rewards, uniform)
         state.round += 1
-        return Info(ok)
+        return Info(taken.ok, taken.truncated)
 
-    def take_in(
-        self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def take_in(self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None) -> Taken:
         """Run :func:`bo_robust.posteriors.candidates.observe`, with the posterior of :attr:`keeper` if there is one."""
         keeper = self.keeper
         if keeper is None:
-            return candidates.observe(posterior, arms, rewards)
+            return Taken(*candidates.observe(posterior, arms, rewards), None)
         # All candidates of a trial share its draw.
         everyone = None if uniform is None else uniform.unsqueeze(1).expand(posterior.alive.shape).reshape(-1)
 
-        def by_keeper(state: State, arms: Tensor, rewards: Tensor) -> Tensor:
-            return keeper.observe(state, arms, rewards, everyone).ok
+        truncated = None
 
-        return candidates.observe(posterior, arms, rewards, by_keeper, keeper.transform_rewards)
+        def by_keeper(state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+            nonlocal truncated
+            info = keeper.observe(state, arms, rewards, everyone)
+            truncated = None if info.truncated is None else info.truncated.view(posterior.alive.shape).any(1)
+            return info.ok
+
+        seen = candidates.observe(posterior, arms, rewards, by_keeper, keeper.transform_rewards)
+        return Taken(*seen, truncated)
 
     def widths(self, posterior: CandidatePosterior, t: int, uniform: Tensor | None) -> Tensor | float:
         """w^u_t, ``s x h`` or a number; :class:`BKBWidth` is given sum sigma~^2, others the information gain."""

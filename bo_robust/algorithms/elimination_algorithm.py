@@ -15,9 +15,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
 from bo_robust.algorithms.base import ArmAlgorithm, Info, State
-from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
+from bo_robust.algorithms.bbkb import BBKB
+from bo_robust.algorithms.bkb import BKB
+from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, Taken
+from bo_robust.algorithms.gp_ucb import GPUCB
+from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
+from bo_robust.algorithms.tgp_ucb import TGPUCB
+from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.confidence.candidate_widths import delta_of_width
+from bo_robust.linalg import on_cuda
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.candidates import CandidatePosterior
 from bo_robust.posteriors.dictionary import NystromDictionary
@@ -47,6 +55,10 @@ class HEInfo(Info):
     lower: HEInfo | None = None  # HE-StableOpt's second test, of v_t, made after u_t was judged
 
 
+# The algorithms that choose by the largest bound of one posterior, which elimination can keep under every candidate.
+UPPER_BOUND_RULES = (GPUCB, TGPUCB, ATAGPUCB, MoMGPUCB, BKB, BBKB, VUCB)
+
+
 @dataclass(frozen=True)
 class EliminationAlgorithm(CandidateAlgorithm):
     """Base of the algorithms that eliminate candidates; arguments and errors are as in :class:`.he_gp_ucb.HEGPUCB`."""
@@ -70,10 +82,19 @@ class EliminationAlgorithm(CandidateAlgorithm):
         elimination.check_elimination(self.elimination)
         base, features = self.base, getattr(self.base, "features", None)
         if base is not None and not isinstance(base, ArmAlgorithm):
-            raise ValueError(f"base must be an algorithm, such as GPUCB(width), or None, got {quoted(base)}.")
+            raise ValueError(
+                f"base must be an algorithm, such as TGPUCB(width, truncation), or None, got {quoted(base)}. A "
+                "configuration leaves it out."
+            )
         if isinstance(base, CandidateAlgorithm):
             raise ValueError(
                 f"base is itself over candidates ({type(base).__name__}); give None or an algorithm of one."
+            )
+        if base is not None and not isinstance(base, UPPER_BOUND_RULES):
+            known = ", ".join(rule.__name__ for rule in UPPER_BOUND_RULES)
+            raise ValueError(
+                f"base must be None or one of {known}, whose rule is the largest bound; {type(base).__name__} has "
+                "another, which elimination would not play."
             )
         if features is not None and not isinstance(features, NystromDictionary):
             raise ValueError(
@@ -98,9 +119,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         self._record(state, state.round)
         return info
 
-    def take_in(
-        self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def take_in(self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None) -> Taken:
         """As the base class; candidates are tested here where the test is by likelihood."""
         taken = super().take_in(posterior, arms, rewards, uniform)
         self._believe(posterior)
@@ -120,7 +139,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         return elimination.choosers(posterior.alive, posterior.evidence, posterior.told)
 
     def judge(
-        self, state: HEState, sums: Tensor | None, chosen: Tensor, error: Tensor, reach: Tensor, ok: Tensor
+        self, state: HEState, sums: Tensor | None, chosen: Tensor, reach: Tensor, taken: Taken
     ) -> tuple[Tensor, HEInfo]:
         """Test one candidate per trial; write to ``state``, as of before the round, who is alive and who failed.
 
@@ -137,15 +156,17 @@ class EliminationAlgorithm(CandidateAlgorithm):
             gap = posterior.evidence.amax(1) - posterior.of(chosen, posterior.evidence)
             right = torch.full_like(gap, self._bound(posterior))
             failed = ~posterior.of(chosen, posterior.alive)
-            return sums, HEInfo(ok, candidate=chosen, left=gap, right=right, failed=failed)
+            return sums, HEInfo(taken.ok, taken.truncated, candidate=chosen, left=gap, right=right, failed=failed)
         xi = elimination.noise_allowance(t, self.noise_scale, posterior.alive.shape[1], self.delta)
-        verdict = elimination.judge(posterior.alive, sums, before, chosen, error, reach, xi, t, ok)
+        verdict = elimination.judge(posterior.alive, sums, before, chosen, taken.error, reach, xi, t, taken.ok)
         posterior.alive, state.failures = verdict.alive, verdict.failures
         # On CUDA reading would wait for the device: there only `eliminations` warns. The same object: nobody failed.
-        if not verdict.failed.is_cuda and verdict.failures is not before:
+        if not on_cuda(verdict.failed) and verdict.failures is not before:
             failed_now = posterior.of(chosen, verdict.failures.at) == t
             _warn_of_violated(elimination.violated(verdict.alive, verdict.failures) & failed_now, 4)
-        info = HEInfo(ok, candidate=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed)
+        info = HEInfo(
+            taken.ok, taken.truncated, candidate=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed
+        )
         return verdict.sums, info
 
     def _bound(self, posterior: CandidatePosterior) -> float:

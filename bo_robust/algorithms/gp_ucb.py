@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.confidence import Width
-from bo_robust.linalg import row_argmax
+from bo_robust.linalg import on_cuda, row_argmax
 from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
 from bo_robust.posteriors.arms import ArmPosterior
 
@@ -47,7 +47,7 @@ def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float, room: T
 
     ``mean`` and ``variance`` are ``s x n``; ``width`` is ``s`` or one number. ``room`` is memory for the bounds.
     """
-    if mean.is_cuda or mean.numel() > NUMPY_MAX_ARMS:
+    if on_cuda(mean) or mean.numel() > NUMPY_MAX_ARMS:
         per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
         return row_argmax(torch.sqrt(variance, out=room).mul_(per_arm).add_(mean))
     bound = np.sqrt(variance.numpy())

@@ -70,10 +70,10 @@ class HEGPUCB(EliminationAlgorithm):
             there = base.pairs(arms // base.num_conditions).unsqueeze(1).expand(-1, posterior.alive.shape[1], -1)
             reach = reaches(posterior.variances.gather(2, there), w)
             bounds = _values(base, posterior.means.gather(2, there), reach).squeeze(2)
-        ok, error, mean, variance = self.take_in(posterior, arms, rewards, uniform)
-        reach = variance.sqrt_().mul_(w)
-        chosen = elimination.largest_alive(mean + reach if bounds is None else bounds, choosers)
-        state.sums, info = self.judge(state, state.sums, chosen, error, reach, ok)
+        taken = self.take_in(posterior, arms, rewards, uniform)
+        reach = taken.variance.sqrt_().mul_(w)
+        chosen = elimination.largest_alive(taken.mean + reach if bounds is None else bounds, choosers)
+        state.sums, info = self.judge(state, state.sums, chosen, reach, taken)
         state.round += 1
         return info
 

@@ -81,11 +81,11 @@ class HEStableOpt(EliminationAlgorithm):
         upper = upper.gather(2, self._conditions(arms // self.num_conditions, shape[1])).squeeze(2)
         choosers = self.choosers(posterior)
         optimist = elimination.largest_alive(upper.amin(2), choosers)
-        ok, error, mean, variance = self.take_in(posterior, arms, rewards, uniform)
-        reach = variance.sqrt_().mul_(w)
-        pessimist = elimination.largest_alive(reach - mean, choosers)
-        state.sums, info = self.judge(state, state.sums, optimist, error, reach, ok)
-        state.lower_sums, lower = self.judge(state, state.lower_sums, pessimist, error, reach, ok)
+        taken = self.take_in(posterior, arms, rewards, uniform)
+        reach = taken.variance.sqrt_().mul_(w)
+        pessimist = elimination.largest_alive(reach - taken.mean, choosers)
+        state.sums, info = self.judge(state, state.sums, optimist, reach, taken)
+        state.lower_sums, lower = self.judge(state, state.lower_sums, pessimist, reach, taken)
         state.round += 1
         return replace(info, lower=lower)
 

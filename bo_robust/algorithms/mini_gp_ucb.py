@@ -15,6 +15,7 @@ some trials end theirs, the others do not change: on a CPU each costs a row of z
 step. If trials choose, the host reads back which do and when the next repetition ends.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.confidence import Width
+from bo_robust.linalg import on_cuda
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.validation import is_number
@@ -120,21 +122,20 @@ class MiniGPUCB(ArmAlgorithm):
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Gather the rewards; at the last pull of a repetition the posterior learns their mean.
 
-        Failed pulls count as pulls but teach nothing. ``ValueError`` if shapes, dtypes or devices do not fit; on a CPU
-        also if an arm is out of range or not the one being repeated.
+        Failed pulls count as pulls but teach nothing. ``ValueError`` if shapes, dtypes or devices do not fit, or if an
+        arm is out of range or not the one being repeated; on CUDA its reward is a failed pull.
         """
         posterior = state.posterior
         arm_states.check_pulls(posterior.noise_var, arms, rewards)
+        arms, rewards = arm_states.within(arms, rewards, posterior.mean.shape[1])
         if posterior.quiet:
-            if not arms.is_cuda:  # reading them back would wait
-                _check_repeated(posterior, arms)
+            rewards = _of_repeated(posterior, arms, rewards)
             posterior.left = posterior.left - 1
             posterior.quiet -= 1
         else:
             new = posterior.left == 0
-            if not arms.is_cuda:
-                _check_arms(posterior, arms, new)
-            posterior.arms = arms.clone()
+            rewards = _of_repeated(posterior, torch.where(new, posterior.arms, arms), rewards)
+            posterior.arms = torch.where(new, arms, posterior.arms)
             posterior.left = torch.where(new, self._pulls(posterior, state.round), posterior.left) - 1
             posterior.quiet = int(posterior.left.min())
             posterior.good = torch.where(new, 0.0, posterior.good)
@@ -152,6 +153,12 @@ class MiniGPUCB(ArmAlgorithm):
         state.round += 1
         return Info(ok)
 
+    def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Learn from a round of an initial design at once: this rule did not choose its arms, and repeats none."""
+        ok = arm_states.observe(state.posterior.exact, arms, rewards)
+        state.round += 1
+        return Info(ok)
+
     def _pulls(self, posterior: RepeatingPosterior, rounds: int) -> Tensor:
         """How often each arm of ``posterior.arms`` is to be pulled, ``s`` long; ``rounds`` were played before."""
         exact, index = posterior.exact, posterior.arms.unsqueeze(1)
@@ -165,15 +172,12 @@ class MiniGPUCB(ArmAlgorithm):
         return pulls.clamp_(1.0, MOST_PULLS).long()
 
 
-def _check_arms(posterior: RepeatingPosterior, arms: Tensor, new: Tensor) -> None:
-    n = posterior.mean.shape[1]
-    if not 0 <= int(arms.min()) <= int(arms.max()) < n:
-        raise ValueError(f"arms must be between 0 and {n - 1}, got {arms.tolist()}.")
-    _check_repeated(posterior, torch.where(new, posterior.arms, arms))
-
-
-def _check_repeated(posterior: RepeatingPosterior, arms: Tensor) -> None:
+def _of_repeated(posterior: RepeatingPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
+    """The ``rewards``, if the ``arms`` are those being repeated; others raise, or on CUDA have the reward NaN."""
+    if on_cuda(arms):
+        return torch.where(arms == posterior.arms, rewards, math.nan)
     if not torch.equal(arms, posterior.arms):
         raise ValueError(
             f"arms must be those that select returned, got {arms.tolist()}: an arm is pulled until its repetition ends."
         )
+    return rewards

@@ -265,6 +265,7 @@ def _row_of(state: StreamState, location: Tensor) -> int:
     row = state.used
     kernel.arms[row] = location
     kernel.diagonal[row] = kernel.covariance.diagonal(location.unsqueeze(0))[0]
+    posterior.rounding = torch.maximum(posterior.rounding, dtc.rounding_of(kernel.diagonal[row], posterior.noise_var))
     scores = dtc.scores_at(posterior, location.unsqueeze(0), ahead=False)
     posterior.mean[:, row], posterior.variance[:, row] = scores.mean[:, 0], scores.variance[:, 0]
     state.used += 1

@@ -17,6 +17,7 @@ from bo_robust.experiments.build import start_state
 from bo_robust.experiments.fused_rounds import can_fuse, play_fused
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.traces import Traces, play_round
+from bo_robust.linalg import on_cuda
 from bo_robust.posteriors.snapshots import forget
 from bo_robust.random import stream
 
@@ -47,7 +48,7 @@ def play(
     if state is None:
         state = start_state(algorithm, problem, noise_var, len(trials), horizon)
     design = initial_design(problem, trials, seed, initial)
-    fuse = (problem.f.is_cuda if fuse is None else fuse) and can_fuse(algorithm, problem, state)
+    fuse = (on_cuda(problem.f) if fuse is None else fuse) and can_fuse(algorithm, problem, state)
     while traces.rounds < horizon:
         chunk = traces.rounds // CHUNK_ROUNDS
         begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)

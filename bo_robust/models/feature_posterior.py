@@ -11,6 +11,7 @@ from gpytorch.settings import min_variance
 from linear_operator.operators import MatmulLinearOperator
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
 from bo_robust.models.feature_maps import FeatureModule, NystromWeights
 from bo_robust.models.feature_regression import WeightPosterior
 
@@ -20,7 +21,7 @@ CUDA_BLOCK = 65_536
 
 def block_size(X: Tensor) -> int:
     """Number of points whose features are best evaluated together on the device of X."""
-    return CPU_BLOCK if X.device.type == "cpu" else CUDA_BLOCK
+    return CUDA_BLOCK if on_cuda(X) else CPU_BLOCK
 
 
 def marginal_posterior(

@@ -17,6 +17,8 @@ from functools import cache
 
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
+
 __all__ = ["MIN_TRITON", "naive_ops", "ops_forced_naive", "triton_is_available", "use_fused"]
 
 MIN_TRITON = (3, 6)
@@ -36,11 +38,12 @@ def naive_ops() -> Iterator[None]:
 
 def use_fused(x: Tensor) -> bool:
     """Whether an op on ``x`` takes its Triton path: ``x`` is on CUDA, and Triton is available and not ruled out."""
-    return x.is_cuda and not _naive.get() and not ops_forced_naive() and triton_is_available()
+    return on_cuda(x) and not _naive.get() and not ops_forced_naive() and triton_is_available()
 
 
+@cache
 def ops_forced_naive() -> bool:
-    """Whether the environment variable ``BO_ROBUST_OPS=naive`` asks for plain torch."""
+    """Whether the environment variable ``BO_ROBUST_OPS=naive`` asks for plain torch. It is read once."""
     return os.environ.get("BO_ROBUST_OPS") == "naive"
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
 from bo_robust.validation import check_tensor, is_number, quoted
 
 __all__ = ["check_lower_tail", "quantile_index", "sorted_masses", "tail_weights", "weighted_quantile"]
@@ -103,14 +104,14 @@ def check_lower_tail(alpha: float) -> None:
 
 def _order(values: Tensor) -> Tensor:
     """Indices that sort the last axis, ``... x w`` long."""
-    if values.device.type == "cpu":
+    if not on_cuda(values):
         return torch.from_numpy(values.numpy().argsort(-1))
     return torch.argsort(values, dim=-1, stable=True)
 
 
 def _kth_index(values: Tensor, k: int) -> Tensor:
     """Index of the k-th smallest value of the last axis (k from 1), ``...`` long."""
-    if values.device.type != "cpu":
+    if on_cuda(values):
         return values.kthvalue(k, -1).indices
     v = values.numpy()
     kth = np.partition(v, k - 1, axis=-1)[..., k - 1 : k]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import CallbackCovariance, Covariance
+from bo_robust.linalg import on_cuda
 from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor, quoted
 
 # Up to this many arms a covariance function is tabulated once as an n x n matrix.
@@ -31,6 +32,11 @@ class ArmKernel:
     matrix: Tensor | None = None
     covariance: Covariance | None = None  # The covariance function; None when a matrix is given
     arms: Tensor | None = None  # Locations `n x d`; None where they are unknown
+
+    def __post_init__(self) -> None:
+        if self.matrix is None and self.arms is not None and on_cuda(self.arms):
+            # Distances are summed one input after the other: each is to be consecutive in memory.
+            object.__setattr__(self, "arms", self.arms.mT.contiguous().mT)
 
     @classmethod
     def from_matrix(cls, K: Tensor, arms: Tensor | None = None) -> ArmKernel:
@@ -124,7 +130,7 @@ class ArmKernel:
             assert self.arms is not None
             chosen = self.arms[arms]
             out = self.diagonal.new_empty(arms.shape[0], self.num_arms) if out is None else out
-            step = self.num_arms if arms.is_cuda else ROW_BLOCK  # temporaries stay in a CPU's cache
+            step = self.num_arms if on_cuda(arms) else ROW_BLOCK  # temporaries stay in a CPU's cache
             for start in range(0, self.num_arms, step):
                 block = slice(start, start + step)
                 out[:, block] = self.covariance(chosen, self.arms[block])
@@ -163,8 +169,8 @@ class ArmKernel:
 def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -> Tensor:
     """Noise variance lambda of every trial, ``s``, of the kernel's dtype and device.
 
-    Raises ``ValueError`` on a noise variance <= 0 or lost in the rounding of the kernel, no trials, or a kernel or
-    noise of another number of trials.
+    Raises ``ValueError`` on a noise variance <= 0 or lost in the rounding of the kernel, no trials, a kernel or noise
+    of another number of trials, or float32 on CUDA where torch rounds its products further.
     """
     if not isinstance(kernel, ArmKernel):
         raise ValueError(f"kernel must be an ArmKernel, such as ArmKernel.from_matrix(K), got {quoted(kernel)}.")
@@ -181,6 +187,11 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
+    if like.dtype == torch.float32 and on_cuda(like) and torch.get_float32_matmul_precision() != "highest":
+        raise ValueError(
+            f"torch.set_float32_matmul_precision({torch.get_float32_matmul_precision()!r}) leaves three digits to a "
+            'posterior in float32 on CUDA; set it to "highest", or use float64.'
+        )
     noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
     if bool((noise < floor).any()):
         raise ValueError(

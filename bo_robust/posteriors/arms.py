@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
 from bo_robust.ops import arm_update
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
 from bo_robust.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
@@ -26,8 +27,10 @@ __all__ = [
     "check_pulls",
     "if_numbers",
     "init",
+    "is_dense",
     "noise_of_trials",
     "observe",
+    "within",
     "zeros_like_shape",
 ]
 
@@ -104,7 +107,7 @@ def init(
         prior_mean: ``n`` or ``s x n``; zero by default.
         rounds: Rounds to come, if known. If their covariance rows take at most 2 GiB, the low-rank layout reserves them
             at once, which saves the copies of growing. A CPU takes the memory only as rows are used.
-        dense: Force the dense (True) or low-rank (False) layout; by size when None.
+        dense: Force the dense (True) or low-rank (False) layout; by size when None, on CUDA by 2 GiB.
         block: Least number of rounds between refreshes of the base covariance; by layout and size when None.
 
     Raises:
@@ -123,7 +126,7 @@ def init(
         check_like("prior_mean", prior_mean, "the posterior", mean)
         check_finite("prior_mean", prior_mean)
         mean += prior_mean
-    dense = (n <= DENSE_MAX_ARMS) if dense is None else dense
+    dense = is_dense(mean, trials) if dense is None else dense
     if block is None:
         block = SHORT_BLOCK if dense or n > ROW_BLOCK else LONG_BLOCK
     capacity = n if dense else _first_capacity(n, trials, rounds, mean.element_size())
@@ -154,13 +157,21 @@ def init(
     return ArmPosterior(kernel, buffers, row_budget=budget, scratch=Scratch([{} for _ in range(trials)]))
 
 
+def is_dense(like: Tensor, trials: int) -> bool:
+    """Whether the layout of ``trials`` is dense, for arms as in the last axis of ``like``.
+
+    On CUDA a round of the low-rank layout is some 20 launches, whatever it saves, so that there memory decides.
+    """
+    n = like.shape[-1]
+    return trials * n * n * like.element_size() <= RESERVE_BYTES if on_cuda(like) else n <= DENSE_MAX_ARMS
+
+
 def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tensor | None = None) -> Tensor:
     """Take in one reward per trial, in place; returns whether it was taken in, ``s`` bool.
 
     Args:
         posterior: State before the round.
-        arms: The arms pulled, ``s`` long, each in 0..n-1. The range is checked on a CPU only: reading arms back from a
-            GPU would wait.
+        arms: The arms pulled, ``s`` long, each in 0..n-1. On CUDA a reward of another arm is a failed pull.
         rewards: ``s``. A NaN or infinite reward is a failed pull and changes nothing of its trial.
         counts: Number of pulls that each reward is the mean of, ``s``, whole numbers >= 0 in the dtype of the rewards;
             None: one each. Such a mean counts as one reward of noise lambda / count. A trial of count zero does not
@@ -185,7 +196,7 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
 def if_numbers(ok: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """``ok`` (``s`` bool) of the trials whose mean and variance are :func:`all_numbers`, else False."""
     # No sum and no product of finite numbers is infinite but by overflow: then all_numbers looks again.
-    if ok.shape[0] == 1 and not ok.is_cuda and math.isfinite(mean.numpy()[0].dot(variance.numpy()[0])):
+    if ok.shape[0] == 1 and not on_cuda(ok) and math.isfinite(mean.numpy()[0].dot(variance.numpy()[0])):
         return ok
     return ok & all_numbers(mean, variance)
 
@@ -212,6 +223,21 @@ def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
     if arms.dtype != torch.long:
         raise ValueError(f"arms must be of dtype long, got {arms.dtype}.")
     check_like("rewards", rewards, "the posterior", like)
+
+
+def within(arms: Tensor, rewards: Tensor, num_arms: int) -> tuple[Tensor, Tensor]:
+    """``arms`` and ``rewards`` (``s``), all arms in 0 .. num_arms - 1.
+
+    An arm out of range raises ``ValueError``. On CUDA, where reading it back would wait, its reward becomes NaN, a
+    failed pull.
+    """
+    if on_cuda(arms):
+        inside = (arms >= 0) & (arms < num_arms)
+        return arms.clamp(0, num_arms - 1), torch.where(inside, rewards, math.nan)
+    low, high = (int(arms),) * 2 if arms.shape[0] == 1 else (int(x) for x in arms.aminmax())
+    if not 0 <= low <= high < num_arms:
+        raise ValueError(f"arms must be between 0 and {num_arms - 1}, got {arms.tolist()}.")
+    return arms, rewards
 
 
 def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
@@ -250,6 +276,6 @@ def _reserve(posterior: ArmPosterior) -> None:
 
 def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Zeros of the dtype and device of ``like``; on a CPU by calloc, which takes a page only when it is written."""
-    if like.is_cuda:
+    if on_cuda(like):
         return like.new_zeros(shape)
     return torch.from_numpy(np.zeros(shape, dtype=like.numpy().dtype))

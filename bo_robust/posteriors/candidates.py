@@ -27,7 +27,7 @@ from torch import Tensor
 
 from bo_robust.covariance import Covariance
 from bo_robust.posteriors import arms as arm_posteriors
-from bo_robust.posteriors.arms import DENSE_MAX_ARMS, ArmKernel, ArmPosterior
+from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.posteriors.candidate_factor import log_density
 from bo_robust.validation import check_count, check_finite
 
@@ -143,7 +143,7 @@ def batched(
         K, everyone = kernel.matrix, like.expand(trials, h, n).reshape(-1, n)
         assert K is not None
         # The dense layout copies the matrices for every trial anyway.
-        if n <= DENSE_MAX_ARMS:
+        if arm_posteriors.is_dense(like, trials * h):
             kernel = ArmKernel(everyone, matrix=K.expand(trials, h, n, n).reshape(-1, n, n), arms=kernel.arms)
         else:
             kernel = _SharedKernel(everyone, matrix=K, arms=kernel.arms)
@@ -301,14 +301,12 @@ def observe(
         eta_t = y_t - mu_{t-1}(x_t), mu_{t-1}(x_t) and sigma_{t-1}^2(x_t).
 
     Raises:
-        ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range.
+        ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
+            pull.
     """
     arm_posteriors.check_pulls(posterior.evidence[:, 0], arms, rewards)
     shape, flat = posterior.alive.shape, posterior.flat
-    # Reading arms back from a GPU would wait, so their range is checked on a CPU only.
-    low, high = (0, 0) if arms.is_cuda else (int(x) for x in arms.aminmax())
-    if not 0 <= low <= high < flat.mean.shape[1]:
-        raise ValueError(f"arms must be between 0 and {flat.mean.shape[1] - 1}, got {arms.tolist()}.")
+    arms, rewards = arm_posteriors.within(arms, rewards, flat.mean.shape[1])
     index = arms.unsqueeze(1).expand(shape).reshape(-1, 1)
     mean, variance = flat.mean.gather(1, index).view(shape), flat.variance.gather(1, index).view(shape)
     everyone, given = index.squeeze(1), rewards.unsqueeze(1).expand(shape).reshape(-1)

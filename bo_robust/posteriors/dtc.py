@@ -23,10 +23,11 @@ from torch import Tensor
 
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
+from bo_robust.linalg import on_cuda
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
 from bo_robust.posteriors import dtc_changes, dtc_single
 from bo_robust.posteriors.arm_kernel import ArmKernel, noise_of_trials
-from bo_robust.posteriors.arms import check_pulls
+from bo_robust.posteriors.arms import check_pulls, within
 from bo_robust.posteriors.dtc_changes import Factors
 
 # Entries of k_D(x) evaluated at once when all arms are scored.
@@ -94,23 +95,26 @@ def init(kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1) -> DTCPo
         factor=noise.new_zeros(trials, 0, 0),
         weights=empty,
         changes=torch.zeros_like(noise, dtype=torch.long),
-        rounding=torch.finfo(noise.dtype).eps * variance.amax(1) / noise,
+        rounding=rounding_of(variance.amax(1), noise),
     )
+
+
+def rounding_of(prior: Tensor, noise_var: Tensor) -> Tensor:
+    """eps k(x, x) / lambda, ``s``, of the largest prior variance k(x, x)."""
+    return torch.finfo(noise_var.dtype).eps * prior / noise_var
 
 
 def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     """Note one reward per trial (``s``) of ``arms`` (``s``, long); mean and variance stay as they are.
 
     Returns whether the reward was noted, ``s`` bool: a NaN or infinite reward is a failed pull. Raises ``ValueError``
-    if shapes, dtypes or devices do not fit; on a CPU also if an arm is out of range.
+    if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed pull.
     """
     check_pulls(posterior.noise_var, arms, rewards)
     s, n = posterior.counts.shape
-    low, high = (0, 0) if arms.is_cuda else (int(arms),) * 2 if s == 1 else (int(x) for x in arms.aminmax())
-    if not 0 <= low <= high < n:  # on CUDA reading them back would wait
-        raise ValueError(f"arms must be between 0 and {n - 1}, got {arms.tolist()}.")
-    if s == 1 and not arms.is_cuda:
-        return torch.from_numpy(np.array([dtc_single.count(posterior, low, float(rewards))]))
+    arms, rewards = within(arms, rewards, n)
+    if s == 1 and not on_cuda(arms):
+        return torch.from_numpy(np.array([dtc_single.count(posterior, int(arms), float(rewards))]))
     trials = torch.arange(arms.shape[0], device=arms.device)
     ok = rewards.isfinite()
     posterior.information_gain += 0.5 * torch.log1p(posterior.variance[trials, arms] / posterior.noise_var) * ok
@@ -153,8 +157,9 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
 def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
     """As :func:`rebuild`, but by changes of the factors where that is less work."""
     p, r = posterior, posterior.points.shape[1]
-    if p.mean.shape[1] * r * r <= SMALL_REBUILD and dtc_single.is_single(p):
-        rebuild(p, keep)
+    # On CUDA a rebuild takes less than a millisecond, and changes wait for the device once a point.
+    if on_cuda(p.mean) or (p.mean.shape[1] * r * r <= SMALL_REBUILD and dtc_single.is_single(p)):
+        rebuild(p, keep, trials)
         return
     chosen = index_of(p, trials)
     everyone = torch.arange(len(p.counts), device=keep.device)[chosen]

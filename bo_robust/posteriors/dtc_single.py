@@ -16,6 +16,7 @@ from scipy.linalg import lapack
 from torch import Tensor
 
 from bo_robust.features.nystrom import rounding_share
+from bo_robust.linalg import on_cuda
 
 if TYPE_CHECKING:
     from bo_robust.posteriors.dtc import DTCPosterior
@@ -30,7 +31,7 @@ LAPACK = {
 def is_single(posterior: DTCPosterior) -> bool:
     """Whether this is one trial on a CPU whose kernel is a matrix."""
     matrix = posterior.kernel.matrix
-    return matrix is not None and posterior.weights.shape[0] == 1 and not matrix.is_cuda
+    return matrix is not None and posterior.weights.shape[0] == 1 and not on_cuda(matrix)
 
 
 def _matrix(posterior: DTCPosterior) -> np.ndarray:

@@ -36,6 +36,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
 from bo_robust.validation import check_count, check_delta, check_positive, check_round, quoted
 
 ELIMINATION_KINDS = ("errors", "likelihood", "likeliest")
@@ -135,7 +136,7 @@ def judge(
     left, count, reached = sums.gather(2, thrice).unbind(0)
     right = count.mul_(xi).sqrt_().add_(reached)
     failed = (left.abs_() > right).logical_and_(taken)
-    if failed.is_cuda or bool(failed.any()):  # on a CPU looking costs nothing and nearly always ends it here
+    if on_cuda(failed) or bool(failed.any()):  # on a CPU looking costs nothing and nearly always ends it here
         failed.logical_and_(alive.gather(1, index))
         first = failed & (failures.at.gather(1, index) == 0)
         sides = torch.stack([left, right, reached])

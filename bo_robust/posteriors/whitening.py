@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
 from bo_robust.ops import inverse_root
 from bo_robust.validation import check_finite, quoted
 
@@ -196,7 +197,7 @@ def recompute(whitening: Whitening) -> None:
 
 def reads_data(whitening: Whitening) -> bool:
     """Whether to take the path that reads numbers on the host: only on a CPU, where this does not wait."""
-    return not whitening.counts.is_cuda
+    return not on_cuda(whitening.counts)
 
 
 def _follow(whitening: Whitening, z: Tensor) -> None:

@@ -9,11 +9,12 @@ import time
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import LinearKernel
 
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
 from bo_robust.confidence import BKBWidth, ConstantWidth, FiniteWidth, RandomisedWidth
-from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.streams import ArmStream
@@ -339,3 +340,20 @@ def test_more_ranks_than_arms():
     assert float(empty[0]) == -math.inf
     with pytest.raises(ValueError, match=r"rank must be in 0\.\.1"):
         stream.shard(2, 2)
+
+
+def test_the_rounding_of_a_covariance_that_is_zero_at_the_origin():
+    """A linear kernel in float32: its rounding floor is that of the largest k(x, x) met, not of k(0, 0) = 0."""
+    linear = LinearKernel()
+    linear.variance = 1.0
+    X = places(n=200).float()
+    algorithm = StreamedBBKB(ConstantWidth(2.0), 5.0, 0.1)
+    state = algorithm.init(GPyTorchCovariance(linear.requires_grad_(False)), NOISE_VAR, 2, dtype=torch.float32)
+    assert float(state.posterior.rounding) == 0.0
+    uniforms, noise = draws(20)
+    play(algorithm, state, ArmStream.of_tensor(X, 100), uniforms, noise)
+    largest = float(state.posterior.kernel.diagonal[: state.used].max())
+    assert largest > 1.0
+    expected = torch.finfo(torch.float32).eps * largest / NOISE_VAR
+    assert float(state.posterior.rounding) == pytest.approx(expected)
+    assert float(state.posterior.rounding) > dtc.dtc_changes.SAFE_ROUNDING

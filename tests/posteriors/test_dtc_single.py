@@ -10,6 +10,8 @@ from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors import dtc, dtc_single
 from bo_robust.posteriors.arms import ArmKernel
 
+pytestmark = pytest.mark.cpu_only("the single trial in NumPy")
+
 
 def kernels():
     X = torch.rand(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -20,6 +20,7 @@ from bo_robust.experiments.problems.conditions import ConditionsProblem, over_en
 from bo_robust.experiments.value_at_risk.base import Method, Proposal, Round
 from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.functionals import ValueAtRisk
+from bo_robust.linalg import wait_for
 from bo_robust.random import stream
 
 
@@ -148,9 +149,7 @@ def _timed(method: Method, now: Round, seed: int) -> tuple[Proposal, float]:
     with _seeded(seed):
         began = time.perf_counter()
         chosen = method.propose(now)
-        if now.X.is_cuda:
-            # CUDA kernels run on after propose returns.
-            torch.cuda.synchronize()
+        wait_for(now.X)
         return chosen, time.perf_counter() - began
 
 

@@ -5,8 +5,9 @@ as many operations, and moves some 7 n numbers more.
 
 - What depends on the arm alone comes first, from O(m) numbers per trial. ``_take_slots`` finds the place of the arm's
   row and K_Da, cuBLAS computes R^T R K_Da (from 2 m^2 numbers, 16 MB at m = 1000), and ``_scalars`` the variance of
-  the arm, scale, surprise, counts and gain. Nothing is read back to the host.
-- Then ``_stream`` forms the new row tile by tile, stores it and applies it to mean and variance in the same pass. A
+  the arm, scale, surprise and gain. Nothing is read back to the host.
+- Then ``_stream`` forms the new row tile by tile, stores it and applies it to mean and variance in the same pass. It
+  adds up counts and gain as well: should it fail, the round can be played on the plain path as if nothing had been. A
   tile is BJ rows by BN arms, 16 KiB. With few arms tiles are narrow and tall, so that enough programs run at once.
 - Rows newer than the block have weight zero and are not read. Their number is read on the device, so the host's bound
   need not be tight. The prior row of a known arm is not stored again.
@@ -44,7 +45,7 @@ def update_(
     k, like = buffers.num_pending, buffers.mean
     arms, rewards = arms.contiguous(), rewards.contiguous()
     ok = torch.empty(s, dtype=torch.int8, device=like.device)
-    at_arm, steps = like.new_empty(s, max(k, 1)), like.new_empty(s, 2)
+    at_arm, steps = like.new_empty(s, max(k, 1)), like.new_empty(s, 4)
     with torch.cuda.device_of(like):
         if buffers.dense:
             base, weights, new_slot = buffers.rows, at_arm, arms  # the last two are not read
@@ -54,13 +55,14 @@ def update_(
         sizes = (n, weights.shape[1], k, buffers.rows.shape[1], buffers.pending.shape[1])
         shared = (*read, at_arm, steps, *sizes)
         counted = rewards if counts is None else counts.contiguous()
-        own = (rewards, counted, buffers.noise_var, buffers.counts, buffers.information_gain, ok)
+        own = (rewards, counted, buffers.noise_var, ok)
         _scalars[(s,)](
             *shared, *own, DENSE=buffers.dense, HAS_COUNTS=counts is not None, BLOCK=COLUMN, num_warps=NUM_WARPS
         )
         BJ, BN = _tile(s, n, like.element_size())
         blocks = s * triton.cdiv(n, BN)
-        _stream[(blocks,)](*shared, new_slot, buffers.variance, DENSE=buffers.dense, BJ=BJ, BN=BN, num_warps=NUM_WARPS)
+        written = (new_slot, buffers.variance, buffers.counts, buffers.information_gain)
+        _stream[(blocks,)](*shared, *written, DENSE=buffers.dense, BJ=BJ, BN=BN, num_warps=NUM_WARPS)
     buffers.num_pending += 1
     return ok.view(torch.bool)
 
@@ -158,8 +160,6 @@ def _scalars(  # type: ignore[no-untyped-def]
     rewards,
     counts,
     noise_var,
-    counted,
-    information_gain,
     ok,
     DENSE: tl.constexpr,
     HAS_COUNTS: tl.constexpr,
@@ -167,7 +167,7 @@ def _scalars(  # type: ignore[no-untyped-def]
 ):
     """One program: all single numbers of one trial's round.
 
-    ``at_arm`` gets p_i[a]. ``steps`` gets the scale of the new row and its multiple in the mean.
+    ``at_arm`` gets p_i[a]. ``steps`` gets the scale of the new row, its multiple in the mean, the count and the gain.
     """
     trial = tl.program_id(0).to(tl.int64)
     given = tl.load(arms + trial)
@@ -200,15 +200,15 @@ def _scalars(  # type: ignore[no-untyped-def]
         noise = noise / tl.where(taken, count, 1.0)
     scale = tl.where(taken, 1.0 / tl.sqrt(prior_variance + noise), 0.0)
     surprise = tl.where(taken, reward - tl.load(mean + trial * n + arm), 0.0) * scale
-    tl.store(steps + 2 * trial, scale)
-    tl.store(steps + 2 * trial + 1, surprise)
+    tl.store(steps + 4 * trial, scale)
+    tl.store(steps + 4 * trial + 1, surprise)
+    tl.store(steps + 4 * trial + 2, tl.where(taken, count, 0.0))
     tl.store(ok + trial, taken.to(tl.int8))
-    tl.store(counted + trial * n + arm, tl.load(counted + trial * n + arm) + tl.where(taken, count, 0.0))
     # log(1 + x) without cancellation for small x (Kahan). In float64, where the logarithm is exact to rounding.
     x = tl.where(taken, prior_variance / noise, 0.0).to(tl.float64)
     u = 1.0 + x
     gain = 0.5 * tl.where(u == 1.0, x, tl.log(u) * x / tl.where(u == 1.0, 1.0, u - 1.0))
-    tl.store(information_gain + trial, tl.load(information_gain + trial) + gain.to(dtype))
+    tl.store(steps + 4 * trial + 3, gain.to(dtype))
 
 
 @triton.jit
@@ -240,20 +240,25 @@ def _stream(  # type: ignore[no-untyped-def]
     room,
     new_slot,
     variance,
+    counted,
+    information_gain,
     DENSE: tl.constexpr,
     BJ: tl.constexpr,
     BN: tl.constexpr,
 ):
-    """One program: the new row at BN arms of one trial, from all rows. Offsets are 64 bit."""
+    """One program: the new row at BN arms of one trial, from all rows. Offsets are 64 bit.
+
+    It is the last op of a round, and before it nothing is written that the round on the plain path would add once more.
+    """
     blocks = tl.cdiv(n, BN)
     program = tl.program_id(0).to(tl.int64)
     trial = program // blocks
     b = program % blocks * BN + tl.arange(0, BN)
     inside = b < n
     total = tl.zeros((BJ, BN), dtype=mean.dtype.element_ty)
+    arm = tl.load(arms + trial)
+    arm = tl.minimum(tl.maximum(arm, 0), n - 1)
     if DENSE:
-        arm = tl.load(arms + trial)
-        arm = tl.minimum(tl.maximum(arm, 0), n - 1)
         row = tl.load(base + (trial * n + arm) * n + b, mask=inside, other=0.0)
     else:
         row = tl.load(base + trial * n + b, mask=inside, other=0.0)
@@ -263,9 +268,14 @@ def _stream(  # type: ignore[no-untyped-def]
         old = tl.load(block_filled + trial).to(tl.int32)
         total = _add_rows(total, weights + trial * m, rows + trial * capacity * n, old, n, b, BJ)
     total = _add_rows(total, at_arm + trial * k, pending + trial * room * n, k, n, b, BJ)
-    new = (row - tl.sum(total, axis=0)) * tl.load(steps + 2 * trial)
+    new = (row - tl.sum(total, axis=0)) * tl.load(steps + 4 * trial)
     tl.store(pending + (trial * room + k) * n + b, new, mask=inside)
     mu = tl.load(mean + trial * n + b, mask=inside, other=0.0)
-    tl.store(mean + trial * n + b, mu + new * tl.load(steps + 2 * trial + 1), mask=inside)
+    tl.store(mean + trial * n + b, mu + new * tl.load(steps + 4 * trial + 1), mask=inside)
     left = tl.load(variance + trial * n + b, mask=inside, other=0.0) - new * new
     tl.store(variance + trial * n + b, tl.where(left < 0.0, 0.0, left), mask=inside)
+    if program % blocks == 0:
+        at = counted + trial * n + arm
+        tl.store(at, tl.load(at) + tl.load(steps + 4 * trial + 2))
+        gain = information_gain + trial
+        tl.store(gain, tl.load(gain) + tl.load(steps + 4 * trial + 3))

@@ -78,12 +78,15 @@ def update_(
     Args:
         buffers: State, updated in place. There must be room for one more row per trial.
         arms: ``s``, long.
-        rewards: ``s``. A NaN or infinite one leaves its trial as it is.
+        rewards: ``s``. A NaN or infinite one, and one of an arm out of range, leaves its trial as it is.
         kernel_rows: Prior covariance rows.
         counts: Numbers of pulls of which the rewards are means, ``s``: a reward has noise lambda / count. Zero leaves
             the trial as it is. None means one everywhere.
     """
     begin_round_(buffers)
+    last = buffers.mean.shape[1] - 1
+    rewards = torch.where((arms >= 0) & (arms <= last), rewards, math.nan)
+    arms = arms.clamp(0, last)
     base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
     return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
 

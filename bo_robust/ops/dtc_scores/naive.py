@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.covariance import Covariance, Matern, SquaredExponential
-from bo_robust.linalg import row_argmax
+from bo_robust.linalg import on_cuda, row_argmax
 
 # Rows of R (and as many of F) multiplied at once, and entries of k_D per chunk: both measured on one thread.
 BLOCK, CPU_ENTRIES = 96, 1 << 18
@@ -182,7 +182,7 @@ def layers(dictionary: Dictionary, block: int) -> list[Tensor]:
 def chunk_shape(like: Tensor, B: int) -> tuple[int, int]:
     """Trials and arms of a chunk of k_D (``s x B x r``): first as many arms as fit, then as many trials."""
     s, r = like.shape[:2]
-    entries = CUDA_ENTRIES if like.is_cuda else CPU_ENTRIES
+    entries = CUDA_ENTRIES if on_cuda(like) else CPU_ENTRIES
     length = max(1, min(B, entries // max(1, r)))
     return max(1, min(s, entries // max(1, r * length))), length
 

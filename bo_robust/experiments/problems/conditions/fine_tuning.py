@@ -20,6 +20,7 @@ from bo_robust.experiments.problems.conditions.digits import (
     rotated,
     trained,
 )
+from bo_robust.linalg import on_cuda
 from bo_robust.random import stream
 from bo_robust.validation import check_count
 
@@ -113,7 +114,7 @@ class FineTuned:
         A number stands for what is random in a run: its images, wrong labels and batches. It means the same for all x
         and z.
         """
-        size = CUDA_RUNS if X.is_cuda else CPU_RUNS
+        size = CUDA_RUNS if on_cuda(X) else CPU_RUNS
         return torch.cat([self._scores(a, b) for a, b in zip(X.split(size), runs.split(size), strict=True)])
 
     def _scores(self, X: Tensor, runs: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from bo_robust.covariance import Covariance, Matern
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
 from bo_robust.experiments.problems.data import load_npz, verified
+from bo_robust.linalg import on_cuda
 
 NUM_Z = 100
 Z_SEED = 0
@@ -51,7 +52,7 @@ class PosteriorMean:
         self.offset = shift + scale * constant
 
     def __call__(self, X: Tensor) -> Tensor:
-        rows = X.reshape(-1, X.shape[-1]).split(CUDA_ROWS if X.is_cuda else CPU_ROWS)
+        rows = X.reshape(-1, X.shape[-1]).split(CUDA_ROWS if on_cuda(X) else CPU_ROWS)
         values = [self.covariance(x, self.X) @ self.weights for x in rows]
         return torch.cat(values).reshape(X.shape[:-1]) + self.offset
 

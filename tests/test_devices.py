@@ -1,0 +1,195 @@
+"""What a device changes: every path of CUDA played on a CPU (`pytest --device rehearsal` plays whole suites so)."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+import bo_robust
+from bo_robust import linalg
+from bo_robust.algorithms import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, MiniGPUCB
+from bo_robust.confidence import ConstantWidth, FiniteWidth
+from bo_robust.covariance import Matern, SquaredExponential, distances_by_differences
+from bo_robust.ops import naive_ops
+from bo_robust.posteriors import arm_kernel, dtc
+from bo_robust.posteriors import arms as arm_states
+from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.posteriors.dictionary import NystromDictionary
+from bo_robust.truncation import NoTruncation
+
+N = 40
+# The only files that may ask: the helper, and the check of the device that a user names.
+ASKS = {"linalg.py", "experiments/provenance.py"}
+
+
+@pytest.fixture
+def rehearsed(monkeypatch):
+    monkeypatch.setattr(linalg, "rehearsed", True)
+    with naive_ops():
+        yield
+
+
+@pytest.fixture
+def places():
+    return torch.rand(N, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_one_helper_asks_for_the_device():
+    root = Path(bo_robust.__file__).parent
+    asking = set()
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            of_device = isinstance(node, ast.Attribute) and node.attr == "type" and "device" in ast.unparse(node.value)
+            if of_device or (isinstance(node, ast.Attribute) and node.attr in ("is_cuda", "is_cpu")):
+                asking.add(path.relative_to(root).as_posix())
+    assert asking == ASKS
+
+
+def test_distances_of_batches(places):
+    first, second = places[:12].view(2, 6, 3), places[12:22].view(2, 5, 3)
+    expected = torch.cdist(first, second)
+    torch.testing.assert_close(distances_by_differences(first, second), expected)
+    torch.testing.assert_close(distances_by_differences(first, second[0]), torch.cdist(first, second[0]))
+    torch.testing.assert_close(distances_by_differences(first[0], second[0]), expected[0])
+
+
+def played(algorithm, kernel, rounds=25, trials=2):
+    """Arms ``T x s`` of some rounds with heavy noise, and the last state."""
+    draws = torch.Generator().manual_seed(1)
+    state, arms = algorithm.init(kernel, 0.1, trials), []
+    for _ in range(rounds):
+        uniform = torch.rand(trials, generator=draws, dtype=torch.float64)
+        pick = algorithm.select(state, uniform).arms
+        algorithm.observe(state, pick, torch.sin(pick.double()) + uniform, uniform)
+        arms.append(pick)
+    return torch.stack(arms), state
+
+
+@pytest.mark.parametrize("covariance", [SquaredExponential(0.4), Matern(0.5, 0.4), Matern(2.5, (0.4, 0.6, 0.5))])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        GPUCB(ConstantWidth(2.0)),
+        BKB(ConstantWidth(2.0), 5.0),
+        BBKB(ConstantWidth(2.0), 5.0, 1.0),
+        ATAGPUCB(ConstantWidth(2.0), NoTruncation(), NystromDictionary(5.0)),
+        MiniGPUCB(ConstantWidth(2.0), 1.4),
+    ],
+    ids=lambda a: type(a).__name__,
+)
+def test_more_arms_than_a_matrix_has(algorithm, covariance, places, monkeypatch):
+    """As above 4,096 arms: the covariance is evaluated where it is needed, and CUDA plays what a CPU plays."""
+    monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 10)
+    on_cpu, _ = played(algorithm, ArmKernel.from_covariance(covariance, places))
+    monkeypatch.setattr(linalg, "rehearsed", True)
+    with naive_ops():
+        kernel = ArmKernel.from_covariance(covariance, places)
+        assert kernel.matrix is None
+        assert kernel.arms.T.is_contiguous()
+        arms, _ = played(algorithm, kernel)
+    assert torch.equal(arms, on_cpu)
+
+
+RANGE = pytest.mark.parametrize(
+    "algorithm",
+    [GPUCB(ConstantWidth(2.0)), BKB(ConstantWidth(2.0), 5.0), MiniGPUCB(ConstantWidth(2.0), 1.4), None],
+    ids=["gp-ucb", "bkb", "mini-gp-ucb", "he-gp-ucb"],
+)
+
+
+def two_trials(algorithm, places):
+    """A state in which arm 1 of both trials was pulled, and how to pull others."""
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places)
+    if algorithm is None:
+        algorithm = HEGPUCB(FiniteWidth(N, 0.1), 0.3, 0.1)
+        kernel = candidate_kernel([SquaredExponential(0.4), Matern(1.5, 0.4)], places)
+    state = algorithm.init(kernel, 0.1, 2)
+    ones = torch.ones(2, dtype=torch.float64)
+    state.round = 3  # BKB's first round is random
+    algorithm.observe(state, torch.tensor([1, 1]), ones, 0.5 * ones)
+    return state, lambda arms: algorithm.observe(state, torch.tensor(arms), ones, 0.5 * ones)
+
+
+@RANGE
+@pytest.mark.parametrize("arm", [-1, N])
+@pytest.mark.cpu_only("raises where reading the arms back costs nothing")
+def test_an_arm_out_of_range_raises_on_a_cpu(algorithm, arm, places):
+    _, observe = two_trials(algorithm, places)
+    with pytest.raises(ValueError, match=f"between 0 and {N - 1}"):
+        observe([1, arm])
+
+
+@RANGE
+@pytest.mark.parametrize("arm", [-1, N])
+def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(algorithm, arm, places, rehearsed):
+    state, observe = two_trials(algorithm, places)
+    before, mean = state.posterior.counts.clone(), state.posterior.mean.clone()
+    assert observe([1, arm]).ok.tolist() == [True, False]
+    after = state.posterior.counts
+    half = len(after) // 2
+    assert torch.equal(after[half:], before[half:])
+    assert torch.equal(state.posterior.mean[half:], mean[half:])
+    assert float(after[:half].sum()) == float(before[:half].sum()) + half
+
+
+def test_another_arm_than_the_repeated_one(places, monkeypatch):
+    """Raises on a CPU. On CUDA its reward is a failed pull: it was booked to the arm being repeated."""
+    algorithm = MiniGPUCB(ConstantWidth(2.0), 3.0)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places)
+    ones = torch.ones(2, dtype=torch.float64)
+    for cuda in (False, True):
+        monkeypatch.setattr(linalg, "rehearsed", cuda)
+        state = algorithm.init(kernel, 1.0, 2)
+        algorithm.observe(state, torch.tensor([1, 2]), ones)
+        assert state.posterior.left.tolist() == [7, 7]  # 8 pulls: (3^2 - 1) lambda / k
+        if not cuda:
+            with pytest.raises(ValueError, match="those that select returned"):
+                algorithm.observe(state, torch.tensor([1, 3]), ones)
+            continue
+        with naive_ops():
+            assert algorithm.observe(state, torch.tensor([1, 3]), 9.0 * ones).ok.tolist() == [True, False]
+        assert state.posterior.average.tolist() == [5.0, 1.0]
+
+
+def test_an_initial_design_is_not_repeated(places):
+    """Its arms are not this rule's: the second raised, or was booked to the first."""
+    algorithm = MiniGPUCB(ConstantWidth(2.0), 3.0)
+    state = algorithm.init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 1.0, 2)
+    exact = GPUCB(ConstantWidth(2.0)).init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 1.0, 2)
+    for arms, y in (([1, 2], 1.0), ([3, 0], -1.0)):
+        rewards = torch.full((2,), y, dtype=torch.float64)
+        assert algorithm.observe_initial(state, torch.tensor(arms), rewards).ok.all()
+        arm_states.observe(exact.posterior, torch.tensor(arms), rewards)
+    assert state.round == 2
+    assert torch.equal(state.posterior.mean, exact.posterior.mean)
+    assert state.posterior.counts.sum(1).tolist() == [2.0, 2.0]
+
+
+def test_layouts_and_changes_on_cuda(places, rehearsed, monkeypatch):
+    """Dense by bytes, and every dictionary rebuilt, because changes wait for the device once a point."""
+    zero = torch.zeros(1, 5000)
+    assert arm_states.is_dense(zero, 1)
+    assert not arm_states.is_dense(zero, 64)
+    monkeypatch.setattr(linalg, "rehearsed", False)
+    assert not arm_states.is_dense(zero, 1)
+    monkeypatch.setattr(linalg, "rehearsed", True)
+    monkeypatch.setattr(dtc.dtc_changes, "learn", lambda *given: pytest.fail("changed"))
+    _, state = played(BKB(ConstantWidth(2.0), 5.0), ArmKernel.from_covariance(SquaredExponential(0.4), places))
+    assert state.posterior.changes.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_float32_needs_full_products_on_cuda(precision, places, monkeypatch):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places.float())
+    given = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision(precision)
+        arm_states.init(kernel, 0.1)
+        monkeypatch.setattr(linalg, "rehearsed", True)
+        with pytest.raises(ValueError, match='set it to "highest"'):
+            arm_states.init(kernel, 0.1)
+        arm_states.init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 0.1)
+    finally:
+        torch.set_float32_matmul_precision(given)
