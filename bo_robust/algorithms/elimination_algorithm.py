@@ -56,7 +56,7 @@ class HEInfo(Info):
 
 
 # The algorithms that choose by the largest bound of one posterior, which elimination can keep under every candidate.
-UPPER_BOUND_RULES = (GPUCB, TGPUCB, ATAGPUCB, MoMGPUCB, BKB, BBKB, VUCB)
+PLAYED_BY_BOUND = (GPUCB, TGPUCB, ATAGPUCB, MoMGPUCB, BKB, BBKB, VUCB)
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class EliminationAlgorithm(CandidateAlgorithm):
             raise ValueError(
                 f"base is itself over candidates ({type(base).__name__}); give None or an algorithm of one."
             )
-        if base is not None and not isinstance(base, UPPER_BOUND_RULES):
-            known = ", ".join(rule.__name__ for rule in UPPER_BOUND_RULES)
+        if base is not None and not isinstance(base, PLAYED_BY_BOUND):
+            known = ", ".join(each.__name__ for each in PLAYED_BY_BOUND)
             raise ValueError(
-                f"base must be None or one of {known}, whose rule is the largest bound; {type(base).__name__} has "
-                "another, which elimination would not play."
+                f"base must be None or one of {known}, which play the largest bound; {type(base).__name__} plays "
+                "another arm, as elimination would not."
             )
         if features is not None and not isinstance(features, NystromDictionary):
             raise ValueError(

@@ -9,6 +9,7 @@ import torch
 
 from bo_robust.experiments.config import PanelConfig
 from bo_robust.experiments.errors import RunError
+from bo_robust.linalg import on_cuda
 from bo_robust.posteriors.snapshots import snapshot
 
 # Bytes of one round of one trial while it is played (float64, with the columns of a dictionary): 4 numbers of 8 bytes,
@@ -31,7 +32,7 @@ def check_states(panel: PanelConfig, state: Any, shard: int | None) -> None:
 
     Played at once are all trials, or ``shard`` of them.
     """
-    of_trial = [x for x in snapshot(state)[0].values() if x.device.type == "cpu" and x.shape[:1] == (1,)]
+    of_trial = [x for x in snapshot(state)[0].values() if not on_cuda(x) and x.shape[:1] == (1,)]
     needed = panel.horizon * PLAYED_BYTES + sum(x.numel() * x.element_size() for x in of_trial)
     trials = min(panel.trials, shard or panel.trials)
     more = "lower --trials or --horizon, or give a --shard"

@@ -403,7 +403,7 @@ def test_bases_that_cannot_tell_candidates_apart_are_refused(device):
     with pytest.raises(ValueError, match="itself over candidates"):
         HEGPUCB(width, 0.1, 0.1, base=CandidateAlgorithm(width))
     for base in (MiniGPUCB(width), ExpectedImprovement(), RandomArm(), StableOpt(width, 2)):
-        with pytest.raises(ValueError, match=f"{type(base).__name__} has another"):
+        with pytest.raises(ValueError, match=f"{type(base).__name__} plays another"):
             HEGPUCB(width, 0.1, 0.1, base=base)
     with pytest.raises(ValueError, match="A configuration leaves it out"):
         HEGPUCB(width, 0.1, 0.1, base="gp-ucb")
