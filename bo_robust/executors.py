@@ -93,7 +93,7 @@ class LocalProcesses:
                     f"{fn!r} cannot be sent to a process ({error}); define it in a module, or use workers=1."
                 ) from None
             self._sent = fn
-        with environment_variables(
+        with _environment_variables(
             dict.fromkeys(THREAD_VARIABLES, str(self.threads))
         ):  # read where libraries are loaded
             if self._pool is not None:
@@ -132,7 +132,7 @@ def _exit_with(sentinel: int) -> None:
 
 
 @contextmanager
-def environment_variables(variables: dict[str, str]) -> Iterator[None]:
+def _environment_variables(variables: dict[str, str]) -> Iterator[None]:
     """Set environment variables within the block and restore the former ones after it."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

@@ -158,16 +158,24 @@ def _executor(name: str | None, address: str | None, device: str, threads: int) 
     if device.startswith("cuda:"):
         raise RunError(f"Ray says which GPU a job has; with --executor ray give --device cuda, not {device}.")
     try:
+        import ray
+
         from bo_robust.integrations.ray import RayExecutor
     except ImportError as error:
         raise RunError(f"--executor ray needs Ray ({error}): pip install 'bo_robust[ray]'.") from None
+    joined = not ray.is_initialized()
     try:
-        executor = RayExecutor(cpus=threads, gpus=float(device == "cuda"), address=address)
-    except (ValueError, RuntimeError) as error:
-        raise RunError(f"Ray cannot be used: {error}") from None
+        if joined:
+            ray.init(address=address or "auto")
+        executor = RayExecutor(cpus=threads, gpus=float(device == "cuda"))
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise RunError(f"Ray cannot be used: {error} Start it with `ray start --head`, or give --address.") from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has put its own in place
-    with executor:
+    try:
         yield executor
+    finally:
+        if joined:
+            ray.shutdown()
 
 
 @contextmanager

@@ -1,25 +1,20 @@
-"""On two Ray nodes of this machine, one killed in the middle: nothing is lost, and traces are those of a local run."""
+"""On two Ray nodes of this machine, one killed in the middle: nothing is lost."""
 
-import json
-import signal
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from bo_robust.experiments import cli
-from bo_robust.experiments import run as runs
 from bo_robust.study import Study, WorkerLost
 from tests.study import objectives
 
 ray = pytest.importorskip("ray")
 
-from ray._private import ray_constants  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from bo_robust.integrations.ray import RayExecutor  # noqa: E402
-from tests.integrations.test_ray import FIXED, Counting, quiet, run_config, what_is_in  # noqa: E402
+from tests.integrations.test_ray import FIXED, Counting  # noqa: E402
 
 pytestmark = pytest.mark.slow
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "node_ip_address": "127.0.0.1"}
@@ -32,11 +27,11 @@ def cluster():
     """The first node, where the driver is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", False)  # else Ray listens on all interfaces
         made = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False, "_system_config": SOON})
+        ray.init(address=made.address)
         yield made
+        ray.shutdown()
         made.shutdown()
-    assert not ray.is_initialized()
 
 
 @pytest.fixture
@@ -78,9 +73,8 @@ def test_a_study_loses_nothing(cluster, doomed, tmp_path):
     with Study.create(tmp_path / "a.study", {"x": (0.0, 1.0)}, **FIXED) as study:
         study.optimize(objectives.peak, 3)
         told = study.results()
-        with RayExecutor(address=cluster.address) as inner:
-            executor = Counting(inner)
-            study.optimize(objective, 9, executor=executor, workers=2)
+        executor = Counting(RayExecutor())
+        study.optimize(objective, 9, executor=executor, workers=2)
         assert study.results()[:3] == told
         assert (study.status().told, study.status().failed, study.status().open) == (9, 0, 0)
         assert all(value == objectives.peak(trial.x) for trial, value in study.results())
@@ -88,49 +82,21 @@ def test_a_study_loses_nothing(cluster, doomed, tmp_path):
         assert len({x["x"] for x in executor.xs}) == 6
 
 
-def test_a_run_ends_as_a_local_one(cluster, doomed, tmp_path, monkeypatch):
-    node, mark = doomed
-    submit, submitted = RayExecutor.submit, []
-
-    def marking(self, fn, x):
-        def marked(text):
-            job = json.loads(text)
-            if there(node):  # much too long: it is killed in play
-                job["run"]["panels"][0]["horizon"] = 10**6
-                Path(mark).touch()
-            return fn(json.dumps(job))
-
-        submitted.append(x)
-        return submit(self, marked, x)
-
-    monkeypatch.setattr(RayExecutor, "submit", marking)
-    config, local, out = tmp_path / "a.yaml", tmp_path / "local", tmp_path / "out"
-    runs.start(run_config(), local, console=quiet())
-    config.write_text(run_config().model_dump_json(exclude_unset=True))  # JSON is YAML
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        cli.run(config, out=out, executor="ray", address=cluster.address)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert len(submitted) == len(set(submitted)) + 1 == 5
-    assert what_is_in(out) == what_is_in(local)
-
-
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_result_that_lay_on_the_dead_node(cluster, doomed, retries):
     """It was never fetched: the study sees a death, or Ray computes it again."""
     node, mark = doomed
-    with RayExecutor(address=cluster.address, retries=retries) as executor:
-        first, second = (executor.submit(large, (node, mark)) for _ in range(2))
-        while any(n["Alive"] for n in ray.nodes() if n["NodeID"] == node):
-            time.sleep(0.05)
-        found = []
-        for future in (first, second):
-            try:
-                found.append(len(future.result()))
-            except WorkerLost:
-                found.append("lost")
-        assert sorted(found, key=str) == ([10**7, 10**7] if retries else [10**7, "lost"])
+    executor = RayExecutor(retries=retries)
+    first, second = (executor.submit(large, (node, mark)) for _ in range(2))
+    while any(n["Alive"] for n in ray.nodes() if n["NodeID"] == node):
+        time.sleep(0.05)
+    found = []
+    for future in (first, second):
+        try:
+            found.append(len(future.result()))
+        except WorkerLost:
+            found.append("lost")
+    assert sorted(found, key=str) == ([10**7, 10**7] if retries else [10**7, "lost"])
 
 
 def large(where):

@@ -49,3 +49,9 @@ def sleeps(x):
     """Takes a minute."""
     time.sleep(60.0)
     return 1.0
+
+
+def marks_and_sleeps(mark):
+    """Writes its process into a file and takes a minute."""
+    Path(mark).write_text(str(os.getpid()))
+    time.sleep(60.0)
