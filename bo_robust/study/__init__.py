@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
     from bo_robust.study.policy import Recommendation
     from bo_robust.study.records import FAILED, Status, Trial
-    from bo_robust.study.space import Arms, Box, Float, Integer
+    from bo_robust.study.space import Arms, Box, Categorical, Float, Integer
     from bo_robust.study.store import StudyDamaged
     from bo_robust.study.study import Study
 
@@ -18,6 +18,7 @@ __all__ = [
     "FAILED",
     "Arms",
     "Box",
+    "Categorical",
     "Executor",
     "Float",
     "Future",
@@ -36,7 +37,7 @@ _HOMES = {
     "bo_robust.executors": ("Executor", "Future", "InProcess", "LocalProcesses", "WorkerLost"),
     "bo_robust.study.policy": ("Recommendation",),
     "bo_robust.study.records": ("FAILED", "Status", "Trial"),
-    "bo_robust.study.space": ("Arms", "Box", "Float", "Integer"),
+    "bo_robust.study.space": ("Arms", "Box", "Categorical", "Float", "Integer"),
     "bo_robust.study.store": ("StudyDamaged",),
     "bo_robust.study.study": ("Study",),
 }

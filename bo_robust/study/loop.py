@@ -13,6 +13,7 @@ from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, Wor
 from bo_robust.study.policy import Recommendation
 from bo_robust.study.records import FAILED, Trial, checked_value
 from bo_robust.study.settings import whole_number
+from bo_robust.study.space import Point
 from bo_robust.validation import quoted
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ DEATHS = 3  # a trial counts as failed when so many workers died while it ran al
 
 
 def optimize(
-    study: "Study", objective: Callable[[dict[str, float]], float], rounds: int, executor: Executor | None, workers: int
+    study: "Study", objective: Callable[[Point], float], rounds: int, executor: Executor | None, workers: int
 ) -> Recommendation:
     """See :meth:`bo_robust.study.Study.optimize`."""
     if not callable(objective):
@@ -60,7 +61,7 @@ class _Loop:
     suspect. Suspects run again one at a time, and only the deaths of a trial that ran alone count against it.
     """
 
-    def __init__(self, study: "Study", objective: Callable[[dict[str, float]], float], executor: Executor) -> None:
+    def __init__(self, study: "Study", objective: Callable[[Point], float], executor: Executor) -> None:
         self.study, self.objective, self.executor = study, objective, executor
         self.lease_seconds = study.settings["lease_seconds"]
         self.trials: dict[int, Trial] = {}  # asked, neither told nor released

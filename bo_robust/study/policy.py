@@ -8,27 +8,25 @@ carried from trial to trial.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.optim import optimize_acqf
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.models.training_data import recommendable
 from bo_robust.random import stream
 from bo_robust.study.round_models import RoundModel, RoundModels
+from bo_robust.study.search import maximise
 from bo_robust.study.settings import StudySettings
-from bo_robust.study.space import Arms, Space
-from bo_robust.study.steps import seeded, stream_seed
+from bo_robust.study.space import Arms, Point, Space
+from bo_robust.study.steps import stream_seed
 from bo_robust.study.units import RewardUnits, coarse_units, units_of, warn_of_spoilt_units
 
-CHUNK = 4096  # arms evaluated at once
 LARGEST_SEEN = 1e100  # limit of |reward| as models see it: they square it
 STARTS = 100  # best points told, about which the search may start
 CERTIFIED = 1e8  # beside a reward beyond this, rounding may exceed all others: nothing is certified
-Point = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class Policy:
         return x | dict(self.environment.points[int(choice.index)])
 
     def recommend(self, history: History) -> Recommendation:
-        """Recommend the point of largest lower confidence bound among those told (among all, where they are arms).
+        """Recommend the point of largest lower confidence bound among those told, or among all of a finite space.
 
         Points whose only rewards were too bad to be believed are left out. Raises ``ValueError`` if nothing was told.
         """
@@ -113,7 +111,7 @@ class Policy:
         names = self.space.names
         now = self.round_model(history)
         designs = {tuple(x[n] for n in names): {n: x[n] for n in names} for x, _ in history.told}
-        points = [dict(p) for p in self.space.points] if isinstance(self.space, Arms) else list(designs.values())
+        points = list(designs.values()) if self.space.points is None else [dict(p) for p in self.space.points]
         with torch.no_grad():
             mean, lower, upper = now.bounds(self._unit(points))
         told = self._unit([x for x, _ in history.told])
@@ -163,15 +161,15 @@ class Policy:
 
     def _initial(self, trial: int) -> Point:
         generator = stream(self.seed, "study.initial", trial)
-        if isinstance(self.space, Arms):
-            # the first num_initial of one permutation of the arms, so that none comes twice
+        if self.space.points is not None:
+            # the first num_initial of one permutation of the points, so that none comes twice
             order = stream(self.seed, "study.arms", 0).permutation(len(self.space.points))
             x = dict(self.space.points[int(order[trial % len(order)])])
         else:
             engine = SobolEngine(
-                len(self.space.names), scramble=True, seed=stream_seed(self.seed, "initial", 0) % 2**31
+                len(self.space.columns), scramble=True, seed=stream_seed(self.seed, "initial", 0) % 2**31
             )
-            x = self.space.from_unit(engine.fast_forward(trial).draw(1, dtype=torch.float64)[0].tolist())
+            x = self.space.decode(engine.fast_forward(trial).draw(1, dtype=torch.float64)[0].tolist())
         if self.environment is not None:
             p = self.settings.method.environment.get("probabilities")
             n = len(self.environment.points)
@@ -180,9 +178,9 @@ class Policy:
 
     def _unit(self, points: list[Point]) -> Tensor:
         """Coordinates ``n x d`` of points in the unit cube; conditions are included where points have them."""
-        rows = [self.space.to_unit(p) for p in points]
+        rows = [self.space.encode(p) for p in points]
         if self.environment is not None and len(points[0]) > len(self.space.names):
-            rows = [row + self.environment.to_unit(p) for row, p in zip(rows, points, strict=True)]
+            rows = [row + self.environment.encode(p) for row, p in zip(rows, points, strict=True)]
         return torch.tensor(rows, dtype=torch.float64, device=self.settings.common.device)
 
     def _best(self, history: History) -> Tensor:
@@ -191,31 +189,10 @@ class Policy:
         return self._unit([x for x, _ in sorted(history.told, key=lambda told: worse * told[1])[:STARTS]])
 
     def _maximise(self, acqf: AcquisitionFunction, seed: int, history: History) -> tuple[Point, float]:
-        """The best point, and its value before rounding."""
-        device = self.settings.common.device
-        if isinstance(self.space, Arms):
-            with torch.no_grad():
-                chunks = self.space.unit_points().to(device).unsqueeze(-2).split(CHUNK)
-                values = torch.cat([acqf(chunk) for chunk in chunks])
-            best = int(values.argmax())
-            return dict(self.space.points[best]), float(values[best])
-        bounds = torch.zeros(2, len(self.space.names), dtype=torch.float64, device=device)
-        bounds[1] = 1.0
-        options: dict[str, Any] = {"seed": seed % 2**31}
-        if self.environment is None:  # also start about the best points told: other starts may miss their peak
-            acqf.X_baseline = self._best(history)  # where BoTorch looks for them
-            options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
-        with seeded(seed, device):
-            x, value = optimize_acqf(
-                acqf,
-                bounds,
-                q=1,
-                num_restarts=self.settings.common.restarts,
-                raw_samples=self.settings.common.raw_samples,
-                options=options,
-                retry_on_optimization_warning=False,  # the kinks of a value at risk end line searches, at good points
-            )
-        return self.space.from_unit(x[0].tolist()), float(cast(Tensor, value))
+        """The best point, and its value."""
+        # Other starts may miss the peak of the points told. An acquisition on conditions too takes no such starts.
+        best = self._best(history) if self.environment is None else None
+        return maximise(acqf, self.space, self.settings.common, seed, best)
 
     def _units(self, rewards: list[float]) -> RewardUnits:
         method, common = self.settings.method, self.settings.common

@@ -166,5 +166,5 @@ def _in_unit_cube(method: Method, environment: Arms | None) -> Method:
     """The method with its conditions where the models see them."""
     if environment is None:
         return method
-    points = [dict(zip(environment.names, environment.to_unit(point), strict=True)) for point in environment.points]
+    points = [dict(zip(environment.names, environment.encode(point), strict=True)) for point in environment.points]
     return dataclasses.replace(method, environment={**method.environment, "points": points})

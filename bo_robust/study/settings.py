@@ -32,6 +32,7 @@ from bo_robust.study.space import Arms, Space
 from bo_robust.validation import check_positive, check_settings, quoted
 
 KERNEL_NAMES = ("matern52", "rbf")
+WITH_CONSTRAINTS = "use Ax with bo_robust.integrations.ax.generation_strategy()"
 UNKNOWN = {"noise_var": 1.0, "num_features": 1, "seed": 0}  # stand-ins for values of a model that does not exist yet
 
 
@@ -128,6 +129,8 @@ def complete(method: str, given: Mapping[str, Any], space: Space) -> StudySettin
     Raises ``ValueError`` if a method or setting is unknown (the nearest is named), or a value is out of range, of
     another type or no plain JSON.
     """
+    if "constraints" in given:
+        raise SpecError(f"a study has no constraints: {WITH_CONSTRAINTS}.")
     made = method_class(method)
     parts: dict[type, dict[str, Any]] = {CommonSettings: {}} | ({KernelSettings: {}} if made.fits_kernel else {})
     names = {field.name: part for part in parts for field in dataclasses.fields(part)}
@@ -138,13 +141,13 @@ def complete(method: str, given: Mapping[str, Any], space: Space) -> StudySettin
         if name in chosen:
             parts[part][name] = chosen[name]
     conditions = _conditions(of_method, space)
-    columns = [*space.names, *conditions[0]]
+    columns = [*space.columns, *conditions[0]]
     if parts[CommonSettings].get("num_initial") is None:
         parts[CommonSettings]["num_initial"] = 2 * len(columns) + 2
     common, *kernel = (
         build({**options, "kind": method}, {method: part}, {}, "settings of") for part, options in parts.items()
     )
-    num_arms = (len(space.points) if isinstance(space, Arms) else GRID) * len(conditions)
+    num_arms = (GRID if space.points is None else len(space.points)) * len(conditions)
     known = {"num_arms": num_arms, "dim": len(columns), "num_initial": common.num_initial}
     settings = StudySettings(method, of_method, common, kernel[0] if kernel else None, known)
     _check(settings, columns)

@@ -16,7 +16,7 @@ from bo_robust.study.loop import optimize
 from bo_robust.study.policy import History, Policy, Recommendation
 from bo_robust.study.records import FAILED, Status, Trial, checked_id, checked_value
 from bo_robust.study.settings import complete, whole_number
-from bo_robust.study.space import Space, as_space, space_from_json
+from bo_robust.study.space import Point, Space, as_space, space_from_json
 from bo_robust.study.store import Store
 from bo_robust.validation import check_positive
 
@@ -41,7 +41,7 @@ class Study:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._asking, self._reading = threading.Lock(), threading.Lock()
-        self._points: list[tuple[dict[str, float], int | None]] = []  # x and asked_after, by id
+        self._points: list[tuple[Point, int | None]] = []  # x and asked_after, by id
         self._tells: list[tuple[int, float | None]] = []  # trial and value, in the order of the commits
         try:
             space = space_from_json(store.settings["space"])
@@ -66,7 +66,7 @@ class Study:
 
         Args:
             path: Its file. SQLite's ``PATH-journal`` lies beside it during a commit.
-            space: ``{"name": (low, high) | Float | Integer}``, a ``Box`` or ``Arms``.
+            space: ``{"name": (low, high) | Float | Integer | Categorical}``, a ``Box`` or ``Arms``.
             method: A name in :data:`bo_robust.methods.METHODS`.
             seed: Seed of everything random, >= 0.
             lease_seconds: How long a trial may take before it is handed out again, > 0.
@@ -117,7 +117,7 @@ class Study:
                 again = dict(list(self._expired(self._store.leases()).items())[:n])
                 self._refresh()
                 seq, known = len(self._tells), len(self._points)
-                xs: list[dict[str, float]] = []
+                xs: list[Point] = []
                 for trial in range(known, known + n - len(again)):
                     xs.append(self._policy.propose(self._history(seq, trial, xs), trial))
                 until = time.time() + self._store.settings["lease_seconds"]
@@ -142,7 +142,7 @@ class Study:
             raise ValueError(f"results are pairs (id, value) in a list, got {quoted(results)}.") from None
         self._store.tell([(checked_id(trial), checked_value(value, trial)) for trial, value in pairs])
 
-    def add(self, x: Mapping[str, float], value: Any) -> Trial:
+    def add(self, x: Mapping[str, Any], value: Any) -> Trial:
         """Add a point that was evaluated elsewhere, such as old data: a trial asked and told in one commit.
 
         The point includes its condition where the method chooses one. Raises ``ValueError`` if it is not in the space,
@@ -175,7 +175,7 @@ class Study:
                 raise ValueError(f"trial {trial} is not open; those open are {list(leases)}.")
         self._store.lease(ids, 0.0)
 
-    def replay(self, trial: int) -> dict[str, float]:
+    def replay(self, trial: int) -> Point:
         """Compute the point of a trial anew, from what was on disk when it was asked: the result is its ``x``.
 
         Another version of the package may fit or search differently, and so find another point. Raises ``ValueError``
@@ -233,7 +233,7 @@ class Study:
 
     def optimize(
         self,
-        objective: Callable[[dict[str, float]], float],
+        objective: Callable[[Point], float],
         rounds: int,
         executor: Executor | None = None,
         workers: int = 1,
@@ -296,7 +296,7 @@ class Study:
         self._refresh()
         return [value for _, value in self._tells]
 
-    def _history(self, seq: int, trial: int, new: list[dict[str, float]]) -> History:
+    def _history(self, seq: int, trial: int, new: list[Point]) -> History:
         """What was known when a trial was asked, after ``seq`` tells.
 
         Open trials of smaller ids are pending, and so are the uncommitted ``new`` points of the same call.

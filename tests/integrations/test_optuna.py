@@ -203,7 +203,7 @@ def test_every_kind_of_parameter_and_values_that_never_leave_their_grid(historie
     # x, n, m, s and one column per choice, in the order of their names
     x, y = histories[-1][1].told[0]
     p = study.trials[0].params
-    columns = list(x.values())
+    columns = study.sampler._last[1].space.encode(x)
     assert len(columns) == 7
     assert columns[:3] == [float(p["c"] == v) for v in ("relu", None, 3)]
     assert columns[3] == pytest.approx((p["m"] + 2.5) / 15.0)
@@ -263,9 +263,8 @@ def test_trials_that_failed_count_as_the_worst_and_those_that_run_are_pending(hi
     number, history = histories[-1]
     assert number == 13
     assert [y for _, y in history.told] == [t.value for t in study.trials[:7]]
-    column = [(t.params["a"] + 1.0) / 4.0 for t in study.trials[7:13]]
-    assert [x["column0"] for x in history.failed] == pytest.approx(column[:4])
-    assert [x["column0"] for x in history.pending] == pytest.approx(column[4:])
+    assert history.failed == [t.params for t in study.trials[7:11]]
+    assert history.pending == [t.params for t in study.trials[11:13]]
     points = [tuple(t.params.values()) for t in study.trials[7:]]
     assert len(set(points)) == len(points)  # not the same point for ever
     study.tell(running, 0.5)

@@ -190,22 +190,6 @@ def test_a_value_that_is_no_number_is_refused_and_the_objective_that_returns_it_
         assert study.status().failed == 1
 
 
-@pytest.mark.parametrize(
-    "space",
-    [
-        {"kind": ("relu", "tanh")},
-        {"kind": ["a", "b", "c"]},
-        {"deep": {"if": "kind", "range": (0.0, 1.0)}},
-        {"flag": (False, True)},
-    ],
-)
-def test_categorical_and_conditional_parameters_are_refused_with_the_way_to_optuna(space, tmp_path):
-    with pytest.raises(ValueError, match=r"numbers only, .*Optuna with bo_robust\.integrations\.optuna\.RobustSampler"):
-        Study.create(tmp_path / "a", {"x": (0.0, 1.0)} | space)
-    with pytest.raises(ValueError, match=r"numbers only, .*RobustSampler"):
-        Study.create(tmp_path / "a", Arms([{"x": 0.0, "kind": "relu"}, {"x": 1.0, "kind": "tanh"}]))
-
-
 def test_given_noise_is_in_units_of_the_rewards():
     X = torch.rand(8, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     Y = 100.0 * X.sum(-1, keepdim=True)

@@ -101,6 +101,7 @@ def test_conditions_are_told_to_the_model_in_the_unit_cube(tmp_path):
         ("gp-ucb", {"certificate": {"kind": "randomised"}}, "no confidence bound"),
         ("gp-ucb", {"certificate": None}, "certificate must be"),
         (["x"], {}, "unknown method"),
+        ("robust", {"constraints": ["g"]}, "no constraints: use Ax with .*generation_strategy"),
         ("gp-ucb", {"width": {"kind": ["finite"]}}, "kind of width must be text"),
         ("gp-ucb", {"width": {"kind": "finite", "num_arms": "3"}}, "num_arms|finite"),
         ("gp-ucb", {"num_initial": 2.0}, "num_initial of settings of 'gp-ucb' must be a whole"),

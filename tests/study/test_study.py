@@ -14,9 +14,10 @@ import torch
 
 import bo_robust.study
 from benchmarks.study import kills
-from bo_robust.study import FAILED, Arms, Float, Integer, Study
+from bo_robust.study import FAILED, Arms, Categorical, Float, Integer, Study
 from bo_robust.study.policy import History, Policy
 from bo_robust.study.settings import complete
+from bo_robust.study.space import all_points
 
 BOX = {"x": (0.0, 1.0), "lr": Float(1e-3, 1.0, log=True), "k": Integer(1, 4)}
 LINE = {"x": (0.0, 1.0)}
@@ -201,7 +202,7 @@ def test_recommendation_is_not_the_luckiest_observation_and_carries_its_certific
 def test_the_regret_bound_counts_the_points_told_where_the_search_misses_them(path, monkeypatch):
     """As by hand above, on a line, with a search that finds nothing."""
     poor = (torch.tensor([[0.5]], dtype=torch.float64), torch.tensor(-1e9, dtype=torch.float64))
-    monkeypatch.setattr("bo_robust.study.policy.optimize_acqf", lambda *given, **options: poor)
+    monkeypatch.setattr("bo_robust.study.search.optimize_acqf", lambda *given, **options: poor)
     settings = FIXED | {"lengthscale": 0.02, "noise_var": 1.0, "center": 0.0, "scale": 1.0}
     with Study.create(path, LINE, "gp-ucb", certificate={"kind": "constant", "value": 1.5}, **settings) as study:
         study.add({"x": 0.0}, 2.0)
@@ -380,10 +381,10 @@ def test_failed_points_are_the_worst_reward(method, path):
         for i in range(6):
             study.add({"x": i / 10} | at, 0.4 * i - 1.0)
         history = study._history(6, 6, [])
-        before = study._policy.round_model(history).bounds(arms.unit_points())[0]
+        before = study._policy.round_model(history).bounds(all_points(arms))[0]
         for i in range(4):
             study.add({"x": (6 + i) / 10} | at, FAILED)
-        after = study._policy.round_model(study._history(10, 10, [])).bounds(arms.unit_points())[0]
+        after = study._policy.round_model(study._history(10, 10, [])).bounds(all_points(arms))[0]
         assert after[7:10].max() < min(-0.2, float(before[7:10].min()))
         assert after[3:5].min() > after[7:10].max() + 0.2
 
@@ -502,3 +503,42 @@ def test_the_first_word_on_a_trial_stands(path, first, then):
         with pytest.raises(ValueError, match=r"before and now .*; the first stands"):
             study.tell(trial.id, then)
         assert [value for _, value in study.results()] == [first]
+
+
+@pytest.mark.parametrize("space", [{"deep": {"if": "kind", "range": (0.0, 1.0)}}, {"kind": ("relu", "tanh")}])
+def test_conditional_parameters_are_refused_with_the_way_to_optuna(space, path):
+    with pytest.raises(
+        ValueError, match=r"for conditional .*Optuna with bo_robust\.integrations\.optuna\.RobustSampler"
+    ):
+        Study.create(path, LINE | space)
+
+
+@pytest.mark.parametrize("method", ["robust", "v-ucb"])
+def test_a_box_with_choices_and_steps_is_searched_and_opened_again(path, method):
+    """The default also sees through an outlier; the best is kind b, n = 20, x = .7."""
+    space = {"kind": Categorical(["a", "b", "c"]), "x": (0.0, 1.0), "n": Integer(0, 30, step=10)}
+
+    def objective(x):
+        return (x["kind"] == "b") - (x["x"] - 0.7) ** 2 - abs(x["n"] - 20) / 20 + x.get("z", 0.0)
+
+    with Study.create(path, space, method, restarts=2, raw_samples=16, **METHODS[method]) as study:
+        for _ in range(10):
+            (trial,) = study.ask()
+            study.tell(trial.id, objective(trial.x))
+    with Study.open(path) as study:
+        study.optimize(lambda x: objective(x) + 50.0 * (method == "robust" and len(study.results()) == 12), 20)
+        xs = [trial.x for trial, _ in study.results()]
+        assert all(x["kind"] in ("a", "b", "c") and x["n"] in (0, 10, 20, 30) and 0.0 <= x["x"] <= 1.0 for x in xs)
+        best = study.recommend().x
+        assert study.replay(15) == xs[15]
+    assert (best["kind"], best["n"]) == ("b", 20)
+    assert abs(best["x"] - 0.7) < 0.15
+
+
+def test_combinations_of_a_finite_box_are_all_looked_at(path):
+    space = {"n": Integer(1, 4), "c": Categorical(["a", "b"])}
+    with Study.create(path, space, minimize=True) as study:
+        found = study.optimize(lambda x: abs(x["n"] - 2) + (x["c"] == "b"), 12)
+        assert found.x == {"n": 2, "c": "a"}
+        first = [tuple(trial.x.values()) for trial, _ in study.results()][:8]
+        assert len(set(first)) == 8  # the initial design has no point twice

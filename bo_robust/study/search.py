@@ -1,0 +1,86 @@
+"""The search for the point of the largest acquisition in a space."""
+
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.optim import optimize_acqf
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from bo_robust.study.settings import CommonSettings
+from bo_robust.study.space import Box, Categorical, Point, Space, all_points
+from bo_robust.study.steps import seeded
+
+CHUNK = 4096  # points evaluated at once
+
+
+def maximise(
+    acqf: AcquisitionFunction, space: Space, settings: CommonSettings, seed: int, best: Tensor | None
+) -> tuple[Point, float]:
+    """Return the best point found, and its value.
+
+    All points of a finite space are looked at. A box without discrete parameters is searched from random starts and,
+    where ``best`` has any, from about its points ``n x d`` in the unit cube. Discrete parameters take their own values
+    only: between these the variance stays largest for ever at the points farthest from all of them, and rounding brings
+    every such point back to a value that was played.
+    """
+    if space.points is not None:
+        with torch.no_grad():
+            chunks = all_points(space).to(settings.device).unsqueeze(-2).split(CHUNK)
+            values = torch.cat([acqf(chunk) for chunk in chunks])
+        row = int(values.argmax())
+        return dict(space.points[row]), float(values[row])
+    assert isinstance(space, Box)
+    search: dict[str, Any] = {"num_restarts": settings.restarts, "raw_samples": settings.raw_samples}
+    with seeded(seed, settings.device):
+        if any(p.values() is not None for p in space.parameters.values()):
+            return _maximise_mixed(acqf, space, settings.device, search)
+        bounds = torch.zeros(2, len(space.columns), dtype=torch.float64, device=settings.device)
+        bounds[1] = 1.0
+        options: dict[str, Any] = {"seed": seed % 2**31}
+        if best is not None:
+            acqf.X_baseline = best  # where BoTorch looks for them
+            options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
+        # The kinks of a value at risk end line searches, at good points: so there is no second try.
+        x, value = optimize_acqf(acqf, bounds, q=1, options=options, retry_on_optimization_warning=False, **search)
+    return space.decode(x[0].tolist()), float(cast(Tensor, value))
+
+
+def _maximise_mixed(acqf: AcquisitionFunction, box: Box, device: str, search: dict[str, Any]) -> tuple[Point, float]:
+    ends: list[tuple[float, float]] = []
+    choices: dict[int, list[float]] = {}
+    grids: dict[int, list[float]] = {}
+    for i, p in enumerate(box.parameters.values()):
+        values = p.values()
+        if isinstance(p, Categorical):
+            choices[i] = [float(k) for k in range(len(p.choices))]
+        elif values is not None:
+            grids[i] = [p.encode(value)[0] for value in values]
+        numbers = choices.get(i) or grids.get(i) or [0.0, 1.0]
+        ends.append((numbers[0], numbers[-1]))
+    bounds = torch.tensor(ends, dtype=torch.float64, device=device).T
+    encoded = _Encoded(acqf, {i: len(numbers) for i, numbers in choices.items()})
+    x, value = optimize_acqf_mixed_alternating(encoded, bounds, grids, choices, **search)
+    return box.decode(encoded.columns(x)[0].tolist()), float(cast(Tensor, value))
+
+
+class _Encoded(AcquisitionFunction):
+    """An acquisition on one column per parameter, where a choice is its number; ``choices`` says of how many."""
+
+    def __init__(self, acqf: AcquisitionFunction, choices: dict[int, int]) -> None:
+        super().__init__(model=acqf.model)
+        self.set_X_pending(None)  # the wrapped acquisition knows them
+        self.acqf, self._choices = acqf, choices
+
+    def columns(self, X: Tensor) -> Tensor:
+        """The columns that the model knows, one per choice of a categorical parameter."""
+        parts = [
+            one_hot(x.round().long(), self._choices[i]).to(X) if i in self._choices else x.unsqueeze(-1)
+            for i, x in enumerate(X.unbind(-1))
+        ]
+        return torch.cat(parts, -1)
+
+    def forward(self, X: Tensor) -> Tensor:
+        return self.acqf(self.columns(X))
