@@ -507,9 +507,7 @@ def test_the_first_word_on_a_trial_stands(path, first, then):
 
 @pytest.mark.parametrize("space", [{"deep": {"if": "kind", "range": (0.0, 1.0)}}, {"kind": ("relu", "tanh")}])
 def test_conditional_parameters_are_refused_with_the_way_to_optuna(space, path):
-    with pytest.raises(
-        ValueError, match=r"for conditional .*Optuna with bo_robust\.integrations\.optuna\.RobustSampler"
-    ):
+    with pytest.raises(ValueError, match=r"for conditional parameters use Optuna with .*\.RobustSampler"):
         Study.create(path, LINE | space)
 
 
@@ -532,7 +530,7 @@ def test_a_box_with_choices_and_steps_is_searched_and_opened_again(path, method)
         best = study.recommend().x
         assert study.replay(15) == xs[15]
     assert (best["kind"], best["n"]) == ("b", 20)
-    assert abs(best["x"] - 0.7) < 0.15
+    assert abs(best["x"] - 0.7) < (0.15 if method == "robust" else 0.4)
 
 
 def test_combinations_of_a_finite_box_are_all_looked_at(path):
