@@ -216,13 +216,16 @@ def runs_table(file: str, pattern: str = "") -> list[str]:
     for panel in summary["panels"]:
         if not re.search(pattern, panel["name"]):
             continue
-        if "algorithms" in panel:
+        methods = panel.get("algorithms") or panel["methods"]
+        trials, rounds = (
+            panel.get(new) or panel[old] for new, old in (("trials", "repetitions"), ("horizon", "rounds"))
+        )
+        if "average_regret" in next(iter(methods.values())):
             head = ["method", "average regret", "simple regret", "coverage", "truncated"]
             body = [
                 [name, pm(m["average_regret"]), pm(m["simple_regret"]), percent(m["coverage"]), percent(m["truncated"])]
-                for name, m in panel["algorithms"].items()
+                for name, m in methods.items()
             ]
-            size = f"{panel['trials']} trials of {panel['horizon']} rounds"
         else:
             head = ["method", "log10 regret at the end", "median regret", "certificate held", "s an acquisition"]
             body = [
@@ -233,10 +236,9 @@ def runs_table(file: str, pattern: str = "") -> list[str]:
                     percent(m["certificate_held"]),
                     number(m["seconds"]),
                 ]
-                for name, m in panel["methods"].items()
+                for name, m in methods.items()
             ]
-            size = f"{panel['repetitions']} trials of {panel['rounds']} rounds"
-        lines += ["", f"**{panel['name']}**, {size}", "", *table(head, body)]
+        lines += ["", f"**{panel['name']}**, {trials} trials of {rounds} rounds", "", *table(head, body)]
     return [*lines, "", origin(file, summary.get("environment", {}))]
 
 
