@@ -20,12 +20,12 @@ from benchmarks.robustness.rcgp import rcgp
 from benchmarks.robustness.samplers import SAMPLERS
 from benchmarks.robustness.student_t import StudentTGP
 from bo_robust.models import TruncatedGP
-from bo_robust.tails import recommend
+from bo_robust.tails import choose_constants
 from bo_robust.truncation import TGPTruncation
 
 __all__ = ["METHODS", "OURS", "PEERS", "Method", "fitted"]
 
-PILOT = 100  # rewards of the past that tails.recommend needs, at Sobol points; no other method gets them
+PILOT = 100  # rewards of the past that tails.choose_constants needs, at Sobol points; no other method gets them
 RELEVANCE_PURSUIT_EVERY = 5  # evaluations, and after the last: one search takes seconds
 
 Modeller = Callable[[Tensor, Tensor, np.ndarray], Any]  # a BoTorch model
@@ -81,7 +81,7 @@ def _student_t(pilot: Tensor | None) -> Modeller:
 
 def _truncated(pilot: Tensor | None) -> Modeller:
     assert pilot is not None
-    advice = recommend(pilot)
+    advice = choose_constants(pilot)
     level = TGPTruncation(advice.moment_bound, advice.alpha)
     rule = "zero" if advice.rule == "zero" else "clip"  # TruncatedGP has no rule "residual"
     return lambda X, Y, outlier: fitted(TruncatedGP(X, (Y - advice.centre) / advice.scale, level, rule=rule))

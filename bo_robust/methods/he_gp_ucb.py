@@ -53,12 +53,12 @@ class HEGPUCBMethod(Method):
             if (
                 not isinstance(self.candidates, list)
                 or not self.candidates
-                or not all(isinstance(one, Mapping) for one in self.candidates)
+                or not all(isinstance(options, Mapping) for options in self.candidates)
             ):
                 got = quoted(self.candidates)
                 raise ValueError(f"candidates must be a list of settings of bo_robust.models.candidate, got {got}.")
-            for one in self.candidates:
-                candidate(**one)  # raises
+            for options in self.candidates:
+                candidate(**options)  # raises
 
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         grid = self.candidates or candidate_grid((0.05, 0.8), self.noise_var, kernels=("rbf", "matern52"))
@@ -94,7 +94,7 @@ class HEGPUCBMethod(Method):
         return self.elimination != "errors" and isinstance(self.width, Mapping) and "scale" not in self.width
 
     def _noise_scale(self) -> float:
-        noise_vars = [one["noise_var"] for one in self.candidates or []] or [self.noise_var]
+        noise_vars = [options["noise_var"] for options in self.candidates or []] or [self.noise_var]
         return self.noise_scale or math.sqrt(max(noise_vars))
 
     def _context(self, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -160,20 +160,20 @@ class _Loop:
             self.deaths[i] += self.alone
             if self.deaths[i] < DEATHS:
                 raise _Lost from None
-            said = f"its worker died {DEATHS} times while nothing else ran ({error!r})"
+            reason = f"its worker died {DEATHS} times while nothing else ran ({error!r})"
             if not self.answers and not isinstance(error, WorkerLost):  # the pool broke, for whatever reason
                 raise RuntimeError(
-                    f"no worker gave a result, and trial {i} at {trial.x}: {said}. Processes need an objective defined "
+                    f"no worker gave a result, and trial {i} at {trial.x}: {reason}. Processes need an objective defined "
                     'in a module and a script with `if __name__ == "__main__":` (not standard input). If it is this '
                     f"point that kills its worker, study.tell({i}, FAILED) and call optimize again."
                 ) from error
-            return self._failed(trial, said)
+            return self._failed(trial, reason)
         except Exception as error:
             self.answers += 1
             return self._failed(trial, "".join(traceback.format_exception(error)).strip())
 
-    def _failed(self, trial: Trial, said: str) -> Any:
-        warnings.warn(f"trial {trial.id} at {trial.x} counts as FAILED: {said}", UserWarning, stacklevel=6)
+    def _failed(self, trial: Trial, reason: str) -> Any:
+        warnings.warn(f"trial {trial.id} at {trial.x} counts as FAILED: {reason}", UserWarning, stacklevel=6)
         return FAILED
 
     def _raised(self, error: Exception, future: Any) -> bool:

@@ -9,8 +9,8 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from bo_robust.tails.constants import choose_constants
 from bo_robust.tails.plots import tail_plot
-from bo_robust.tails.recommend import recommend
 from bo_robust.validation import quoted
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -34,7 +34,7 @@ def tails(
     labels = None if arms is None else table[arms]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the text says the same
-        found = recommend(table[column], labels, horizon=horizon, delta=delta, f_scale=f_scale)
+        found = choose_constants(table[column], labels, horizon=horizon, delta=delta, f_scale=f_scale)
     print(textwrap.fill(found.text, 100))
     if plot is not None:
         tail_plot(table[column], plot, arms=labels)

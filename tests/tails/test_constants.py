@@ -13,7 +13,7 @@ import torch
 
 from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.tails import __main__ as command
-from bo_robust.tails import choose_rule, hill, moment_bound, recommend, tail_plot
+from bo_robust.tails import choose_constants, choose_rule, hill, moment_bound, tail_plot
 from bo_robust.truncation import TGPTruncation
 
 N = 2000
@@ -40,19 +40,19 @@ def test_rule_on_simulated_rewards(name):
     rng = np.random.default_rng(12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        found = [recommend(draw(rng), horizon=3000) for _ in range(40)]
+        found = [choose_constants(draw(rng), horizon=3000) for _ in range(40)]
     assert np.mean([f.worthwhile == worthwhile and rule in (None, f.rule) for f in found]) >= 0.85
 
 
 def test_few_rewards_of_finite_variance_are_rarely_called_heavy():
     rng = np.random.default_rng(13)
     for draw, most in ((lambda: rng.standard_normal(100), 0.0), (lambda: rng.standard_t(3, 100), 0.2)):
-        assert np.mean([recommend(draw()).worthwhile for _ in range(60)]) <= most
+        assert np.mean([choose_constants(draw()).worthwhile for _ in range(60)]) <= most
 
 
 def test_constants_of_gaussian_rewards():
     y = 50.0 + 3.0 * np.random.default_rng(14).standard_normal(20_000)
-    found = recommend(y)
+    found = choose_constants(y)
     sigma = 1.0 / 0.67449  # in MADs
     assert found.centre == pytest.approx(50.0, abs=0.1)
     assert found.scale == pytest.approx(3.0 / sigma, rel=0.02)
@@ -64,7 +64,7 @@ def test_constants_of_gaussian_rewards():
 def test_constants_of_infinite_variance():
     rng = np.random.default_rng(15)
     y = signs(rng) * rng.pareto(1.7, N)
-    found = recommend(y, horizon=3000)
+    found = choose_constants(y, horizon=3000)
     assert found.hill == hill((y - found.centre) / found.scale, level=0.9)
     assert found.alpha == pytest.approx(0.5 * (0.5 * (found.hill.index + found.hill.lower) - 1.0))
     assert 0.05 < found.alpha < 0.5
@@ -78,14 +78,14 @@ def test_constants_of_infinite_variance():
 def test_result_does_not_depend_on_units_or_container(device):
     y = np.random.default_rng(16).standard_t(2, 600)
     arms = np.repeat(["a", "b", "c"], 200)
-    found = recommend(y, arms)
-    other = recommend(pd.Series(-7.0 + 64.0 * y), pd.Series(arms, index=range(600, 1200)))
+    found = choose_constants(y, arms)
+    other = choose_constants(pd.Series(-7.0 + 64.0 * y), pd.Series(arms, index=range(600, 1200)))
     assert other.centre == pytest.approx(64.0 * found.centre - 7.0)
     assert other.scale == pytest.approx(64.0 * found.scale)
     for name in ("alpha", "moment_bound", "noise_var"):
         assert getattr(other, name) == pytest.approx(getattr(found, name))
     numbers = torch.arange(3, device=device).repeat_interleave(200)
-    assert recommend(torch.from_numpy(y).to(device), numbers) == found
+    assert choose_constants(torch.from_numpy(y).to(device), numbers) == found
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.alpha = 1.0
 
@@ -94,7 +94,7 @@ def test_arms_take_f_out_of_the_noise():
     rng = np.random.default_rng(17)
     arms = np.repeat(np.arange(5), 400)
     y = 10.0 * arms + rng.standard_normal(2000)
-    with_arms, pooled = recommend(y, arms), recommend(y)
+    with_arms, pooled = choose_constants(y, arms), choose_constants(y)
     assert with_arms.noise_var * with_arms.scale**2 == pytest.approx(1.0, rel=0.1)
     assert pooled.noise_var * pooled.scale**2 > 100.0
     # v covers f at the arm farthest from the centre, arm 0 or 4 at 20: twice the limit of 401 / scale^2
@@ -105,7 +105,7 @@ def test_arms_take_f_out_of_the_noise():
 def test_few_rewards_of_each_arm_are_pooled_for_v():
     rng = np.random.default_rng(18)
     y = rng.standard_normal(400)
-    found = recommend(y, np.arange(400) % 20)
+    found = choose_constants(y, np.arange(400) % 20)
     z = (y - found.centre) / found.scale
     assert found.moment_bound == pytest.approx(2.0 * moment_bound(z, 1.0, level=0.9).upper)
 
@@ -118,7 +118,7 @@ def test_one_fault_is_not_the_moment_of_its_arm(per_arm):
     for _ in range(10):
         y = 0.5 * np.sin(arms) + rng.standard_normal(len(arms))
         y += 100.0 * rng.choice([-1.0, 1.0], len(y)) * (rng.random(len(y)) < 1 / 500)
-        found.append(recommend(y, arms, horizon=3000))
+        found.append(choose_constants(y, arms, horizon=3000))
     assert max(f.moment_bound for f in found) < 20.0
     assert np.mean([f.worthwhile for f in found]) >= 0.7
 
@@ -126,7 +126,7 @@ def test_one_fault_is_not_the_moment_of_its_arm(per_arm):
 def test_few_rewards_of_far_arms_are_pooled_around_their_medians():
     rng, arms = np.random.default_rng(26), np.repeat(np.arange(5), 50)
     y = 10.0 * arms + rng.standard_normal(250)
-    found = recommend(y, arms)
+    found = choose_constants(y, arms)
     z = (y - found.centre) / found.scale
     medians = np.array([np.median(z[arms == a]) for a in range(5)])
     noise = 2.0 * moment_bound(z - medians[arms], 1.0, level=0.9).upper
@@ -137,13 +137,13 @@ def test_alpha_seldom_exceeds_what_has_a_moment():
     rng = np.random.default_rng(27)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        found = [recommend(signs(rng)[:1000] * rng.pareto(1.2, 1000)).alpha for _ in range(60)]
+        found = [choose_constants(signs(rng)[:1000] * rng.pareto(1.2, 1000)).alpha for _ in range(60)]
     assert np.mean(np.array(found) > 0.2) <= 0.1
 
 
 def test_f_scale_enters_v_by_minkowski():
     y = np.random.default_rng(19).standard_normal(2000)
-    found, wider, same = recommend(y), recommend(y, f_scale=5.0), recommend(y, f_scale=0.0)
+    found, wider, same = choose_constants(y), choose_constants(y, f_scale=5.0), choose_constants(y, f_scale=0.0)
     assert same.moment_bound == pytest.approx(found.moment_bound, rel=1e-3)
     expected = (5.0 / found.scale + math.sqrt(found.moment_bound)) ** 2
     assert wider.moment_bound == pytest.approx(expected, rel=1e-3)
@@ -164,14 +164,14 @@ def test_rule_is_residual_where_zeroing_would_move_a_far_arm():
 def test_no_mean_warns():
     y = signs(np.random.default_rng(21)) * np.random.default_rng(22).pareto(0.7, N)
     with pytest.warns(UserWarning, match="no method can find"):
-        found = recommend(y)
+        found = choose_constants(y)
     assert found.alpha == 0.05
     assert "no mean" in found.text
 
 
 def test_two_valued_tail_is_not_estimated():
     y = np.concatenate([np.linspace(-1.0, 1.0, 300), [10.0] * 15, [-10.0] * 15])
-    found = recommend(y)
+    found = choose_constants(y)
     assert found.hill is None
     assert found.moment is None
     assert found.alpha == 1.0
@@ -193,7 +193,7 @@ def test_two_valued_tail_is_not_estimated():
 )
 def test_refusals(y, kwargs, message):
     with pytest.raises(ValueError, match=message):
-        recommend(y, **kwargs)
+        choose_constants(y, **kwargs)
 
 
 def test_latencies_are_heavy_and_one_sided(data_dir):
@@ -202,7 +202,7 @@ def test_latencies_are_heavy_and_one_sided(data_dir):
     assert hill(links, k=links.size // 100).index == pytest.approx(1.3, abs=0.1)  # as its README says
     client = -np.delete(rtt[:344, 0], 0, axis=1)
     arms = np.tile(np.arange(98), 344)
-    for found in (recommend(client, horizon=3000), recommend(client, arms, horizon=3000)):
+    for found in (choose_constants(client, horizon=3000), choose_constants(client, arms, horizon=3000)):
         assert found.hill.upper < 2.0
         assert found.rule == "clip"
         assert found.alpha < 0.5
@@ -212,7 +212,7 @@ def test_stock_returns_are_heavy_but_of_finite_variance_prices_are_light(data_di
     prices = load_csv("djia29", data_dir).to_numpy(dtype=np.float64)
     returns = np.diff(np.log(prices), axis=0)
     arms = np.tile(np.arange(29), len(prices))
-    of_returns, of_prices = recommend(returns, arms[29:]), recommend(prices, arms)
+    of_returns, of_prices = choose_constants(returns, arms[29:]), choose_constants(prices, arms)
     assert 2.0 < of_returns.hill.lower < of_returns.hill.index < 5.0
     assert of_prices.hill.index > of_returns.hill.index + 1.0
     assert not of_returns.worthwhile
@@ -257,7 +257,7 @@ def test_command(monkeypatch, capsys, table):
     assert call(monkeypatch, *arguments) == 0
     printed = " ".join(capsys.readouterr().out.split())
     frame = pd.read_csv(table)
-    assert printed == recommend(frame["reward"], frame["arm"], horizon=500).text
+    assert printed == choose_constants(frame["reward"], frame["arm"], horizon=500).text
     assert picture.stat().st_size > 0
 
 

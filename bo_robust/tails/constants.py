@@ -24,7 +24,7 @@ ZEROING_BIAS = 0.1
 
 @dataclass(frozen=True)
 class TruncationAdvice:
-    """What :func:`recommend` found, in units of (y - centre) / scale; ``centre`` and ``scale`` are in units of y.
+    """What :func:`choose_constants` found, in units of (y - centre) / scale; ``centre`` and ``scale`` are in units of y.
 
     Attributes:
         alpha: Exponent of the moment bound E|y|^(1+alpha) <= v, in (0, 1].
@@ -72,7 +72,7 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     of them real tables, by the geometric mean of average regret over that of the best rule.
 
     ``level`` is that of a reward of finite variance, b = sqrt(v) t^(1/4) with v from the data at alpha = 1, at t =
-    min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that :func:`recommend` judged
+    min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that :func:`choose_constants` judged
     worthwhile at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index 1.5 88 / 88 /
     99 %, of 1.2 93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often the data hold one.
     """
@@ -86,10 +86,10 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     return worthwhile, "residual" if bias.max() > ZEROING_BIAS else "zero"
 
 
-def recommend(
+def choose_constants(
     y: Any, arms: Any = None, *, horizon: int = 1000, delta: float = 0.1, f_scale: float | None = None
 ) -> TruncationAdvice:
-    """Recommend centre, scale, alpha, v, noise_var and a truncation rule from past rewards.
+    """Choose centre, scale, alpha, v, noise_var and a truncation rule from past rewards.
 
     alpha is 1 where the variance looks finite: the lower end of Hill's interval exceeds 2, or there is no power tail
     (moment estimate gamma <= 0, or spikes beyond a gap). Else it is (index - 1) / 2, not above 1 nor below 0.05. The
