@@ -163,8 +163,8 @@ class _Loop:
             reason = f"its worker died {DEATHS} times while nothing else ran ({error!r})"
             if not self.answers and not isinstance(error, WorkerLost):  # the pool broke, for whatever reason
                 raise RuntimeError(
-                    f"no worker gave a result, and trial {i} at {trial.x}: {reason}. Processes need an objective defined "
-                    'in a module and a script with `if __name__ == "__main__":` (not standard input). If it is this '
+                    f"no worker gave a result, and trial {i} at {trial.x}: {reason}. Processes need an objective "
+                    'defined in a module and a script with `if __name__ == "__main__":` (not standard input). If it is this '
                     f"point that kills its worker, study.tell({i}, FAILED) and call optimize again."
                 ) from error
             return self._failed(trial, reason)

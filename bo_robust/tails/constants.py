@@ -24,7 +24,9 @@ ZEROING_BIAS = 0.1
 
 @dataclass(frozen=True)
 class TruncationAdvice:
-    """What :func:`choose_constants` found, in units of (y - centre) / scale; ``centre`` and ``scale`` are in units of y.
+    """What :func:`choose_constants` found, in units of (y - centre) / scale.
+
+    ``centre`` and ``scale`` are in units of y.
 
     Attributes:
         alpha: Exponent of the moment bound E|y|^(1+alpha) <= v, in (0, 1].
@@ -72,8 +74,8 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     of them real tables, by the geometric mean of average regret over that of the best rule.
 
     ``level`` is that of a reward of finite variance, b = sqrt(v) t^(1/4) with v from the data at alpha = 1, at t =
-    min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that :func:`choose_constants` judged
-    worthwhile at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index 1.5 88 / 88 /
+    min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that
+    :func:`choose_constants` judged worthwhile at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index 1.5 88 / 88 /
     99 %, of 1.2 93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often the data hold one.
     """
     r = within_arms(z, labels)

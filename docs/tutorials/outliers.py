@@ -157,8 +157,8 @@ for reading in (6.0, 6.3, 5.8):
 #
 # `RobustGP` is a heuristic. `TruncatedGP` sets a reward beyond a level b_t to zero, and with `GPUCB` a theorem bounds
 # its regret. It asks for more: a bound v on the mean of |y|^(1+α), a noise variance λ, a kernel, and rewards around
-# zero in fixed units. `tails.choose_constants` estimates v, α, λ, the centre and the scale from old rewards. (λ comes out
-# large, because it counts spikes up to twice the first level.)
+# zero in fixed units. `tails.choose_constants` estimates v, α, λ, the centre and the scale from old rewards. (λ comes
+# out large, because it counts spikes up to twice the first level.)
 
 # %%
 torch.manual_seed(0)
