@@ -164,8 +164,8 @@ class _Loop:
             if not self.answers and not isinstance(error, WorkerLost):  # the pool broke, for whatever reason
                 raise RuntimeError(
                     f"no worker gave a result, and trial {i} at {trial.x}: {reason}. Processes need an objective "
-                    'defined in a module and a script with `if __name__ == "__main__":` (not standard input). If it is this '
-                    f"point that kills its worker, study.tell({i}, FAILED) and call optimize again."
+                    'defined in a module and a script with `if __name__ == "__main__":` (not standard input). If it is '
+                    f"this point that kills its worker, study.tell({i}, FAILED) and call optimize again."
                 ) from error
             return self._failed(trial, reason)
         except Exception as error:

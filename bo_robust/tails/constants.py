@@ -74,9 +74,9 @@ def choose_rule(z: np.ndarray, labels: np.ndarray, level: float, tail: TailIndex
     of them real tables, by the geometric mean of average regret over that of the best rule.
 
     ``level`` is that of a reward of finite variance, b = sqrt(v) t^(1/4) with v from the data at alpha = 1, at t =
-    min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that
-    :func:`choose_constants` judged worthwhile at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index 1.5 88 / 88 /
-    99 %, of 1.2 93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often the data hold one.
+    min(horizon, number of rewards). Share of 200 data sets of 100 / 1,000 / 5,000 rewards that were judged worthwhile
+    at horizon 3,000: Gaussian none; clean t(3) 10 / 3 / 2 %; symmetric Pareto II of index 1.5 88 / 88 / 99 %, of 1.2
+    93 / 98 / 100 %; spikes of 100 at 1 in 500 16 / 85 / 100 %, which is how often the data hold one.
     """
     r = within_arms(z, labels)
     worthwhile = _energy_share(z, r, level) >= ENERGY_SHARE or (tail is not None and tail.upper < 2.0)
