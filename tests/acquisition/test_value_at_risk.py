@@ -124,6 +124,8 @@ def test_a_single_condition_is_gp_ucb(tkwargs):
         acqf = ValueAtRiskUCB(model, environment, functional, width)
         assert acqf.t == 13
         assert torch.allclose(acqf(x), GPUCB(model, width)(inputs), atol=1e-10)
+    pairs = ValueAtRiskUCB(model, environment, 0.1, width)(x.view(10, 2, 2))
+    assert torch.allclose(pairs, GPUCB(model, width)(inputs.view(10, 2, 3)), atol=1e-8)
     pending = inputs[:2, 0]
     a = ValueAtRiskUCB(model, environment, 0.1, width, X_pending=pending[:, :2])(x)
     b = ValueAtRiskUCB(model, environment, 0.1, width, X_pending=pending)(x)
