@@ -96,13 +96,9 @@ def test_samplers(tkwargs):
     with pytest.raises(ValueError, match="log_prob"):
         ContinuousEnvironment(bounds, sampler=uniform, log_prob=lambda z: z.sum(-1) * torch.nan)
     with pytest.raises(ValueError, match="either"):
-        ContinuousEnvironment(bounds)
-    with pytest.raises(ValueError, match="either"):
         ContinuousEnvironment(bounds, Normal(0.0, 1.0), uniform)
     with pytest.raises(ValueError, match="belongs to a sampler"):
         ContinuousEnvironment(bounds, Normal(0.0, 1.0), log_prob=lambda z: z.sum(-1))
-    with pytest.raises(ValueError, match="no probability"):
-        ContinuousEnvironment(bounds, Normal(1e6, 1.0))
     with pytest.raises(ValueError, match="independent"):
         ContinuousEnvironment(bounds, MultivariateNormal(torch.zeros(2), torch.eye(2)))
 
@@ -166,44 +162,5 @@ def test_the_ball(tkwargs):
     assert float(corner.min()) == 0.0
     line = PerturbationEnvironment.ball(0.5, box(tkwargs, (-2.0, 2.0)), num_points=3)
     assert line.perturbations[:, 0].tolist() == [-0.5, 0.0, 0.5]
-    with pytest.raises(ValueError, match="radius"):
-        PerturbationEnvironment.ball(0.0, bounds)
     with pytest.raises(ValueError, match="num_points"):
         PerturbationEnvironment.ball(0.1, bounds, num_points=1)
-
-
-@pytest.mark.parametrize("make", [FiniteEnvironment, PerturbationEnvironment])
-def test_bad_points_and_probabilities_are_refused(make, tkwargs):
-    z = torch.zeros(3, 2, **tkwargs)
-
-    def p(*values):
-        return torch.tensor(values, **tkwargs)
-
-    for points, message in [
-        (z[:0], "w and d >= 1"),
-        (z[:, 0], "must be w x d"),
-        (z.long(), "float32 or float64"),
-        (z * torch.nan, "NaN"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            make(points)
-    for probabilities, message in [
-        (p(0.5, 0.7, -0.2), "negative"),
-        (p(0.5, 0.3, 0.1), "sum to 1, got 0.9"),
-        (p(0.5, 0.5), "one per point"),
-        (p(0.5, 0.5, 0.0).float(), "float32"),
-        (p(0.5, 0.5, torch.nan), "NaN"),
-        (p(), "one per point"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            make(z, probabilities)
-
-
-def test_bad_boxes_are_refused(tkwargs):
-    for bounds, message in [
-        (torch.zeros(2, 1, **tkwargs), "below"),
-        (torch.zeros(3, 1, **tkwargs), "2 x d"),
-        (torch.tensor([[0.0], [torch.inf]], **tkwargs), "infinite"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            ContinuousEnvironment(bounds, Normal(0.0, 1.0))
