@@ -36,13 +36,13 @@ from benchmarks.common import environment, report
 from benchmarks.grid import Cell, Row, fill, load
 from benchmarks.stats import differences
 from bo_robust.acquisition import recommend_design
+from bo_robust.experiments.conditions.base import ConditionsMethod, Round
+from bo_robust.experiments.conditions.methods import VUCB, MCVaR, Random
+from bo_robust.experiments.conditions.shared_gp import Fitting, SharedGP
+from bo_robust.experiments.conditions_loop import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.experiments.problems.conditions.fine_tuning import users
-from bo_robust.experiments.value_at_risk.base import Method, Round
-from bo_robust.experiments.value_at_risk.methods import VUCB, MCVaR, Random
-from bo_robust.experiments.value_at_risk.play import initial_points
-from bo_robust.experiments.value_at_risk.surrogate import Fitting, Surrogate
 from bo_robust.functionals import CVaR, Functional, Mean, ValueAtRisk
 
 ROUNDS, REFIT_EVERY = 30, 3
@@ -66,7 +66,7 @@ class Aimed(VUCB):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Alike(Method):
+class _Alike(ConditionsMethod):
     """Fitted as :class:`Aimed` is."""
 
     @property
@@ -100,7 +100,7 @@ class Unseen(MCVaR):
 
 
 SEARCH: dict[str, Any] = {"restarts": 2, "raw_samples": 32, "maxiter": 50}
-METHODS: dict[str, Method] = {
+METHODS: dict[str, ConditionsMethod] = {
     **{name: Aimed(aim=aim, **SEARCH) for name, aim in AIMS.items()},
     "mean, users unseen": Unseen(samples=64, **SEARCH),
     "random": RandomSearch(),
@@ -136,14 +136,14 @@ def held_out(problem: ConditionsProblem, seed: int, X: Tensor) -> Tensor:
     return scores.reshape(len(X), len(z), HELD_OUT_RUNS).mean(-1)
 
 
-def played(method: Method, seed: int, device: str, rounds: int) -> tuple[ConditionsProblem, Round]:
+def played(method: ConditionsMethod, seed: int, device: str, rounds: int) -> tuple[ConditionsProblem, Round]:
     """The problem of a seed, and what a method knows of it after its last round."""
     problem = problem_of(seed, device)
-    n = problem.initial_points
-    X = initial_points(problem, n, seed, 0)
+    n = problem.initial
+    X = initial_pairs(problem, n, seed, 0)
     luck = FIRST_EVALUATION + torch.arange(n + rounds)
     Y = problem.f.scores(X, luck[:n])  # type: ignore[attr-defined]
-    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
+    surrogate = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
     for r in range(rounds):
         if r % REFIT_EVERY == 0:
             surrogate.fit(X, Y)
@@ -154,14 +154,14 @@ def played(method: Method, seed: int, device: str, rounds: int) -> tuple[Conditi
     return problem, Round(problem, surrogate, X, Y, rounds + 1)
 
 
-def recommended(method: Method, now: Round, aim: str) -> Tensor:
+def recommended(method: ConditionsMethod, now: Round, aim: str) -> Tensor:
     """The design ``3`` of largest posterior mean of an aim among those tried; "none": the first, which was random."""
     if aim == "none":
         return now.designs[0]
     if isinstance(method, Unseen):
         return now.designs[method.model_of(now).posterior(now.designs).mean.argmax()]
     with torch.no_grad():
-        model = now.surrogate.model(now.X, now.Y)
+        model = now.gp.model(now.X, now.Y)
         return recommend_design(model, now.problem.environment, AIMS[aim], now.designs).x
 
 

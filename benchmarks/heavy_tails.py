@@ -24,7 +24,7 @@ from bo_robust.algorithms import ATAGPUCB
 from bo_robust.algorithms.base import State
 from bo_robust.confidence import FiniteWidth
 from bo_robust.experiments.build import build_algorithm, build_kernel
-from bo_robust.experiments.config import PanelConfig
+from bo_robust.experiments.config import Panel
 from bo_robust.experiments.files import load
 from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import Problem, make_problem
@@ -152,11 +152,11 @@ def bench(root: str, target: float) -> None:
 def panel_a() -> None:
     """TGP-UCB, ATA-QFF and ATA-Nystrom on Figure 1 (a) at full size."""
     panel = load(ROOT / "configs" / "heavy_tails" / "student_t.yaml").panels[0]
-    assert isinstance(panel, PanelConfig)
+    assert isinstance(panel, Panel)
     world = problem()
     taken = {}
     for label in ("TGP-UCB", "ATA-QFF", "ATA-Nystrom"):
-        config = next(a for a in panel.algorithms if a.label == label)
+        config = next(a for a in panel.methods if a.label == label)
         traces = Traces(panel.horizon, TRIALS, torch.device("cpu"), torch.float64)
         began = time.perf_counter()
         play(build_algorithm(config, panel, world), world, range(TRIALS), panel.seed, NOISE_VAR, traces)

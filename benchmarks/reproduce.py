@@ -58,12 +58,12 @@ def play(name: str, data_dir: Path | None, results: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / name
         summary = runs.start(config, folder, data_dir=data_dir, console=Console(stderr=True, width=110))
-        traces = pd.read_parquet(folder / "traces.parquet", columns=["panel", "algorithm", "trial", "round", "regret"])
+        traces = pd.read_parquet(folder / "traces.parquet", columns=["panel", "method", "trial", "round", "regret"])
         results.mkdir(parents=True, exist_ok=True)
         for picture in folder.glob("*.png"):
             shutil.copy(picture, results / f"{name}_{picture.name}")
     for panel in summary["panels"]:
-        for label, entry in panel["algorithms"].items():
+        for label, entry in panel["methods"].items():
             average = average_regret(traces, panel["name"], label)
             entry["average_regret_at"] = curve(average)
             entry["average_regret_mean_sd"] = mean_sd(average)
@@ -75,7 +75,7 @@ def play(name: str, data_dir: Path | None, results: Path) -> None:
 
 def average_regret(traces: pd.DataFrame, panel: str, label: str) -> np.ndarray:
     """R_t / t of every trial, ``s x T``."""
-    rows = traces[(traces["panel"] == panel) & (traces["algorithm"] == label)]
+    rows = traces[(traces["panel"] == panel) & (traces["method"] == label)]
     T = int(rows["round"].max())
     return rows["regret"].to_numpy().reshape(-1, T).cumsum(1) / np.arange(1, T + 1)
 
@@ -95,7 +95,7 @@ def mean_sd(average: np.ndarray) -> dict[str, list[float]]:
 
 def verdicts(name: str, panel: dict[str, Any]) -> None:
     """What was asked of the curves (issue 2, section 8), and every comparison of a panel."""
-    entries = panel["algorithms"]
+    entries = panel["methods"]
     if name == "srinivas_synthetic":
         ours = list(entries["GP-UCB /5"]["average_regret_at"].values())
         falling = all(b < a for a, b in itertools.pairwise(ours[2:]))

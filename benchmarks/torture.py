@@ -33,7 +33,7 @@ from benchmarks.common import environment, report
 from benchmarks.study import SETTINGS, SPACE, kills
 from bo_robust.experiments import arm_run
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.config import Run, parse
+from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.results import load
@@ -45,12 +45,12 @@ LEARNED = {"method": "tgp-ucb", "restarts": 1, "raw_samples": 8, "num_initial": 
 MISSED: list[str] = []
 
 
-def config(seed: int = 0, horizon: int = 60) -> Run:
+def config(seed: int = 0, horizon: int = 60) -> RunConfig:
     """Three algorithms on one problem, two trials."""
     problem = {"kind": "rkhs_function", "num_arms": 30, "noise": {"kind": "student_t", "df": 3}}
     algorithms = ["gp-ucb", "random", {"name": "tgp-ucb", "width": {"kind": "tgp", "scale": 0.1}}]
     panel = {"name": "p", "problem": problem}
-    return parse({"trials": 2, "horizon": horizon, "seed": seed, "algorithms": algorithms, "panels": [panel]})
+    return parse({"trials": 2, "horizon": horizon, "seed": seed, "methods": algorithms, "panels": [panel]})
 
 
 def quiet() -> Console:

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from benchmarks.common import environment, report
 from benchmarks.stats import LEAST, cpu_times, report_ratio
+from bo_robust.experiments.conditions.base import ConditionsMethod, Round
+from bo_robust.experiments.conditions.methods import VUCB, MCVaR, RhoKG
+from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.conditions_loop import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem
-from bo_robust.experiments.value_at_risk.base import Method, Round
-from bo_robust.experiments.value_at_risk.methods import VUCB, MCVaR, RhoKG
-from bo_robust.experiments.value_at_risk.play import initial_points
-from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.random import stream
 
 DATA = 100
@@ -35,15 +35,15 @@ KG_SEARCH: dict[str, Any] = {"restarts": 2, "raw_samples": 16, "maxiter": 20}
 def state(seed: int) -> Round:
     """Round 91 of Hartmann-3 (2,1): 100 observations at random, hyperparameters fitted."""
     problem = make_conditions_problem("hartmann3_21")
-    X = initial_points(problem, DATA, 0, seed)
+    X = initial_pairs(problem, DATA, 0, seed)
     noise = torch.from_numpy(stream(0, "noise", seed).standard_normal(DATA))
     Y = problem.f(X) + math.sqrt(problem.noise_var) * noise
-    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    surrogate = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
     surrogate.fit(X, Y)
     return Round(problem, surrogate, X, Y, 91)
 
 
-def proposed(method: Method, now: Round) -> Callable[[], None]:
+def proposed(method: ConditionsMethod, now: Round) -> Callable[[], None]:
     """One acquisition optimised."""
 
     def work() -> None:
@@ -91,7 +91,7 @@ def optimised(method: RhoKG, now: Round) -> Callable[[], None]:
 
     def work() -> None:
         torch.manual_seed(0)
-        method.maximised(_InSlices(method.acquisition(now), 2), now.surrogate.bounds)
+        method.maximised(_InSlices(method.acquisition(now), 2), now.gp.bounds)
 
     return work
 

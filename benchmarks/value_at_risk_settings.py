@@ -29,12 +29,12 @@ import torch
 from benchmarks.common import environment, report
 from benchmarks.grid import Cell, Row, fill, load
 from benchmarks.stats import differences
-from bo_robust.experiments.config import ValueAtRiskPanelConfig, parse
+from bo_robust.experiments.build import build_conditions_problem
+from bo_robust.experiments.conditions.methods import build_method
+from bo_robust.experiments.conditions_loop import play_trial
+from bo_robust.experiments.config import Panel, parse
 from bo_robust.experiments.problems.conditions import ConditionsProblem, regret
-from bo_robust.experiments.value_at_risk.job import build_problem
-from bo_robust.experiments.value_at_risk.methods import build_method
-from bo_robust.experiments.value_at_risk.play import play
-from bo_robust.experiments.value_at_risk.summary import log_regret
+from bo_robust.experiments.summary import log_regret
 from bo_robust.random import stream
 from bo_robust.study import Study
 
@@ -99,13 +99,12 @@ SEEDS = {"choose": 1, "report": 0, "real": 0, "rest": 2}
 OPTIONS = {"continuous": "z", **dict.fromkeys(("suzuki", "fullerenes", "alkox"), "campaign")}
 
 
-def panel_of(problem: str, part: str, method: dict[str, Any]) -> ValueAtRiskPanelConfig:
+def panel_of(problem: str, part: str, method: dict[str, Any]) -> Panel:
     """The panel of one problem and method."""
     kind, *options = problem.split()
     spec = {"kind": kind} | {OPTIONS[value]: value for value in options}
-    config = {"loop": "value_at_risk", "rounds": ROUNDS, "seed": SEEDS[part], "methods": [method]}
+    config = {"loop": "conditions", "horizon": ROUNDS, "seed": SEEDS[part], "methods": [method]}
     panel = parse({**config, "panels": [{"name": problem, "problem": spec}]}).panels[0]
-    assert isinstance(panel, ValueAtRiskPanelConfig)
     return panel
 
 
@@ -116,13 +115,13 @@ def run(part: str, methods: list[str], problems: list[str], repetitions: range, 
     def work(cell: Cell) -> Row:
         problem, method, repetition, _ = cell
         panel = panel_of(problem, part, (CHOICES | PEERS).get(method, {"name": "random"}))  # a study: any will do
-        world = build_problem(panel, None if data is None else Path(data), "cpu")
+        world = build_conditions_problem(panel, None if data is None else Path(data), "cpu")
         began = time.process_time()
         if method == STUDY:
             rows = play_study(world, panel, repetition)
         else:
             (chosen,) = panel.methods
-            rows = play(world, build_method(chosen.name, chosen.options), panel, repetition)
+            rows = play_trial(world, build_method(chosen.name, chosen.options), panel, repetition)
         return {
             "regret": [round(x, 6) for x in rows["regret"]],
             "lower_regret": [round(x, 6) for x in rows["lower_regret"]],
@@ -135,21 +134,21 @@ def run(part: str, methods: list[str], problems: list[str], repetitions: range, 
     fill(cells, ("problem", "method", "repetition", "seed"), work, out)
 
 
-def play_study(problem: ConditionsProblem, panel: ValueAtRiskPanelConfig, repetition: int) -> dict[str, list[float]]:
-    """The columns of :func:`play` that lines keep, of a study on the same problem with as many observations."""
-    n, names = problem.initial_points, [f"x{i}" for i in range(problem.dim_x)]
+def play_study(problem: ConditionsProblem, panel: Panel, repetition: int) -> dict[str, list[float]]:
+    """The columns of :func:`play_trial` that lines keep, of a study on the same problem with as many observations."""
+    n, names = problem.initial, [f"x{i}" for i in range(problem.dim_x)]
     conditions = [f"z{i}" for i in range(problem.dim_z)]
     assert problem.points is not None
     assert problem.probabilities is not None
     points = [dict(zip(conditions, z, strict=True)) for z in problem.points.tolist()]
     environment = {"points": points, "probabilities": problem.probabilities.tolist()}
-    noise = math.sqrt(problem.noise_var) * stream(panel.seed, "noise", repetition).standard_normal(n + panel.rounds)
+    noise = math.sqrt(problem.noise_var) * stream(panel.seed, "noise", repetition).standard_normal(n + panel.horizon)
     rows: dict[str, list[float]] = {"regret": [], "lower_regret": [], "certificate": [], "fit_ok": []}
     with tempfile.TemporaryDirectory() as folder:
         box = {name: (float(a), float(b)) for name, a, b in zip(names, *problem.x_bounds, strict=True)}
         settings: dict[str, Any] = {"environment": environment, "risk_level": problem.alpha, "num_initial": n}
         study = Study.create(Path(folder, "run.study"), box, "v-ucb", seed=1000 * panel.seed + repetition, **settings)
-        for i in range(n + panel.rounds):
+        for i in range(n + panel.horizon):
             (trial,) = study.ask()
             point = problem.x_bounds.new_tensor([[trial.x[name] for name in names + conditions]])
             study.tell(trial.id, float(problem.f(point)) + noise[i])

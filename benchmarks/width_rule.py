@@ -24,7 +24,7 @@ from rich.console import Console
 
 from benchmarks.common import ROOT, environment, report
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.config import Entry, PanelConfig, RunConfig
+from bo_robust.experiments.config import Panel, PanelMethod, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import load
 
@@ -41,7 +41,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
 }
 
 
-def panels(trials: int, rounds: int) -> list[PanelConfig]:
+def panels(trials: int, rounds: int) -> list[Panel]:
     """Every panel of both suites, with the candidates in place of its algorithms."""
     found = []
     suites = {"heavy_tails": "tgp-ucb", "srinivas": "gp-ucb"}
@@ -50,14 +50,13 @@ def panels(trials: int, rounds: int) -> list[PanelConfig]:
         if path.stem.startswith("smoke"):
             continue
         config = load(path)
-        assert isinstance(config, RunConfig)
         for panel in config.panels:
-            algorithms = tuple(
-                Entry.model_validate({"name": suites[path.parent.name], "label": label, "width": width})
+            methods = tuple(
+                PanelMethod.model_validate({"name": suites[path.parent.name], "label": label, "width": width})
                 for label, width in CANDIDATES.items()
             )
             changes = {"trials": min(panel.trials, trials), "horizon": min(panel.horizon, rounds), "intervals": False}
-            found.append(panel.with_entries(algorithms, compare=(), **changes))
+            found.append(panel.with_methods(methods, **changes))
     return found
 
 
@@ -81,14 +80,14 @@ def main() -> None:
         sys.exit(2)
     ratios: dict[str, list[float]] = {label: [] for label in CANDIDATES}
     for panel in summary["panels"]:
-        regret = {label: entry["average_regret"][0] for label, entry in panel["algorithms"].items()}
+        regret = {label: entry["average_regret"][0] for label, entry in panel["methods"].items()}
         best = min(regret.values())
         for label, value in regret.items():
             ratios[label].append(value / best)
     means = {label: math.exp(sum(map(math.log, r)) / len(r)) for label, r in ratios.items()}
     names = [panel["name"] for panel in summary["panels"]]
     for label, mean in sorted(means.items(), key=lambda item: item[1]):
-        coverage = [panel["algorithms"][label]["coverage"] for panel in summary["panels"]]
+        coverage = [panel["methods"][label]["coverage"] for panel in summary["panels"]]
         report(
             f"width {label}",
             mean,

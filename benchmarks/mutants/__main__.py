@@ -43,7 +43,7 @@ from benchmarks.common import ROOT, environment, report
 from benchmarks.mutants.edits import Row, files, found_again, name_of, sample
 
 RESULTS = ROOT / "benchmarks" / "results" / "mutants"
-ROOMS = dict.fromkeys(["experiments", "algorithms", "ops", "methods", "integrations", "tails", "environments"], 60)
+ROOMS = dict.fromkeys(["experiments", "methods", "ops", "methods", "integrations", "tails", "environments"], 60)
 ROOMS |= dict.fromkeys(["posteriors", "confidence", "truncation", "functionals"], 30)
 ROOMS |= dict.fromkeys(["models", "acquisition", "features", "study"], 30)
 TESTS = [*ROOMS, "contract", "executors", "continuous_loop", "two_faces", "mistakes", "covariance", "validation"]

@@ -1,11 +1,11 @@
-"""Whether conditions fit a model or a search space, and conditions as plain JSON, for frameworks that store them."""
+"""Conditions of a value at risk as plain JSON, for frameworks that store and search them by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from bo_robust.environments import Environment, FiniteEnvironment
+from bo_robust.environments import FiniteEnvironment
 from bo_robust.specs import quoted
 
 
@@ -48,14 +48,4 @@ def check_search_space(
         raise ValueError(
             f"conditions must lie in the search space, and its parameters {', '.join(names)} must not be scaled by a "
             f"logarithm: they range over {bounds[-len(names) :]}."
-        )
-
-
-def check_columns(environment: Environment, dim: int) -> None:
-    """Raise ``ValueError`` unless the environment fits a model of ``dim`` columns, those of z among them."""
-    fits = environment.appended < dim if environment.appended else environment.dim in (None, dim)
-    if not fits:
-        raise ValueError(
-            f"the environment has {environment.dim} columns and the model {dim}: the model must be over (x, z) with at "
-            "least one column of x, or, for perturbations, over x with as many columns as they have."
         )

@@ -24,7 +24,6 @@ from bo_robust.acquisition.condition_choice import (
     correlation_with_risk,
     value_at,
 )
-from bo_robust.acquisition.conditions import check_columns
 from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
@@ -106,7 +105,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         self.ignores_z = ignores_z
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
         if self._dim is not None:
-            check_columns(environment, self._dim)
+            _check_columns(environment, self._dim)
         for buffer in environment.buffers():
             self._check("the environment", buffer)
         risk = model.risk if isinstance(model, CandidateEnsemble) else None
@@ -211,7 +210,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     def _ends(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         """The smallest F(l) and the largest F(u) among the candidates, without gradient."""
         with torch.no_grad():
-            lower, upper = self.bounds_of(self.environment.points(self.designs(x)), pending)
+            lower, upper = self._all_bounds(self.designs(x), pending)
             p = self.environment.probabilities
             low, high = self.functional.lower_bound(lower, upper, p), self.functional.upper_bound(lower, upper, p)
             return (low.amin(-1), high.amax(-1)) if self.over_candidates else (low, high)
@@ -225,7 +224,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         # All pairs without gradient, then the selected one with it: 3 times faster than all with it.
         with torch.no_grad():
-            lower, upper = self.bounds_of(self.environment.points(x), pending)
+            lower, upper = self._all_bounds(x, pending)
             winner = self._winner(lower, upper)
             selected = self.functional.selected(_of(upper, winner), p)
         if selected is None:
@@ -235,9 +234,12 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     def _bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         """l and u; of candidates, those of the one with the largest bound of F."""
-        lower, upper = self.bounds_of(self.environment.points(x), pending)
+        lower, upper = self._all_bounds(x, pending)
         winner = self._winner(lower, upper)
         return _of(lower, winner), _of(upper, winner)
+
+    def _all_bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self.bounds_of(self.environment.points(x), pending)
 
     def _winner(self, lower: Tensor, upper: Tensor) -> Tensor | None:
         """Who of the candidates that choose has the largest bound of F, ``...``; the first of equals."""
@@ -260,7 +262,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         """How much an observation at every condition tells of F(f(x, Z)), ``... x w``."""
         points = self.environment.points(x)
         mean, covariance, noise = joint_moments(self.model, points, self.posterior_transform, self.pending_points)
-        winner = self._winner(*self.bounds_of(points, self.pending_points))
+        winner = self._winner(*self._all_bounds(x, self.pending_points))
         if winner is not None:
             mean, noise = _of(mean, winner), _of(noise, winner)
             covariance = value_at(covariance.flatten(-2), winner).unflatten(-1, covariance.shape[-2:])
@@ -296,3 +298,12 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 def _of(values: Tensor, winner: Tensor | None) -> Tensor:
     """The row of the winner, ``... x h x w`` to ``... x w``."""
     return values if winner is None else value_at(values, winner)
+
+
+def _check_columns(environment: Environment, dim: int) -> None:
+    fits = environment.appended < dim if environment.appended else environment.dim in (None, dim)
+    if not fits:
+        raise ValueError(
+            f"the environment has {environment.dim} columns and the model {dim}: the model must be over (x, z) with at "
+            "least one column of x, or, for perturbations, over x with as many columns as they have."
+        )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bo_robust.algorithms import State
 from bo_robust.experiments.build import build_algorithm, start_state
-from bo_robust.experiments.config import PanelConfig
+from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import Problem
@@ -36,9 +36,9 @@ class ArmRun:
     Errors are those of :func:`bo_robust.experiments.build.build_algorithm` and ``start_state``.
     """
 
-    def __init__(self, panel: PanelConfig, j: int, problem: Problem, trials: Sequence[int]) -> None:
-        self.panel, self.label, self.problem, self.trials = panel, panel.algorithms[j].label, problem, trials
-        self.algorithm = build_algorithm(panel.algorithms[j], panel, problem)
+    def __init__(self, panel: Panel, j: int, problem: Problem, trials: Sequence[int]) -> None:
+        self.panel, self.label, self.problem, self.trials = panel, panel.methods[j].label, problem, trials
+        self.algorithm = build_algorithm(panel.methods[j], panel, problem)
         self.noise_var = panel.noise_var or problem.noise_var
         room = (panel.horizon, len(trials), problem.f.device, problem.f.dtype)
         self.traces = Traces(*room, dictionary="dictionary" in self.algorithm.records)
@@ -85,7 +85,7 @@ class ArmRun:
                 self.traces,
                 self.state,
                 after_chunk,
-                self.panel.initial,
+                self.panel.initial or 0,
             )
 
     def shard(self) -> Shard:
@@ -152,7 +152,7 @@ class ArmRun:
         frame = pd.DataFrame({k: v.T.reshape(-1).numpy() for k, v in columns.items()})
         frame.insert(0, "round", np.tile(np.arange(1, T + 1, dtype=np.int32), s))
         frame.insert(0, "trial", np.repeat(np.asarray(self.trials, dtype=np.int32), T))
-        frame.insert(0, "algorithm", self.label)
+        frame.insert(0, "method", self.label)
         frame.insert(0, "panel", self.panel.name)
         return frame
 

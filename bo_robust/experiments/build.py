@@ -1,11 +1,12 @@
-"""From the configuration of a panel over arms to its problem and its algorithms.
+"""From the configuration of a panel to its problem, and over arms to its algorithms.
 
 A width, level or feature map takes the constants it needs (number of arms, B, v, alpha, R, lambda, T, delta, m,
 lengthscale, box) from the problem and the panel, unless the configuration gives them.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import torch
 from bo_robust import specs
 from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.confidence import WIDTHS
-from bo_robust.experiments.config import Entry, PanelConfig
+from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.memory import memory_errors
-from bo_robust.experiments.problems import PROBLEMS, Problem, make_problem
+from bo_robust.experiments.problems import PROBLEMS, ConditionsProblem, Problem, make_conditions_problem, make_problem
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.posteriors.arms import ArmKernel
@@ -31,32 +32,56 @@ FEATURES: dict[str, Callable[..., Any]] = {
     "nystrom": NystromDictionary,
 }
 # Arguments of problems that a configuration must not give under `problem:`, and where they are set instead.
-RESERVED = {
+SET_ELSEWHERE = {
     "seed": "set `seed:` of the panel",
     "trials": "set `trials:` of the panel",
     "name": "set `kind:`",
     "data_dir": "use --data-dir",
+    "device": "use --device",
+    "dtype": "set `dtype:` of the panel; runs over (x, z) are in float64",
 }
 
 
-def build_problem(panel: PanelConfig, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
-    """The problem of a panel for the given trial indices, on ``device`` in the panel's dtype."""
+def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
+    """The problem of a panel over arms for the given trial indices, on ``device`` in the panel's dtype."""
+    with _problem_errors(panel):
+        kind, settings = _split(panel)
+        problem = make_problem(kind, trials, panel.seed, data_dir=data_dir, **settings)
+        return problem.to(device, getattr(torch, panel.dtype))
+
+
+def build_conditions_problem(panel: Panel, data_dir: Path | None, device: torch.device | str) -> ConditionsProblem:
+    """The problem of a panel over (x, z)."""
+    with _problem_errors(panel):
+        kind, settings = _split(panel)
+        return make_conditions_problem(kind, data_dir=data_dir, device=device, **settings)
+
+
+def _split(panel: Panel) -> tuple[str, dict[str, Any]]:
+    """The kind of the panel's problem and its settings."""
+    settings = dict(panel.problem)
+    kind = settings.pop("kind")
+    own = {field.name for field in dataclasses.fields(PROBLEMS[kind])} - {"data_dir"}  # type: ignore[arg-type]
+    for key in settings:
+        if key in SET_ELSEWHERE and key not in own:
+            raise RunError(f"panel {panel.name!r}: {key!r} is no parameter of a problem; {SET_ELSEWHERE[key]}.")
+    return kind, settings
+
+
+@contextmanager
+def _problem_errors(panel: Panel) -> Iterator[None]:
+    """Name the panel where its problem is bad, lacks data, or is too large."""
     where = f"panel {panel.name!r}"
-    for key in panel.problem:
-        if key in RESERVED:
-            raise RunError(f"{where}: {key!r} is no parameter of a problem; {RESERVED[key]}.")
     try:
-        settings = dict(panel.problem)
         with memory_errors(panel, ": the problem does not fit into memory; take fewer arms or trials."):
-            problem = make_problem(settings.pop("kind"), trials, panel.seed, data_dir=data_dir, **settings)
-            return problem.to(device, getattr(torch, panel.dtype))
-    except (ValueError, OSError, ImportError) as error:
+            yield
+    except (ValueError, TypeError, OSError, ImportError) as error:
         raise RunError(f"{where}: {error}") from None
     except ArithmeticError as error:
         raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
 
 
-def build_algorithm(config: Entry, panel: PanelConfig, problem: Problem) -> ArmAlgorithm:
+def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
     """The algorithm with its width, truncation level and features."""
     where = f"{config.label!r} of panel {panel.name!r}"
     cls = ALGORITHMS[config.name]
@@ -68,7 +93,7 @@ def build_algorithm(config: Entry, panel: PanelConfig, problem: Problem) -> ArmA
         raise RunError(f"{where}: {error}") from None
 
 
-def _settings(cls: type[ArmAlgorithm], config: Entry, panel: PanelConfig, problem: Problem) -> dict[str, Any]:
+def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, problem: Problem) -> dict[str, Any]:
     """Every argument of the algorithm's class: from the configuration, by default, or from problem and panel."""
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     settings = config.options
@@ -162,7 +187,7 @@ def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
     return settings
 
 
-def _check_candidates(config: Entry, panel: PanelConfig, problem: Problem, where: str) -> None:
+def _check_candidates(config: PanelMethod, panel: Panel, problem: Problem, where: str) -> None:
     """Refuse problems without candidates, and panels that override the candidates' noise variances."""
     if problem.candidates is None:
         raise RunError(

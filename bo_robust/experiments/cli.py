@@ -38,7 +38,7 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, dotted keys; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Result folder; results/NAME by default.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    trials: Annotated[int | None, typer.Option(help="Trials (repetitions) of every panel.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials of every panel.")] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds of every panel.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 5.0,

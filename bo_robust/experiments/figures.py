@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from bo_robust.experiments.report import arms, value_at_risk
+from bo_robust.experiments.report import arms, conditions
 from bo_robust.experiments.report.pictures import Picture, looks_of, png_bytes
 from bo_robust.experiments.results import RunResults
 
@@ -16,12 +16,12 @@ ELIMINATIONS = "dots: eliminations (size: how far beyond the limit); crosses: fa
 def pictures(run: RunResults) -> dict[str, Callable[[], bytes]]:
     """Functions that draw the PNG files of a finished run, by file name."""
     looks = looks_of([*dict.fromkeys(label for panel in run.panels for label in panel.labels)])
-    if run.value_at_risk:
+    if not run.config.over_arms:
         return {
             _picture_name(i, panel.name): partial(
                 png_bytes,
-                [[*value_at_risk.regret(run, panel, looks), value_at_risk.seconds(run, panel, looks)]],
-                title=f"{panel.name} ({panel.repetitions} repetitions)",
+                [[*conditions.regret(run, panel, looks), conditions.seconds(run, panel, looks)]],
+                title=f"{panel.name} ({panel.trials} trials)",
             )
             for i, panel in enumerate(run.panels)
         }
@@ -36,8 +36,8 @@ def pictures(run: RunResults) -> dict[str, Callable[[], bytes]]:
         found["intervals.png"] = partial(png_bytes, intervals)
     timelines = [
         replace(arms.timeline(panel, label, one["eliminations"]), heading=f"{panel.name}: {label}")
-        for panel, entry in zip(run.panels, run.summary["panels"], strict=True)
-        for label, one in entry["algorithms"].items()
+        for panel, numbers in zip(run.panels, run.summary["panels"], strict=True)
+        for label, one in numbers["methods"].items()
         if one["eliminations"] is not None
     ]
     if timelines:

@@ -11,31 +11,28 @@ from typing import Any
 import yaml
 
 import bo_robust
-from bo_robust.experiments.config import Run, parse
+from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.specs import DESCRIPTIONS, nearest, quoted
 
-# What the command line calls trials and horizon, by loop.
-COUNTS = {"value_at_risk": {"trials": "repetitions", "horizon": "rounds"}}
 OF_A_RUN = ("name", "description", "panels", "loop")  # the other keys are of panels
 # The shipped configurations: inside the wheel, or beside the package in a clone.
 _PACKAGE = Path(bo_robust.__file__).resolve().parent
 SHIPPED = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 
-def load(path: Path | str, overrides: Iterable[str] = (), **forced: Any) -> Run:
+def load(path: Path | str, overrides: Iterable[str] = (), **forced: Any) -> RunConfig:
     """The run that a YAML file describes; ``path`` may be the name of a shipped configuration.
 
     ``overrides`` are ``key=value`` strings with dotted paths as keys (``trials``, ``panels.0.problem.bad_ticks``). A
-    panel key at the top level is set in every panel. ``forced`` are ``trials`` (or repetitions) and ``horizon`` (or
-    rounds) of every panel, where they are not None.
+    panel key at the top level is set in every panel. ``forced`` are ``trials`` and ``horizon`` of every panel,
+    where they are not None.
     """
     data = read(find_configuration(path))
     apply_overrides(data, overrides)
-    names = COUNTS.get(str(data.get("loop")), {})
     for key, value in forced.items():
         if value is not None:
-            _force(data, names.get(key, key), value)
+            _force(data, key, value)
     return parse(data)
 
 

@@ -25,7 +25,7 @@ from rich.console import Console
 from bo_robust.executors import Executor, Future, WorkerLost
 from bo_robust.experiments.arm_run import ArmRun
 from bo_robust.experiments.build import build_problem
-from bo_robust.experiments.config import PanelConfig, ValueAtRiskPanelConfig, parse
+from bo_robust.experiments.config import Panel, parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.memory import memory_errors
 from bo_robust.experiments.problems import Problem
@@ -145,15 +145,15 @@ def play_jobs(
 def _play_shard(job: dict[str, Any], key: ShardKey, watch: Callable[[int], None]) -> Shard:
     panel = parse(job["run"]).panels[0]
     trials = range(key.first, key.stop)
-    if isinstance(panel, ValueAtRiskPanelConfig):
-        from bo_robust.experiments.value_at_risk.job import play_shard  # imports BoTorch's optimisers
+    if not panel.over_arms:
+        from bo_robust.experiments.conditions_loop import play_shard  # imports BoTorch's optimisers
 
         with _RANDOM, torch.random.fork_rng():
             return play_shard(panel, key.method, trials, job["data_dir"], job["device"], watch)
     path, every = job["checkpoint"] or (None, 0.0)
     with memory_errors(panel):
         # The algorithms of a panel share its problem: the same text, the same object.
-        shared = panel.model_dump_json(include={"name", "problem", "seed", "dtype", "algorithms"})
+        shared = panel.model_dump_json(include={"name", "problem", "seed", "dtype", "methods"})
         problem = _problem(shared, trials, job["data_dir"], job["device"])
         run = ArmRun(panel, key.method, problem, trials)
         run.play(None if path is None else Path(path), every, [job["digest"], *key], watch)
@@ -166,5 +166,5 @@ def _play_shard(job: dict[str, Any], key: ShardKey, watch: Callable[[int], None]
 @functools.lru_cache(maxsize=1)
 def _problem(panel: str, trials: range, data_dir: str | None, device: str) -> Problem:
     """The problem of trials of a panel, given as JSON so that the algorithms of the panel share it."""
-    made = PanelConfig.model_validate_json(panel)
+    made = Panel.model_validate_json(panel)
     return build_problem(made, trials, None if data_dir is None else Path(data_dir), find_device(device))

@@ -10,21 +10,22 @@ from typing import Any
 from bo_robust.algorithms import ALGORITHMS
 from bo_robust.confidence import WIDTHS
 from bo_robust.experiments.build import FEATURES
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.files import named_configurations, read
-from bo_robust.experiments.problems import PROBLEMS
-from bo_robust.experiments.value_at_risk.methods import METHODS as COMPARED
+from bo_robust.experiments.problems import of_loop
 from bo_robust.methods import METHODS
 from bo_robust.truncation import TRUNCATIONS
 
 # Everything that a configuration, or a study, Ax and Optuna, can name.
 REGISTRIES: dict[str, dict[str, Any]] = {
-    "algorithms": {**ALGORITHMS},
-    "problems": {**PROBLEMS},
+    "methods of runs over arms": {**ALGORITHMS},
+    "problems over arms": of_loop("arms"),
+    "problems over (x, z), loop: conditions": of_loop("conditions"),
     "features": {**FEATURES},
     "widths": {**WIDTHS},
     "truncation levels": {**TRUNCATIONS},
     "methods of a study, Ax and Optuna (the first is the default)": {**METHODS},
-    "methods of value-at-risk runs": {**COMPARED},
+    "methods of runs over (x, z), loop: conditions": {**CONDITIONS_METHODS},
 }
 
 

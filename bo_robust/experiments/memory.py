@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bo_robust.experiments.config import PanelConfig
+from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 from bo_robust.linalg import on_cuda
 from bo_robust.posteriors.snapshots import snapshot
@@ -22,12 +22,12 @@ FINISHED_BYTES = 220
 
 def check_finish(panels: Sequence[Any]) -> None:
     """Raise ``RunError`` if the traces of all panels, which are joined when the run is finished, take too much."""
-    rows = sum(panel.trials * panel.rows * len(panel.entries) for panel in panels)
+    rows = sum(panel.trials * panel.rows * len(panel.methods) for panel in panels)
     which = f"panel {panels[0].name!r}" if len(panels) == 1 else f"{len(panels)} panels together"
     _check(which, f"{rows} rows of traces", rows * FINISHED_BYTES, "lower --trials or --horizon, or compare fewer")
 
 
-def check_states(panel: PanelConfig, state: Any, shard: int | None) -> None:
+def check_states(panel: Panel, state: Any, shard: int | None) -> None:
     """Raise ``RunError`` if the states of the trials played at once do not fit; ``state`` is that of one trial.
 
     Played at once are all trials, or ``shard`` of them.
@@ -51,7 +51,7 @@ def _check(which: str, what: str, needed: int, remedy: str) -> None:
 
 @contextmanager
 def memory_errors(
-    panel: PanelConfig, words: str = " does not fit into memory; lower --trials or --horizon."
+    panel: Panel, words: str = " does not fit into memory; lower --trials or --horizon."
 ) -> Iterator[None]:
     """Turn a lack of memory, on the host or the device, into ``RunError``."""
     try:

@@ -34,7 +34,7 @@ class ProgressBar(Progress):
         now, trials, panel = time.perf_counter(), key.stop - key.first, self._panels[key.panel]
         began, first = self._began.setdefault(key, (now, rounds))
         rate = (rounds - first) * trials / max(now - began, 1e-9)
-        said = f"{panel.name} · {panel.entries[key.method].label}"
+        said = f"{panel.name} · {panel.methods[key.method].label}"
         advance = (rounds - self._shown[key]) * trials
         self.update(self._task, description=said, advance=advance, rate=f"{rate:,.0f} rounds/s" if rate else "")
         self._shown[key] = rounds

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import bo_robust
-from bo_robust.experiments.config import Run
+from bo_robust.experiments.config import RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.ops import ops_forced_naive, triton_is_available
 from bo_robust.specs import quoted
@@ -77,7 +77,7 @@ def _blas() -> str:
 
 
 def describe_run(
-    config: Run, device: str, data_dir: Path | None, checkpoint_seconds: float, used: dict[str, Any]
+    config: RunConfig, device: str, data_dir: Path | None, checkpoint_seconds: float, used: dict[str, Any]
 ) -> dict[str, Any]:
     """The content of ``run.json``; ``used`` holds every constant of every panel, by the panel's name."""
     return {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bo_robust.experiments.config import Run, ValueAtRiskRunConfig
+from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.records import join_eliminations
 from bo_robust.experiments.store import Shard, ShardKey, load_shard, read_run
@@ -22,17 +22,12 @@ class RunResults:
 
     folder: Path
     info: dict[str, Any]  # `run.json`
-    config: Run
-    panels: tuple[Any, ...]  # Panels with results, in order, cut down to the entries and trials that have some
+    config: RunConfig
+    panels: tuple[Panel, ...]  # Panels with results, in order, cut down to the methods and trials that have some
     # `bo_robust.experiments.store.Shard.metadata` by name of the panel and label
     metadata: dict[str, dict[str, dict[str, Any]]]
     traces: pd.DataFrame  # Traces of `panels`, joined; only an empty column "panel" if there are none
     missing: list[str]  # What has not been played yet, in words; empty for finished runs
-
-    @property
-    def value_at_risk(self) -> bool:
-        """Whether the run is over pairs (x, z), not over arms."""
-        return isinstance(self.config, ValueAtRiskRunConfig)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -40,13 +35,11 @@ class RunResults:
         return summarise(self.config.with_panels(self.panels), self.traces, self.metadata)
 
     def rows(self, panel: str, label: str | None = None) -> pd.DataFrame:
-        """The traces of one panel, or of one of its entries."""
+        """The traces of one panel, or of one of its methods."""
         rows = self.traces[self.traces["panel"] == panel]
-        if label is None:
-            return rows
-        return rows[rows["method" if self.value_at_risk else "algorithm"] == label]
+        return rows if label is None else rows[rows["method"] == label]
 
-    def curves(self, panel: Any, column: str) -> dict[str, np.ndarray]:
+    def curves(self, panel: Panel, column: str) -> dict[str, np.ndarray]:
         """A column of a panel's traces by label, ``trials x rows``."""
         shape = (panel.trials, panel.rows)
         return {
@@ -58,34 +51,32 @@ def load(folder: Path, *, unfinished: bool = False) -> RunResults:
     """Read a result folder of either kind of run; ``unfinished`` accepts a run under way."""
     info, config = read_run(folder)
     size, digest = info.get("shard"), info["config_digest"]
-    panels: list[Any] = []
+    panels: list[Panel] = []
     metadata: dict[str, dict[str, dict[str, Any]]] = {}
     frames: list[pd.DataFrame] = []
     missing: list[str] = []
-    every: tuple[Any, ...] = config.panels
-    for i, panel in enumerate(every):
+    for i, panel in enumerate(config.panels):
         spans = panel.shards(size)
-        keys = [[ShardKey(i, j, *span) for span in spans] for j in range(len(panel.entries))]
+        keys = [[ShardKey(i, j, *span) for span in spans] for j in range(len(panel.methods))]
         there = [[key.path(folder).exists() for key in row] for row in keys]
         if not unfinished:
             _refuse_missing(folder, panel, keys, there)
-        entries, used = _paired(there)
+        methods, used = _paired(there)
         missing += _missing(panel, there, used)
-        if not entries:
+        if not methods:
             continue
         trials = sum(spans[k][1] - spans[k][0] for k in used)
-        cut = {f"{panel.trial_name}s": trials}
-        panels.append(panel.with_entries(tuple(panel.entries[j] for j in entries), **cut))
+        panels.append(panel.with_methods(tuple(panel.methods[j] for j in methods), trials=trials))
         known = metadata[panel.name] = {}
-        for j in entries:
+        for j in methods:
             shard = join_shards([load_shard(folder, keys[j][k], digest) for k in used])
-            label = panel.entries[j].label
+            label = panel.methods[j].label
             known[label] = _with_notes(shard, info, panel.name)
             frames.append(shard.frame)
     traces = pd.DataFrame({"panel": []})
     if frames:
         traces = pd.concat(frames, ignore_index=True)
-        traces = traces.astype({"panel": "category", config.panels[0].entry_name: "category"})
+        traces = traces.astype({"panel": "category", "method": "category"})
     return RunResults(folder, info, config, tuple(panels), metadata, traces, missing)
 
 
@@ -106,21 +97,21 @@ def _with_notes(shard: Shard, info: dict[str, Any], panel: str) -> dict[str, Any
     return shard.metadata if notes is None else shard.metadata | {"notes": notes}
 
 
-def _refuse_missing(folder: Path, panel: Any, keys: list[list[ShardKey]], there: list[list[bool]]) -> None:
-    for entry, row, known in zip(panel.entries, keys, there, strict=True):
+def _refuse_missing(folder: Path, panel: Panel, keys: list[list[ShardKey]], there: list[list[bool]]) -> None:
+    for method, row, known in zip(panel.methods, keys, there, strict=True):
         if not all(known):
             key = row[known.index(False)]
-            part = "" if len(row) == 1 else f", {panel.trial_name} {key.first},"
+            part = "" if len(row) == 1 else f", trial {key.first},"
             raise RunError(
-                f"{folder} has no results of {entry.label} in panel {panel.name!r}{part} yet; `bo-robust resume "
+                f"{folder} has no results of {method.label} in panel {panel.name!r}{part} yet; `bo-robust resume "
                 f"{folder}` finishes the run."
             )
 
 
 def _paired(there: list[list[bool]]) -> tuple[list[int], list[int]]:
-    """Entries and shards to report: all entries with the shards they share, else the entries that have the first shard.
+    """Methods and shards to report: all methods with the shards they share, else those that have the first shard.
 
-    ``there`` says by entry and shard whether it is stored.
+    ``there`` says by method and shard whether it is stored.
     """
     common = [k for k in range(len(there[0])) if all(row[k] for row in there)]
     if common:
@@ -128,20 +119,20 @@ def _paired(there: list[list[bool]]) -> tuple[list[int], list[int]]:
     return [j for j, row in enumerate(there) if row[0]], [0]
 
 
-def _missing(panel: Any, there: list[list[bool]], used: Sequence[int]) -> list[str]:
-    """What is missing, in words, by entry, and shards that are stored but not used."""
+def _missing(panel: Panel, there: list[list[bool]], used: Sequence[int]) -> list[str]:
+    """What is missing, in words, by method, and shards that are stored but not used."""
     if not any(any(row) for row in there):
         return [f"{panel.name}: all of it"]
     lines = []
-    many = f"{panel.trial_name}s" if panel.trial_name == "repetition" else "shards"
-    for entry, row in zip(panel.entries, there, strict=True):
+    many = "shards" if panel.over_arms else "trials"
+    for method, row in zip(panel.methods, there, strict=True):
         absent, spare = row.count(False), sum(row[k] for k in range(len(row)) if k not in used)
         if absent:
             share = "" if len(row) == 1 else f", {absent} of {len(row)} {many}"
-            lines.append(f"{panel.name}: {entry.label}{share}")
+            lines.append(f"{panel.name}: {method.label}{share}")
         if spare and row[used[0]]:
             lines.append(
-                f"{panel.name}: {spare} more {many} of {entry.label} are played, and left out until all "
-                f"{panel.entry_key()} have played them"
+                f"{panel.name}: {spare} more {many} of {method.label} are played, and left out until all "
+                "methods have played them"
             )
     return lines

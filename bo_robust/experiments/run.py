@@ -1,7 +1,7 @@
 """Run a configuration into a folder, and resume it after any interruption.
 
 The folder is that of :mod:`bo_robust.experiments.store`; a finished run also has ``traces.parquet``, ``summary.json``
-and pictures. A job plays one algorithm of one panel in all or some of its trials, or one trial of a method.
+and pictures. A job plays one method of one panel: over arms in all or some trials, over (x, z) in one.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from rich.console import Console
 from bo_robust.executors import Executor, InProcess, LocalProcesses
 from bo_robust.experiments import results
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
-from bo_robust.experiments.config import PanelConfig, Run, ValueAtRiskPanelConfig, ValueAtRiskRunConfig
+from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import play_job, play_jobs
 from bo_robust.experiments.memory import check_finish, check_states, memory_errors
@@ -39,7 +39,7 @@ from bo_robust.experiments.tables import print_report
 
 
 def start(
-    config: Run,
+    config: RunConfig,
     folder: Path,
     *,
     device: str = "cpu",
@@ -64,8 +64,8 @@ def start(
     check_free(folder)
     if shard is not None and shard < 1:
         raise RunError(f"--shard must be at least 1 trial, got {shard}.")
-    if shard is not None and isinstance(config, ValueAtRiskRunConfig):
-        raise RunError("runs of the value_at_risk loop are played by repetitions; leave out --shard.")
+    if shard is not None and not config.over_arms:
+        raise RunError("runs of the conditions loop are played trial by trial; leave out --shard.")
     if workers > 1 and executor is not None:
         raise RunError("an executor has no local processes besides; leave out --workers.")
     if not checkpoint_seconds >= 0:
@@ -166,20 +166,19 @@ def _rounds_played(folder: Path, key: ShardKey) -> int:
     return 0 if saved is None else int(saved[1]["round"])
 
 
-def _settings_used(panel: Any, data: Path | None, device: torch.device, shard: int | None) -> dict[str, Any]:
+def _settings_used(panel: Panel, data: Path | None, device: torch.device, shard: int | None) -> dict[str, Any]:
     """Everything a panel uses, with every constant filled in. Errors are those of building it."""
-    if isinstance(panel, ValueAtRiskPanelConfig):
-        from bo_robust.experiments.value_at_risk.job import settings_used  # imports BoTorch's optimisers
+    if not panel.over_arms:
+        from bo_robust.experiments.conditions_loop import settings_used  # imports BoTorch's optimisers
 
         return settings_used(panel, data, device)
-    assert isinstance(panel, PanelConfig)
     problem = build_problem(panel, range(1), data, device)
     noise_var = panel.noise_var or problem.noise_var
-    algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.algorithms}
+    algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.methods}
     with memory_errors(panel):
         for algorithm in algorithms.values():
             check_states(panel, start_state(algorithm, problem, noise_var, 1), shard)
-    used = {"noise_var": noise_var, "algorithms": {label: resolved(a) for label, a in algorithms.items()}}
+    used = {"noise_var": noise_var, "methods": {label: resolved(a) for label, a in algorithms.items()}}
     if shard is not None:  # notes tell of all trials, and no shard has them all
         used["notes"] = build_problem(panel, range(panel.trials), data, torch.device("cpu")).notes
     return used
@@ -188,7 +187,7 @@ def _settings_used(panel: Any, data: Path | None, device: torch.device, shard: i
 def _play(
     folder: Path,
     info: dict[str, Any],
-    config: Run,
+    config: RunConfig,
     todo: list[ShardKey],
     data: Path | None,
     force: bool,
@@ -208,11 +207,10 @@ def _play(
     }
     jobs = {}
     for key in todo:
-        panel: Any = config.panels[key.panel]
-        entry = panel.entries[key.method].label
-        which = f"{panel.trial_name}s {key.first} to {key.stop - 1}"
-        which = which if key.stop - key.first > 1 else f"{panel.trial_name} {key.first}"
-        name = f"{entry!r} of panel {panel.name!r}, {which}"
+        panel = config.panels[key.panel]
+        label = panel.methods[key.method].label
+        which = f"trials {key.first} to {key.stop - 1}" if key.stop - key.first > 1 else f"trial {key.first}"
+        name = f"{label!r} of panel {panel.name!r}, {which}"
         checkpoint = [str(key.checkpoint(folder)), info["checkpoint_seconds"]] if local else None
         alone = config.with_panels((panel,)).to_dict()  # all that a worker needs of the configuration
         jobs[key] = (name, shared | {"key": list(key), "run": alone, "checkpoint": checkpoint})

@@ -5,10 +5,10 @@ parquet files of traces, whose schema metadata hold everything else as JSON unde
 holds the state of jobs under way on this machine. ``SHA256SUMS`` has the digest of every file but checkpoints, for
 ``sha256sum -c SHA256SUMS``; the format of a checkpoint has checksums of its own.
 
-A shard is some trials of one algorithm of one panel, by default all of them; in value-at-risk runs it is one trial of
-one method. Random numbers depend on the seed, the trial and the round only. Batched algebra, however, may round
-differently for another number of trials. Traces are therefore bit-identical only to those of runs with the same
-shards; others agree up to rounding, which may decide between arms in float32.
+A shard is some trials of one method of one panel: by default all of them over arms, one over (x, z). Random numbers
+depend on the seed, the trial and the round only. Batched algebra, however, may round differently for another number of
+trials. Traces are therefore bit-identical only to those of runs with the same shards; others agree up to rounding,
+which may decide between arms in float32.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from bo_robust.experiments.config import Run, parse
+from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.errors import RunError
 
 SUMS = "SHA256SUMS"
@@ -39,7 +39,7 @@ ANEW = "Put back what was there (files or version), or start a new run with anot
 
 
 class ShardKey(NamedTuple):
-    """Trials ``first`` to ``stop - 1`` of one method (or algorithm) of one panel, both by number."""
+    """Trials ``first`` to ``stop - 1`` of one method of one panel, both by number."""
 
     panel: int
     method: int
@@ -66,17 +66,17 @@ class Shard:
 
     frame: pd.DataFrame  # Traces in long format, one row per trial and round
     # Plain data (:meth:`bo_robust.experiments.arm_run.ArmRun.shard`,
-    # :func:`bo_robust.experiments.value_at_risk.job.play_shard`)
+    # :func:`bo_robust.experiments.conditions_loop.play_shard`)
     metadata: dict[str, Any]
 
 
 def keys_of(panels: Iterable[Any], size: int | None) -> list[ShardKey]:
-    """The shards of all panels, in the order they are played; ``size`` as in :meth:`PanelConfig.shards`."""
+    """The shards of all panels, in the order they are played; ``size`` as in :meth:`Panel.shards`."""
     return [
         ShardKey(i, j, first, stop)
         for i, panel in enumerate(panels)
         for first, stop in panel.shards(size)
-        for j in range(len(panel.entries))
+        for j in range(len(panel.methods))
     ]
 
 
@@ -185,7 +185,7 @@ def write_run(info: dict[str, Any], folder: Path) -> None:
     put_files(folder, {"run.json": json_bytes(info)})
 
 
-def read_run(folder: Path) -> tuple[dict[str, Any], Run]:
+def read_run(folder: Path) -> tuple[dict[str, Any], RunConfig]:
     """``run.json`` of a result folder, and the configuration in it.
 
     ``RunError`` is raised when it is missing, damaged, or its configuration was changed after the run began.

@@ -1,4 +1,4 @@
-"""From traces of runs over arms to numbers: the content of ``summary.json``."""
+"""From traces to numbers: the content of ``summary.json``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,42 +7,64 @@ import numpy as np
 import pandas as pd
 
 from bo_robust.algorithms import ALGORITHMS
-from bo_robust.experiments.comparisons import best_and_ties, compare_pairs, difference, mean_and_error
-from bo_robust.experiments.config import PanelConfig, Run, ValueAtRiskPanelConfig
-from bo_robust.experiments.value_at_risk.summary import summarise_panel as summarise_value_at_risk
+from bo_robust.experiments.comparisons import best_and_ties, compare_pairs, difference, mean_and_error, mean_interval
+from bo_robust.experiments.config import Panel, RunConfig
 
 # An arm is reported when more than half of its rewards, and at least this many, were set to zero: one lost reward of an
 # arm pulled once says nothing.
 MIN_TRUNCATED = 3
+# Over (x, z), regrets below count as this much: the noise has standard deviation 0.1, and the value at risk of a
+# continuous Z is known to 1e-4.
+FLOOR = 1e-3
+# Of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021.
+CONFIDENCE = 0.7
 Metadata = Mapping[str, Mapping[str, Any]]
 
 
-def summarise(config: Run, traces: pd.DataFrame, metadata: Mapping[str, Metadata]) -> dict[str, Any]:
-    """Numbers of every panel and entry, comparisons and warnings, as plain data.
+def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Metadata]) -> dict[str, Any]:
+    """Numbers of every panel and method, comparisons and warnings, as plain data.
 
-    Value-at-risk panels are those of :mod:`bo_robust.experiments.value_at_risk.summary`. ``metadata`` is
-    :attr:`bo_robust.experiments.results.RunResults.metadata`.
+    ``metadata`` is :attr:`bo_robust.experiments.results.RunResults.metadata`. Every panel has ``name``, ``loop``,
+    ``trials``, ``horizon``, ``notes``, ``methods`` by label, ``best``, ``not_distinguishable_from_best``,
+    ``comparisons`` and ``warnings``. Other keys are those of one loop, see :func:`_over_arms` and
+    :func:`_over_conditions`.
     """
     panels = []
     for panel in config.panels:
         rows, known = traces[traces["panel"] == panel.name], metadata[panel.name]
-        if isinstance(panel, ValueAtRiskPanelConfig):
-            panels.append(summarise_value_at_risk(panel, rows, known))
-        else:
-            panels.append(_summarise_panel(panel, rows, known))
-    return {"loop": config.loop, "name": config.name, "description": config.description, "panels": panels}
+        by_label = {label: rows[rows["method"] == label] for label in panel.labels}
+        methods, measures, others = (_over_arms if panel.over_arms else _over_conditions)(panel, by_label, known)
+        panels.append(
+            {
+                "name": panel.name,
+                "loop": panel.loop,
+                "trials": panel.trials,
+                "horizon": panel.horizon,
+                "notes": known[panel.labels[0]]["notes"],
+                "methods": methods,
+                **best_and_ties(next(iter(measures.values()))),
+                "comparisons": compare_pairs(panel.compare, measures),
+                "warnings": [],
+                **others,
+            }
+        )
+    return {"name": config.name, "description": config.description, "panels": panels}
 
 
-def _summarise_panel(panel: PanelConfig, rows: pd.DataFrame, metadata: Metadata) -> dict[str, Any]:
-    entries: dict[str, Any] = {}
+# Numbers by label; per trial, by measure and label, what pairs are compared by, the first of them also for the best;
+# and what a panel has beside.
+Summarised = tuple[dict[str, Any], dict[str, dict[str, np.ndarray]], dict[str, Any]]
+
+
+def _over_arms(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summarised:
+    methods: dict[str, Any] = {}
     measures: dict[str, dict[str, np.ndarray]] = {"average_regret": {}, "simple_regret": {}}
-    for algorithm in panel.algorithms:
-        label, of = algorithm.label, rows[rows["algorithm"] == algorithm.label]
+    for label, of in rows.items():
         by_trial = of.groupby("trial", sort=True)
         measures["average_regret"][label] = by_trial["regret"].mean().to_numpy()
         measures["simple_regret"][label] = by_trial["simple_regret"].last().to_numpy()
         with_width = bool(of["width"].notna().any())
-        entries[label] = {
+        methods[label] = {
             **{measure: mean_and_error(values[label]) for measure, values in measures.items()},
             "coverage": float(of["coverage"].mean()) if with_width else None,
             "final_coverage": float(by_trial["coverage"].last().mean()) if with_width else None,
@@ -53,33 +75,78 @@ def _summarise_panel(panel: PanelConfig, rows: pd.DataFrame, metadata: Metadata)
             "seconds": metadata[label]["seconds"],
             "eliminations": _summarise_eliminations(metadata[label]["eliminations"], panel.trials),
         }
-    average = measures["average_regret"]
-    baselines = [a.label for a in panel.algorithms if ALGORITHMS[a.name].is_baseline]
-    warnings = [
-        *(
-            line
-            for a in panel.algorithms
-            if (line := _truncation_warning(a.label, rows[rows["algorithm"] == a.label], metadata[a.label], a.name))
-        ),
-        *(line for label in entries for line in _elimination_warnings(label, entries[label]["eliminations"], panel)),
-    ]
-    return {
-        "name": panel.name,
-        "trials": panel.trials,
-        "horizon": panel.horizon,
+    average, named = measures["average_regret"], {method.label: method.name for method in panel.methods}
+    baselines = [label for label, name in named.items() if ALGORITHMS[name].is_baseline]
+    truncation = [_truncation_warning(label, rows[label], metadata[label], named[label]) for label in methods]
+    elimination = [_elimination_warnings(label, one["eliminations"], panel) for label, one in methods.items()]
+    others = {
         "delta": panel.delta,
-        "notes": metadata[panel.labels[0]]["notes"],
-        "algorithms": entries,
-        **best_and_ties(average),
         "no_better_than_random": [
             label
             for label in average
             for baseline in baselines
             if label not in baselines and not _lower(average[label], average[baseline])
         ],
-        "comparisons": compare_pairs(panel.compare, measures),
-        "warnings": warnings,
+        "warnings": [*filter(None, truncation), *(line for lines in elimination for line in lines)],
     }
+    return methods, measures, others
+
+
+def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summarised:
+    """Numbers of methods over (x, z).
+
+    - ``log10_regret``, ``interval``: mean after the last round and its 70 % interval (None for one trial);
+    - ``final``: log10 regret of every trial after the last round; ``curve``: mean and interval by round;
+    - ``seconds``: median per acquisition; ``median_regret`` and ``interval_length``: medians after the last round;
+    - ``certificate``: median after the last round; ``certificate_held``, ``bound_held``: share of rounds in which the
+      certificate and the bound 2 w sigma held. None where a method has none.
+    """
+    methods = {label: _conditions_method(panel, of) for label, of in rows.items()}
+    final = {label: np.array(one["final"]) for label, one in methods.items()}
+    known = metadata[panel.labels[0]]
+    others = {
+        "problem": panel.problem,
+        "optimum": {"x": known["x"], "value": known["value"]},
+        "alpha": known["alpha"],
+        "regret_floor": FLOOR,
+    }
+    return methods, {"log10_regret": final}, others
+
+
+def _conditions_method(panel: Panel, rows: pd.DataFrame) -> dict[str, Any]:
+    def table(column: str) -> np.ndarray:
+        return rows[column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
+
+    regret, certificate = table("regret"), table("certificate")
+    logs = log_regret(regret)
+    mean, low, high = mean_interval(logs, CONFIDENCE)
+    held: dict[str, Any] = {"certificate": None, "certificate_held": None, "bound_held": None}
+    if not np.isnan(certificate).all():  # methods that do not certify have none in any round
+        held |= {
+            "certificate": float(np.median(certificate[:, -1])),
+            "certificate_held": float((certificate >= regret).mean()),
+        }
+    # After the last round no point is chosen.
+    bound, chosen = table("bound")[:, :-1], table("chosen_regret")[:, :-1]
+    if not np.isnan(bound).all():
+        held["bound_held"] = float((bound >= chosen).mean())
+    return {
+        "log10_regret": float(mean[-1]),
+        "interval": [float(low[-1]), float(high[-1])] if len(logs) > 1 else None,
+        "median_regret": float(np.median(regret[:, -1])),
+        "initial_log10_regret": float(mean[0]),
+        "final": logs[:, -1].tolist(),
+        "seconds": float(np.nanmedian(table("seconds"))),
+        "interval_length": float(np.median(table("interval")[:, -1])),
+        **held,
+        "failed_fits": int((~rows["fit_ok"]).sum()),
+        "curve": {"log10_regret": mean.tolist(), "low": low.tolist(), "high": high.tolist()},
+    }
+
+
+def log_regret(regret: Any) -> np.ndarray:
+    """log10 of regrets, with regrets below :data:`FLOOR` replaced by it."""
+    return np.log10(np.maximum(np.asarray(regret, dtype=float), FLOOR))
 
 
 def _lower(ours: np.ndarray, theirs: np.ndarray) -> bool:
@@ -149,7 +216,7 @@ def _summarise_eliminations(record: dict[str, Any] | None, trials: int) -> dict[
 
 
 def elimination_line(found: dict[str, Any]) -> str:
-    """The eliminations of an entry of the summary, in words."""
+    """The eliminations of a method of the summary, in words."""
     of = f"of {found['trials']} trials"
     if found["true_survived"] is None:
         start = "no candidate is known to be right"
@@ -162,7 +229,7 @@ def elimination_line(found: dict[str, Any]) -> str:
     return f"{line}; left at the end ({of}): {survived}."
 
 
-def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: PanelConfig) -> list[str]:
+def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: Panel) -> list[str]:
     """Warn where assumptions did not hold."""
     if found is None:
         return []

@@ -19,9 +19,9 @@ LEGEND = {
         "deviation; truncated: share of the rewards beyond their level; sec.: time played. Differences are paired by "
         "trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
     ),
-    "value_at_risk": (
+    "conditions": (
         "log10 regret: VaR(f) at its best less VaR(f) at the recommendation argmax VaR(mu), after the last round, mean "
-        "and 70 % confidence interval of the mean over repetitions. certificate: max_x VaR(u) - VaR(l) at the "
+        "and 70 % confidence interval of the mean over trials. certificate: max_x VaR(u) - VaR(l) at the "
         "recommendation, median; held: share of all rounds in which no regret exceeded it. sec.: median per "
         "acquisition, without the fit."
     ),
@@ -29,7 +29,7 @@ LEGEND = {
 
 
 class Column(NamedTuple):
-    """A column of a table of results: its title, and how to get value and text from an entry of the summary."""
+    """A column of a table of results: its title, and how to get value and text from a method of the summary."""
 
     title: str
     value: Callable[[dict[str, Any]], float | None]
@@ -44,21 +44,21 @@ def _column(title: str, key: str, form: str) -> Column:
 def _with_error(title: str, key: str) -> Column:
     """A column of means with their standard errors, if any."""
 
-    def text(entry: dict[str, Any]) -> str:
-        mean, error = entry[key]
+    def text(method: dict[str, Any]) -> str:
+        mean, error = method[key]
         return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
 
     return Column(title, lambda e: e[key][0], text)
 
 
-def _log_regret(entry: dict[str, Any]) -> str:
+def _log_regret(method: dict[str, Any]) -> str:
     """A mean and its confidence interval, if it has one."""
-    mean, interval = entry["log10_regret"], entry["interval"]
+    mean, interval = method["log10_regret"], method["interval"]
     return f"{mean:.2f}" if interval is None else f"{mean:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
 
 
-def _truncated(entry: dict[str, Any]) -> str:
-    return f"{100 * entry['truncated']:.2g}%" if entry["truncated"] else "-"
+def _truncated(method: dict[str, Any]) -> str:
+    return f"{100 * method['truncated']:.2g}%" if method["truncated"] else "-"
 
 
 COLUMNS: dict[str, list[Column]] = {
@@ -71,7 +71,7 @@ COLUMNS: dict[str, list[Column]] = {
         Column("truncated", lambda e: e["truncated"], _truncated),
         _column("sec.", "seconds", "{:.1f}"),
     ],
-    "value_at_risk": [
+    "conditions": [
         Column("log10 regret", lambda e: e["log10_regret"], _log_regret),
         _column("median regret", "median_regret", "{:.3g}"),
         _column("certificate", "certificate", "{:.3g}"),
@@ -81,29 +81,22 @@ COLUMNS: dict[str, list[Column]] = {
 }
 
 
-def entries_of(panel: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The algorithms or methods of a panel of the summary, by label."""
-    return panel["algorithms"] if "algorithms" in panel else panel["methods"]
-
-
 def size_of(panel: dict[str, Any]) -> str:
     """Trials and rounds of a panel of the summary, in words."""
-    if "repetitions" in panel:
-        return f"{panel['repetitions']} repetitions x {panel['rounds']} rounds"
     return f"{panel['trials']} trials x {panel['horizon']} rounds"
 
 
 def print_report(summary: dict[str, Any], console: Console) -> None:
     """Print one table per panel, then warnings and closing lines."""
-    columns = COLUMNS[summary["loop"]]
     for panel in summary["panels"]:
+        columns = COLUMNS[panel["loop"]]
         title = f"{panel['name']}: {size_of(panel)}"
         table = Table(title=escape(title), title_justify="left", pad_edge=False)
-        table.add_column("algorithm" if "algorithms" in panel else "method", no_wrap=True)
+        table.add_column("method", no_wrap=True)
         for column in columns:
             table.add_column(column.title, justify="right", no_wrap=True)
-        for label, entry in entries_of(panel).items():
-            table.add_row(escape(label), *(column.text(entry) for column in columns))
+        for label, method in panel["methods"].items():
+            table.add_row(escape(label), *(column.text(method) for column in columns))
         # Only for the table: rich would cut it to the console, but should wrap the lines below.
         width, console.width = console.width, max(console.width, TABLE_WIDTH)
         console.print(table)
@@ -112,7 +105,7 @@ def print_report(summary: dict[str, Any], console: Console) -> None:
             console.print(panel["notes"], style="dim", markup=False)
         for line in panel["warnings"]:
             console.print(f"Warning: {line}", style="yellow", markup=False)
-    console.print(LEGEND[summary["loop"]], style="dim", markup=False)
+    console.print(LEGEND[summary["panels"][0]["loop"]], style="dim", markup=False)
     for line in closing_lines(summary):
         console.print(line, markup=False)
 
@@ -121,15 +114,15 @@ def closing_lines(summary: dict[str, Any]) -> list[str]:
     """The findings in words; lines that belong to the one before are indented."""
     lines = []
     for panel in summary["panels"]:
-        best, entries = panel["best"], entries_of(panel)
-        if summary["loop"] == "arms":
-            line = f"{panel['name']}: lowest average regret {entries[best]['average_regret'][0]:.3g} by {best}"
+        best, methods, over_arms = panel["best"], panel["methods"], panel["loop"] == "arms"
+        if over_arms:
+            line = f"{panel['name']}: lowest average regret {methods[best]['average_regret'][0]:.3g} by {best}"
         else:
-            line = f"{panel['name']}: lowest log10 regret {entries[best]['log10_regret']:.2f} by {best}"
+            line = f"{panel['name']}: lowest log10 regret {methods[best]['log10_regret']:.2f} by {best}"
         ties = panel["not_distinguishable_from_best"]
         lines.append(line + (f", not distinguishable from {', '.join(ties)}." if ties else "."))
-        lines += ["  " + _in_words(comparison, entries) for comparison in panel["comparisons"]]
-        lines += _arm_lines(panel) if summary["loop"] == "arms" else _fit_lines(entries)
+        lines += ["  " + _in_words(comparison, methods) for comparison in panel["comparisons"]]
+        lines += _arm_lines(panel) if over_arms else _fit_lines(methods)
     return lines
 
 
@@ -137,39 +130,39 @@ def _arm_lines(panel: dict[str, Any]) -> list[str]:
     lines = []
     if panel["no_better_than_random"]:
         lines.append(f"  Not shown to be better than random arms: {', '.join(panel['no_better_than_random'])}.")
-    for label, entry in panel["algorithms"].items():
-        if entry["eliminations"] is not None:
-            lines.append(f"  {label}: {elimination_line(entry['eliminations'])}")
-        if entry["coverage"] is not None and entry["coverage"] < 1.0 - panel["delta"]:
+    for label, method in panel["methods"].items():
+        if method["eliminations"] is not None:
+            lines.append(f"  {label}: {elimination_line(method['eliminations'])}")
+        if method["coverage"] is not None and method["coverage"] < 1.0 - panel["delta"]:
             lines.append(
-                f"  {label}: intervals covered {entry['coverage']:.3f} of the arms, below 1 - delta = "
+                f"  {label}: intervals covered {method['coverage']:.3f} of the arms, below 1 - delta = "
                 f"{1 - panel['delta']:.3g}; do not read them as guarantees."
             )
-        if entry["failed_pulls"]:
-            trial, round_ = entry["first_failed"]
+        if method["failed_pulls"]:
+            trial, round_ = method["first_failed"]
             lines.append(
-                f"  {label}: {entry['failed_pulls']} failed pulls (rewards NaN or infinite), the first in trial "
+                f"  {label}: {method['failed_pulls']} failed pulls (rewards NaN or infinite), the first in trial "
                 f"{trial}, round {round_}; they taught nothing and the trials went on."
             )
     return lines
 
 
-def _fit_lines(entries: dict[str, Any]) -> list[str]:
+def _fit_lines(methods: dict[str, Any]) -> list[str]:
     return [
-        f"  {label}: {entry['failed_fits']} fits failed; the last hyperparameters were kept."
-        for label, entry in entries.items()
-        if entry["failed_fits"]
+        f"  {label}: {method['failed_fits']} fits failed; the last hyperparameters were kept."
+        for label, method in methods.items()
+        if method["failed_fits"]
     ]
 
 
-def _in_words(comparison: dict[str, Any], entries: dict[str, Any]) -> str:
+def _in_words(comparison: dict[str, Any], methods: dict[str, Any]) -> str:
     ours, theirs = comparison["pair"]
     parts = []
     for measure, found in comparison.items():
         if measure == "pair":
             continue
         mean, error = found["mean"], found["error"]
-        a, b = (_mean(entries[label][measure]) for label in (ours, theirs))
+        a, b = (_mean(methods[label][measure]) for label in (ours, theirs))
         name = measure.replace("_", " ")
         if mean == 0.0 and not error:
             parts.append(f"{name} {a:.3g}, identical in every trial")

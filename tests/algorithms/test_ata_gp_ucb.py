@@ -380,7 +380,7 @@ def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
         "name": "test",
         "trials": 2,
         "horizon": 60,
-        "algorithms": [algorithm],
+        "methods": [algorithm],
         "panels": [
             {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}},
         ],
@@ -391,7 +391,7 @@ def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
     assert "moment_bound" in warning
     assert "b_t = " in warning
     assert "median |reward|" in warning
-    assert summary["panels"][0]["algorithms"]["ATA"]["truncated"] > 0.9
+    assert summary["panels"][0]["methods"]["ATA"]["truncated"] > 0.9
 
 
 def test_mean_of_a_trial_is_finite_whatever_the_rewards(device):

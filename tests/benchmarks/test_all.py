@@ -30,7 +30,7 @@ def test_every_panel_of_the_width_rule_can_be_built():
             if "needs the data file" not in str(error):
                 raise
             continue
-        assert len([build_algorithm(entry, panel, problem) for entry in panel.algorithms]) == len(width_rule.CANDIDATES)
+        assert len([build_algorithm(entry, panel, problem) for entry in panel.methods]) == len(width_rule.CANDIDATES)
         built += 1
     assert built >= 8
 

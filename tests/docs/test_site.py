@@ -162,7 +162,7 @@ def test_the_commands_are_those_of_the_program():
     text = command_reference()
     for command in ("run", "resume", "plot", "list"):
         assert f"## bo-robust {command}\n" in text
-    assert "| `--trials` | Trials (repetitions) of every panel. |" in text
+    assert "| `--trials` | Trials of every panel. |" in text
 
 
 def test_the_files_that_pages_include_exist():

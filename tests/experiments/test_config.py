@@ -21,7 +21,7 @@ def base():
         "name": "demo",
         "trials": 3,
         "horizon": 10,
-        "algorithms": [{"name": "gp-ucb", "label": "A"}, {"name": "random", "label": "B"}],
+        "methods": [{"name": "gp-ucb", "label": "A"}, {"name": "random", "label": "B"}],
         "panels": [{"name": "p", "problem": {"kind": "gp_draw", "num_arms": 12}}],
     }
 
@@ -37,7 +37,7 @@ def test_defaults_reach_panels_and_panels_win(tmp_path):
     data["panels"].append({"name": "q", "problem": {"kind": "gp_draw"}, "horizon": 7})
     config = load(write(tmp_path, data))
     assert [(p.trials, p.horizon) for p in config.panels] == [(3, 10), (3, 7)]
-    assert [a.label for a in config.panels[1].algorithms] == ["A", "B"]
+    assert [a.label for a in config.panels[1].methods] == ["A", "B"]
     assert config.panels[0].delta == 0.1
 
 
@@ -55,15 +55,15 @@ def test_include_takes_panels_and_overrides_them(tmp_path):
     assert config.name == "both"
     assert config.panels[0].trials == 2
     assert config.panels[0].horizon == 10
-    assert len(config.panels[0].algorithms) == 2
+    assert len(config.panels[0].methods) == 2
 
 
 def test_overrides(tmp_path):
     path = write(tmp_path, base())
-    config = load(path, ["seed=5", "panels.0.problem.num_arms=30", "algorithms.1.label=C"], trials=9)
+    config = load(path, ["seed=5", "panels.0.problem.num_arms=30", "methods.1.label=C"], trials=9)
     panel = config.panels[0]
     assert (panel.seed, panel.trials, panel.problem["num_arms"]) == (5, 9, 30)
-    assert panel.algorithms[1].label == "C"
+    assert panel.methods[1].label == "C"
 
 
 def change(data, path, value):
@@ -99,12 +99,12 @@ BAD = [
     (["panels", 0, "problem"], "gp_draw", "problem of panel 'p' must be a mapping with a `kind`, got 'gp_draw'"),
     (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
     (["panels", 0, "problem"], {"kind": "gp_draw", 3: 4}, "key 3, which is no text"),
-    (["algorithms", 0, "width"], {"kind": ["f"]}, "kind of `width` of algorithm 'gp-ucb' of panel 'p' must be text"),
-    (["algorithms"], [], "has no algorithms"),
-    (["algorithms", 0, "name"], "gp_ucb", "did you mean 'gp-ucb'"),
-    (["algorithms", 0, "widht"], {"kind": "finite"}, "did you mean 'width'"),
-    (["algorithms", 0, "width"], {"scale": 1.0}, "`width` of algorithm .* has no `kind`"),
-    (["algorithms", 1, "label"], "A", "two algorithms labelled 'A'"),
+    (["methods", 0, "width"], {"kind": ["f"]}, "kind of `width` of method 'gp-ucb' of panel 'p' must be text"),
+    (["methods"], [], "has no methods"),
+    (["methods", 0, "name"], "gp_ucb", "did you mean 'gp-ucb'"),
+    (["methods", 0, "widht"], {"kind": "finite"}, "did you mean 'width'"),
+    (["methods", 0, "width"], {"scale": 1.0}, "`width` of method .* has no `kind`"),
+    (["methods", 1, "label"], "A", "two methods labelled 'A'"),
     (["panels"], [], "has no panels"),
     (["panels"], {"name": "p"}, "must be a list"),
     (["panels", 0], {"problem": {"kind": "gp_draw"}}, "has no `name:`"),
@@ -213,7 +213,7 @@ def test_text_with_an_e_stays_text(tmp_path):
 def test_merged_keys_may_be_overridden(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(
-        "algorithms: [random]\npanels:\n"
+        "methods: [random]\npanels:\n"
         "  - {name: a, problem: &p {kind: gp_draw, num_arms: 9}}\n"
         "  - {name: b, problem: {<<: *p, num_arms: 8}}\n"
     )
@@ -234,7 +234,7 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
     for name, path in named.items():
         config = load(path if name == "quickstart" else name)
         assert config.panels
-        assert (config.loop == "value_at_risk") == (path.parent.name == "value_at_risk")
+        assert config.over_arms == (path.parent.name != "value_at_risk")
 
 
 SCHEDULES = [
@@ -242,13 +242,13 @@ SCHEDULES = [
     ({"name": "gp-ucb", "width": {"kind": "finite", "sclae": 2}}, "did you mean 'scale'"),
     ({"name": "gp-ucb", "width": {"kind": "finite", "scale": -1.0}}, "scale"),
     ({"name": "gp-ucb", "width": {"kind": "compact"}}, "needs 'dim'"),
-    ({"name": "gp-ucb", "margin": 0.1}, "unknown key 'margin' in algorithm 'gp-ucb' of panel"),
-    ({"name": "ei", "width": {"kind": "finite"}}, "unknown key 'width' in algorithm 'ei' of panel"),
+    ({"name": "gp-ucb", "margin": 0.1}, "unknown key 'margin' in method 'gp-ucb' of panel"),
+    ({"name": "ei", "width": {"kind": "finite"}}, "unknown key 'width' in method 'ei' of panel"),
     ({"name": "pi", "margin": -1.0}, "margin"),
     ({"name": "bkb", "oversampling": 0.5}, "must be a finite number >= 1"),
     ({"name": "bkb", "epsilon": 1.5}, "epsilon"),
     ({"name": "bkb", "epsilon": 0.5, "oversampling": 5.0}, "in place of oversampling"),
-    ({"name": "gp-ucb", "epsilon": 0.5}, "unknown key 'epsilon' in algorithm 'gp-ucb' of panel"),
+    ({"name": "gp-ucb", "epsilon": 0.5}, "unknown key 'epsilon' in method 'gp-ucb' of panel"),
     ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": 2.0, "alpha": 1.5}}, "alpha"),
@@ -278,11 +278,11 @@ SCHEDULES = [
 @pytest.mark.parametrize(("algorithm", "message"), SCHEDULES)
 def test_bad_schedules_are_named(tmp_path, device, algorithm, message):
     data = base()
-    data["algorithms"] = [algorithm]
+    data["methods"] = [algorithm]
 
     def built():
         panel = load(write(tmp_path, data)).panels[0]
-        return build_algorithm(panel.algorithms[0], panel, build_problem(panel, range(2), None, device))
+        return build_algorithm(panel.methods[0], panel, build_problem(panel, range(2), None, device))
 
     with pytest.raises(RunError, match=message):
         built()
@@ -291,14 +291,14 @@ def test_bad_schedules_are_named(tmp_path, device, algorithm, message):
 def test_schedules_take_their_constants_from_problem_and_panel(tmp_path, device):
     data = base()
     data["delta"] = 0.05
-    data["algorithms"] = [
+    data["methods"] = [
         {"name": "gp-ucb", "width": {"kind": "finite", "scale": 0.5}},
         {"name": "tgp-ucb", "width": {"kind": "finite", "delta": 0.2}, "truncation": {"kind": "none"}},
         {"name": "bkb", "epsilon": 0.5},
     ]
     panel = load(write(tmp_path, data)).panels[0]
     problem = build_problem(panel, range(2), None, device)
-    first, second, third = (build_algorithm(a, panel, problem) for a in panel.algorithms)
+    first, second, third = (build_algorithm(a, panel, problem) for a in panel.methods)
     assert third.oversampling == theory_oversampling(panel.horizon, 0.05, 0.5)
     assert (first.width.num_arms, first.width.delta, first.width.scale) == (12, 0.05, 0.5)
     assert second.width.delta == 0.2
@@ -388,12 +388,12 @@ def test_resolved_states_class_kind_and_constants(device):
     problem = build_problem(panel, [0], None, device)
 
     def used(**algorithm):
-        panel = parse(
-            {"algorithms": [algorithm], "panels": [{"name": "p", "problem": {"kind": "rkhs_function"}}]}
-        ).panels[0]
-        found = resolved(build_algorithm(panel.algorithms[0], panel, problem))
+        panel = parse({"methods": [algorithm], "panels": [{"name": "p", "problem": {"kind": "rkhs_function"}}]}).panels[
+            0
+        ]
+        found = resolved(build_algorithm(panel.methods[0], panel, problem))
         assert json.loads(json.dumps(found)) == found
-        return panel.algorithms[0].label, found
+        return panel.methods[0].label, found
 
     label, found = used(name="tgp-ucb", width={"kind": "finite", "scale": 0.5})
     assert (label, found) == (
@@ -423,7 +423,7 @@ def test_errors_repeat_little_of_a_long_value(tmp_path):
             load(write(tmp_path, data))
         assert "x" * 50 in str(found.value)
         assert len(str(found.value)) < 400
-    for path in (["panels", 0, "name"], ["algorithms", 0, "label"]):  # which stand in other errors
+    for path in (["panels", 0, "name"], ["methods", 0, "label"]):  # which stand in other errors
         data = base()
         change(data, path, "x" * 101)
         with pytest.raises(RunError, match="must be text of at most 100 characters"):
@@ -449,18 +449,18 @@ VALUES = {
 def test_no_value_of_a_configuration_is_repeated_at_length(value, device):
     """In the run, a panel, its problem, the noise of that, an algorithm, its width and its truncation."""
     places = [(), ("panels", 0), ("panels", 0, "problem"), ("panels", 0, "problem", "noise")]
-    places += [("algorithms", 0), ("algorithms", 0, "width"), ("algorithms", 0, "truncation")]
+    places += [("methods", 0), ("methods", 0, "width"), ("methods", 0, "truncation")]
     keys = {"name", "kind", "label", "num_arms", "df", "scale", "alpha", "trials", "seed", "delta", "dtype", "compare"}
     refused = 0
     for place in places:
-        for key in sorted(keys | {"loop", "panels", "problem", "noise", "algorithms", "rule", "unknown", "x" * 5000}):
+        for key in sorted(keys | {"loop", "panels", "problem", "noise", "methods", "rule", "unknown", "x" * 5000}):
             data = base()
-            data["algorithms"][0] = {"name": "tgp-ucb", "width": {"kind": "finite"}, "truncation": {"kind": "tgp"}}
+            data["methods"][0] = {"name": "tgp-ucb", "width": {"kind": "finite"}, "truncation": {"kind": "tgp"}}
             data["panels"][0]["problem"] = {**NOISY, "noise": {"kind": "student_t", "df": 3}}
             change(data, (*place, key), value)
             try:
                 panel = parse(data).panels[0]
-                build_algorithm(panel.algorithms[0], panel, build_problem(panel, range(1), None, device))
+                build_algorithm(panel.methods[0], panel, build_problem(panel, range(1), None, device))
             except RunError as error:
                 refused += 1
                 longest = max(map(len, re.findall("x+|[0-9]+", str(error))), default=0)

@@ -30,10 +30,10 @@ ALL = [
 ]
 
 
-def config(problem="unknown_period", algorithms=ALL, **panel):
+def config(problem="unknown_period", methods=ALL, **panel):
     problem = {"kind": problem} if isinstance(problem, str) else problem
     settings = {"trials": 4, "horizon": 40, "initial": 5, **panel}
-    return parse({"name": "test", "algorithms": algorithms, "panels": [{"name": "p", "problem": problem, **settings}]})
+    return parse({"name": "test", "methods": methods, "panels": [{"name": "p", "problem": problem, **settings}]})
 
 
 def quiet():
@@ -43,7 +43,7 @@ def quiet():
 def built(device, **changes):
     panel = config(**changes).panels[0]
     problem = build_problem(panel, range(panel.trials), None, device)
-    return panel, problem, [build_algorithm(a, panel, problem) for a in panel.algorithms]
+    return panel, problem, [build_algorithm(a, panel, problem) for a in panel.methods]
 
 
 def test_a_run_reports_who_was_eliminated(tmp_path, device):
@@ -51,8 +51,8 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     summary = runs.start(config(trials=6, compare=[["HE", "MLE"]]), out, device=str(device), console=quiet())
     assert (out / "eliminations.png").stat().st_size > 1000
     panel = summary["panels"][0]
-    assert [label for label, entry in panel["algorithms"].items() if entry["eliminations"]] == ["HE"]
-    found = panel["algorithms"]["HE"]["eliminations"]
+    assert [label for label, entry in panel["methods"].items() if entry["eliminations"]] == ["HE"]
+    found = panel["methods"]["HE"]["eliminations"]
     # the same game, played by hand
     panel_config, problem, algorithms = built(device, trials=6)
     traces = Traces(40, 6, device, torch.float64)
@@ -74,14 +74,14 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
         f"of 4 were eliminated; left at the end (of 6 trials): period 1 in {found['true_survived']}, period 0.25 in"
     )
     assert json.loads((out / "summary.json").read_text()) == json.loads(json.dumps(summary))
-    settings = json.loads((out / "run.json").read_text())["used"]["p"]["algorithms"]["HE"]
+    settings = json.loads((out / "run.json").read_text())["used"]["p"]["methods"]["HE"]
     assert (settings["noise_scale"], settings["delta"], settings["width"]["delta"]) == (0.1, 0.1, 0.05)
 
 
 def test_runs_without_elimination_have_no_picture(tmp_path):
-    summary = runs.start(config(algorithms=ALL[1:2], horizon=8), tmp_path / "out", console=quiet())
+    summary = runs.start(config(methods=ALL[1:2], horizon=8), tmp_path / "out", console=quiet())
     assert not (tmp_path / "out" / "eliminations.png").exists()
-    assert summary["panels"][0]["algorithms"]["MLE"]["eliminations"] is None
+    assert summary["panels"][0]["methods"]["MLE"]["eliminations"] is None
 
 
 def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
@@ -94,7 +94,7 @@ def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
     algorithms[0] = {**algorithms[0], "noise_scale": 0.01, "width": {**B2, "norm_bound": 0.5}}
     whole = config(problem, algorithms, horizon=30, initial=3)
     expected = runs.start(whole, tmp_path / "a", console=quiet())
-    first = expected["panels"][0]["algorithms"]["HE"]["eliminations"]
+    first = expected["panels"][0]["methods"]["HE"]["eliminations"]
     dead_at = [row["round"] for row in first["eliminations"]]
     assert min(dead_at) <= 16 < max(dead_at)  # some before and some after the interruptions
     assert first["all_failed"] > 0
@@ -117,7 +117,7 @@ def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
         resumed = runs.resume(folder, console=quiet())
         traces = [pd.read_parquet(path / "traces.parquet") for path in (tmp_path / "a", folder)]
         pd.testing.assert_frame_equal(*traces, check_exact=True)
-        assert resumed["panels"][0]["algorithms"]["HE"]["eliminations"] == first
+        assert resumed["panels"][0]["methods"]["HE"]["eliminations"] == first
 
 
 def test_violated_assumptions_are_said_once(tmp_path):
@@ -127,7 +127,7 @@ def test_violated_assumptions_are_said_once(tmp_path):
         warnings.simplefilter("error", UserWarning)
         summary = runs.start(config(problem, algorithms), tmp_path / "out", console=quiet())
     panel = summary["panels"][0]
-    found = panel["algorithms"]["HE"]["eliminations"]
+    found = panel["methods"]["HE"]["eliminations"]
     assert found["all_failed"] == 4
     assert found["true_survived"] is None
     assert found["mean_eliminated"] == 4.0
@@ -139,8 +139,8 @@ def test_violated_assumptions_are_said_once(tmp_path):
 
 def test_losing_the_true_candidate_too_often_warns(tmp_path):
     algorithms = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
-    summary = runs.start(config(algorithms=algorithms), tmp_path / "out", console=quiet())
-    found = summary["panels"][0]["algorithms"]["HE"]["eliminations"]
+    summary = runs.start(config(methods=algorithms), tmp_path / "out", console=quiet())
+    found = summary["panels"][0]["methods"]["HE"]["eliminations"]
     lost = 4 - found["true_survived"]
     assert lost > 0
     line = f"HE: the true candidate was eliminated in {lost} of 4 trials, more than delta = 0.1"
@@ -150,30 +150,30 @@ def test_losing_the_true_candidate_too_often_warns(tmp_path):
 def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     algorithms = [*ALL, {"name": "random"}, {"name": "ei"}]
     out = tmp_path / "out"
-    runs.start(config(algorithms=algorithms, trials=60), out, device=str(device), console=quiet())
+    runs.start(config(methods=algorithms, trials=60), out, device=str(device), console=quiet())
     traces = pd.read_parquet(out / "traces.parquet")
     design = traces[traces["round"] <= 5]
     assert design["width"].isna().all()
-    per_algorithm = [rows["arm"].to_numpy() for _, rows in design.groupby("algorithm", observed=True)]
+    per_algorithm = [rows["arm"].to_numpy() for _, rows in design.groupby("method", observed=True)]
     assert len(per_algorithm) == 6
     for arms in per_algorithm[1:]:
         np.testing.assert_array_equal(arms, per_algorithm[0])
     # 300 draws from 0..200: mean 100 within 4 sd of 58 / sqrt(300)
     assert abs(per_algorithm[0].mean() - 100) < 4 * 58 / np.sqrt(300)
-    assert traces[(traces["round"] > 5) & (traces["algorithm"] == "HE")]["width"].notna().all()
+    assert traces[(traces["round"] > 5) & (traces["method"] == "HE")]["width"].notna().all()
     # trial 7 alone has the design of trial 7 among others
     panel, _, algorithms = built(device, trials=1)
     alone = Traces(40, 1, device, torch.float64)
     problem = build_problem(panel, [7], None, device)
     play.play(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
-    he = traces[(traces["algorithm"] == "HE") & (traces["trial"] == 7)]
+    he = traces[(traces["method"] == "HE") & (traces["trial"] == 7)]
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 
 
 def test_others_are_told_the_true_prior_mean(device):
     width = {"kind": "bayesian_finite"}
     algorithms = [{"name": "he-gp-ucb"}, {"name": "gp-ucb", "width": width}, {"name": "bkb", "oversampling": 5.0}]
-    _, problem, (ours, plain, bkb) = built(device, problem="unknown_mean", algorithms=algorithms)
+    _, problem, (ours, plain, bkb) = built(device, problem="unknown_mean", methods=algorithms)
     he, gp = (start_state(a, problem, problem.noise_var, 4, 40) for a in (ours, plain))
     assert torch.equal(he.posterior.means[2], problem.candidates.prior_means)
     assert torch.equal(gp.posterior.mean, problem.prior_mean)
@@ -186,14 +186,14 @@ def test_others_are_told_the_true_prior_mean(device):
 
 
 def test_candidates_may_differ_in_noise_only(device):
-    panel, problem, algorithms = built(device, problem="unknown_mean", algorithms=[{"name": "he-gp-ucb"}])
+    panel, problem, algorithms = built(device, problem="unknown_mean", methods=[{"name": "he-gp-ucb"}])
     noises = CandidatePriors(("calm", "loud"), noise_vars=(0.01, 1.0), true=(0,) * 4)
     problem = dataclasses.replace(problem, candidates=noises)
     state = start_state(algorithms[0], problem, 0.5, 4)
     assert state.posterior.flat.noise_var.tolist() == [0.01, 1.0] * 4
     with_noise = panel.model_copy(update={"noise_var": 0.3})
     with pytest.raises(RunError, match="leave out `noise_var:`"):
-        build_algorithm(panel.algorithms[0], with_noise, problem)
+        build_algorithm(panel.methods[0], with_noise, problem)
 
 
 def test_constants_reach_test_and_width(device):
@@ -203,9 +203,7 @@ def test_constants_reach_test_and_width(device):
         {"name": "a-gp-ucb"},
         {"name": "mle-gp-ucb", "width": {"kind": "finite"}},
     ]
-    _, _, (first, second, third, fourth) = built(
-        device, problem="unknown_lengthscale", algorithms=algorithms, delta=0.04
-    )
+    _, _, (first, second, third, fourth) = built(device, problem="unknown_lengthscale", methods=algorithms, delta=0.04)
     assert (first.noise_scale, first.delta) == (0.3, 0.04)
     assert (first.width.noise_scale, first.width.norm_bound, first.width.delta) == (0.3, 8.0, 0.02)
     assert (second.noise_scale, second.width.delta) == (0.1, 0.2)
@@ -222,12 +220,12 @@ def test_constants_reach_test_and_width(device):
             {"problem": "gp_draw"},
             "he-gp-ucb chooses among candidate priors and problem 'gp_draw' has none; .*unknown_m",
         ),
-        ({"algorithms": [{"name": "a-gp-ucb"}]}, "a-gp-ucb needs lengthscales, which the problem does not state"),
+        ({"methods": [{"name": "a-gp-ucb"}]}, "a-gp-ucb needs lengthscales, which the problem does not state"),
         (
-            {"algorithms": [{"name": "gp-ucb", "noise_scale": 0.1}]},
-            "unknown key 'noise_scale' in algorithm 'gp-ucb'",
+            {"methods": [{"name": "gp-ucb", "noise_scale": 0.1}]},
+            "unknown key 'noise_scale' in method 'gp-ucb'",
         ),
-        ({"algorithms": [{"name": "he-gp-ucb", "noise_scale": -1.0}]}, "noise_scale must be"),
+        ({"methods": [{"name": "he-gp-ucb", "noise_scale": -1.0}]}, "noise_scale must be"),
         ({"initial": 40}, "initial must be below the horizon"),
         ({"initial": -1}, "initial of panel 'p' must be a whole number >= 0"),
         ({"initial": 2.5}, "initial of panel 'p' must be a whole number"),

@@ -29,7 +29,7 @@ def config(**panel):
             "name": "test",
             "trials": 5,
             "horizon": 40,
-            "algorithms": [{"name": "gp-ucb", "label": "GP"}, "random"],
+            "methods": [{"name": "gp-ucb", "label": "GP"}, "random"],
             "panels": [
                 {"name": "rkhs", "problem": {"kind": "rkhs_function"}, "compare": [["GP", "RANDOM"]], **panel},
                 {
@@ -37,7 +37,7 @@ def config(**panel):
                     "problem": {"kind": "unknown_period"},
                     "initial": 5,
                     "horizon": 100,
-                    "algorithms": [{"name": "he-gp-ucb", "label": "HE", "width": width}],
+                    "methods": [{"name": "he-gp-ucb", "label": "HE", "width": width}],
                 },
             ],
         }

@@ -24,7 +24,7 @@ ALGORITHMS = [
 
 def config(**panel):
     problem = {"kind": "rkhs_function", "num_arms": 40, "noise": {"kind": "student_t", "df": 3}}
-    settings = {"trials": 3, "horizon": 30, "algorithms": ALGORITHMS, **panel}
+    settings = {"trials": 3, "horizon": 30, "methods": ALGORITHMS, **panel}
     return parse({"name": "test", "panels": [{"name": "p", "problem": problem, **settings}]})
 
 
@@ -36,7 +36,7 @@ def quiet():
 def test_traces_record_what_the_state_holds(device, index):
     panel = config().panels[0]
     problem = build_problem(panel, range(3), None, device)
-    algorithm = build_algorithm(panel.algorithms[index], panel, problem)
+    algorithm = build_algorithm(panel.methods[index], panel, problem)
     assert "dictionary" in algorithm.records
     seen = {"size": [], "estimate": []}
     traces = Traces(30, 3, device, torch.float64, dictionary=True)
@@ -59,12 +59,12 @@ def test_only_shards_with_a_dictionary_have_the_columns(tmp_path):
         shard = load_shard(tmp_path, ShardKey(0, j, 0, 3), config().digest)
         assert ({*DICTIONARY_COLUMNS} <= {*shard.frame}) == there
     traces = pd.read_parquet(tmp_path / "traces.parquet")
-    of = traces.groupby("algorithm", observed=True)["dictionary_size"].count()
+    of = traces.groupby("method", observed=True)["dictionary_size"].count()
     assert of.to_dict() == {"BKB": 90, "BBKB": 90, "GP": 0}
 
 
 def test_resumed_runs_have_the_same_columns(tmp_path, monkeypatch):
-    wide = config(trials=2, horizon=300, algorithms=ALGORITHMS[:1])
+    wide = config(trials=2, horizon=300, methods=ALGORITHMS[:1])
     runs.start(wide, tmp_path / "whole", console=quiet())
     real, left = play.draw_chunk, [1]
 

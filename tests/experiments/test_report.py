@@ -40,7 +40,7 @@ ARMS = {
         {
             "name": "<b>t</b>(3)",
             "problem": {"kind": "rkhs_function", "num_arms": 40, "noise": {"kind": "student_t", "df": 3}},
-            "algorithms": [
+            "methods": [
                 {"name": "gp-ucb", "label": SCRIPT},
                 {"name": "tgp-ucb", "label": AMPERSAND, "truncation": {"kind": "tgp", "moment_bound": 1.0}},
                 {"name": "bkb", "label": "BKB", "oversampling": 5.0},
@@ -52,7 +52,7 @@ ARMS = {
         {
             "name": "unknown",
             "problem": {"kind": "unknown_period", "num_arms": 40},
-            "algorithms": [
+            "methods": [
                 {"name": "he-gp-ucb", "label": "HE", "width": {"kind": "self_normalised", "norm_bound": 0.3}},
                 {"name": "random"},
             ],
@@ -60,10 +60,10 @@ ARMS = {
     ],
 }
 ROBUST = {
-    "loop": "value_at_risk",
+    "loop": "conditions",
     "name": "robust",
-    "repetitions": 2,
-    "rounds": 2,
+    "trials": 2,
+    "horizon": 2,
     "methods": [
         {"name": "v-ucb", "label": SCRIPT, "restarts": 2, "raw_samples": 16},
         {"name": "random", "label": AMPERSAND},
@@ -190,7 +190,7 @@ def test_numbers_are_those_of_the_summary(finished):
     page = Page(finished / "report.html")
     for panel in summary_of(finished)["panels"]:
         rows = page.tables[f"{panel['name']}: results"]
-        for row, (label, entry) in zip(rows[1:], panel["algorithms"].items(), strict=True):
+        for row, (label, entry) in zip(rows[1:], panel["methods"].items(), strict=True):
             assert row[0][0].removesuffix(" lowest") == label
             assert ("lowest" in row[0][0]) == (label == panel["best"])
             keys = ("coverage", "final_coverage", "mean_width", "truncated", "seconds")
@@ -244,7 +244,7 @@ def test_truncation_is_counted_and_measured(finished):
     page = Page(finished / "report.html")
     header, row = page.tables["<b>t</b>(3): truncated rewards"]
     traces = pd.read_parquet(finished / "traces.parquet")
-    rows = traces[traces["algorithm"] == AMPERSAND]
+    rows = traces[traces["method"] == AMPERSAND]
     ratio = rows["reward"].abs() / rows["round"] ** 0.25  # v = alpha = 1: b_t = t^(1/4)
     assert (rows["truncated"] == (ratio > 1.0)).all()
     beyond = ratio[rows["truncated"]]
@@ -260,7 +260,7 @@ def test_truncation_is_counted_and_measured(finished):
 
 def test_eliminations_tell_who_survived(finished):
     page = Page(finished / "report.html")
-    found = summary_of(finished)["panels"][1]["algorithms"]["HE"]["eliminations"]
+    found = summary_of(finished)["panels"][1]["methods"]["HE"]["eliminations"]
     assert found["eliminations"]
     rows = page.tables["HE: survivors"][1:]
     assert {row[0][0]: row[1][1] for row in rows} == found["survived"]
@@ -272,7 +272,7 @@ def test_dictionaries_against_the_effective_dimension(finished):
     page = Page(finished / "report.html")
     (row,) = page.tables["<b>t</b>(3): dictionaries"][1:]
     traces = pd.read_parquet(finished / "traces.parquet")
-    rows = traces[traces["algorithm"] == "BKB"]
+    rows = traces[traces["method"] == "BKB"]
     last = rows[rows["round"] == 30]
     size, distinct = last["dictionary_size"].mean(), rows.groupby("trial")["arm"].nunique().mean()
     estimate = last["effective_dimension"].mean()
@@ -299,7 +299,7 @@ def test_value_at_risk_page(robust):
     assert all(line.strip() in page.text for line in closing_lines(summary_of(robust)))
 
 
-def test_f_over_the_environments_of_the_median_repetition(robust):
+def test_f_over_the_environments_of_the_median_trial(robust):
     page = Page(robust / "report.html")
     rows = page.tables["<b>Branin</b>: f over the environments"][1:]
     assert [row[0][0] for row in rows] == [SCRIPT, AMPERSAND, "best design found"]
@@ -308,7 +308,7 @@ def test_f_over_the_environments_of_the_median_repetition(robust):
     x = torch.tensor([[float(v) for v in last["recommended"]]], dtype=torch.float64)
     f = problem.f(torch.cat([x.expand(len(problem.points), -1), problem.points], -1))
     numbers = [value_at_risk(problem, x), (f * problem.probabilities).sum(), f.min(), f.max()]
-    assert rows[0][1][1] == last["repetition"]
+    assert rows[0][1][1] == last["trial"]
     assert rows[0][2][0] == f"({float(x):.4g})"
     assert [value for _, value in rows[0][3:]] == pytest.approx([float(v) for v in numbers], rel=1e-9)
     (panel,) = summary_of(robust)["panels"]
@@ -322,7 +322,7 @@ def test_unfinished_runs_say_what_is_missing(copied):
     assert f"<b>t</b>(3): {SCRIPT}" in page.text
     assert f"bo-robust resume {copied}" in page.text
     rows = page.tables["<b>t</b>(3): results"][1:]
-    entries = summary_of(copied)["panels"][0]["algorithms"]
+    entries = summary_of(copied)["panels"][0]["methods"]
     assert [row[1][1] for row in rows] == [
         entries[row[0][0].removesuffix(" lowest")]["average_regret"][0] for row in rows
     ]
@@ -338,9 +338,9 @@ def test_unfinished_value_at_risk_runs(robust, tmp_path):
     folder = copy(robust, tmp_path)
     ShardKey(0, 1, 1, 2).path(folder).unlink()
     page = Page(write_report(folder))
-    assert f"<b>Branin</b>: {AMPERSAND}, 1 of 2 repetitions" in page.text
-    assert f"1 more repetitions of {SCRIPT} are played, and left out" in page.text
-    assert "1 repetitions × 2 rounds" in page.text
+    assert f"<b>Branin</b>: {AMPERSAND}, 1 of 2 trials" in page.text
+    assert f"1 more trials of {SCRIPT} are played, and left out" in page.text
+    assert "1 trials × 2 rounds" in page.text
     one = summary_of(robust)["panels"][0]["methods"][SCRIPT]["final"][0]
     assert page.tables["<b>Branin</b>: results"][1][1][1] == pytest.approx(one)
     ShardKey(0, 1, 0, 1).path(folder).unlink()
@@ -402,7 +402,7 @@ def test_no_text_of_a_folder_is_markup(copied):
     kept = {key: info[key] for key in ("config", "config_digest")}
     used = _with_html(info["used"])
     for panel in used.values():
-        for one in panel["algorithms"].values():
+        for one in panel["methods"].values():
             if "truncation" in one:
                 one["truncation"]["kind"] = one["truncation"]["kind"].removesuffix(TAG)
     resumed = {"when": TAG, "fingerprint": {"torch": TAG}, "from_round": {TAG: 3}}

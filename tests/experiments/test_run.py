@@ -45,7 +45,7 @@ def config(trials=4, horizon=60, **panel):
             "name": "test",
             "trials": trials,
             "horizon": horizon,
-            "algorithms": algorithms,
+            "methods": algorithms,
             "compare": [["TGP", "GP"]],
             "panels": [{"name": "t3", "problem": {"kind": "rkhs_function", "noise": noise}, **panel}],
         }
@@ -64,12 +64,12 @@ def test_a_run_leaves_what_it_promises(tmp_path, device):
     assert {"config", "fingerprint", "git", "device", "seeds", "platform", "started", "command"} <= set(info)
     used = info["used"]["t3"]
     assert used["noise_var"] == 1.0
-    assert used["algorithms"]["GP"]["width"] == {"kind": "finite", "num_arms": 100, "delta": 0.1, "scale": 5**-0.5}
-    assert used["algorithms"]["TGP"]["truncation"]["moment_bound"] == pytest.approx(4.0)
+    assert used["methods"]["GP"]["width"] == {"kind": "finite", "num_arms": 100, "delta": 0.1, "scale": 5**-0.5}
+    assert used["methods"]["TGP"]["truncation"]["moment_bound"] == pytest.approx(4.0)
     traces = pd.read_parquet(tmp_path / "out" / "traces.parquet")
     assert len(traces) == 3 * 4 * 60
-    entry = summary["panels"][0]["algorithms"]["GP"]
-    rows = traces[traces["algorithm"] == "GP"]
+    entry = summary["panels"][0]["methods"]["GP"]
+    rows = traces[traces["method"] == "GP"]
     per_trial = rows.groupby("trial")["regret"].mean()
     assert entry["average_regret"][0] == pytest.approx(per_trial.mean())
     assert entry["average_regret"][1] == pytest.approx(per_trial.std(ddof=1) / 2.0)
@@ -86,7 +86,7 @@ def test_traces_are_reproduced_from_first_principles(tmp_path):
     from bo_robust.random import stream
 
     runs.start(config(trials=2, horizon=25), tmp_path / "out", console=quiet())
-    rows = pd.read_parquet(tmp_path / "out" / "traces.parquet").query("algorithm == 'GP' and trial == 1")
+    rows = pd.read_parquet(tmp_path / "out" / "traces.parquet").query("method == 'GP' and trial == 1")
     problem = make_problem("rkhs_function", [1], 0, noise={"kind": "student_t", "df": 3})
     f = problem.f[0].numpy()
     K = problem.kernel if isinstance(problem.kernel, torch.Tensor) else problem.kernel(problem.arms, problem.arms)
@@ -118,7 +118,7 @@ def test_trial_7_alone_is_trial_7_of_many():
     seen = []
     for trials in (range(9), [7]):
         problem = build_problem(panel, trials, None, torch.device("cpu"))
-        algorithm = build_algorithm(panel.algorithms[2], panel, problem)
+        algorithm = build_algorithm(panel.methods[2], panel, problem)
         of = traces.Traces(300, len(trials), torch.device("cpu"), torch.float64)
         play.play(algorithm, problem, trials, 0, 1.0, of)
         seen.append((of.arms[:, -2 if len(trials) > 1 else 0], of.rewards[:, -2 if len(trials) > 1 else 0]))
@@ -238,7 +238,7 @@ def test_plot_of_an_unfinished_run_says_so(tmp_path, monkeypatch):
 
 def test_losing_most_rewards_to_truncation_warns(tmp_path):
     data = config(horizon=200).to_dict()
-    data["panels"][0]["algorithms"] = [
+    data["panels"][0]["methods"] = [
         {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
     ]
     data["panels"][0]["compare"] = []
@@ -261,7 +261,7 @@ def test_failed_pulls_are_reported_and_the_run_goes_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(StudentT, "__call__", broken)
     summary = runs.start(config(horizon=20), tmp_path / "out", console=quiet())
-    entry = summary["panels"][0]["algorithms"]["GP"]
+    entry = summary["panels"][0]["methods"]["GP"]
     assert entry["failed_pulls"] == 20
     assert entry["first_failed"] == [1, 1]
     assert np.isfinite(entry["average_regret"][0])
@@ -289,7 +289,7 @@ def test_command_line_errors_are_one_line(arguments, message, tmp_path, monkeypa
 
 def test_even_a_short_run_warns_when_most_rewards_are_lost(tmp_path):
     data = config(trials=1, horizon=9).to_dict()
-    data["panels"][0]["algorithms"] = [
+    data["panels"][0]["methods"] = [
         {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
     ]
     data["panels"][0]["compare"] = []
@@ -317,7 +317,7 @@ def test_interrupting_says_how_to_go_on(tmp_path, number):
                         "horizon": 2_000_000,
                         "trials": 2,
                         "problem": {"kind": "rkhs_function"},
-                        "algorithms": ["random"],
+                        "methods": ["random"],
                     }
                 ],
             }
@@ -400,7 +400,7 @@ def test_too_large_for_this_machine(tmp_path):
 def test_odd_names_do_not_break_a_run(tmp_path):
     data = config(horizon=5).to_dict()
     data["panels"][0] |= {"name": "a[/red]b $x_$", "compare": []}
-    data["panels"][0]["algorithms"] = [{"name": "random", "label": "_h [red]"}, {"name": "ei", "label": "$\\foo{$"}]
+    data["panels"][0]["methods"] = [{"name": "random", "label": "_h [red]"}, {"name": "ei", "label": "$\\foo{$"}]
     runs.start(parse(data), tmp_path / "out", console=quiet())
     assert (tmp_path / "out" / "regret.png").exists()
 

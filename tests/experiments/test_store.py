@@ -27,9 +27,7 @@ STORED, UNDER_WAY = KEYS[0].name, "checkpoints/00-01-000000-000002.npz"
 
 def config(seed=5, **more):
     panel = {"name": "p", "problem": {"kind": "rkhs_function", "num_arms": 12}}
-    return parse(
-        {"trials": 2, "horizon": 48, "seed": seed, "algorithms": ["gp-ucb", "random"], "panels": [panel]} | more
-    )
+    return parse({"trials": 2, "horizon": 48, "seed": seed, "methods": ["gp-ucb", "random"], "panels": [panel]} | more)
 
 
 def quiet():
@@ -134,7 +132,7 @@ def test_a_shard_is_plain_parquet_with_metadata(finished):
     path = finished / STORED
     frame = pd.read_parquet(path)
     traces = pd.read_parquet(finished / "traces.parquet")
-    assert frame["arm"].tolist() == traces[traces["algorithm"] == "GP-UCB"]["arm"].tolist()
+    assert frame["arm"].tolist() == traces[traces["method"] == "GP-UCB"]["arm"].tolist()
     about = json.loads(store.pq.read_schema(path).metadata[store.METADATA])
     assert about["key"] == [0, 0, 0, 2]
     assert about["metadata"]["intervals"]["arms"] == [*range(12)]

@@ -26,7 +26,7 @@ def plain(trials=3, horizon=520):
         "name": "test",
         "trials": trials,
         "horizon": horizon,
-        "algorithms": [
+        "methods": [
             {"name": "tgp-ucb", "label": "TGP", "width": {"kind": "tgp", "scale": 0.1}},
             {"name": "irgp-ucb", "label": "IRGP"},
         ],
@@ -129,9 +129,9 @@ def test_a_worker_that_is_killed_is_replaced_and_its_job_goes_on(tmp_path):
 @pytest.mark.slow
 def test_value_at_risk_runs_have_workers_too(tmp_path):
     data = {
-        "loop": "value_at_risk",
-        "repetitions": 2,
-        "rounds": 1,
+        "loop": "conditions",
+        "trials": 2,
+        "horizon": 1,
         "methods": ["random"],
         "panels": [{"name": "B", "problem": {"kind": "branin"}}],
     }

@@ -176,7 +176,7 @@ def run_config():
         {
             "name": "test",
             "trials": 3,
-            "algorithms": ["gp-ucb"],
+            "methods": ["gp-ucb"],
             "panels": [
                 {"name": "long", "problem": {"kind": "rkhs_function", "num_arms": 20}, "horizon": 300},
                 {"name": "short", "problem": {"kind": "rkhs_function"}, "horizon": 20},
@@ -184,7 +184,7 @@ def run_config():
                     "name": "period",
                     "problem": {"kind": "unknown_period"},
                     "horizon": 30,
-                    "algorithms": ["he-gp-ucb", "irgp-ucb"],
+                    "methods": ["he-gp-ucb", "irgp-ucb"],
                 },
             ],
         }
@@ -253,13 +253,13 @@ def test_a_worker_without_the_code_is_said(own, monkeypatch):
         play_jobs(own, module.play, {1: ("one", {})}, print, quiet())
 
 
-@pytest.mark.parametrize("loop", ["arms", "value_at_risk"])
+@pytest.mark.parametrize("loop", ["arms", "conditions"])
 def test_the_command_line(own, tmp_path, loop):
-    methods = {"algorithms": ["tgp-ucb"], "trials": 2, "horizon": 20}
+    methods = {"methods": ["tgp-ucb"], "trials": 2, "horizon": 20}
     panel = {"name": "a", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}}
     seconds = []
-    if loop == "value_at_risk":
-        methods = {"loop": loop, "methods": ["random"], "repetitions": 2, "rounds": 1}
+    if loop == "conditions":
+        methods = {"loop": loop, "methods": ["random"], "trials": 2, "horizon": 1}
         panel["problem"], seconds = {"kind": "branin"}, ["seconds", "fit_seconds"]
     path, here, out = tmp_path / "a.yaml", tmp_path / "here", tmp_path / "out"
     path.write_text(json.dumps({"name": "test", **methods, "panels": [panel]}))  # JSON is YAML

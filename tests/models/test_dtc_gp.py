@@ -358,9 +358,6 @@ def test_pending_points_lower_the_variance_as_if_observed(tkwargs, where):
     torch.testing.assert_close(acqf(X), (mean + 2.0 * variance.sqrt()).squeeze(-1), atol=1e-12, rtol=0)
     assert model.with_pending(pending) is model.with_pending(pending.clone())
     assert model.with_pending(pending) is not model.with_pending(pending[:2])
-    ahead, new = model.with_pending(pending), points(tkwargs, 2, seed=6)
-    grown = model.condition_on_observations(new, rewards(new))
-    assert len(grown.with_pending(pending).train_targets) == len(ahead.train_targets) + 2  # not the one kept before
 
 
 # ---------------------------------------------------------------------------------------------- acquisition

@@ -1,6 +1,6 @@
 """One self-contained HTML page of a run: tables, pictures as inline SVG, settings, provenance; no scripts, no network.
 
-``arms`` and ``value_at_risk`` prepare plain data of a panel, section by section. ``pictures`` draws. ``templates/``
+``arms`` and ``conditions`` prepare plain data of a panel, section by section. ``pictures`` draws. ``templates/``
 holds all words, markup and columns of tables; ``page`` fills the templates.
 """
 

@@ -9,7 +9,7 @@ import torch
 from matplotlib.axes import Axes
 
 from bo_robust.algorithms import ALGORITHMS
-from bo_robust.experiments.config import PanelConfig
+from bo_robust.experiments.config import Panel
 from bo_robust.experiments.report.pictures import (
     INK,
     Looks,
@@ -32,7 +32,7 @@ DRAWN = 300
 SPREAD = 0.6
 
 
-def sections(run: RunResults, panel: PanelConfig, entry: dict[str, Any], looks: Looks) -> dict[str, Any]:
+def sections(run: RunResults, panel: Panel, entry: dict[str, Any], looks: Looks) -> dict[str, Any]:
     """Everything that ``arms.html.j2`` shows of a panel beside its summary, ``entry``."""
     return {
         "regret": regret(run, panel, looks),
@@ -43,7 +43,7 @@ def sections(run: RunResults, panel: PanelConfig, entry: dict[str, Any], looks: 
     }
 
 
-def regret(run: RunResults, panel: PanelConfig, looks: Looks) -> list[Picture]:
+def regret(run: RunResults, panel: Panel, looks: Looks) -> list[Picture]:
     """Average and simple regret by round, mean ± standard error."""
     regret, rounds = run.curves(panel, "regret"), marks(panel.horizon)
     average = {label: of.cumsum(1) / np.arange(1, panel.horizon + 1) for label, of in regret.items()}
@@ -62,9 +62,9 @@ def regret(run: RunResults, panel: PanelConfig, looks: Looks) -> list[Picture]:
     return pictures
 
 
-def _confidence(run: RunResults, panel: PanelConfig, entry: dict[str, Any], looks: Looks) -> dict[str, Any] | None:
+def _confidence(run: RunResults, panel: Panel, entry: dict[str, Any], looks: Looks) -> dict[str, Any] | None:
     """Coverage and width of the algorithms that have confidence intervals; None if there are none."""
-    labels = [label for label, one in entry["algorithms"].items() if one["mean_width"] is not None]
+    labels = [label for label, one in entry["methods"].items() if one["mean_width"] is not None]
     if not labels:
         return None
     rounds, target = marks(panel.horizon), 1.0 - panel.delta
@@ -96,7 +96,7 @@ def _confidence(run: RunResults, panel: PanelConfig, entry: dict[str, Any], look
     }
 
 
-def interval(run: RunResults, panel: PanelConfig, label: str, looks: Looks) -> Picture:
+def interval(run: RunResults, panel: Panel, label: str, looks: Looks) -> Picture:
     """Final confidence intervals of an algorithm's worst-covered trial by arm, if it has any, with f."""
     known = run.metadata[panel.name][label]
     final = {name: np.array(of) for name, of in known["intervals"].items() if of is not None}
@@ -116,10 +116,10 @@ def interval(run: RunResults, panel: PanelConfig, label: str, looks: Looks) -> P
     return Picture(draw, words, (3.6, 2.4), heading=label)
 
 
-def truncation(run: RunResults, panel: PanelConfig, looks: Looks) -> dict[str, Any] | None:
+def truncation(run: RunResults, panel: Panel, looks: Looks) -> dict[str, Any] | None:
     """Numbers and pictures of a panel's algorithms that truncate; None if there are none."""
     truncated, rewards = run.curves(panel, "truncated"), run.curves(panel, "reward")
-    used = run.info["used"][panel.name]["algorithms"]
+    used = run.info["used"][panel.name]["methods"]
     by_label = {label: _lost(used[label], truncated[label] > 0.0, rewards[label]) for label in panel.labels}
     lost = {label: one for label, one in by_label.items() if one is not None}
     if not lost:
@@ -188,9 +188,9 @@ def _excess(axis: Axes, ratios: Mapping[str, np.ndarray], looks: Looks) -> None:
     axis.set_title("share of them beyond this multiple of the level")
 
 
-def eliminations(panel: PanelConfig, entry: dict[str, Any]) -> list[dict[str, Any]]:
+def eliminations(panel: Panel, entry: dict[str, Any]) -> list[dict[str, Any]]:
     """What every algorithm that eliminates candidates found, with a timeline if a test failed."""
-    found = {label: one["eliminations"] for label, one in entry["algorithms"].items() if one["eliminations"]}
+    found = {label: one["eliminations"] for label, one in entry["methods"].items() if one["eliminations"]}
     return [
         {
             "label": label,
@@ -204,7 +204,7 @@ def eliminations(panel: PanelConfig, entry: dict[str, Any]) -> list[dict[str, An
     ]
 
 
-def timeline(panel: PanelConfig, label: str, found: dict[str, Any]) -> Picture:
+def timeline(panel: Panel, label: str, found: dict[str, Any]) -> Picture:
     """Which candidate was eliminated in which round, from eliminations of the summary.
 
     A dot is an elimination in one trial, larger the further the sum of errors was beyond its limit. A cross is a last
@@ -247,9 +247,9 @@ def _candidate(name: str, found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def dictionaries(run: RunResults, panel: PanelConfig, looks: Looks) -> dict[str, Any] | None:
+def dictionaries(run: RunResults, panel: Panel, looks: Looks) -> dict[str, Any] | None:
     """Numbers and a picture of a panel's algorithms that keep a dictionary; None if there are none."""
-    labels = [one.label for one in panel.algorithms if "dictionary" in ALGORITHMS[one.name].records]
+    labels = [one.label for one in panel.methods if "dictionary" in ALGORITHMS[one.name].records]
     if not labels:
         return None
     sizes, estimates = (run.curves(panel, column) for column in DICTIONARY_COLUMNS)

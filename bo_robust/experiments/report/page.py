@@ -9,17 +9,17 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bo_robust.experiments.provenance import differences
-from bo_robust.experiments.report import arms, value_at_risk
+from bo_robust.experiments.report import arms, conditions
 from bo_robust.experiments.report.pictures import legend, looks_of, number_ids
 from bo_robust.experiments.results import RunResults, load
 from bo_robust.experiments.store import put_files
-from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, entries_of
+from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines
 
 NAME = "report.html"
 # Longer lists are cut.
 LONGEST = 12
 # Keys of a panel that the page shows elsewhere.
-ELSEWHERE = ("name", "algorithms", "methods", "compare")
+ELSEWHERE = ("name", "methods", "compare")
 
 
 def write_report(folder: Path) -> Path:
@@ -42,8 +42,8 @@ def page(run: RunResults) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"entries": entries_of, "legend": legend, "median": np.median}
-    lines = closing_lines(run.summary)
+    templates.filters |= {"legend": legend, "median": np.median}
+    lines, loop = closing_lines(run.summary), run.config.panels[0].loop
     html = templates.get_template("page.html.j2").render(
         run=run,
         info=run.info,
@@ -53,8 +53,8 @@ def page(run: RunResults) -> str:
         seconds=sum(one["seconds"] for known in run.metadata.values() for one in known.values()),
         found=_grouped(lines),
         num_lines=len(lines),
-        columns=COLUMNS[run.config.loop],
-        columns_explained=LEGEND[run.config.loop],
+        columns=COLUMNS[loop],
+        columns_explained=LEGEND[loop],
         panels=[_panel(run, *of) for of in zip(run.panels, run.summary["panels"], strict=True)],
     )
     return number_ids(html)
@@ -63,7 +63,7 @@ def page(run: RunResults) -> str:
 def _panel(run: RunResults, panel: Any, entry: dict[str, Any]) -> dict[str, Any]:
     """What the templates show of a panel; ``entry`` is its summary."""
     looks = looks_of(panel.labels)
-    sections = value_at_risk.sections if run.value_at_risk else arms.sections
+    sections = arms.sections if panel.over_arms else conditions.sections
     return {
         "name": panel.name,
         "config": panel,
@@ -102,11 +102,11 @@ def _grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def settings(run: RunResults, name: str) -> dict[str, Any]:
-    """The problem of a panel and the resolved settings of its algorithms or methods, as text."""
+    """The problem of a panel and the resolved settings of its methods, as text."""
     (given,) = (panel for panel in run.info["config"]["panels"] if panel["name"] == name)
     used = run.info["used"][name]
     panel = {key: value for key, value in given.items() if value is not None} | used
-    resolved = used["methods" if run.value_at_risk else "algorithms"]
+    resolved = used["methods"]
     return {
         "panel": _texts(panel, ELSEWHERE),
         "resolved": {

@@ -42,7 +42,7 @@ class ConditionsProblem:
     z_bounds: Tensor  # Box that holds every z, `2 x d_z`
     noise_var: float  # Variance of the Gaussian noise on observations of f
     alpha: float  # Level of the value at risk, in (0, 1)
-    initial_points: int  # Number of random observations (x, z) at the start of a run
+    initial: int  # Number of random observations (x, z) at the start of a run
     search_points: int = 2048  # About how many x :func:`~.optimum.optimum` tries first, on a grid; few where f is slow
     search_tol: float = 1e-7  # Fraction of the box of x at which :func:`~.optimum.optimum` stops
     notes: str = field(default="", repr=False)  # The source, the units, and what is ours and not the paper's
@@ -61,7 +61,7 @@ class ConditionsProblem:
         if z.shape[-1] != self.dim_z or not bool((z.clamp(self.z_bounds[0], self.z_bounds[1]) == z).all()):
             raise ValueError(f"the environment must lie within z_bounds, {self.z_bounds.tolist()}.")
         check_positive(noise_var=self.noise_var, search_tol=self.search_tol)
-        check_count(1, initial_points=self.initial_points, search_points=self.search_points)
+        check_count(1, initial=self.initial, search_points=self.search_points)
         if not 0.0 < self.alpha < 1.0:
             raise ValueError(f"alpha (the level of the value at risk) must be strictly in (0, 1), got {self.alpha!r}.")
 

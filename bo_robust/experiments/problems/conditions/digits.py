@@ -65,7 +65,7 @@ class Digits(OverConditions):
             z_bounds=z_bounds,
             noise_var=4e-4,
             alpha=0.1,
-            initial_points=10,
+            initial=10,
             environment=bell(points, 0.0, points.new_tensor(Z_SCALE)),
             search_points=216,
             search_tol=0.02,

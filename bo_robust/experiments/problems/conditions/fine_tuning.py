@@ -70,7 +70,7 @@ class FineTuning(OverConditions):
             z_bounds=torch.tensor(Z_BOUNDS, device=device, dtype=dtype),
             noise_var=2.8e-3,
             alpha=0.1,
-            initial_points=20,
+            initial=20,
             environment=FiniteEnvironment(users(self.conditions, self.seed, x_bounds)),
             search_points=64,
             search_tol=0.05,

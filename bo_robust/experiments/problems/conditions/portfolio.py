@@ -79,7 +79,7 @@ class Portfolio(OverConditions):
             z_bounds=box.repeat(1, 2),
             noise_var=0.01,
             alpha=0.2,
-            initial_points=20,
+            initial=20,
             environment=FiniteEnvironment(points),
             search_points=1000,
             search_tol=1e-4,

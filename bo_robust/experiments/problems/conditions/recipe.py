@@ -57,7 +57,7 @@ class Recipe(OverConditions):
             z_bounds=box,
             noise_var=noise_var,
             alpha=0.1,
-            initial_points=10,
+            initial=10,
             environment=FiniteEnvironment(torch.linspace(0.0, 1.0, LEVELS, device=device, dtype=dtype).unsqueeze(-1)),
             notes=(
                 f"Ours, not the paper's: {len(table)} readings of {reading} ({self.campaign}, from Olympus, Häse et "

@@ -55,7 +55,7 @@ class RobotPushing(OverConditions):
             z_bounds=torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device, dtype=dtype),
             noise_var=0.01,
             alpha=0.1,
-            initial_points=30,
+            initial=30,
             environment=bell(points, 0.0, 0.4),
             search_points=256,
             search_tol=0.01,

@@ -39,7 +39,7 @@ class AnalyticProblem(OverConditions):
     name: ClassVar[str]
     dim_x: ClassVar[int] = 1
     dim_z: ClassVar[int] = 1
-    initial_points: ClassVar[int]
+    initial: ClassVar[int]
     notes: ClassVar[str]
 
     @abstractmethod
@@ -53,7 +53,7 @@ class AnalyticProblem(OverConditions):
             x_bounds=torch.tensor([[0.0], [1.0]], device=device, dtype=dtype).repeat(1, self.dim_x),
             noise_var=0.01,
             alpha=0.1,
-            initial_points=self.initial_points,
+            initial=self.initial,
             notes=self.notes,
             **unit_environment(self.z, self.dim_z, device, dtype),
         )
@@ -67,7 +67,7 @@ class Branin(AnalyticProblem):
     """
 
     name = "branin"
-    initial_points = 3
+    initial = 3
     notes = (
         "Nguyen et al. 2021, sec. 4.1. The paper gives no formula: which input is z and the scale are those of "
         "the authors' published code. Optimum 0.7324785 (discrete), 0.63953 (continuous)."
@@ -87,7 +87,7 @@ class GoldsteinPrice(AnalyticProblem):
     """
 
     name = "goldstein_price"
-    initial_points = 3
+    initial = 3
     notes = (
         "Nguyen et al. 2021, sec. 4.1. The paper gives no formula: which input is z and the scale are those of "
         "the authors' published code. Optimum 1.79938 (discrete), 1.65182 (continuous; their code has 1.5036, too "
@@ -107,7 +107,7 @@ class Hartmann3OneTwo(AnalyticProblem):
 
     name = "hartmann3_12"
     dim_z = 2
-    initial_points = 10
+    initial = 10
     notes = (
         "Nguyen et al. 2021, sec. 4.1. Ours: which coordinates are z (x comes first, as in the authors' code for "
         "other functions) and no rescaling (f has mean 0.94 and standard deviation 0.96 over the cube already, "

@@ -20,7 +20,7 @@ def tiny(**changes):
         "z_bounds": torch.tensor([[0.0], [1.0]], dtype=torch.float64),
         "noise_var": 0.1,
         "alpha": 0.5,
-        "initial_points": 3,
+        "initial": 3,
         "environment": FiniteEnvironment(
             torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([0.25, 0.75], dtype=torch.float64)
         ),
@@ -45,7 +45,7 @@ def test_what_a_finite_problem_offers():
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": 1.0}, "alpha"),
         ({"noise_var": 0.0}, "noise_var"),
-        ({"initial_points": 0}, "initial_points"),
+        ({"initial": 0}, "initial"),
         ({"x_bounds": torch.zeros(2, dtype=torch.float64)}, "x_bounds: bounds must be 2 x d"),
         (
             {"x_bounds": torch.tensor([[0.0], [0.0]], dtype=torch.float64)},

@@ -23,7 +23,7 @@ def table(values, probabilities, alpha, device="cpu"):
         z_bounds=torch.tensor([[0.0], [99.0]], dtype=torch.float64, device=device),
         noise_var=1.0,
         alpha=alpha,
-        initial_points=1,
+        initial=1,
         environment=FiniteEnvironment(points, torch.tensor(probabilities, dtype=torch.float64, device=device)),
     )
 

@@ -23,7 +23,7 @@ def data(data_dir, device):
 
 
 def test_constants(problem):
-    assert (problem.dim_x, problem.dim_z, problem.alpha, problem.initial_points) == (3, 2, 0.2, 20)
+    assert (problem.dim_x, problem.dim_z, problem.alpha, problem.initial) == (3, 2, 0.2, 20)
     assert problem.points.shape == (100, 2)
     assert problem.probabilities.tolist() == pytest.approx([0.01] * 100)
 

@@ -98,7 +98,7 @@ def test_a_push_moves_the_disc(device):
     # A push too short to reach the disc leaves it alone.
     assert push(-5.0, -5.0, 1.0) == pytest.approx((0.0, 0.0), abs=1e-6)
     problem = make("robot_pushing", device=device)
-    assert (problem.dim_x, problem.dim_z, problem.initial_points, len(problem.points)) == (3, 2, 30, 64)
+    assert (problem.dim_x, problem.dim_z, problem.initial, len(problem.points)) == (3, 2, 30, 64)
     X = torch.tensor([[-3.0, 0.5, 20.0, 0.0, -0.5]], dtype=torch.float64, device=device)
     assert float(problem.f(X)) == pytest.approx(-math.dist(long, GOAL), abs=1e-5)
     assert torch.equal(problem.f(X), problem.f(X))

@@ -31,7 +31,7 @@ def test_constants_of_the_paper(name, z, device):
     assert (problem.dim_x, problem.dim_z) == SHAPES[name]
     assert problem.x_bounds.tolist() == [[0.0] * problem.dim_x, [1.0] * problem.dim_x]
     assert (problem.noise_var, problem.alpha) == (0.01, 0.1)
-    assert problem.initial_points == (10 if name.startswith("hartmann") else 3)
+    assert problem.initial == (10 if name.startswith("hartmann") else 3)
     assert problem.notes
     if z == "discrete":
         assert problem.points.shape == (64 if name == "hartmann3_12" else 100, problem.dim_z)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, build_method
+from bo_robust.experiments.conditions_loop import initial_pairs, play_trial
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions import regret
-from bo_robust.experiments.value_at_risk.methods import METHODS, build_method
-from bo_robust.experiments.value_at_risk.play import initial_points, play
 
 # One for all tests, whose optimum is searched once.
 BRANIN = make("branin")
@@ -19,13 +19,13 @@ SEARCH = {"restarts": 1, "raw_samples": 8, "maxiter": 5}
 
 
 def panel(method, **over):
-    settings = {"loop": "value_at_risk", "rounds": 3, "refit_every": 2, "methods": [method], **over}
+    settings = {"loop": "conditions", "horizon": 3, "refit_every": 2, "methods": [method], **over}
     return parse({**settings, "panels": [{"name": "B", "problem": {"kind": "branin"}}]}).panels[0]
 
 
-def played(method, repetition=0, problem=None, **over):
+def played(method, trial=0, problem=None, **over):
     p = panel(method, **over)
-    return play(problem or BRANIN, build_method(p.methods[0].name, p.methods[0].options), p, repetition)
+    return play_trial(problem or BRANIN, build_method(p.methods[0].name, p.methods[0].options), p, trial)
 
 
 def test_rows(device):
@@ -36,7 +36,7 @@ def test_rows(device):
     assert all(c >= i - 1e-9 for c, i in zip(rows["certificate"], rows["interval"], strict=True))
     assert rows["point"][-1] is None
     assert all(math.isfinite(v) for v in rows["bound"][:-1])
-    X = initial_points(problem, problem.initial_points, 0, 0)
+    X = initial_pairs(problem, problem.initial, 0, 0)
     assert rows["regret"][0] in regret(problem, X[:, :1]).tolist()
     assert rows["regret"] == [
         pytest.approx(float(regret(problem, torch.tensor([x]).to(X)))) for x in rows["recommended"]
@@ -50,15 +50,15 @@ def test_rows(device):
     assert abs(rows["y"][0] - float(problem.f(point))) < 0.5  # noise of standard deviation 0.1
 
 
-def test_repetitions_are_fixed_by_their_seeds():
-    first = played("random", repetition=1)
+def test_trials_are_fixed_by_their_seeds():
+    first = played("random", trial=1)
     torch.rand(5)
     np.random.default_rng(0).random()
-    again = played("random", repetition=1)
+    again = played("random", trial=1)
     for column in ("regret", "point", "y", "chosen_regret"):
         np.testing.assert_equal(first[column], again[column])
-    assert played("random", repetition=2)["point"] != first["point"]
-    assert played("random", repetition=1, seed=1)["point"] != first["point"]
+    assert played("random", trial=2)["point"] != first["point"]
+    assert played("random", trial=1, seed=1)["point"] != first["point"]
 
 
 def test_methods_start_alike():
@@ -78,18 +78,18 @@ def test_global_random_numbers_are_left_alone():
 
 def test_the_certificate_counts_known_designs(monkeypatch):
     """However bad the search, max VaR(u) is at least what the recommendation itself has."""
-    method = METHODS["v-ucb"]
+    method = CONDITIONS_METHODS["v-ucb"]
     propose = method.propose
     monkeypatch.setattr(method, "propose", lambda self, now: replace(propose(self, now), max_upper=-100.0))
     rows = played({"name": "v-ucb", **SEARCH})
     assert all(c >= i - 1e-9 for c, i in zip(rows["certificate"], rows["interval"], strict=True))
 
 
-def test_initial_points(device):
+def test_the_initial_design(device):
     problem = make("hartmann3_12", device=device)
-    X = initial_points(problem, 200, 0, 0)
+    X = initial_pairs(problem, 200, 0, 0)
     assert X.shape == (200, 3)
     assert X.device.type == device.type
     assert bool((X[:, 1:].unsqueeze(1) == problem.points).all(-1).any(1).all())
     assert len(X[:, 1:].unique(dim=0)) > 50  # 64 points, uniformly; 25 hold the mass
-    assert torch.equal(X[:5], initial_points(problem, 5, 0, 0))
+    assert torch.equal(X[:5], initial_pairs(problem, 5, 0, 0))

@@ -2,23 +2,29 @@
 
 import pytest
 
+from bo_robust.experiments.build import build_conditions_problem
+from bo_robust.experiments.conditions.methods import build_method
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import load
-from bo_robust.experiments.value_at_risk.job import build_problem
-from bo_robust.experiments.value_at_risk.methods import build_method
 
 
 def data(**over):
     panel = {"name": "B", "problem": {"kind": "branin"}}
-    return {"loop": "value_at_risk", "methods": ["v-ucb", "random"], "panels": [panel], **over}
+    return {"loop": "conditions", "methods": ["v-ucb", "random"], "panels": [panel], **over}
 
 
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ({"rouns": 3}, "did you mean 'rounds'"),
-        ({"loop": "value_at_rsk"}, "did you mean 'value_at_risk'"),
+        ({"horizn": 3}, "did you mean 'horizon'"),
+        ({"loop": "conditons"}, "did you mean 'conditions'"),
+        ({"loop": "value_at_risk"}, "`loop: value_at_risk` is now `loop: conditions`"),
+        ({"repetitions": 3}, "`repetitions:` is now `trials:`"),
+        ({"rounds": 3}, "`rounds:` is now `horizon:`"),
+        ({"panels": [{"name": "B", "initial_points": 3}]}, "`initial_points:` is now `initial:`"),
+        ({"dtype": "float64"}, "`dtype:` of panel 'B' is for `loop: arms` only"),
+        ({"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "it is a problem of `loop: arms`"),
         ({"methods": ["v-ucbb"]}, "did you mean 'v-ucb'"),
         ({"methods": ["v-ucb-prob"]}, "panel 'B': method 'v-ucb-prob' is now {name: v-ucb}"),
         ({"methods": ["v-ucb-unif"]}, "is now {name: v-ucb, pick: uniform}"),
@@ -32,7 +38,7 @@ def data(**over):
         ({"panels": [{"name": "B", "problem": {"kind": "brannin"}}]}, "did you mean 'branin'"),
         ({"panels": [{"name": "B"}]}, "has no `problem:`"),
         ({"refit_every": 0}, "refit_every of panel 'B' must be a whole number >= 1"),
-        ({"initial_points": 0}, "initial_points of panel 'B' must be a whole number >= 1"),
+        ({"initial": 0}, "initial of panel 'B' must be at least 1 point"),
         ({"compare": [["RANDOM", "V-UCBB"]]}, "did you mean 'V-UCB'"),
         ({"name": "a/b"}, "becomes a folder"),
     ],
@@ -45,7 +51,7 @@ def test_mistakes_are_refused(over, message):
 def test_options_of_a_problem():
     def problem(**options):
         panel = {"name": "B", "problem": {"kind": "branin", **options}}
-        return build_problem(parse(data(panels=[panel])).panels[0], None, "cpu")
+        return build_conditions_problem(parse(data(panels=[panel])).panels[0], None, "cpu")
 
     assert problem(z="continuous").points is None
     with pytest.raises(RunError, match="'discrete' or 'continuous'"):
@@ -57,7 +63,7 @@ def test_options_of_a_problem():
 
 
 def test_plain_data_and_back():
-    config = parse(data(methods=[{"name": "rho-kg-apx", "label": "KG", "fantasies": 3}], rounds=7))
+    config = parse(data(methods=[{"name": "rho-kg-apx", "label": "KG", "fantasies": 3}], horizon=7))
     assert build_method(config.panels[0].methods[0].name, config.panels[0].methods[0].options).fantasies == 3
     again = parse(config.to_dict())
     assert again == config
@@ -66,16 +72,16 @@ def test_plain_data_and_back():
 
 def test_included_files_and_overrides(tmp_path):
     (tmp_path / "a.yaml").write_text(
-        "loop: value_at_risk\nrounds: 9\nmethods: [random]\npanels: [{name: B, problem: {kind: branin}}]\n"
+        "loop: conditions\nhorizon: 9\nmethods: [random]\npanels: [{name: B, problem: {kind: branin}}]\n"
     )
-    (tmp_path / "b.yaml").write_text("loop: value_at_risk\nname: b\ninclude: [a.yaml]\nrepetitions: 2\n")
+    (tmp_path / "b.yaml").write_text("loop: conditions\nname: b\ninclude: [a.yaml]\ntrials: 2\n")
     config = load(tmp_path / "b.yaml", ["seed=5"], horizon=3)
     panel = config.panels[0]
-    assert (config.name, panel.rounds, panel.repetitions, panel.seed) == ("b", 3, 2, 5)
+    assert (config.name, panel.horizon, panel.trials, panel.seed) == ("b", 3, 2, 5)
 
 
 def test_loops_do_not_mix(tmp_path):
-    (tmp_path / "a.yaml").write_text("loop: value_at_risk\nmethods: [random]\npanels: []\n")
+    (tmp_path / "a.yaml").write_text("loop: conditions\nmethods: [random]\npanels: []\n")
     (tmp_path / "b.yaml").write_text("include: [a.yaml]\n")
     with pytest.raises(RunError, match="whose `loop:` is another"):
         load(tmp_path / "b.yaml")

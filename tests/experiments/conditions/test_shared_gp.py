@@ -9,17 +9,17 @@ from botorch.models.transforms.outcome import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.confidence import ConstantWidth
+from bo_robust.experiments.conditions import shared_gp as module
+from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, Fitting, SharedGP
+from bo_robust.experiments.conditions_loop import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.value_at_risk import surrogate as module
-from bo_robust.experiments.value_at_risk.play import initial_points
-from bo_robust.experiments.value_at_risk.surrogate import MIN_NOISE_VAR, Fitting, Surrogate
 from bo_robust.functionals import ValueAtRisk
 
 
 def data(device, n=20):
     problem = make("branin", device=device)
-    X = initial_points(problem, n, 0, 0)
-    return Surrogate(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=X.dtype, device=device)), X, problem.f(X)
+    X = initial_pairs(problem, n, 0, 0)
+    return SharedGP(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=X.dtype, device=device)), X, problem.f(X)
 
 
 def likelihood(surrogate, X, Y):
@@ -74,7 +74,7 @@ def test_fits_of_observations_of_large_variance_succeed(device):
         attempts.append(float(model.train_targets.var()))
         return len(attempts) > 1 and fit(model)
 
-    expected = Surrogate(surrogate.bounds)
+    expected = SharedGP(surrogate.bounds)
     assert expected.fit(X, 10.0 * Y)
     module._maximised = first_fails
     try:
@@ -90,7 +90,7 @@ def test_fits_of_observations_of_large_variance_succeed(device):
 def test_priors_are_those_of_botorch_in_any_units(device, limit):
     _, X, Y = data(device)
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=X.dtype, device=device)
-    first, second = (Surrogate(bounds, Fitting(prior=True, max_lengthscale=limit)) for _ in range(2))
+    first, second = (SharedGP(bounds, Fitting(prior=True, max_lengthscale=limit)) for _ in range(2))
     assert first.fit(X, Y)
     assert second.fit(X, 5.0 + 100.0 * Y)
     a, b = first.hyperparameters(), second.hyperparameters()
@@ -101,7 +101,7 @@ def test_priors_are_those_of_botorch_in_any_units(device, limit):
         return
     model = SingleTaskGP(X, Y.unsqueeze(-1), outcome_transform=Standardize(1))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    points = initial_points(make("branin", device=device), 30, 1, 1)
+    points = initial_pairs(make("branin", device=device), 30, 1, 1)
     with torch.no_grad():
         ours, theirs = (one.posterior(points) for one in (first.model(X, Y), model))
     torch.testing.assert_close(ours.mean, theirs.mean, atol=1e-2, rtol=0)

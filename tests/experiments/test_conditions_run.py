@@ -14,18 +14,18 @@ from typer.testing import CliRunner
 from bo_robust.executors import InProcess, WorkerLost
 from bo_robust.experiments import comparisons
 from bo_robust.experiments import run as runs
+from bo_robust.experiments import summary as summaries
 from bo_robust.experiments.cli import app
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.store import ShardKey
-from bo_robust.experiments.value_at_risk import summary as summaries
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = {
-    "loop": "value_at_risk",
+    "loop": "conditions",
     "name": "test",
-    "repetitions": 2,
-    "rounds": 2,
+    "trials": 2,
+    "horizon": 2,
     "methods": [{"name": "v-ucb", "label": "V", "restarts": 1, "raw_samples": 8, "maxiter": 5}, "random"],
     "compare": [["V", "RANDOM"]],
     "panels": [{"name": "Branin (1,1)", "problem": {"kind": "branin"}}],
@@ -51,11 +51,11 @@ def test_a_run_leaves_what_it_promises(folder):
     assert {"fingerprint", "git", "seeds", "config_digest"} <= set(info)
 
 
-def test_an_executor_plays_the_same_repetitions_and_after_a_death_only_what_is_missing(folder, tmp_path):
+def test_an_executor_plays_the_same_trials_and_after_a_death_only_what_is_missing(folder, tmp_path):
     out, played = tmp_path / "out", []
 
     class Mortal:
-        """In this process; the worker of RANDOM's second repetition always dies, while it is mortal."""
+        """In this process; the worker of RANDOM's second trial always dies, while it is mortal."""
 
         mortal = True
 
@@ -66,7 +66,7 @@ def test_an_executor_plays_the_same_repetitions_and_after_a_death_only_what_is_m
             return InProcess().submit(_die if kill else fn, text)
 
     executor = Mortal()
-    with pytest.raises(RunError, match=r"'RANDOM' of panel 'Branin \(1,1\)', repetition 1: 3 workers died"):
+    with pytest.raises(RunError, match=r"'RANDOM' of panel 'Branin \(1,1\)', trial 1: 3 workers died"):
         runs.start(parse(CONFIG), out, executor=executor, console=quiet())
     assert sorted(played) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 1), (1, 1)]
     executor.mortal = False
@@ -113,7 +113,7 @@ def test_resuming_plays_what_is_missing_and_only_that(folder, tmp_path):
     runs.resume(folder, console=quiet())
     assert kept.stat().st_mtime_ns == stamp
     after = pd.read_parquet(folder / "traces.parquet")
-    columns = ["panel", "method", "repetition", "round", "regret", "certificate", "bound", "y"]
+    columns = ["panel", "method", "trial", "round", "regret", "certificate", "bound", "y"]
     pd.testing.assert_frame_equal(before[columns], after[columns])
 
 
@@ -126,7 +126,7 @@ def test_refusals(folder, tmp_path):
     copy = tmp_path / "copy"
     copy.mkdir()
     info = json.loads((folder / "run.json").read_text())
-    info["config"]["panels"][0]["rounds"] = 5
+    info["config"]["panels"][0]["horizon"] = 5
     (copy / "run.json").write_text(json.dumps(info))
     with pytest.raises(RunError, match="was changed"):
         runs.resume(copy, console=quiet())
@@ -155,7 +155,7 @@ def test_numbers_of_the_summary_by_hand():
 def test_the_command_line_runs_and_draws(tmp_path):
     config = tmp_path / "tiny.yaml"
     config.write_text(
-        "loop: value_at_risk\nname: tiny\nrepetitions: 3\nrounds: 9\nmethods: [random]\n"
+        "loop: conditions\nname: tiny\ntrials: 3\nhorizon: 9\nmethods: [random]\n"
         "panels: [{name: B, problem: {kind: branin}}]\n"
     )
     out = tmp_path / "out"

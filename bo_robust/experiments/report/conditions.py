@@ -1,4 +1,4 @@
-"""What the page shows of one panel of a value-at-risk run."""
+"""What the page shows of one panel of a run over (x, z)."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bo_robust.experiments.comparisons import mean_interval
-from bo_robust.experiments.config import ValueAtRiskPanelConfig
+from bo_robust.experiments.config import Panel
 from bo_robust.experiments.report.pictures import (
     INK,
     Looks,
@@ -19,7 +19,7 @@ from bo_robust.experiments.report.pictures import (
     rounds_axis,
 )
 from bo_robust.experiments.results import RunResults
-from bo_robust.experiments.value_at_risk.summary import CONFIDENCE, log_regret
+from bo_robust.experiments.summary import CONFIDENCE, log_regret
 
 BEST = "best design found"
 # Points of a curve. The lower tail is drawn up to TAIL times alpha. The axis begins where CUT_OFF of the probability
@@ -27,9 +27,9 @@ BEST = "best design found"
 DRAWN, TAIL, CUT_OFF = 300, 3.0, 1e-3
 
 
-def sections(run: RunResults, panel: ValueAtRiskPanelConfig, entry: dict[str, Any], looks: Looks) -> dict[str, Any]:
-    """Everything that ``value_at_risk.html.j2`` shows of a panel beside its summary, ``entry``."""
-    best = entry["optimum"]["value"]
+def sections(run: RunResults, panel: Panel, numbers: dict[str, Any], looks: Looks) -> dict[str, Any]:
+    """Everything that ``conditions.html.j2`` shows of a panel beside its summary, ``numbers``."""
+    best = numbers["optimum"]["value"]
     values = {label: best - regret for label, regret in run.curves(panel, "regret").items()}
     return {
         "confidence": CONFIDENCE,
@@ -41,7 +41,7 @@ def sections(run: RunResults, panel: ValueAtRiskPanelConfig, entry: dict[str, An
     }
 
 
-def regret(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> list[Picture]:
+def regret(run: RunResults, panel: Panel, looks: Looks) -> list[Picture]:
     """log10 regret of the recommendation, and the certificate where methods certify."""
     intervals = {label: mean_interval(log_regret(of), CONFIDENCE) for label, of in run.curves(panel, "regret").items()}
     means = {label: mean for label, (mean, _, _) in intervals.items()}
@@ -69,9 +69,7 @@ def regret(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> list
     return pictures
 
 
-def _value(
-    run: RunResults, panel: ValueAtRiskPanelConfig, values: dict[str, np.ndarray], best: float, looks: Looks
-) -> list[Picture]:
+def _value(run: RunResults, panel: Panel, values: dict[str, np.ndarray], best: float, looks: Looks) -> list[Picture]:
     """True value at risk of the recommended designs, and the length of its confidence interval."""
     medians = {label: np.median(of, 0) for label, of in values.items()}
     lengths = {label: np.median(of, 0) for label, of in run.curves(panel, "interval").items()}
@@ -81,7 +79,7 @@ def _value(
     return [value, curves_picture("length of its interval (median)", said, lengths, looks, y=log_if_wide)]
 
 
-def seconds(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> Picture:
+def seconds(run: RunResults, panel: Panel, looks: Looks) -> Picture:
     """Medians of the time that the choice of a point takes."""
     # After the last round only methods that certify look for a point.
     medians = {label: np.median(of[:, :-1], 0) for label, of in run.curves(panel, "seconds").items()}
@@ -89,17 +87,17 @@ def seconds(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> Pic
     return curves_picture("seconds per acquisition", said, medians, looks, y=lambda axis: axis.set_yscale("log"))
 
 
-def environments(run: RunResults, panel: ValueAtRiskPanelConfig, looks: Looks) -> dict[str, Any]:
-    """Numbers and pictures of every method's median repetition, and of the best design found."""
+def environments(run: RunResults, panel: Panel, looks: Looks) -> dict[str, Any]:
+    """Numbers and pictures of every method's median trial, and of the best design found."""
     known, found = run.metadata[panel.name][panel.labels[0]], {}
     for label in panel.labels:
         rows = run.rows(panel.name, label)
-        last = rows[rows["round"] == panel.rounds].sort_values("regret", kind="stable")
-        # The lower median, so that it is one of the repetitions.
+        last = rows[rows["round"] == panel.horizon].sort_values("regret", kind="stable")
+        # The lower median, so that it is one of the trials.
         median = last.iloc[(len(last) - 1) // 2]
         value = known["value"] - median["regret"]
         found[label] = _spread(median["recommended"], value, median["values"], known["probabilities"])
-        found[label]["repetition"] = median["repetition"]
+        found[label]["trial"] = median["trial"]
     found[BEST] = _spread(known["x"], known["value"], known["values"], known["probabilities"])
     looks = {**looks, BEST: {"color": INK, "linestyle": "--"}}
     at_risk = ", ".join(f"{label} {one['value']:.4g}" for label, one in found.items())
@@ -120,7 +118,7 @@ def _spread(x: Sequence[float], value: float, f: Sequence[float], probabilities:
     order = order[p[order] > 0.0]
     values, p = values[order], p[order]
     return {
-        "repetition": None,
+        "trial": None,
         "x": x,
         "value": value,
         "f": values,

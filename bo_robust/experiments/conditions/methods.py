@@ -1,6 +1,6 @@
-"""The methods of a value-at-risk run: what each observes next, given the GP that all of them share.
+"""The methods of a run over pairs (x, z): what each observes next, given the GP that all of them share.
 
-A method is a frozen dataclass of its settings; the configuration names it by its key in :data:`METHODS`.
+A method is a frozen dataclass of its settings; the configuration names it by its key in :data:`CONDITIONS_METHODS`.
 """
 
 import functools
@@ -19,10 +19,10 @@ from bo_robust.acquisition.condition_choice import ConditionChoice
 from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
+from bo_robust.experiments.conditions.base import DELTA, ConditionsMethod, Optimised, Proposal, Round, confidence_width
+from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
+from bo_robust.experiments.conditions.shared_gp import Fitting
 from bo_robust.experiments.problems.conditions import ConditionsProblem
-from bo_robust.experiments.value_at_risk.base import DELTA, Method, Optimised, Proposal, Round, confidence_width
-from bo_robust.experiments.value_at_risk.knowledge_gradient import RhoKGApx
-from bo_robust.experiments.value_at_risk.surrogate import Fitting
 from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
 from bo_robust.methods.v_ucb import PRESETS, VUCBSettings
 from bo_robust.validation import check_count, check_positive, is_number, quoted
@@ -46,7 +46,7 @@ class _UpperBound(Optimised):
         """The functional of f(x, Z)."""
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:
-        model = now.surrogate.model(now.X, now.Y)
+        model = now.gp.model(now.X, now.Y)
         width = confidence_width(self.width_scale)
         return ValueAtRiskUCB(model, now.problem.environment, self.functional(now.problem.alpha), width, t=now.t)
 
@@ -99,11 +99,11 @@ class VUCB(VUCBSettings, _UpperBound):
     def bound(self, now: Round) -> ValueAtRiskUCB:
         environment, functional = now.problem.environment, self.functional(now.problem.alpha)
         if self.candidates is None:
-            model = now.surrogate.model(now.X, now.Y)
+            model = now.gp.model(now.X, now.Y)
             return ValueAtRiskUCB(model, environment, functional, self.schedule, t=now.t)
         num_initial = len(now.X) - now.t + 1
         risk = environment, functional, self.schedule, num_initial, self.candidates
-        return ValueAtRiskUCB(now.surrogate.candidates(now.X, now.Y, *risk), environment, functional)
+        return ValueAtRiskUCB(now.gp.candidates(now.X, now.Y, *risk), environment, functional)
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:
         return self.bound(now)
@@ -132,7 +132,7 @@ class GPUCBMean(_UpperBound):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Random(Method):
+class Random(ConditionsMethod):
     """x uniform on its box, z from its distribution."""
 
     def propose(self, now: Round) -> Proposal:
@@ -168,7 +168,7 @@ class MCVaR(Optimised):
         z = resample(now.problem, self.scenarios)
         width = float(confidence_width(self.width_scale)(now.t))
         return qUpperConfidenceBound(
-            now.surrogate.model(now.X, now.Y, append=z),
+            now.gp.model(now.X, now.Y, append=z),
             beta=width**2,
             sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
             objective=value_at_risk(now.problem.alpha, len(z)),
@@ -194,7 +194,7 @@ class NEIVaR(MCVaR):
     def acquisition(self, now: Round) -> AcquisitionFunction:
         z = resample(now.problem, self.scenarios)
         return qLogNoisyExpectedImprovement(
-            now.surrogate.model(now.X, now.Y, append=z),
+            now.gp.model(now.X, now.Y, append=z),
             X_baseline=now.designs,
             sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
             objective=value_at_risk(now.problem.alpha, len(z)),
@@ -210,7 +210,7 @@ class NEIVaR(MCVaR):
 
 @dataclass(frozen=True, kw_only=True)
 class RhoKG(Optimised):
-    """rhoKG^apx (Cakmak et al. 2020), see :mod:`bo_robust.experiments.value_at_risk.knowledge_gradient`.
+    """rhoKG^apx (Cakmak et al. 2020), see :mod:`bo_robust.experiments.conditions.knowledge_gradient`.
 
     ``fantasies`` is K, ``samples`` is M, ``scenarios`` are as in :class:`MCVaR`.
     """
@@ -229,14 +229,14 @@ class RhoKG(Optimised):
 
     def acquisition(self, now: Round) -> RhoKGApx:
         z = resample(now.problem, self.scenarios)
-        model = now.surrogate.model(now.X, now.Y, append=z)
+        model = now.gp.model(now.X, now.Y, append=z)
         risk = value_at_risk(now.problem.alpha, len(z))
         return RhoKGApx(model, now.designs, risk, self.fantasies, self.samples)
 
     def propose(self, now: Round) -> Proposal:
         """argmax over (x, z), with z moved to the nearest possible point."""
         problem = now.problem
-        point, _ = self.maximised(self.acquisition(now), now.surrogate.bounds)
+        point, _ = self.maximised(self.acquisition(now), now.gp.bounds)
         x, z = point.split([problem.dim_x, problem.dim_z])
         if problem.points is not None and problem.probabilities is not None:
             possible = problem.points[problem.probabilities > 0]
@@ -245,7 +245,7 @@ class RhoKG(Optimised):
         return Proposal(torch.cat([x, z]))
 
 
-METHODS: dict[str, type[Method]] = {
+CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
     "gp-ucb-mean": GPUCBMean,
     "mc-var": MCVaR,
     "nei-var": NEIVaR,
@@ -257,20 +257,20 @@ METHODS: dict[str, type[Method]] = {
 FORMERLY = {"v-ucb-prob": "{name: v-ucb}", "v-ucb-unif": "{name: v-ucb, pick: uniform}"}
 
 
-def build_method(name: str, options: dict[str, Any]) -> Method:
+def build_method(name: str, options: dict[str, Any]) -> ConditionsMethod:
     """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting.
 
     ``preset`` of v-ucb names settings (:data:`bo_robust.methods.v_ucb.PRESETS`), which other options override.
     """
     if name in FORMERLY:
         raise specs.SpecError(f"method {name!r} is now {FORMERLY[name]}.")
-    if METHODS.get(name) is VUCB:
+    if CONDITIONS_METHODS.get(name) is VUCB:
         options = dict(options)
         preset = options.pop("preset", "paper")
         if not isinstance(preset, str) or preset not in PRESETS:
             raise specs.SpecError(f"unknown preset {quoted(preset)} of v-ucb; {specs.nearest(preset, PRESETS)}")
         options = PRESETS[preset] | options
-    return specs.build({"kind": name, **options}, METHODS, {}, "method")
+    return specs.build({"kind": name, **options}, CONDITIONS_METHODS, {}, "method")
 
 
 def value_at_risk(alpha: float, n: int) -> VaR:

@@ -7,11 +7,11 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.confidence import ConstantWidth
+from bo_robust.experiments.conditions.base import Round, confidence_width
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, RhoKG, build_method, resample
+from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.conditions_loop import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.experiments.value_at_risk.base import Round, confidence_width
-from bo_robust.experiments.value_at_risk.methods import METHODS, RhoKG, build_method, resample
-from bo_robust.experiments.value_at_risk.play import initial_points
-from bo_robust.experiments.value_at_risk.surrogate import Surrogate
 from bo_robust.methods import create_method
 from bo_robust.random import stream
 
@@ -23,9 +23,9 @@ TINY = {
 
 
 def round_of(problem, n=6):
-    X = initial_points(problem, n, 0, 0)
+    X = initial_pairs(problem, n, 0, 0)
     Y = problem.f(X) + 0.1 * torch.from_numpy(stream(0, "noise", 0).standard_normal(n)).to(X)
-    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    surrogate = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
     return Round(problem, surrogate, X, Y, 1)
 
 
@@ -33,7 +33,7 @@ def tiny(name):
     options = {} if name == "random" else dict(TINY)
     if name in ("mc-var", "nei-var", "rho-kg-apx"):
         options |= {"samples": 4, "scenarios": 4}
-    return METHODS[name](**options)
+    return CONDITIONS_METHODS[name](**options)
 
 
 def tuned(**options):
@@ -41,7 +41,7 @@ def tuned(**options):
 
 
 @pytest.mark.parametrize("z", ["discrete", "continuous"])
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(CONDITIONS_METHODS))
 def test_proposals_are_possible(name, z, device):
     problem = make("hartmann3_12", z=z, device=device)
     torch.manual_seed(0)
@@ -88,11 +88,11 @@ def test_v_ucb_as_it_is_set(options):
 def test_presets_of_v_ucb_are_settings_of_one_method():
     """The paper's is what a study and Ax play; the width of its experiments is confidence_width()."""
     paper = build_method("v-ucb", {})
-    assert paper == METHODS["v-ucb"]() == build_method("v-ucb", {"preset": "paper"})
+    assert paper == CONDITIONS_METHODS["v-ucb"]() == build_method("v-ucb", {"preset": "paper"})
     assert (paper.pick, paper.explore_every, paper.candidates, paper.prior) == ("probable", 0, None, False)
     assert paper.schedule == confidence_width()
     assert create_method("v-ucb", {"environment": {"points": [{"z": 0.0}]}}).width == paper.width
-    assert "preset" not in METHODS["v-ucb"].__dataclass_fields__
+    assert "preset" not in CONDITIONS_METHODS["v-ucb"].__dataclass_fields__
     for name in ("pick", "explore_every", "prior", "max_lengthscale", "candidates"):
         with pytest.raises(ValueError, match=f"has no setting '{name}'"):
             create_method("v-ucb", {"environment": {"points": [{"z": 0.0}]}, name: None})
@@ -101,11 +101,11 @@ def test_presets_of_v_ucb_are_settings_of_one_method():
 
 
 def test_two_w_sigma_is_recorded_only_where_it_bounds_the_regret():
-    assert METHODS["v-ucb"]().bounds_regret
-    assert METHODS["v-ucb"](pick="uniform", width=2.0).bounds_regret
+    assert CONDITIONS_METHODS["v-ucb"]().bounds_regret
+    assert CONDITIONS_METHODS["v-ucb"](pick="uniform", width=2.0).bounds_regret
     for options in ({"pick": "informative"}, {"explore_every": 3}, {"candidates": "errors"}):
-        assert not METHODS["v-ucb"](**options).bounds_regret
-    assert not METHODS["gp-ucb-mean"]().bounds_regret
+        assert not CONDITIONS_METHODS["v-ucb"](**options).bounds_regret
+    assert not CONDITIONS_METHODS["gp-ucb-mean"]().bounds_regret
 
 
 @pytest.mark.parametrize("candidates", [None, "likelihood"])
@@ -116,7 +116,7 @@ def test_v_ucb_explores_where_a_reading_would_tell_little(candidates):
     X = torch.cat([X, torch.tensor([[0.0, 0.5], [0.8, 0.5]]).double()])
     Y = torch.cat([torch.full_like(X[:-2, 0], 0.4), torch.tensor([-1.3, -0.4]).double()])
     Y = Y + 0.1 * torch.from_numpy(stream(0, "noise", 0).normal(size=len(Y)))
-    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    surrogate = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
     surrogate._set(torch.tensor(0.0), torch.tensor(0.1), torch.tensor(0.01), 0.3)
     proposed = {}
     for t in (2, 3):
@@ -206,6 +206,6 @@ def test_where_the_gradient_is_nan_the_best_sample_is_taken(device):
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
     acquisition = _NaNGradient(model=None)
     torch.manual_seed(0)
-    x, value = METHODS["mc-var"](raw_samples=256).maximised(acquisition, bounds)
+    x, value = CONDITIONS_METHODS["mc-var"](raw_samples=256).maximised(acquisition, bounds)
     assert float(value) == pytest.approx(-float((x - 0.3).abs().sum()), abs=1e-12)
     assert float(value) > -0.15  # 256 Sobol points leave no square of side 0.1 empty

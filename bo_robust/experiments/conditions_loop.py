@@ -1,36 +1,43 @@
 """Play one method on one problem over (x, z): fit, recommend, choose (x, z), observe.
 
-All methods of a repetition start from the same points, meet the same noise in the same order, and use the same seeds.
+All methods of a trial start from the same points, meet the same noise in the same order, and use the same seeds.
 Nothing depends on what ran before.
 """
 
+import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.config import ValueAtRiskPanelConfig
-from bo_robust.experiments.problems.conditions import ConditionsProblem, over_environment, regret
-from bo_robust.experiments.value_at_risk.base import Method, Proposal, Round
-from bo_robust.experiments.value_at_risk.surrogate import Surrogate
+from bo_robust.experiments.build import build_conditions_problem
+from bo_robust.experiments.conditions.base import ConditionsMethod, Proposal, Round
+from bo_robust.experiments.conditions.methods import build_method
+from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.config import Panel
+from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
+from bo_robust.experiments.provenance import find_device
+from bo_robust.experiments.store import Shard
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.linalg import wait_for
 from bo_robust.random import stream
 
 
-def initial_points(problem: ConditionsProblem, n: int, seed: int, repetition: int) -> Tensor:
+def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> Tensor:
     """Draw initial points (x, z), ``n x d``: x uniform on its box, z uniform on the points of a finite Z or on its box.
 
     z does not follow the distribution of Z, in which about 25 of the paper's 100 points hold the mass. The authors do
     the same.
     """
-    draws = torch.from_numpy(stream(seed, "initial", repetition).random((n, problem.dim_x + problem.dim_z)))
+    draws = torch.from_numpy(stream(seed, "initial", trial).random((n, problem.dim_x + problem.dim_z)))
     u, v = draws.to(problem.x_bounds).split([problem.dim_x, problem.dim_z], dim=-1)
     x = problem.x_bounds[0] + (problem.x_bounds[1] - problem.x_bounds[0]) * u
     if problem.points is None:
@@ -40,16 +47,16 @@ def initial_points(problem: ConditionsProblem, n: int, seed: int, repetition: in
     return torch.cat([x, z], -1)
 
 
-def play(
+def play_trial(
     problem: ConditionsProblem,
-    method: Method,
-    panel: ValueAtRiskPanelConfig,
-    repetition: int,
+    method: ConditionsMethod,
+    panel: Panel,
+    trial: int,
     watch: Callable[[int], None] = lambda rounds: None,
 ) -> dict[str, list[Any]]:
-    """Play one repetition of one method; call ``watch`` before every round with the number of rounds played.
+    """Play one trial of one method; call ``watch`` before every round with the number of rounds played.
 
-    Row r, from 0 to ``rounds``, holds what is known after r rounds and what is chosen next. Columns:
+    Row r, from 0 to ``horizon``, holds what is known after r rounds and what is chosen next. Columns:
 
     - ``regret``: regret of the recommendation, argmax VaR(mu) over the designs observed so far;
     - ``lower_regret``: regret of argmax VaR(l) over the same designs;
@@ -60,30 +67,30 @@ def play(
       for methods that do not find the maximum;
     - ``point``: the point chosen next, as a list; ``y``: the observation there; ``chosen_regret``: the regret of its x;
     - ``bound``: 2 w sigma(x, z) at that point; NaN unless it bounds ``chosen_regret``
-      (:attr:`~.base.Method.bounds_regret`);
+      (:attr:`~.conditions.base.ConditionsMethod.bounds_regret`);
     - ``seconds``: time to choose the point, without the fit;
     - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
     - ``noise_var``: noise variance of the GP.
     """
-    n = problem.initial_points if panel.initial_points is None else panel.initial_points
-    X = initial_points(problem, n, panel.seed, repetition)
-    # All noise of the repetition at once, so that every method meets the same.
-    noise = torch.from_numpy(stream(panel.seed, "noise", repetition).standard_normal(n + panel.rounds)).to(X)
+    n = problem.initial if panel.initial is None else panel.initial
+    X = initial_pairs(problem, n, panel.seed, trial)
+    # All noise of the trial at once, so that every method meets the same.
+    noise = torch.from_numpy(stream(panel.seed, "noise", trial).standard_normal(n + panel.horizon)).to(X)
     noise = math.sqrt(problem.noise_var) * noise
     Y = problem.f(X) + noise[:n]
-    seeds = stream(panel.seed, "method", repetition).integers(2**62, size=panel.rounds + 1).tolist()
-    surrogate = Surrogate(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
+    seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
+    gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
     functional = ValueAtRisk(problem.alpha)
     true_regret = _Regrets(problem)
     rows: dict[str, list[Any]] = {}
-    for r in range(panel.rounds + 1):
+    for r in range(panel.horizon + 1):
         watch(r)
         fit_seconds, fit_ok = math.nan, True
         if r % panel.refit_every == 0:
             began = time.perf_counter()
-            fit_ok = surrogate.fit(X, Y)
+            fit_ok = gp.fit(X, Y)
             fit_seconds = time.perf_counter() - began
-        now = Round(problem, surrogate, X, Y, r + 1)
+        now = Round(problem, gp, X, Y, r + 1)
         bound = method.bound(now)
         with torch.no_grad():
             best = recommend_design(bound.model, problem.environment, functional, now.designs).x
@@ -100,11 +107,11 @@ def play(
             "seconds": math.nan,
             "fit_seconds": fit_seconds,
             "fit_ok": fit_ok,
-            "noise_var": surrogate.hyperparameters()["noise_var"][0],
+            "noise_var": gp.hyperparameters()["noise_var"][0],
             "point": None,
             "y": math.nan,
         }
-        last = r == panel.rounds
+        last = r == panel.horizon
         if last:
             row["values"] = over_environment(problem, best)[0].tolist()
         if not last or method.certifies:
@@ -131,6 +138,58 @@ def play(
     return rows
 
 
+def play_shard(
+    panel: Panel,
+    j: int,
+    trials: Sequence[int],
+    data_dir: str | None,
+    device: str,
+    watch: Callable[[int], None] = lambda rounds: None,
+) -> Shard:
+    """Play trials of method number ``j``; ``watch`` is as in :func:`play_trial`.
+
+    The shard holds the traces (columns of :func:`play_trial`) and metadata. The metadata are ``seconds``, the problem's
+    ``notes`` and ``alpha``, and its optimum: ``x``, its ``value``, f there over the points of Z (``values``), and their
+    ``probabilities``.
+    """
+    problem = _problem(panel.model_dump_json(), data_dir, device)
+    method, began = panel.methods[j], time.perf_counter()
+    frames = []
+    for trial in trials:
+        frame = pd.DataFrame(play_trial(problem, build_method(method.name, method.options), panel, trial, watch))
+        frame.insert(0, "trial", trial)
+        frame.insert(0, "method", method.label)
+        frame.insert(0, "panel", panel.name)
+        frames.append(frame)
+    best = optimum(problem)
+    values, probabilities = over_environment(problem, best.x)
+    metadata = {
+        "seconds": time.perf_counter() - began,
+        "notes": problem.notes,
+        "alpha": problem.alpha,
+        "x": best.x.tolist(),
+        "value": best.value,
+        "values": values.tolist(),
+        "probabilities": probabilities.tolist(),
+    }
+    return Shard(pd.concat(frames, ignore_index=True), metadata)
+
+
+def settings_used(panel: Panel, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
+    """Everything a panel uses, with every constant filled in, as plain data; errors are those of building it."""
+    problem = _problem(panel.model_dump_json(), None if data_dir is None else str(data_dir.resolve()), str(device))
+    methods = {m.label: build_method(m.name, m.options) for m in panel.methods}
+    used = {label: {"class": type(method).__name__, **vars(method)} for label, method in methods.items()}
+    return {"noise_var": problem.noise_var, "alpha": problem.alpha, "methods": used}
+
+
+@functools.lru_cache(maxsize=1)
+def _problem(panel: str, data_dir: str | None, device: str) -> ConditionsProblem:
+    """The problem of a panel given as JSON. Kept, so that data are read and the optimum is searched once."""
+    made = Panel.model_validate_json(panel)
+    return build_conditions_problem(made, None if data_dir is None else Path(data_dir), find_device(device))
+
+
 class _Regrets:
     """True regret of designs, computed once for each."""
 
@@ -145,7 +204,7 @@ class _Regrets:
         return self.known[key]
 
 
-def _timed(method: Method, now: Round, seed: int) -> tuple[Proposal, float]:
+def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Proposal, float]:
     with _seeded(seed):
         began = time.perf_counter()
         chosen = method.propose(now)

@@ -1,4 +1,4 @@
-"""The GP over (x, z) of a value-at-risk run: SE-ARD on the unit box, and how its hyperparameters are found.
+"""The GP over (x, z) that the methods of a run share: SE-ARD on the unit box, and how its hyperparameters are found.
 
 Nguyen et al. 2021, App. I, fit length-scales, signal variance and noise variance (>= 1e-4) every third round by maximum
 likelihood. Ours: a constant mean, fitted too, and inputs scaled to the unit box.
@@ -63,7 +63,7 @@ class Fitting:
                 raise ValueError("max_lengthscale is for fits with priors; set prior: true, or max_lengthscale: null.")
 
 
-class Surrogate:
+class SharedGP:
     """Mean, covariance and likelihood of the GP on a box of (x, z), ``2 x d``; every round makes a model of them."""
 
     def __init__(self, bounds: Tensor, fitting: Fitting | None = None, min_noise_var: float = MIN_NOISE_VAR) -> None:
@@ -100,7 +100,7 @@ class Surrogate:
         # Where Y varies much, the first step of a fit is as large, to length-scales whose kernel matrix is not positive
         # definite. The same fit of standardised observations has steps of a common size.
         shift, scale = Y.mean(), spread.sqrt()
-        unit = Surrogate(self.bounds, self.fitting, MIN_NOISE_VAR / float(spread))
+        unit = SharedGP(self.bounds, self.fitting, MIN_NOISE_VAR / float(spread))
         fitted = unit._most_likely(X, (Y - shift) / scale)
         self._set(*unit._in_units(shift, scale))
         return fitted

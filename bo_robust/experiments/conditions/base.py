@@ -1,4 +1,4 @@
-"""What a method of a value-at-risk run is: what it knows, what it proposes, and how acquisitions are maximised."""
+"""What a method over pairs (x, z) is: what it knows, what it proposes, and how acquisitions are maximised."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
+from bo_robust.experiments.conditions.shared_gp import Fitting, SharedGP
 from bo_robust.experiments.problems.conditions import ConditionsProblem
-from bo_robust.experiments.value_at_risk.surrogate import Fitting, Surrogate
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.validation import check_count
 
@@ -29,11 +29,11 @@ DELTA = 0.1  # failure probability of the widths of the paper's experiments
 class Round:
     """What a method knows in round ``t`` (from 1): points (x, z) observed so far, ``n x d``, and observations, ``n``.
 
-    Methods read the problem's box, environment and alpha, never its f. The surrogate holds the GP's hyperparameters.
+    Methods read the problem's box, environment and alpha, never its f. ``gp`` holds the hyperparameters.
     """
 
     problem: ConditionsProblem
-    surrogate: Surrogate
+    gp: SharedGP
     X: Tensor
     Y: Tensor
     t: int
@@ -56,7 +56,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(ABC):
+class ConditionsMethod(ABC):
     """Base of the methods. Methods that ``certify`` find max_x VaR_alpha(u(x, Z))."""
 
     certifies: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class Method(ABC):
     def bound(self, now: Round) -> ValueAtRiskUCB:
         """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended and certified."""
         width = confidence_width(getattr(self, "width_scale", 1.0))
-        model = now.surrogate.model(now.X, now.Y)
+        model = now.gp.model(now.X, now.Y)
         return ValueAtRiskUCB(model, now.problem.environment, ValueAtRisk(now.problem.alpha), width, t=now.t)
 
     @abstractmethod
@@ -91,7 +91,7 @@ def _best_sample(acquisition: AcquisitionFunction, points: Tensor) -> tuple[Tens
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimised(Method):
+class Optimised(ConditionsMethod):
     """Maximises an acquisition function by BoTorch's ``optimize_acqf``.
 
     ``restarts`` local searches start from the best of ``raw_samples`` points, each with ``maxiter`` iterations of
