@@ -67,7 +67,6 @@ OTHER_WORDS: dict[tuple[str, str], str] = {
     ("keeper", "algorithms/elimination_algorithm.py"): "rename: a whole word that says what it holds",
     ("quiet", "algorithms/mini_gp_ucb.py"): "rename: a whole word that says what it holds",
     ("of", "algorithms/shortlist.py"): "rename: a whole word that says what it holds",
-    ("found", "experiments/doctor.py"): "rename: a whole word that says what it holds",
     ("found", "experiments/report/arms.py"): "rename: a whole word that says what it holds",
     ("found", "experiments/summary.py"): "rename: a whole word that says what it holds",
     ("of", "ops/arm_update/cpu.py"): "rename: a whole word that says what it holds",

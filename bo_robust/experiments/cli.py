@@ -123,15 +123,16 @@ def list_() -> None:
 
 
 @app.command()
-def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False) -> None:
-    """Show torch build, devices, Triton, threads, data folder, optional packages, and which fast paths work."""
+def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of lines.")] = False) -> None:
+    """Show versions, processor, devices, the data folder, and which fused ops work on this machine."""
     from bo_robust.experiments import doctor as doctors
 
-    found = doctors.examine()
+    examined, console = doctors.examine(), _console()
     if json_:
-        print(json.dumps(found))
-    else:
-        doctors.show(found, _console())
+        print(json.dumps(examined))
+        return
+    for name, text in doctors.lines(examined):
+        console.print(f"{name:28s} {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _set_threads(threads: int) -> None:
