@@ -1,11 +1,9 @@
-"""Pictures: as inline SVG whose text and lines take the page's colours, light or dark, or together in a PNG."""
+"""Pictures: one by one as SVG in a data URI, or together in a PNG file."""
 
+import base64
 import io
-import itertools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import matplotlib
@@ -14,41 +12,30 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 # Keyword arguments of ``Axes.plot`` by label.
 Looks = dict[str, dict[str, Any]]
-# Colours that stand for the page's own; the page's colours replace them in the SVG.
-INK, GRID = "#010203", "#040506"
+INK = "black"
 THEME: Any = {
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": GRID,
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "lines.linewidth": 1.4,
-    "axes.facecolor": "none",
-    "legend.facecolor": "none",
-    "svg.fonttype": "none",  # text stays text
     # The same ids every time, so that the same run gives the same page.
     "svg.hashsalt": "bo-robust",
 }
-# Line styles of the first ten labels, the next ten, ..., and what SVG calls them.
-DASHES = {"-": "", "--": "6 3", ":": "2 3", "-.": "6 3 2 3"}
-NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+# Line styles of the first ten labels, the next ten, ..., and the nearest that CSS has.
+DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
 # A y axis is logarithmic where the largest positive value is more than so many times the smallest.
 WIDE = 30.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Picture:
     """One pair of axes."""
 
@@ -58,35 +45,19 @@ class Picture:
     heading: str = ""  # Stands above it
 
     @property
-    def view(self) -> str:
-        """The attribute ``viewBox`` of its ``<svg>``."""
-        return self._svg[0]
-
-    @property
-    def body(self) -> Markup:
-        """The inside of its ``<svg>``. Matplotlib wrote it and escaped all text in it."""
-        return self._svg[1]
-
-    @cached_property
-    def _svg(self) -> tuple[str, Markup]:
+    def data_uri(self) -> str:
+        """The picture as SVG, for the ``src`` of an ``<img>``."""
         with plt.rc_context(THEME):
-            shape, axis = plt.subplots(figsize=self.size, layout="constrained")
+            figure, axis = plt.subplots(figsize=self.size, layout="constrained")
             try:
                 self.draw(axis)
-                axis.grid(alpha=1.0, linewidth=0.6)
+                axis.grid(alpha=0.3)
                 axis.set_axisbelow(True)
-                buffer = io.StringIO()
-                shape.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
+                file = io.BytesIO()
+                figure.savefig(file, format="svg", metadata={"Date": None})
             finally:
-                plt.close(shape)
-        svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
-        found = re.search(r'<svg[^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', svg, flags=re.DOTALL)
-        assert found is not None
-        view, body = found.groups()
-        body = body.replace("xlink:href", "href").replace("'DejaVu Sans'", "system-ui").replace(GRID, "var(--grid)")
-        body = re.sub(rf"{INK}|#000000", "currentColor", body)
-        body = "\n".join(line.strip() for line in body.splitlines() if line.strip())
-        return view, Markup(body)
+                plt.close(figure)
+        return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def png_bytes(rows: Sequence[Sequence[Picture]], title: str = "", note: str = "") -> bytes:
@@ -111,8 +82,8 @@ def png_bytes(rows: Sequence[Sequence[Picture]], title: str = "", note: str = ""
             figure.legend(named.values(), named, fontsize=8, loc="outside lower center", ncols=max(3, 2 * columns))
         figure.suptitle(plain_text(title), fontsize=11)
         figure.supxlabel(note, fontsize=8)
-        dpi = 120 if size[0] <= 12 else 80  # with many panels: fewer pixels
         file = io.BytesIO()
+        dpi = 120 if size[0] <= 12 else 80  # with many panels: fewer pixels
         figure.savefig(file, dpi=dpi, format="png")
         return file.getvalue()
     finally:
@@ -123,6 +94,11 @@ def looks_of(labels: Sequence[str]) -> Looks:
     """Colour and line style of every label."""
     styles = list(DASHES)
     return {label: {"color": f"C{i % 10}", "linestyle": styles[i // 10 % 4]} for i, label in enumerate(labels)}
+
+
+def legend(looks: Looks) -> list[tuple[str, str, str]]:
+    """Label, colour and line style of every line, as CSS names them."""
+    return [(label, to_hex(look["color"]), DASHES[look["linestyle"]]) for label, look in looks.items()]
 
 
 def plain_text(label: str) -> str:
@@ -144,19 +120,19 @@ def curves_picture(
     *,
     rounds: np.ndarray | None = None,
     bands: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
-    rule: float | None = None,
+    line_at: float | None = None,
     log_rounds: bool = False,
     y: Callable[[Axes], Any] = lambda axis: None,
 ) -> Picture:
     """Draw one curve by label against the round. The description ends with their last values, smallest first.
 
-    ``curves`` and ``bands`` hold values by label, one for each of ``rounds`` (by default 0, 1, ...). A ``rule`` is a
-    dotted horizontal line at that height. ``y`` sets up the y axis.
+    ``curves`` and ``bands`` hold values by label, one for each of ``rounds`` (by default 0, 1, ...). ``line_at`` is the
+    height of a dotted line. ``y`` sets up the y axis.
     """
 
     def draw(axis: Axes) -> None:
-        if rule is not None:
-            axis.axhline(rule, color=INK, linestyle=":", linewidth=1.0)
+        if line_at is not None:
+            axis.axhline(line_at, color=INK, linestyle=":", linewidth=1.0)
         for label, values in curves.items():
             at = np.arange(len(values)) if rounds is None else rounds
             axis.plot(at, values, label=plain_text(label), **looks[label])
@@ -182,10 +158,17 @@ def rounds_axis(axis: Axes, log: bool = False) -> None:
     if log:
         axis.set_xscale("log")
         axis.set_xlim(left=0.9)
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter("")
+        plain_log(axis.xaxis)
     else:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def plain_log(axis: Axis) -> None:
+    """Few plain numbers on a logarithmic axis, which must be drawn: within a decade powers of ten are too few."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(numticks=7) if high >= 10.0 * low else MaxNLocator(5))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def from_zero(axis: Axes) -> None:
@@ -201,23 +184,3 @@ def log_if_wide(axis: Axes) -> None:
         axis.set_yscale("log")
     else:
         from_zero(axis)
-
-
-def legend(looks: Looks) -> list[tuple[str, str, str]]:
-    """Label, stroke and dashes of every line, as SVG names them."""
-    return [
-        (label, "currentColor" if look["color"] == INK else to_hex(look["color"]), DASHES[look["linestyle"]])
-        for label, look in looks.items()
-    ]
-
-
-def number_ids(page: str) -> str:
-    """Make the ids in a page's pictures unique by numbering the pictures."""
-    count = itertools.count(1)
-
-    def renamed(match: re.Match[str]) -> str:
-        prefix = f"p{next(count)}-"
-        svg = re.sub(r'(<[^>]*?\s)id="', rf'\1id="{prefix}', match.group())
-        return svg.replace("url(#", f"url(#{prefix}").replace('href="#', f'href="#{prefix}')
-
-    return re.sub(r"<svg .*?</svg>", renamed, page, flags=re.DOTALL)
