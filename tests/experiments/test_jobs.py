@@ -210,24 +210,6 @@ def test_a_job_that_cannot_be_played_is_named(local, tmp_path, capsys):
     assert plain(out) == plain(local)
 
 
-def test_a_damaged_shard_is_named_and_played_again(local, tmp_path):
-    out = tmp_path / "out"
-    shutil.copytree(local, out)
-    stored = ShardKey(0, 0, 0, 5).path(out)
-    kept = stored.read_bytes()
-    flipped = bytearray(kept)
-    flipped[-20] ^= 1
-    for content, message in ((kept[:-10], "Delete it"), (bytes(flipped), "Delete it")):
-        stored.write_bytes(content)
-        with pytest.raises(RunError, match=rf"00-00-000000-000005\.parquet is damaged.*{message}"):
-            runs.resume(out, executor=Watched(), console=quiet())
-    stored.unlink()
-    executor = Watched()
-    runs.resume(out, executor=executor, console=quiet())
-    assert executor.seen == [("rkhs", 0, 0, 5)]
-    assert plain(out) == plain(local)
-
-
 def test_a_pool_is_handed_as_many_jobs_as_it_has_workers():
     """So that a death takes no job with it that has not begun."""
 
@@ -275,7 +257,3 @@ def test_what_does_not_go_together(tmp_path, monkeypatch):
     with pytest.raises(RunError, match=r"pip install 'bo_robust\[ray\]'"):
         cli.run(smoke, out=tmp_path / "other", executor="ray")
     assert not (tmp_path / "other").exists()
-
-
-def _interrupt(*args):
-    raise KeyboardInterrupt
