@@ -34,6 +34,7 @@ from bo_robust.experiments.store import Shard, ShardKey, shard_bytes
 
 ATTEMPTS = 3  # workers that may die under a job
 POLL = 0.05  # seconds between looks at futures
+KEPT = "What was finished is kept, `bo-robust resume` plays the rest."
 
 Key = TypeVar("Key")
 # Plays a job given as JSON; returns what went wrong, or "", and the result.
@@ -93,25 +94,18 @@ def play_jobs(
     waiting, running = deque(jobs), dict[Future, Key]()
     room = getattr(executor, "workers", None) or len(jobs)
     deaths, failed = Counter[Key](), list[str]()
-    looked = 0.0
     try:
         while waiting or running:
-            if waiting and len(running) < room:
+            while waiting and len(running) < room:
                 key = waiting.popleft()
                 try:
                     sent = executor.submit(play, json.dumps(jobs[key][1]))
                 except BrokenExecutor as error:
-                    raise RunError(
-                        f"the executor broke ({' '.join(str(error).split())[:300]}). What was finished is kept, "
-                        "`bo-robust resume` plays the rest."
-                    ) from error
+                    raise RunError(f"the executor broke ({_line(error)}). {KEPT}") from error
                 running[sent] = key
-                # Hand out more jobs before looking at results, at most for the time between two looks.
-                recently = time.monotonic() - looked < POLL
-                if waiting and len(running) < room and recently and not sent.done():  # done: played here and now
-                    continue
+                if sent.done():  # played here and now: its result is stored before the next one begins
+                    break
             done = [future for future in running if future.done()]
-            looked = time.monotonic()
             for future in done:
                 key = running.pop(future)
                 try:
@@ -121,7 +115,7 @@ def play_jobs(
                     if deaths[key] < ATTEMPTS:
                         waiting.append(key)
                         continue
-                    wrong = f"{ATTEMPTS} workers died under it, the last: {' '.join(str(error).split())[:300]}"
+                    wrong = f"{ATTEMPTS} workers died under it, the last: {_line(error)}"
                 except Exception as error:
                     lacking = re.search("No module named [^\\s]+", str(error))  # Ray's error is one of its own
                     if lacking is None:
@@ -132,14 +126,19 @@ def play_jobs(
                     console.print(f"Warning: {failed[-1]}", style="yellow", markup=False, soft_wrap=True)
                 else:
                     arrived(key, result)
-            if not done and (not waiting or len(running) >= room):
+            if not done:
                 time.sleep(POLL)
     finally:
         for future in running:
             future.cancel()
     if failed:
         more = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
-        raise RunError(f"{failed[0]}{more}. What was finished is kept, `bo-robust resume` plays the rest.")
+        raise RunError(f"{failed[0]}{more}. {KEPT}")
+
+
+def _line(error: BaseException) -> str:
+    """The error's text in one line, cut."""
+    return " ".join(str(error).split())[:300]
 
 
 def _play_shard(job: dict[str, Any], key: ShardKey, watch: Callable[[int], None]) -> Shard:
