@@ -60,20 +60,17 @@ SHARED: dict[str, str] = {
 }
 # Names that use a word which the glossary replaces, or a word outside its rooms, as NAME, FILE.
 OTHER_WORDS: dict[tuple[str, str], str] = {
-    ("rule", "experiments/report/pictures.py"): "rename: a line of a picture",
     ("level", "models/outliers.py"): "rename: a surprise from which a reward may be an outlier",
     ("level", "models/robust.py"): "rename: a surprise from which a reward may be an outlier",
     ("keeper", "algorithms/candidate_algorithm.py"): "rename: a whole word that says what it holds",
     ("keeper", "algorithms/elimination_algorithm.py"): "rename: a whole word that says what it holds",
     ("quiet", "algorithms/mini_gp_ucb.py"): "rename: a whole word that says what it holds",
     ("of", "algorithms/shortlist.py"): "rename: a whole word that says what it holds",
-    ("found", "experiments/report/arms.py"): "rename: a whole word that says what it holds",
     ("found", "experiments/summary.py"): "rename: a whole word that says what it holds",
     ("of", "ops/arm_update/cpu.py"): "rename: a whole word that says what it holds",
     ("of", "posteriors/candidates.py"): "rename: a whole word that says what it holds",
     ("WHOLE", "posteriors/snapshots.py"): "rename: a whole word that says what it holds",
     ("LEVELS", "experiments/problems/conditions/recipe.py"): "rename: grid points of a variable",
-    ("entry", "experiments/report/arms.py"): "rename: one method of a panel",
     ("doubted", "models/outliers.py"): "rename: set aside, or suspect",
     ("doubted", "models/robust.py"): "rename: set aside, or suspect",
     ("level", "tails/data.py"): "rename: the confidence of an interval",

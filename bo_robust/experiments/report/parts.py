@@ -14,9 +14,9 @@ class Cell(NamedTuple):
     value: float | None = None
 
 
-def number(value: Any, form: str = "{:.4g}") -> Cell:
+def number(value: Any, pattern: str = "{:.4g}") -> Cell:
     """A cell with a number in a format of :meth:`str.format`, or a dash for None."""
-    return Cell("-") if value is None else Cell(form.format(value), float(value))
+    return Cell("-") if value is None else Cell(pattern.format(value), float(value))
 
 
 def percent(value: float) -> Cell:
