@@ -39,7 +39,7 @@ class EliminationUCB(AcquisitionFunction):
         >>> acqf = EliminationUCB(model)
         >>> x, value = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=64)
         >>> print(acqf.chosen_member(x))
-        >>> model, said = acqf.observe(x, measure(x))
+        >>> model, observation = acqf.observe(x, measure(x))
     """
 
     model: CandidateEnsemble

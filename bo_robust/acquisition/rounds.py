@@ -41,13 +41,13 @@ def reference(model: Model) -> Tensor:
     inputs = getattr(model, "train_inputs", None)
     while isinstance(inputs, tuple | list):
         inputs = inputs[0]
-    found = inputs if isinstance(inputs, Tensor) else next(model.parameters(), None)
-    if found is None:
+    tensor = inputs if isinstance(inputs, Tensor) else next(model.parameters(), None)
+    if tensor is None:
         raise ValueError(
             f"{type(model).__name__} has neither training data nor parameters to read a dtype and device from; "
             "GPUCB needs a model with uncertainty, such as a GP."
         )
-    return found
+    return tensor
 
 
 def num_observations(model: Model) -> int:

@@ -201,21 +201,21 @@ class CandidateHistory:
         y = gps.standardised(y)
         predictions, rounding = gps.factor.predictions(y), math.sqrt(torch.finfo(y.dtype).eps)
         gains = torch.cat([self.gains.mT, predictions.gain], 1).cumsum(1)
-        history, said = replace(self, gps=gps), []
+        history, observations = replace(self, gps=gps), []
         if self.elimination != "errors":
             evidence = (self.evidence.mT + predictions.log_density.cumsum(1)).mT
             told = predictions.gain.mT
             for i in range(len(y)):
                 history, observation = history._weighed(start + i + 1, evidence[i : i + 1], told[i : i + 1])
-                said.append(observation)
-            return replace(history, gains=gains[:, -1:].mT), said
+                observations.append(observation)
+            return replace(history, gains=gains[:, -1:].mT), observations
         bounds = None if conditions is None or risk is None else self._risks(gps, gains, conditions, risk)
         for i, reward in enumerate(y.double().tolist()):
             mean, sd, gain = (x[:, i].unsqueeze(0) for x in (predictions.mean, predictions.sd, gains))
             history, observation = history._tested(
                 start + i + 1, reward, mean, sd, gain, rounding, None if bounds is None else bounds[i : i + 1]
             )
-            said.append(observation)
+            observations.append(observation)
         if history.violated and not self.violated:
             last = history.members[0]
             warnings.warn(
@@ -225,7 +225,7 @@ class CandidateHistory:
                 stacklevel=5,  # past _append, the wrapper of no_grad and __init__: the line that built the model
             )
         evidence = self.evidence + predictions.log_density.sum(1)
-        return replace(history, gains=gains[:, -1:].mT, evidence=evidence), said
+        return replace(history, gains=gains[:, -1:].mT, evidence=evidence), observations
 
     def restarted(self, center: float, scale: float) -> CandidateHistory:
         """The history before any reward, of rewards standardised by these; who was struck by hand stays so."""
@@ -283,8 +283,10 @@ class CandidateHistory:
         ]
         message = f"round {t}: {'; '.join(changes or ['no change'])}; {int(alive.sum())} of {len(self.names)} alive"
         out = tuple(gone[0].nonzero().flatten().tolist())
-        said = Observation(t, None, float(gap.max()), self.bound, out, tuple(self.names[u] for u in out), message)
-        return replace(self, alive=alive, failures=failures, evidence=evidence, told=told), said
+        observation = Observation(
+            t, None, float(gap.max()), self.bound, out, tuple(self.names[u] for u in out), message
+        )
+        return replace(self, alive=alive, failures=failures, evidence=evidence, told=told), observation
 
     def _risks(self, gps: CandidateGPs, gains: Tensor, conditions: Tensor, risk: Risk) -> Tensor:
         """F(u(x, Z)) of every new row's design under each candidate before the row's reward, ``k x h``."""

@@ -101,7 +101,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         >>> U = [candidate("rbf", 0.1, noise_var=0.01), candidate("periodic", 0.5, noise_var=0.01, period=0.3)]
         >>> model = CandidateEnsemble(X, Y, U, elimination="likelihood", outcome_transform=Standardize(m=1))
         >>> x, _ = optimize_acqf(EliminationUCB(model), bounds, q=1, num_restarts=4, raw_samples=64)
-        >>> model, said = model.observe(x, f(x))
+        >>> model, observation = model.observe(x, f(x))
     """
 
     train_inputs: tuple[Tensor]
@@ -297,8 +297,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
         Y = y if isinstance(y, Tensor) else self.train_targets.new_tensor(y)
         if x.numel() != x.shape[-1] or Y.numel() != 1:
             raise ValueError(f"observe takes one point and one reward, got {tuple(x.shape)} and {tuple(Y.shape)}.")
-        model, said = self._grown(x.reshape(1, -1), Y.reshape(1, 1))
-        return model, said[0]
+        model, observations = self._grown(x.reshape(1, -1), Y.reshape(1, 1))
+        return model, observations[0]
 
     @torch.no_grad()
     def hallucinate(self, X_pending: Tensor) -> CandidateEnsemble:
@@ -352,8 +352,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
             rows, y = self.train_inputs[0], self.train_targets
             points = self._inputs("X", rows)
         conditions = None if self.risk is None or not len(y) else self._inputs("X", self.risk.conditions(rows))
-        self._history, said = self._history.after(points, y, conditions, self.risk)
-        return said[len(said) - len(X) :]
+        self._history, observations = self._history.after(points, y, conditions, self.risk)
+        return observations[len(observations) - len(X) :]
 
     def _gps(self, alive_only: bool = False) -> CandidateGPs:
         return self._history.alive_gps if alive_only else self._history.gps

@@ -243,7 +243,7 @@ class CandidateGPs:
 
         A family is evaluated at once, from the squared distances that all share.
         """
-        found: list[tuple[Callable[[Tensor], Tensor], list[Tensor], list[Tensor]]] = []
+        groups: list[tuple[Callable[[Tensor], Tensor], list[Tensor], list[Tensor]]] = []
         for kernel in (c.covar_module for c in self.candidates):
             base: Any = kernel.base_kernel if type(kernel) is ScaleKernel else kernel
             matern = type(base) is MaternKernel and base.nu == 2.5
@@ -252,12 +252,12 @@ class CandidateGPs:
             if kernel.active_dims is not None or base.active_dims is not None:
                 return None
             shape = _matern52 if matern else _squared_exponential
-            if not found or found[-1][0] is not shape:
-                found.append((shape, [], []))
-            one = base.lengthscale.reshape(())
-            found[-1][1].append(kernel.outputscale if kernel is not base else torch.ones_like(one))
-            found[-1][2].append(one)
-        return [(shape, torch.stack(scales), torch.stack(lengths)) for shape, scales, lengths in found]
+            if not groups or groups[-1][0] is not shape:
+                groups.append((shape, [], []))
+            lengthscale = base.lengthscale.reshape(())
+            groups[-1][1].append(kernel.outputscale if kernel is not base else torch.ones_like(lengthscale))
+            groups[-1][2].append(lengthscale)
+        return [(shape, torch.stack(scales), torch.stack(lengths)) for shape, scales, lengths in groups]
 
     def means(self, X: Tensor) -> Tensor:
         """m_u at points ``lead x q x d``, ``h x lead x q``."""
