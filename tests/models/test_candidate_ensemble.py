@@ -548,6 +548,9 @@ def test_defaults_and_what_is_refused(tkwargs):
     assert model._history.width == BayesianFiniteWidth(1000, 0.1)
     smaller = CandidateEnsemble(rand(tkwargs, 3, 2), rand(tkwargs, 3, 1), KINDS, elimination="likeliest")
     torch.testing.assert_close(5.0 * smaller.widths**2, model.widths**2)
+    for no_list in ("smooth", 4):
+        with pytest.raises(ValueError, match=f"candidates must be a list .*, got {no_list!r}"):
+            make(tkwargs, candidates=no_list)
     with pytest.raises(ValueError, match="'shrinking', None, got 'mle'"):
         make(tkwargs, elimination="mle")
     with pytest.raises(ValueError, match=r"outcome_transform must be Standardize\(m=1\) of BoTorch or None"):
