@@ -152,8 +152,8 @@ def commits(folder: Path) -> None:
             for together in batches:
                 study.tell_many(together)
             took = time.perf_counter() - began
-            target = 200.0 if batch == 1 else 2000.0
-            report(f"tells_per_second_{batch}_a_commit", count / took, "1/s", f">= {target:g}", count / took >= target)
+            met = count / took >= 2000.0
+            report(f"tells_per_second_{batch}_a_commit", count / took, "1/s", ">= 2000", met)
     file = os.open(folder / "raw", os.O_RDWR | os.O_CREAT)
     os.write(file, bytes(4096 * 300))
     os.fsync(file)
