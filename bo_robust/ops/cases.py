@@ -1,10 +1,14 @@
-"""A small random problem for every op that has a Triton path: what :mod:`bo_robust.ops.checked` plays on both paths.
+"""Random problems for every op that has a Triton path: what :mod:`bo_robust.ops.checked` plays on both paths.
+
+Triton compiles another binary for every shape of a tile. The small problems are played everywhere, those of
+:data:`PRODUCTION` on a device, where they take no time: their tiles are those of the sizes that pay.
 
 A case takes the module of a path, ``naive`` or ``fused``, and an empty tensor of the dtype and on the device to check.
 It returns tensors that the paths must agree on. Its numbers are drawn on the CPU: they are the same on every device.
 """
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import TypeAlias
 
@@ -24,14 +28,19 @@ def _numbers(like: Tensor, *shape: int) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(like)
 
 
-def _arm_update(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
-    """Rounds over two blocks in both layouts, some of them with rewards that are means of several."""
-    s, n, block, rounds = 2, 40, 4, 6
-    X = _numbers(like, n, 2)
-    K = SquaredExponential(1.0)(X, X)
+def _arm_update(
+    path: ModuleType, like: Tensor, s: int, n: int, layouts: tuple[bool, ...] = (True, False)
+) -> tuple[Tensor, ...]:
+    """Rounds over two blocks in dense and other layouts, some of them with rewards that are means of several."""
+    block, rounds = 4, 6
+    X, covariance = _numbers(like, n, 2), SquaredExponential(1.0)
     rewards, counts = _numbers(like, rounds, s), torch.full_like(_numbers(like, s), 3.0)
     found: list[Tensor] = []
-    for dense in (True, False):
+
+    def kernel_rows(arms: Tensor, trials: Tensor | None) -> Tensor:
+        return covariance(X[arms], X)
+
+    for dense in layouts:
         tracked = 0 if dense else rounds + 1
         zeros = torch.zeros(s, dtype=torch.long, device=like.device)
         buffers = ArmBuffers(
@@ -41,7 +50,7 @@ def _arm_update(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
             counts=like.new_zeros(s, n),
             information_gain=like.new_zeros(s),
             pending=like.new_zeros(s, block, n),
-            rows=K.repeat(s, 1, 1) if dense else like.new_zeros(s, tracked, n),
+            rows=covariance(X, X).repeat(s, 1, 1) if dense else like.new_zeros(s, tracked, n),
             row_arm=zeros.new_zeros(s, tracked),
             row_counts=like.new_zeros(s, tracked),
             root=like.new_zeros(s, tracked, tracked),
@@ -52,16 +61,15 @@ def _arm_update(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
             dense=dense,
         )
         for t in range(rounds):
-            arms = torch.arange(s, device=like.device) * 7 + t % 5  # one arm comes twice
-            ok = path.update_(buffers, arms, rewards[t], lambda arms, trials: K[arms], counts if t % 2 else None)
+            arms = (torch.arange(s, device=like.device) * 7 + t % 5) % n  # one arm comes twice
+            ok = path.update_(buffers, arms, rewards[t], kernel_rows, counts if t % 2 else None)
             found.append(ok)
         found += [buffers.mean, buffers.variance, buffers.counts, buffers.information_gain]
     return tuple(found)
 
 
-def _dtc_scores(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+def _dtc_scores(path: ModuleType, like: Tensor, r: int, d: int, num_arms: int) -> tuple[Tensor, ...]:
     """Every covariance, with arms of both dtypes."""
-    r, d, num_arms = 150, 3, 50
     numbers = 0.02 * _numbers(like, r, r)
     dictionary = Dictionary(_numbers(like, 1, r, d), numbers.tril()[None], numbers.mT.tril()[None], numbers[:1])
     found: list[Tensor] = []
@@ -74,9 +82,9 @@ def _dtc_scores(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def _fused_rounds(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
+def _fused_rounds(path: ModuleType, like: Tensor, n: int) -> tuple[Tensor, ...]:
     """A few rounds of TGP-UCB."""
-    s, n, rounds = 2, 20, 6
+    s, rounds = 2, 6
     X = _numbers(like, n, 2)
     covariance = SquaredExponential(1.0)(X, X).expand(s, n, n)
     noise = _numbers(like, rounds, s)
@@ -93,7 +101,19 @@ def _fused_rounds(path: ModuleType, like: Tensor) -> tuple[Tensor, ...]:
 
 
 CASES: dict[str, Case] = {
-    "arm_update": _arm_update,
-    "dtc_scores": _dtc_scores,
-    "fused_rounds": _fused_rounds,
+    "arm_update": partial(_arm_update, s=2, n=40),
+    "dtc_scores": partial(_dtc_scores, r=150, d=3, num_arms=50),
+    "fused_rounds": partial(_fused_rounds, n=20),
+}
+PRODUCTION: dict[str, list[Case]] = {
+    # Tiles of 64 x 32, 16 x 128 and 8 x 256 arms in float64, of 64 x 64, 32 x 128 and 8 x 512 in float32.
+    "arm_update": [
+        partial(_arm_update, s=1, n=1000),
+        partial(_arm_update, s=64, n=1000, layouts=(False,)),
+        partial(_arm_update, s=1, n=1 << 18, layouts=(False,)),
+    ],
+    # Several blocks of rows and of columns.
+    "dtc_scores": [partial(_dtc_scores, r=500, d=6, num_arms=40)],
+    # 128 arms in 16 warps.
+    "fused_rounds": [partial(_fused_rounds, n=100)],
 }

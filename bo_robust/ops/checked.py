@@ -1,8 +1,8 @@
 """Which path an op takes, and the check before its first fused call.
 
 Triton compiles for the device it meets, so that a fused path may fail there and nowhere else. Every fused path is
-therefore compared with the plain one on a small random case (:mod:`bo_robust.ops.cases`), once per process, device and
-dtype. On a difference, a compile error or a failed launch the op runs in plain torch, with one warning.
+therefore compared with the plain one on random cases (:mod:`bo_robust.ops.cases`), once per process, device and dtype.
+On a difference, a compile error or a failed launch the op runs in plain torch, with one warning.
 
 A kernel that reads or writes outside its memory ends CUDA for the whole process, plain torch included. The warning
 then names the op, and ``BO_ROBUST_OPS=naive`` is the way around it.
@@ -11,11 +11,13 @@ then names the op, and ``BO_ROBUST_OPS=naive`` is the way around it.
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import on_cuda
 from bo_robust.ops import use_fused
 
 Result = TypeVar("Result")
@@ -65,20 +67,24 @@ def _difference(op: str, device: torch.device, dtype: torch.dtype) -> str | None
     try:
         if mode is not None:
             torch.cuda.set_sync_debug_mode("default")  # reading back is meant here
-        case = import_module("bo_robust.ops.cases").CASES[op]
+        cases = import_module("bo_robust.ops.cases")
         like = torch.empty(0, dtype=dtype, device=device)
-        with torch.no_grad():
-            plain = case(import_module(f"bo_robust.ops.{op}.naive"), like)
-            fused = case(import_module(f"bo_robust.ops.{op}.fused"), like)
-            for a, b in zip(fused, plain, strict=True):
-                if not _close(a, b):
-                    return "its results differ from those of the plain path"
+        for case in (cases.CASES[op], *(cases.PRODUCTION[op] if on_cuda(like) else ())):
+            if not agree(op, case, like):
+                return "its results differ from those of the plain path"
     except Exception as error:
         return _said(error)
     finally:
         if mode is not None:
             torch.cuda.set_sync_debug_mode(mode)
     return None
+
+
+def agree(op: str, case: Callable[[ModuleType, Tensor], tuple[Tensor, ...]], like: Tensor) -> bool:
+    """Whether the fused path of an op gives what the plain one does on a case of :mod:`bo_robust.ops.cases`."""
+    with torch.no_grad():
+        plain, fused = (case(import_module(f"bo_robust.ops.{op}.{path}"), like) for path in ("naive", "fused"))
+    return all(_close(a, b) for a, b in zip(fused, plain, strict=True))
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

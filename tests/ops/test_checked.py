@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bo_robust import linalg
 from bo_robust.ops import arm_update, checked, dtc_scores, fused_rounds
-from bo_robust.ops.cases import CASES
+from bo_robust.ops.cases import CASES, PRODUCTION
 
 CPU = torch.device("cpu")
 LIKE = torch.empty(0, dtype=torch.float64)
@@ -80,13 +81,34 @@ def played(op):
 
 def test_every_fused_op_has_a_case(fused_module):
     folder = import_module("bo_robust.ops").__path__[0]
-    assert set(CASES) == set(FUSED) == {path.parent.name for path in Path(folder).glob("*/fused.py")}
+    assert set(CASES) == set(PRODUCTION) == set(FUSED) == {path.parent.name for path in Path(folder).glob("*/fused.py")}
 
 
 def test_every_fused_op_passes_its_check(fused_module, device):
     for op in CASES:
         for dtype in (torch.float64, torch.float32):
             assert checked.check(op, device, dtype) is None, (op, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("op", "index"), [(op, i) for op, cases in PRODUCTION.items() for i in range(len(cases))])
+def test_tiles_of_the_sizes_that_pay(op, index, dtype, fused_module, device):
+    """In the interpreter the first of each op. It takes minutes for more; test_tiles_of_every_shape has the rest."""
+    if device.type == "cpu" and (index or dtype == torch.float32):
+        pytest.skip("too slow for the interpreter")
+    assert checked.agree(op, PRODUCTION[op][index], torch.empty(0, dtype=dtype, device=device))
+
+
+def test_on_a_device_these_tiles_are_checked(monkeypatch):
+    cases = []
+    monkeypatch.setattr(checked, "agree", lambda op, case, like: cases.append(case) or True)
+    monkeypatch.setattr(linalg, "rehearsed", False)
+    assert checked.check("fused_rounds", CPU, torch.float64) is None
+    assert cases == [CASES["fused_rounds"]]
+    monkeypatch.setattr(linalg, "rehearsed", True)
+    assert checked.check("fused_rounds", CPU, torch.float32) is None
+    assert cases[1:] == [CASES["fused_rounds"], *PRODUCTION["fused_rounds"]]
 
 
 def one_round(dtype=torch.float32):
