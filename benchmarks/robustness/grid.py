@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.robustness.contamination import REGIMES, TABLE_REGIMES
 from benchmarks.robustness.loop import campaign
-from benchmarks.robustness.problems import FUNCTIONS, LAB
+from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS
 
 __all__ = ["NAMES", "cells", "work"]
 
@@ -30,6 +30,6 @@ def cells(
         for seed in seeds
         for problem in problems
         for regime in asked
-        if problem in FUNCTIONS or (regime in TABLE_REGIMES if problem in LAB else regime == "none")
+        if problem in FUNCTIONS or problem in PEAKS or (regime in TABLE_REGIMES if problem in LAB else regime == "none")
         for method in methods
     ]

@@ -51,9 +51,12 @@ def reference(model: Model) -> Tensor:
 
 
 def num_observations(model: Model) -> int:
-    """The number of observations of the model, or of each model of a list (models without data do not count)."""
-    targets = [getattr(m, "train_targets", None) for m in getattr(model, "models", [model])]
-    counts = {y.shape[-1] for y in targets if y is not None}
+    """The number of observations of the model, or of each model of a list (models without data do not count).
+
+    Those that a model sets aside (``num_set_aside``) count too: they are rounds that were played.
+    """
+    models = [m for m in getattr(model, "models", [model]) if getattr(m, "train_targets", None) is not None]
+    counts = {m.train_targets.shape[-1] + getattr(m, "num_set_aside", 0) for m in models}
     if len(counts) != 1:
         raise ValueError(
             "the number of observations cannot be read from the model; pass t, the round about to be played."

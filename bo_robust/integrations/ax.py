@@ -47,7 +47,7 @@ from bo_robust.acquisition import recommend_design
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.methods import DEFAULT, METHODS, Method, create_method
 from bo_robust.models import verify
-from bo_robust.models.outliers import coarse_unit
+from bo_robust.models.reward_units import coarse_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.validation import check_count
 
@@ -57,7 +57,7 @@ ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
 
 
 class CoarseUnits(StandardizeY):
-    """Rewards divided by a power of 1024: :func:`bo_robust.models.outliers.coarse_unit`; Ax' center stays out."""
+    """Rewards divided by a power of 1024: :func:`bo_robust.models.reward_units.coarse_unit`; Ax' center stays out."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super(StandardizeY, self).__init__(*args, **options)  # which would warn of small deviations

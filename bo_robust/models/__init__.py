@@ -6,10 +6,11 @@ from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
-from bo_robust.models.robust import RobustGP, verify
+from bo_robust.models.robust import RobustGP
 from bo_robust.models.training_data import TruncationWarning
 from bo_robust.models.truncated import TruncatedGP
 from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
+from bo_robust.models.verifying import verify
 
 __all__ = [
     "BKBModel",

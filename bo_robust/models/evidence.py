@@ -42,13 +42,16 @@ class Evidence(ABC):
     """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``.
 
     ``start`` are the hyperparameters that the model has now. Targets may be in another ``unit`` than those of the
-    model, in the units of the model: known noise variances are then divided by its square. ``blur`` is a noise variance
-    that every target has beside its own.
+    model, in the units of the model: known noise variances are then divided by its square. Every target has a
+    noise variance of ``blur`` beside its own, and at least ``least_blur``, which is in the units of the model.
     """
 
-    blur = 0.0
+    blur = least_blur = 0.0
     start: Array
     bounds: list[tuple[float | None, float | None]]
+
+    def _blur(self, unit: float) -> float:
+        return max(self.blur, self.least_blur / max(unit, SMALLEST) ** 2)
 
     @abstractmethod
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:
@@ -141,39 +144,43 @@ class StationaryEvidence(Evidence):
         return Prior(np.full(len(self._X), theta[-1]), self._covariance(theta, self._X)[0], self._noise(theta, unit))
 
     def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
-        theta = self._all(theta)
-        X, d = self._X[kept], self._X.shape[1]
-        covariance, slope = self._covariance(theta, X)
-        noise = self._noise(theta, unit)[kept]
+        """As above: with A = K + noise of the kept rows, r = y - mean and w = A^-1 r,
+
+        loss = 1/2 (r' w + log|A| + n log 2 pi), and d loss = 1/2 tr(W dA) - w' d mean, W = A^-1 - w w'.
+
+        By the logarithm of a lengthscale, dK_ij = slope_ij (x_i - x_j)^2 in units of the lengthscale. So its gradient
+        is sum_ij V_ij (x_i - x_j)^2 / 2 = sum_i x_i^2 (V 1)_i - sum_i x_i (V x)_i with V = W * slope.
+        """
+        values, X, d = self._all(theta), self._X[kept], self._X.shape[1]
+        noise, residual = self._noise(values, unit)[kept], y[kept] - values[-1]
+        covariance, slope = self._covariance(values, X)
         covariance[np.diag_indices_from(covariance)] += noise
-        residual = y[kept] - theta[-1]
         # Symmetric matrices are transposed, as LAPACK keeps them, and only their lower halves count.
         root, failed = lapack.dpotrf(covariance.T, lower=True, overwrite_a=True)
         if failed:
             return IMPOSSIBLE, np.zeros_like(self.start)
         log_det = 2.0 * float(np.log(root.diagonal()).sum())
-        alpha, _ = lapack.dpotrs(root, residual, lower=True)
-        value = 0.5 * (float(residual @ alpha) + log_det + len(kept) * LOG_2PI)
+        weights, _ = lapack.dpotrs(root, residual, lower=True)
+        square = float(residual @ weights)
+        evidence = 0.5 * (square + log_det + len(kept) * LOG_2PI)
         inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
-        weight = blas.dsyr(-1.0, alpha, lower=True, a=inverse, overwrite_a=True)  # 2 d value / d covariance
-        gradient = np.zeros_like(theta)
-        diagonal = weight.diagonal().copy()
-        if self._scaled:  # the derivative by its logarithm is the covariance of f itself: the total one less the noise
-            gradient[d] = 0.5 * (len(kept) - float(residual @ alpha) - float(diagonal @ noise))
+        W = blas.dsyr(-1.0, weights, lower=True, a=inverse, overwrite_a=True)
+        diagonal = W.diagonal().copy()
+        scaled = np.column_stack([X * np.exp(-values[:d]), np.ones(len(X))])
+        V = np.multiply(W, slope.T, out=W)
+        V_scaled = blas.dsymm(1.0, V, scaled, lower=True)
+        gradient = np.zeros_like(values)
+        gradient[:d] = V_scaled[:, d] @ scaled[:, :d] ** 2 - (scaled * V_scaled)[:, :d].sum(0)
+        if self._scaled:  # dA is the covariance of f itself, A less the noise, and tr(W A) is n - r' w
+            gradient[d] = 0.5 * (len(kept) - square - float(diagonal @ noise))
         if self._fixed is None:
-            gradient[-2] = 0.5 * float(diagonal.sum()) * math.exp(theta[-2])
-        weight *= slope.T
-        scaled = np.column_stack([X * np.exp(-theta[:d]), np.ones(len(X))])
-        moved = blas.dsymm(1.0, weight, scaled, lower=True)
-        # sum_ij weight_ij / 2 (x_i - x_j)^2, a column of x at a time
-        gradient[:d] = moved[:, d] @ scaled[:, :d] ** 2 - (scaled * moved)[:, :d].sum(0)
-        gradient[-1] = -float(alpha.sum())
+            gradient[-2] = 0.5 * float(diagonal.sum()) * math.exp(values[-2])
+        gradient[-1] = -float(weights.sum())
         # Minus the log prior is 1/2 precision (theta - location)^2 + linear theta + rate e^theta.
         precision, location, linear, rate = self._terms[:, self._learned]
-        theta, gradient = theta[self._learned], gradient[self._learned]
         grown = rate * np.exp(np.where(rate > 0.0, theta, 0.0))
-        value += float((0.5 * precision * (theta - location) ** 2 + linear * theta + grown).sum())
-        return value, gradient + precision * (theta - location) + linear + grown
+        minus_log_prior = float((0.5 * precision * (theta - location) ** 2 + linear * theta + grown).sum())
+        return evidence + minus_log_prior, gradient[self._learned] + precision * (theta - location) + linear + grown
 
     def _all(self, theta: Array) -> Array:
         """All hyperparameters, those that are not learned too."""
@@ -182,10 +189,10 @@ class StationaryEvidence(Evidence):
         return values
 
     def _noise(self, theta: Array, unit: float) -> Array:
-        if self._fixed is None:
-            return np.full(len(self._X), np.exp(theta[-2]) + self.blur)
         unit = max(unit, 1e-100)  # whose square is not rounded to zero
-        return np.maximum(self._fixed / unit**2, FLOOR) + self.blur
+        if self._fixed is None:
+            return np.full(len(self._X), np.exp(theta[-2]) + self._blur(unit))
+        return np.maximum(self._fixed / unit**2, FLOOR) + self._blur(unit)
 
     def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
         """Covariances of f, and -2 times their derivative by the squared scaled distance."""
@@ -258,7 +265,7 @@ class ModuleEvidence(Evidence):
         likelihood: Any = self._model.likelihood
         noise = likelihood.noise.reshape(-1).expand(len(X))
         noise = (noise / unit**2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
-        return prior.mean, prior.covariance_matrix, noise + self.blur
+        return prior.mean, prior.covariance_matrix, noise + self._blur(unit)
 
     def _set(self, theta: Array) -> None:
         first = 0

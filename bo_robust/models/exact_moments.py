@@ -37,7 +37,9 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     BoTorch's own limit, in units of the rewards, would hide the variance of small ones.
     """
     gp: Any = model
-    plain = isinstance(gp, SingleTaskGP) and all(getattr(type(gp), m) is getattr(SingleTaskGP, m) for m in DEFINING)
+    kernel = getattr(gp, "prediction_kernel", None)  # of a model whose `forward` has another kernel in predictions
+    defining = [method for method in DEFINING if kernel is None or method != "forward"]
+    plain = isinstance(gp, SingleTaskGP) and all(getattr(type(gp), m) is getattr(SingleTaskGP, m) for m in defining)
     if not plain or gp.num_outputs != 1 or gp.batch_shape:
         return None
     outcome = getattr(gp, "outcome_transform", None)
@@ -53,13 +55,13 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     strategy = gp.prediction_strategy
     if type(strategy) is not DefaultPredictionStrategy:
         return None
-    train = gp.train_inputs[0]
+    train, kernel = gp.train_inputs[0], kernel or gp.covar_module
     alpha, root = _solved(strategy)
     flat = points.reshape(-1, points.shape[-1])
     parts = []
     for block in flat.split(max(1, BLOCK_ENTRIES // max(1, len(train)))):
-        k = gp.covar_module(block, train).to_dense()
-        prior = gp.covar_module(block, diag=True)
+        k = kernel(block, train).to_dense()
+        prior = kernel(block, diag=True)
         mean = gp.mean_module(block) + k @ alpha
         parts.append((mean, prior - (k @ root.mT).square().sum(-1)))
     mean, variance = (torch.cat(column).reshape(X.shape[:-1]) for column in zip(*parts, strict=True))

@@ -8,9 +8,10 @@ from botorch.models import SingleTaskGP
 from botorch.optim.core import OptimizationResult, OptimizationStatus
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from bo_robust.models.evidence import Indices, StationaryEvidence, evidence_of
+from bo_robust.models.evidence import IMPOSSIBLE, Indices, StationaryEvidence, evidence_of
 from bo_robust.random import stream
 
 MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
@@ -30,6 +31,9 @@ def fit_evidence(
     L-BFGS, unless there are several maxima or the rewards are more than :func:`fit_rows` takes. With modules other than
     BoTorch's default ones, a ``closure`` or any of its ``options``, it is that function. Use it as
     ``fit_gpytorch_mll(mll, optimizer=fit_evidence)``.
+
+    Raises ``NotPSDError`` where no covariance matrix on the way has a Cholesky factor. ``fit_gpytorch_mll`` then starts
+    elsewhere, and raises ``ModelFittingError`` after its last attempt.
     """
     model: Any = mll.model
     exact = type(mll) is ExactMarginalLogLikelihood and isinstance(model, SingleTaskGP)
@@ -41,5 +45,8 @@ def fit_evidence(
     targets: Tensor = model.train_targets
     y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
     theta = evidence.maximise(evidence.start, y, rows)
+    loss, _ = evidence.loss(theta, y, rows)
+    if loss >= IMPOSSIBLE:
+        raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")
     evidence.assign(theta)
-    return OptimizationResult(0, evidence.loss(theta, y, rows)[0] / len(rows), OptimizationStatus.SUCCESS)
+    return OptimizationResult(0, loss / len(rows), OptimizationStatus.SUCCESS)

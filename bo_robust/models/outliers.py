@@ -1,7 +1,20 @@
 """Which rewards a GP believes: a set of rows and hyperparameters, chosen together by the evidence.
 
-A reward is judged by what the model expects of it from the others: leave-one-out in closed form (Rasmussen & Williams
-2006, equations 5.10 to 5.12). The data set all scales. The page "Heavy tails" of the documentation has the formulas.
+Some rewards S are believed, the others D are faults. With the hyperparameters theta they maximise
+
+    J(S, theta) = log p(y_S | theta) + log p(theta) + |D| h + STRONG [D is empty],
+    h = log(share / (1 - share) density),
+
+the density of a fault's size being in robust standard deviations of the rewards. At fixed theta row i leaves if
+log p(y_i | y_S without i) < h, and j enters if log p(y_j | y_S) > h: leave-one-out in closed form (Rasmussen & Williams
+2006, equations 5.10 to 5.12). The search climbs over S and theta in turn, from several first sets.
+
+Then rows come back together where a find, a region in which f deviates, is likelier than as many faults; see
+:mod:`bo_robust.models.finds`. With the finds as part of the GP the rows are chosen once more, and if J with all of them
+is larger after all, all are believed.
+
+The robust standard deviation is that over the points, not over the readings: a search that closes in on an optimum
+leaves many readings of one size there, and all others would be far out.
 """
 
 from __future__ import annotations
@@ -12,10 +25,11 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import linalg
 
-from bo_robust.models.evidence import LOG_2PI, Array, Evidence, Prior
+from bo_robust.models.conditioned import TINY, Conditioned, Rows
+from bo_robust.models.evidence import LOG_2PI, Array, Evidence
+from bo_robust.models.finds import Find, Finds
+from bo_robust.models.reward_units import Units, spread_units
 
 CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
 FEWEST = 4  # rewards from which on one can be judged by the others
@@ -23,15 +37,15 @@ STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperpa
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
 SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets; the larger: the least dense
-# Noise, in standard deviations of the rewards, that the search adds: where hyperparameters of few rewards leave hardly
-# any, all that no kernel fits exactly would look like an outlier.
+# Noise that the search adds, in standard deviations of the believed rewards: where hyperparameters of few rewards leave
+# hardly any, all that no kernel fits exactly would look like an outlier. At least so many robust standard deviations:
+# else it would pay to believe only a cluster of nearly equal rewards.
 BLUR = 0.1
 AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
 CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
+MOST_FINDS, CENTRES = 4, 6  # of finds in a search; of rows, the most deviating, about which each is looked for
 STRONG = 5.0  # nats by which J of outliers must exceed that of none: very strong evidence (Kass & Raftery 1995)
-TINY, HUGE = 1e-12, 1e300  # the latter: size of rewards whose differences do not overflow
-
-Rows = NDArray[np.bool_]
+HUGE = 1e300  # size of rewards whose differences do not overflow
 
 
 class Judgement(NamedTuple):
@@ -44,6 +58,8 @@ class Judgement(NamedTuple):
         level: The size of the surprise at which it might as well be an outlier.
         doubted: Whether it is the largest or smallest, and only a second reading of its point supports it.
         explained: Share of the believed rewards' variance that the others let expect, a number; NaN without a look.
+        finds: The likeliest find about each row that is set aside and larger or smaller than all believed rewards, with
+            the deviation in the units of the rewards.
     """
 
     believed: Rows
@@ -52,47 +68,26 @@ class Judgement(NamedTuple):
     level: Array
     doubted: Rows
     explained: float
+    finds: tuple[Find, ...]
 
     @classmethod
     def all_believed(cls, n: int) -> Judgement:
         """Without a look at the rewards."""
         none = np.zeros(n, dtype=bool)
-        return cls(~none, np.ones(n), np.zeros(n), np.full(n, math.inf), none, math.nan)
-
-
-class Units(NamedTuple):
-    """The GP sees (y - center) / scale."""
-
-    center: float
-    scale: float
-
-
-def robust_units(y: Array) -> Units:
-    """Median and 1.4826 times the median absolute deviation; that of the deviating rewards where most are equal."""
-    center = float(np.median(y))
-    deviations = np.abs(y - center)
-    deviations = deviations if np.median(deviations) > 0 else deviations[deviations > 0]
-    return Units(center, 1.4826 * float(np.median(deviations)) if len(deviations) else 1.0)
-
-
-def coarse_unit(y: Array) -> float:
-    """The power of 1024 that brings deviations of rewards nearest to 1; dividing by it rounds nothing."""
-    deviation = robust_units(y / 4.0).scale  # differences of quarters do not overflow
-    return float(1024.0 ** max(-100, min(round(math.log(deviation, 1024.0) + math.log(4.0, 1024.0)), 102)))
+        return cls(~none, np.ones(n), np.zeros(n), np.full(n, math.inf), none, math.nan, ())
 
 
 class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
-    J(S, theta) = log p(y_S | theta) + log p(theta) + (n - |S|) h climbs over the rows S and the hyperparameters in
-    turn, from several first sets; the largest J counts. h = log(share / (1 - share) density) is what a row pays to
-    leave. Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less.
-    At least half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are
-    fewer than four. Where more than half are equal, no GP judges: only those leave that deviate FAR times as much as
-    all that deviate less.
+    Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less. At least
+    half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are fewer
+    than four. Where more than half are equal, no GP judges: only those leave that deviate FAR times as much as all that
+    deviate less.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
+        places: The points in the box that they span, with sides of 1, ``n x d``.
         twins: Which rows are of the same point, ``n x n`` bool; a row is no twin of itself.
         share: Of all rewards that are outliers, before they are seen, in (0, .5).
         density: Of an outlier, per robust standard deviation of the rewards.
@@ -101,12 +96,22 @@ class OutlierSearch:
     """
 
     def __init__(
-        self, evidence: Evidence, y: Array, twins: Rows, share: float, density: float, scale: float | None
+        self,
+        evidence: Evidence,
+        y: Array,
+        places: Array,
+        twins: Rows,
+        share: float,
+        density: float,
+        scale: float | None,
     ) -> None:
         self._evidence, self._twins, self._scale = evidence, twins, scale
         self._price = math.log(share / (1.0 - share) * density)
-        self._robust = robust_units(y)
-        evidence.blur = BLUR**2 * (1.0 if scale is not None else min(self._robust.scale, 1.0) ** 2)
+        self._robust, self._finds = spread_units(y, places), Finds(places, density)
+        if scale is None:  # a kernel of variance 1 sees rewards as they are
+            evidence.blur = (BLUR * min(self._robust.scale, 1.0)) ** 2
+        else:
+            evidence.blur, evidence.least_blur = BLUR**2, (BLUR * min(self._robust.scale / scale, 1.0 / TINY)) ** 2
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
         self._readings = np.clip(y, -HUGE, HUGE)
@@ -130,7 +135,7 @@ class OutlierSearch:
                 if plausibility > top:
                     best, theta_best, top = believed, theta, plausibility
                 believed = self._climb(theta, believed)
-        return self._judgement(theta_best, best)
+        return self._judgement(theta_best, *self._with_finds(theta_best, best))
 
     def judge(self, known: Rows | None = None) -> Judgement:
         """Choose rows at the hyperparameters that the model has.
@@ -148,7 +153,36 @@ class OutlierSearch:
                 return self._judgement(theta, first)
         starts = _different([first, *islice(self._first_sets(), 1, 2)])
         sets = _different([every, first, *(self._climb(theta, start) for start in starts)])
-        return self._judgement(theta, max(sets, key=lambda believed: self._plausibility(theta, believed)))
+        best = max(sets, key=lambda believed: self._plausibility(theta, believed))
+        return self._judgement(theta, *self._with_finds(theta, best))
+
+    def _with_finds(self, theta: Array, believed: Rows) -> tuple[Rows, list[Find]]:
+        """Rows, and the finds that at least two that were set aside share, the likeliest first."""
+        finds: list[Find] = []
+        if believed.all():
+            return believed, finds
+        units, level = self._units(believed), self._level(self._units(believed))
+        confirmed = self._confirmed(theta, units)
+        given = self._given(theta, believed, units)
+        while len(finds) < MOST_FINDS:
+            rows = np.flatnonzero(~given.believed)
+            centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
+            scale = self._robust.scale / units.scale
+            found = [find for row in centres for find in self._finds.about(int(row), given, level, scale)]
+            likeliest = max(
+                (find for find in found if len(find.rows) > 1), key=lambda find: find.log_odds, default=None
+            )
+            if likeliest is None or likeliest.log_odds <= 0.0:
+                break
+            finds.append(likeliest)
+            together = given.believed.copy()
+            together[list(likeliest.rows)] = True
+            given = self._given(theta, together, units, finds)
+            self._settle(given, level, confirmed)
+        rest = np.flatnonzero(~given.believed)
+        if finds and given.with_rows(rest, level)[1] + STRONG > 0.0:
+            return np.ones(len(believed), dtype=bool), finds
+        return given.believed, finds
 
     def _by_size(self) -> Judgement:
         """Without the GP: doubt at most half of the deviating rewards, those FAR times as large as all smaller ones.
@@ -182,8 +216,10 @@ class OutlierSearch:
         """Unit of the targets, in that of the model now."""
         return 1.0 if self._scale is None else units.scale / self._scale
 
-    def _given(self, theta: Array, believed: Rows, units: Units) -> Conditioned:
+    def _given(self, theta: Array, believed: Rows, units: Units, finds: Iterable[Find] = ()) -> Conditioned:
         prior = self._evidence.prior(theta, self._unit(units))
+        for find in finds:
+            prior = prior._replace(covariance=prior.covariance + self._finds.covariance(find))
         return Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
     def _level(self, units: Units) -> float:
@@ -195,7 +231,8 @@ class OutlierSearch:
         units, rows = self._units(believed), np.flatnonzero(believed)
         targets = (self._y - units.center) / units.scale
         # some of each size, whatever the order and sign of the rewards
-        some = np.sort(rows[np.abs(targets[rows]).argsort(kind="stable")][:: math.ceil(len(rows) / FIT_ROWS)])
+        by_size = rows[np.abs(targets[rows]).argsort(kind="stable")]
+        some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
         return self._evidence.maximise(self._evidence.start, targets, some, STEPS, self._unit(units))
 
     def _plausibility(self, theta: Array, believed: Rows) -> float:
@@ -227,13 +264,19 @@ class OutlierSearch:
         yield np.isin(np.arange(n), order[start : start + n - left])
 
     def _climb(self, theta: Array, believed: Rows) -> Rows:
-        """Drop or add the row that gains most, until none gains."""
-        units, n = self._units(believed), len(believed)
+        """Rows that no single move from these improves any more."""
+        units = self._units(believed)
         given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
         for row in np.flatnonzero(confirmed & ~believed):
             given.move(int(row))
+        self._settle(given, self._level(units), confirmed)
+        return given.believed
+
+    def _settle(self, given: Conditioned, level: float, confirmed: Rows) -> None:
+        """Drop or add the row that gains most, until none gains."""
+        n = len(given.believed)
         for _ in range(2 * n):
-            gain = given.log_densities() - self._level(units)
+            gain = given.log_densities() - level
             gain[given.believed] *= -1.0
             stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
             gain[stay] = -math.inf
@@ -241,7 +284,6 @@ class OutlierSearch:
             if gain[i] < 1e-9:
                 break
             given.move(i)
-        return given.believed
 
     def _confirmed(self, theta: Array, units: Units) -> Rows:
         """Rows that agree with another reading of their point, and with all of them that are not beyond them.
@@ -259,22 +301,32 @@ class OutlierSearch:
         agree = np.abs(apart) <= near
         return self._carried(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
 
-    def _carried(self, agree: NDArray[np.bool_], contrary: NDArray[np.bool_]) -> Rows:
+    def _carried(self, agree: Rows, contrary: Rows) -> Rows:
         """Rows that another reading of their point agrees with, and that no contrary ones outvote; ``n x n`` each."""
         others, against = ((self._twins & votes).sum(axis=1) for votes in (agree, contrary))
         return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
 
-    def _judgement(self, theta: Array, believed: Rows) -> Judgement:
+    def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = ()) -> Judgement:
         units = self._units(believed)
-        residual, variance = self._given(theta, believed, units).expected()
+        level, given = self._level(units), self._given(theta, believed, units, finds)
+        residual, variance = given.expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._level(units)
+        margin = -0.5 * (LOG_2PI + np.log(variance)) - level
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
-        level = np.sqrt(2.0 * np.maximum(margin, 0.0))
+        probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / units.scale)[believed]))
         explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
-        return Judgement(believed, 1.0 / (1.0 + np.exp(-excess)), surprise, level, self._doubted(believed), explained)
+        possible = self._possible(given, level, units)
+        return Judgement(believed, probability, surprise, limit, self._doubted(believed), explained, possible)
+
+    def _possible(self, given: Conditioned, level: float, units: Units) -> tuple[Find, ...]:
+        """The likeliest find about each row that is set aside and larger or smaller than all believed rewards."""
+        inside, scale = self._y[given.believed], self._robust.scale / units.scale
+        beyond = np.flatnonzero((self._y < inside.min()) | (self._y > inside.max()))
+        about = (self._finds.about(int(row), given, level, scale) for row in beyond)
+        likeliest = (max(finds, key=lambda find: find.log_odds) for finds in about)
+        return tuple(find._replace(deviation=find.deviation * units.scale) for find in likeliest)
 
     def _doubted(self, believed: Rows) -> Rows:
         """The largest or smallest rewards, where two readings of one point stand against all others.
@@ -297,62 +349,3 @@ class OutlierSearch:
 def _different(sets: Iterable[Rows]) -> list[Rows]:
     """Each set once, in the order of their first."""
     return list({believed.tobytes(): believed for believed in sets}.values())
-
-
-def _inverse(covariance: Array) -> Array:
-    """Lower half of the inverse of a covariance matrix, also of one that rounding has made indefinite."""
-    root, failed = linalg.lapack.dpotrf(covariance, lower=True)
-    if failed:
-        return np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-    found: Array = linalg.lapack.dpotri(root, lower=True)[0]
-    return found
-
-
-class Conditioned:
-    """The GP given the believed rewards, at fixed hyperparameters; rows leave and enter by rank-one updates.
-
-    ``swept`` is the covariance of all rewards, swept (Beaton's operator) on the believed rows: minus the inverse of
-    their covariance, and for the others the covariance that is left given the believed ones. Its lower half counts.
-    ``weights`` is the residual, swept likewise: weights of the believed rows, and of others what is left of them.
-    """
-
-    def __init__(self, prior: Prior, y: Array, believed: Rows) -> None:
-        residual, self.believed = y - prior.mean, believed.copy()
-        total = prior.covariance + np.diag(prior.noise)
-        rows, others = np.flatnonzero(believed), np.flatnonzero(~believed)
-        inverse = _inverse(total[np.ix_(rows, rows)])
-        cross = linalg.blas.dsymm(
-            1.0, inverse, np.column_stack([total[np.ix_(rows, others)], residual[rows]]), lower=True
-        )
-        self.swept, self.weights = np.zeros_like(total, order="F"), residual
-        self.swept[np.ix_(rows, rows)] = -inverse
-        self.weights[rows] = cross[:, -1]
-        if len(others):
-            known = total[np.ix_(others, rows)]
-            self.swept[np.ix_(others, rows)], self.swept[np.ix_(rows, others)] = cross[:, :-1].T, cross[:, :-1]
-            self.swept[np.ix_(others, others)] = total[np.ix_(others, others)] - known @ cross[:, :-1]
-            self.weights[others] -= known @ cross[:, -1]
-
-    def expected(self) -> tuple[Array, Array]:
-        """Each reward's distance ``n`` from what the other believed ones let expect, and its variance ``n``."""
-        diagonal = np.maximum(np.where(self.believed, -1.0, 1.0) * self.swept.diagonal(), TINY)
-        variance = np.where(self.believed, 1.0 / diagonal, diagonal)
-        return np.where(self.believed, self.weights * variance, self.weights), variance
-
-    def log_densities(self) -> Array:
-        """Log density ``n`` of each reward given the other believed ones."""
-        residual, variance = self.expected()
-        densities: Array = -0.5 * (LOG_2PI + np.log(variance) + residual**2 / variance)
-        return densities
-
-    def move(self, i: int) -> None:
-        """Believe row i no more if it is believed, or else believe it too."""
-        sign = -1.0 if self.believed[i] else 1.0
-        column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
-        pivot = sign * max(sign * column[i], TINY)
-        column[i], own = 0.0, self.weights[i]
-        self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)
-        self.weights -= column * (own / pivot)
-        self.swept[i, :i], self.swept[i:, i] = sign * column[:i] / pivot, sign * column[i:] / pivot
-        self.swept[i, i], self.weights[i] = -1.0 / pivot, sign * own / pivot
-        self.believed[i] = not self.believed[i]

@@ -9,35 +9,38 @@ it. ``TruncatedGP`` is the model with the guarantee.
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.likelihoods.likelihood import Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
-from gpytorch.settings import min_fixed_noise, min_variance
+from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
+from bo_robust.models.doubt import Doubt
 from bo_robust.models.evidence import evidence_of
-from bo_robust.models.outliers import Judgement, OutlierSearch, coarse_unit, robust_units
+from bo_robust.models.finds import Find
+from bo_robust.models.outliers import Judgement, OutlierSearch
+from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.training_data import MovableGP, check_data, recommendable
 from bo_robust.validation import check_positive
 
 MANY = 0.25  # share of rewards set aside from which on the model warns
 # It also warns where the others explain less than this of a reward's variance, if there are enough of them.
 UNEXPLAINED, ENOUGH = 0.2, 40
-# Variances of f where it is well known, and largest size of what is computed, in (squared) deviations of the rewards.
-PRECISE, FURTHEST = 1e-4, 1e10
+ROUNDING = 16.0  # ulps by which a change of units there and back moves a coordinate
 
 
 class RobustGP(MovableGP):
@@ -46,6 +49,11 @@ class RobustGP(MovableGP):
     The fit chooses the believed rewards and the hyperparameters together, by the evidence: a reward is set aside if it
     is less plausible, given the others, than an outlier. Then BoTorch fits the hyperparameters to the believed ones.
     Where all are believed, the model is ``SingleTaskGP``, bit for bit. Without a fit all are believed.
+
+    Rewards that are set aside come back where a find, a region in which f deviates, is likelier than as many faults.
+    One reading alone cannot tell. If it is better than all believed ones, then the mean of predictions is that of the
+    believed rewards, but their variance grows about its point by P a^2: P is the probability of a find, a its size. So
+    acquisitions go and look, and a recommendation by the mean does not follow it before.
 
     At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
     than four rewards, all are. Where more than half of them are equal, only rewards that deviate eight times as much as
@@ -65,6 +73,8 @@ class RobustGP(MovableGP):
         outlier_share: Share of outliers among all rewards, as thought before they are seen, in (0, .5).
         outlier_density: Density of an outlier, per robust standard deviation of the rewards: 1/20 is that of a range of
             20 standard deviations.
+        maximize: Whether large rewards are good. A good reading that is set aside leaves doubt in predictions; on the
+            other side none is worth a look. None: no doubt at all, for loops that ask :func:`verify`.
 
     Attributes:
         believed: Whether each reward is believed, ``n`` bool.
@@ -103,6 +113,7 @@ class RobustGP(MovableGP):
         input_transform: InputTransform | None = None,
         outlier_share: float = 0.05,
         outlier_density: float = 0.05,
+        maximize: bool | None = True,
     ) -> None:
         check_data("RobustGP", train_X, train_Y, batched=False)
         if not 0.0 < outlier_share < 0.5:
@@ -110,13 +121,14 @@ class RobustGP(MovableGP):
         check_positive(outlier_density=outlier_density)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
-        train_Y = _computable(train_Y, outcome_transform, covar_module is None)
+        train_Y = computable(train_Y, outcome_transform, covar_module is None)
         if outcome_transform == DEFAULT:
-            outcome_transform = Standardize(1, min_stdv=_smallest_deviation(train_Y))
+            outcome_transform = Standardize(1, min_stdv=smallest_deviation(train_Y))
         super().__init__(
             train_X, train_Y, train_Yvar, likelihood, covar_module, mean_module, outcome_transform, input_transform
         )
-        self.outlier_share, self.outlier_density = outlier_share, outlier_density
+        self.outlier_share, self.outlier_density, self.maximize = outlier_share, outlier_density, maximize
+        self._doubt = Doubt(train_X.detach())
         self._set_data(train_X, train_Y, train_Yvar)
 
     @classmethod
@@ -126,6 +138,7 @@ class RobustGP(MovableGP):
         noise_var: float | None = None,
         outlier_share: float = 0.05,
         outlier_density: float = 0.05,
+        maximize: bool | None = True,
         **_: Any,
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor; what Ax adds for categorical or task features is ignored.
@@ -135,7 +148,7 @@ class RobustGP(MovableGP):
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         if noise_var is not None:
             inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
-        return inputs | {"outlier_share": outlier_share, "outlier_density": outlier_density}
+        return inputs | {"outlier_share": outlier_share, "outlier_density": outlier_density, "maximize": maximize}
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the believed rewards and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
@@ -147,7 +160,27 @@ class RobustGP(MovableGP):
         plain = copy.copy(self)
         plain.__class__ = SingleTaskGP
         fit_gpytorch_mll(type(mll)(self.likelihood, plain), **options)
+        if judgement.finds:  # at the hyperparameters now fitted
+            self.judge(restandardise=False, known=self.believed)
         return mll.eval()
+
+    @property
+    def prediction_kernel(self) -> Kernel:
+        """The covariance of f in predictions: it holds the doubt about readings that may be finds."""
+        kernel: Kernel = self.covar_module + self._doubt if self._doubt else self.covar_module
+        return kernel
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        """The prior of f at points as the kernel sees them; a fit is without doubt."""
+        prior = super().forward(x)
+        if self.training or not self._doubt:
+            return prior
+        return MultivariateNormal(prior.mean, self.prediction_kernel(x))
+
+    @property
+    def num_set_aside(self) -> int:
+        """Rewards that are not believed; a round of a loop counts them too."""
+        return int((~self.believed).sum())
 
     @property
     def judged(self) -> bool:
@@ -162,7 +195,7 @@ class RobustGP(MovableGP):
         fault. The best comes first. ``maximize`` says whether large rewards are good.
         """
         value = (self.rewards if maximize else -self.rewards).squeeze(-1)
-        twins, supported = self._twins(), self.believed & ~self.doubted
+        twins, supported = self.twins(), self.believed & ~self.doubted
         best = value[supported].amax() if supported.any() else -math.inf
         # A second reading that is no better than what the others support has refuted the first.
         refuted = ~self.believed & (twins & (value <= best)).any(1)
@@ -193,9 +226,11 @@ class RobustGP(MovableGP):
         what the last fit believed of the first ``m <= n`` rewards, ``m`` bool. It stands where there are no others.
         """
         rows = None if known is None else known.cpu().numpy()
-        self._believe(self._search().judge(rows), restandardise)
+        judgement = self._search().judge(rows)
+        self._believe(judgement, restandardise)
         self._judged = True
         self.eval()
+        self._set_doubt(judgement.finds)
 
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
@@ -220,21 +255,58 @@ class RobustGP(MovableGP):
         self.register_buffer("_variances", None if Yvar is None else Yvar.detach().clone(), persistent=False)
         self._set_judgement(Judgement.all_believed(len(X)))
         self._judged = False
+        self._set_doubt(())
 
     def _set_judgement(self, judgement: Judgement) -> None:
-        names = ("believed", "inlier_probability", "surprise", "level", "doubted")
-        for name, of in zip(names, judgement[:-1], strict=True):
+        values = {
+            "believed": judgement.believed,
+            "inlier_probability": judgement.probability,
+            "surprise": judgement.surprise,
+            "level": judgement.level,
+            "doubted": judgement.doubted,
+        }
+        for name, of in values.items():
             value = torch.as_tensor(of, device=self.rewards.device)
             value = value if value.dtype == torch.bool else value.to(self.rewards)
             self.register_buffer(name, value, persistent=False)
 
-    def _twins(self) -> Tensor:
-        """Which rows are of the same point, ``n x n``; a loop's change of units may have rounded it."""
-        rounding = torch.finfo(self.points.dtype).eps ** 0.5 * (self.points.amax(0) - self.points.amin(0))
+    def _set_doubt(self, finds: Sequence[Find]) -> None:
+        """Doubt about what may be a find on the good side, as the kernel sees the points now."""
+        sign = {True: 1.0, False: -1.0, None: 0.0}[self.maximize]
+        self._doubt.set(
+            self._points_seen(), [find for find in finds if sign * find.deviation > 0.0], self._unit() or 1.0
+        )
+        self.prediction_strategy = None
+
+    def twins(self) -> Tensor:
+        """Which rows are of the same point, ``n x n``; a loop's change of units may have rounded it.
+
+        They are if each coordinate differs by the rounding of what the user gives, or of what the kernel sees.
+        """
         same = ~torch.eye(len(self.points), dtype=torch.bool, device=self.points.device)
-        for x, near in zip(self.points.unbind(-1), rounding, strict=True):
-            same &= (x.unsqueeze(1) - x).abs() <= near
+        for x, seen in zip(self.points.unbind(-1), self._points_seen().unbind(-1), strict=True):
+            size = torch.maximum(x.abs(), x.abs().unsqueeze(1))
+            near = (x.unsqueeze(1) - x).abs() <= ROUNDING * torch.finfo(x.dtype).eps * size
+            near |= (seen.unsqueeze(1) - seen).abs() <= ROUNDING * torch.finfo(x.dtype).eps * seen.abs().amax()
+            same &= near
         return same
+
+    def _points_seen(self) -> Tensor:
+        """All points as the kernel sees them, ``n x d``; an input transform learns nothing from that."""
+        transform: Any = getattr(self, "input_transform", None)
+        if transform is None:
+            return self.points
+        training = transform.training
+        transform.eval()
+        with torch.no_grad():
+            seen: Tensor = transform.transform(self.points) if transform.transform_on_eval else self.points
+        transform.train(training)
+        return seen
+
+    def _unit(self) -> float | None:
+        """The unit of the targets where the default outcome transform sets it."""
+        transform: Any = getattr(self, "outcome_transform", None)
+        return float(transform.stdvs) if type(transform) is Standardize else None
 
     def _search(self) -> OutlierSearch:
         """The search among all rewards, in the units of an outcome transform that is not the default one."""
@@ -242,19 +314,21 @@ class RobustGP(MovableGP):
         if not torch.equal(self.train_inputs[0], self.points[self.believed]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
         self._believe(Judgement.all_believed(len(self.rewards)), restandardise=False)
-        transform: Any = getattr(self, "outcome_transform", None)
-        standardised = type(transform) is Standardize
-        y = self.rewards if standardised else self.train_targets.unsqueeze(-1)
+        unit = self._unit()
+        y = self.train_targets.unsqueeze(-1) if unit is None else self.rewards
         model = copy.deepcopy(self).double()
-        if standardised and self._variances is not None:  # not rounded up where outliers make the unit large
-            model.likelihood.noise_covar.noise = (self._variances.double() / transform.stdvs.double() ** 2).flatten()
+        if unit is not None and self._variances is not None:  # not rounded up where outliers make the unit large
+            model.likelihood.noise_covar.noise = (self._variances.double() / unit**2).flatten()
+        seen = self._points_seen().detach().to("cpu", torch.float64)
+        low, sides = seen.amin(0), seen.amax(0) - seen.amin(0)
         return OutlierSearch(
             evidence_of(model),
             y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
-            self._twins().cpu().numpy(),
+            ((seen - low) / sides)[:, sides > 0.0].numpy(),
+            self.twins().cpu().numpy(),
             self.outlier_share,
             self.outlier_density,
-            float(transform.stdvs) if standardised else None,
+            unit,
         )
 
     def _believe(self, judgement: Judgement, restandardise: bool) -> None:
@@ -267,6 +341,7 @@ class RobustGP(MovableGP):
             self.outcome_transform.train(restandardise)
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
         super().set_train_data(X, Y.squeeze(-1), strict=False)
+        self._set_doubt(())
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
 
@@ -287,75 +362,3 @@ class RobustGP(MovableGP):
                 UserWarning,
                 stacklevel=4,
             )
-
-
-def verify(model: Model, maximize: bool = True, at_most: float = 0.05) -> Tensor | None:
-    """The point to measure again before the acquisition is maximised, ``1 x d``, or None if there is none.
-
-    A reward that is better than all believed ones, but not believed, is an outlier or the find of the campaign. One
-    more reading tells: if it agrees, both are believed, and a third one makes sure; if not, the point is never asked
-    for again. Use it as ::
-
-        candidate = verify(model)
-        if candidate is None:
-            candidate, _ = optimize_acqf(...)
-
-    Args:
-        model: A fitted model; only a ``RobustGP`` has suspects.
-        maximize: Whether large rewards are good.
-        at_most: No more is verified once this share of all rewards, and at least one, belongs to refuted suspects.
-
-    Raises:
-        ValueError: if a ``RobustGP`` is not fitted, or hides in a list of models.
-    """
-    if not isinstance(model, RobustGP):
-        if any(isinstance(part, RobustGP) for part in getattr(model, "models", ())):
-            raise ValueError("verify looks at one model; pass that of the objective, such as model.models[0].")
-        return None
-    if not model.judged:
-        raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")
-    suspects = model.suspects(maximize)
-    if not len(suspects):
-        return None
-    refuted = ~model.believed & model._twins().any(1)
-    refuted[suspects] = False
-    if int(refuted.sum()) >= max(1.0, at_most * len(model.believed)):
-        return None
-    return model.points[suspects[:1]]
-
-
-def _smallest_deviation(Y: Tensor) -> float:
-    """Standard deviation below which rewards are equal, to rounding; at most BoTorch's, which supposes a unit of 1."""
-    info = torch.finfo(Y.dtype)
-    return min(1e-8, max(10.0 * info.eps * float(Y.detach().abs().max()), info.tiny))
-
-
-def _computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None, default_kernel: bool) -> Tensor:
-    """Rewards without those so far out that their squares overflow; the order of all others stays.
-
-    Raises ``ValueError`` if the squares of most do, and warns where BoTorch would round their variances up, or where
-    nothing brings them to the unit that priors suppose.
-    """
-    y = Y.detach().to("cpu", torch.float64).flatten().numpy()
-    info, units = torch.finfo(Y.dtype), robust_units(y)
-    if not units.scale < info.max**0.5 / FURTHEST:
-        raise ValueError(f"rewards differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
-    floor, unit = (min_variance.value(Y.dtype) / PRECISE) ** 0.5, coarse_unit(y)
-    standardised = transform == DEFAULT or type(transform) is Standardize
-    if transform is None and default_kernel and unit != 1.0:
-        warnings.warn(
-            f"rewards differ by about {units.scale:.0e}, while the default kernel has variance 1: leave "
-            f"`outcome_transform` out, or multiply rewards by {1.0 / units.scale:.0e}.",
-            UserWarning,
-            stacklevel=3,
-        )
-    elif standardised and units.scale < floor and bool((Y[0] != Y).any()):
-        warnings.warn(
-            f"rewards differ by less than {floor:.0e}, and BoTorch rounds variances below "
-            f"{min_variance.value(Y.dtype):.0e} up: multiply rewards by {1.0 / unit:.0e}, "
-            "or acquisitions may go wrong.",
-            UserWarning,
-            stacklevel=3,
-        )
-    reach = units.scale * info.max**0.25
-    return Y.clamp(units.center - reach, units.center + reach)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bo_robust.models.outliers import coarse_unit
+from bo_robust.models.reward_units import coarse_unit
 from bo_robust.study.settings import CommonSettings
 from bo_robust.study.steps import last_step
 
@@ -70,7 +70,7 @@ def coarse_units(rewards: list[float], settings: CommonSettings, as_told: bool) 
     """Return the units for a model that standardises by itself: as told, unless center or scale is given.
 
     Such a model still has moments in these units, and BoTorch rounds variances below 1e-10 up. So where rewards deviate
-    by less than 1/32 or more than 32, the scale is their :func:`~bo_robust.models.outliers.coarse_unit`.
+    by less than 1/32 or more than 32, the scale is their :func:`~bo_robust.models.reward_units.coarse_unit`.
     ``as_told`` says that a noise variance was given, in units of the rewards: they stay.
     """
     known = settings.scale is not None or max(rewards) > min(rewards)

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Warp
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior
@@ -77,6 +80,16 @@ def test_many_rewards_are_fitted_by_some(monkeypatch):
     part = fit(SingleTaskGP(X[rows], Y[rows], outcome_transform=None), optimizer=fit_evidence)
     for one, other in zip(whole.parameters(), part.parameters(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_fit_that_ends_nowhere_is_said():
+    """Equal points and hardly any noise: no covariance matrix has a Cholesky factor."""
+    X, Y = data()
+    model = SingleTaskGP(torch.full_like(X, 0.5), Y, likelihood=GaussianLikelihood(noise_constraint=GreaterThan(1e-30)))
+    model.likelihood.noise_covar.initialize(noise=2e-30)
+    model.likelihood.noise_covar.raw_noise.requires_grad_(False)
+    with pytest.raises(ModelFittingError, match="All attempts"):
+        fit(model, optimizer=fit_evidence)
 
 
 class TestBKB:

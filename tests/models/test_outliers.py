@@ -9,8 +9,10 @@ import torch
 from botorch.models import SingleTaskGP
 from scipy import stats
 
+from bo_robust.models.conditioned import Conditioned
 from bo_robust.models.evidence import Prior, evidence_of
-from bo_robust.models.outliers import Conditioned, Judgement, OutlierSearch, coarse_unit, robust_units
+from bo_robust.models.outliers import Judgement, OutlierSearch
+from bo_robust.models.reward_units import coarse_unit, robust_units, spread_units
 
 N = 9
 
@@ -21,11 +23,17 @@ def data(n=N, seed=0, noise=0.05):
     return X, torch.sin(6.0 * X) + noise * torch.randn(n, 1, generator=draws, dtype=torch.float64)
 
 
+def boxed(X):
+    """Points in the box that they span."""
+    low, high = X.amin(0), X.amax(0)
+    return ((X - low) / (high - low)).numpy()
+
+
 def search(X, Y, share=0.02, density=0.05, scale=None, yvar=None):
     model = SingleTaskGP(X, Y, yvar, outcome_transform=None)
     twins = (X.unsqueeze(1) == X).all(-1).numpy() & ~np.eye(len(X), dtype=bool)
     evidence = evidence_of(model)
-    return OutlierSearch(evidence, Y.numpy().ravel(), twins, share, density, scale), evidence
+    return OutlierSearch(evidence, Y.numpy().ravel(), boxed(X), twins, share, density, scale), evidence
 
 
 def naive_expected(prior, y, believed):
@@ -83,7 +91,7 @@ class TestSearch:
         assert judged.believed.sum() == N - 1
         np.testing.assert_allclose(judged.surprise, residual / np.sqrt(variance), atol=1e-9)
         # An outlier has share / (1 - share) times the density .05 per robust standard deviation.
-        height = 0.02 / 0.98 * 0.05 / robust_units(y).scale
+        height = 0.02 / 0.98 * 0.05 / spread_units(y, boxed(X)).scale
         inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
         np.testing.assert_allclose(judged.probability, inlier / (inlier + height), atol=1e-12)
         at_level = stats.norm.pdf(judged.level * np.sqrt(variance), 0.0, np.sqrt(variance))
@@ -97,7 +105,7 @@ class TestSearch:
         Y[seed] += 4.0
         found, evidence = search(X, Y)
         judged, y = found.judge(), Y.numpy().ravel()
-        price = math.log(0.02 / 0.98 * 0.05) - math.log(robust_units(y).scale)
+        price = math.log(0.02 / 0.98 * 0.05) - math.log(spread_units(y, boxed(X)).scale)
         best = plausibility(evidence, y, judged.believed, evidence.start, price)
         for i in range(N):
             other = judged.believed.copy()
@@ -111,7 +119,7 @@ class TestSearch:
         Y[[1, 6]] += torch.tensor([[4.0], [-5.0]], dtype=torch.float64)
         found, evidence = search(X, Y)
         y = Y.numpy().ravel()
-        price = math.log(0.02 / 0.98 * 0.05) - math.log(robust_units(y).scale)
+        price = math.log(0.02 / 0.98 * 0.05) - math.log(spread_units(y, boxed(X)).scale)
         sets = [np.array(rows) for rows in itertools.product([True, False], repeat=N) if 2 * sum(rows) >= N]
         best = max(sets, key=lambda rows: plausibility(evidence, y, rows, evidence.start, price))
         np.testing.assert_array_equal(found.judge().believed, best)
@@ -128,16 +136,16 @@ class TestSearch:
         twins = np.zeros((20, 20), dtype=bool)
         scale = float(model.outcome_transform.stdvs)
         y = 100.0 * Y.numpy().ravel()
-        judged = OutlierSearch(evidence_of(model), y, twins, 0.02, 0.05, scale).fit()
+        judged = OutlierSearch(evidence_of(model), y, boxed(X), twins, 0.02, 0.05, scale).fit()
         np.testing.assert_array_equal(np.flatnonzero(~judged.believed), [7])
 
     def test_most_rewards_stay(self):
-        """Of rewards that fit to nothing at least half are believed."""
+        """Of rewards that fit to nothing at least half are believed; neighbours of one size may be a find."""
         X, Y = data(12, noise=0.0)
         draws = torch.Generator().manual_seed(3)
         Y[:8] += 1e3 * torch.rand(8, 1, generator=draws, dtype=torch.float64)
         judged = search(X, Y)[0].judge()
-        assert judged.believed.sum() == 6
+        assert 6 <= judged.believed.sum() <= 8
 
     @pytest.mark.parametrize("gap", [0.1, 5.0])
     def test_a_second_reading_confirms_if_it_agrees(self, gap):
@@ -222,6 +230,15 @@ class TestSearch:
         order = torch.randperm(230, generator=torch.Generator().manual_seed(0))
         np.testing.assert_array_equal(~search(X[order], Y[order], scale=1.0)[0].fit().believed, lost[order.numpy()])
         np.testing.assert_array_equal(~search(X, -Y, scale=1.0)[0].fit().believed, lost)
+
+    @pytest.mark.parametrize("n", [200, 201, 399])
+    def test_hyperparameters_are_fitted_to_200_rows(self, n):
+        X, Y = data(n)
+        found, evidence = search(X, Y)
+        rows = []
+        evidence.maximise = lambda theta, y, kept, *_: rows.extend(kept) or theta
+        found._fit_theta(np.ones(n, dtype=bool))
+        assert len(set(rows)) == 200
 
     @pytest.mark.parametrize("seed", [3, 8, 32])
     def test_half_of_the_rewards_stay_where_more_than_half_are_wild(self, seed):

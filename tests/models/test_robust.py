@@ -13,7 +13,7 @@ from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Log, Normalize, Standardize
-from botorch.models.transforms.input import Warp
+from botorch.models.transforms.input import Log10, Warp
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
@@ -21,7 +21,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from gpytorch.priors import GammaPrior
 
-from bo_robust import CandidateEnsemble, RobustGP, ValueAtRiskUCB, verify
+from bo_robust import GPUCB, CandidateEnsemble, RobustGP, ValueAtRiskUCB, verify
 from bo_robust.confidence import ConstantWidth
 from bo_robust.environments import FiniteEnvironment
 from bo_robust.models import marginal_moments
@@ -84,7 +84,7 @@ def test_clean_data_give_single_task_gp_bit_for_bit(name, n, d, seed, known):
 def test_wild_rewards_are_as_if_they_were_not_there(name, n, d, seed, known):
     X, Y, rows = data(n, d, seed, wild=n // 7)
     noise = 0.01 + 0.001 * torch.arange(n, dtype=Y.dtype).unsqueeze(-1) if known else None
-    model = fit(RobustGP(X, Y, noise, **OPTIONS[name](d)))
+    model = fit(RobustGP(X, Y, noise, maximize=None, **OPTIONS[name](d)))
     assert lost(model) == rows
     keep = model.believed
     plain = SingleTaskGP(X[keep], Y[keep], noise[keep] if known else None, **OPTIONS[name](d))
@@ -104,7 +104,7 @@ def test_known_noise_far_below_the_spread(variance, size):
     X, Y = torch.cat([X, X[:1]]), torch.cat([Y, Y[:1]])
     Y[7] += size
     noise = torch.full_like(Y, variance)
-    model = fit(RobustGP(X, Y, noise))
+    model = fit(RobustGP(X, Y, noise, maximize=None))
     assert lost(model) == ([7] if size else [])
     keep = model.believed
     assert_equal(model, fit(SingleTaskGP(X[keep], Y[keep], noise[keep])))
@@ -123,7 +123,7 @@ def test_before_a_fit_all_are_believed():
 
 def test_a_logarithm_is_judged_in_its_units():
     X, Y, rows = data(wild=2)
-    model = fit(RobustGP(X, Y.exp(), outcome_transform=Log()))
+    model = fit(RobustGP(X, Y.exp(), outcome_transform=Log(), maximize=None))
     assert lost(model) == rows
     assert_equal(model, fit(SingleTaskGP(X[model.believed], Y[model.believed].exp(), outcome_transform=Log())))
 
@@ -177,6 +177,23 @@ def test_bounds_do_not_depend_on_units():
     X, Y, _ = data()
     found = [marginal_moments(fit(RobustGP(X, unit * Y)), X.roll(1, 1))[1].detach() / unit**2 for unit in (1.0, 1e-9)]
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=0.0)
+
+
+def test_points_are_one_where_the_kernel_sees_one():
+    """Small numbers under a logarithm are apart; a change of units rounds."""
+    X = torch.tensor([[1e-9], [1e-8], [1e-8 * (1.0 + 1e-15)], [0.1], [1.0]]).double()
+    twins = RobustGP(X, torch.arange(5.0).double().unsqueeze(-1), input_transform=Log10([0])).twins()
+    assert twins.nonzero().tolist() == [[1, 2], [2, 1]]
+    X = torch.tensor([[0.0], [2e-4], [0.3], [0.3 + 3e-8], [1.0]])
+    twins = RobustGP(X, torch.arange(5.0).unsqueeze(-1)).twins()
+    assert twins.nonzero().tolist() == [[2, 3], [3, 2]]
+
+
+def test_a_round_counts_all_rewards():
+    X, Y, rows = data(20, wild=2)
+    model = fit(RobustGP(X, Y))
+    assert model.num_set_aside == len(rows) == 2
+    assert GPUCB(model, ConstantWidth(2.0)).t == 21
 
 
 def test_no_outliers_as_the_limit():
@@ -287,9 +304,29 @@ class TestVerify:
         assert torch.equal(verify(model, at_most=0.05), X[3:4])
         assert verify(model, at_most=0.04) is None
 
+    def test_a_batch_has_several_and_those_under_way_are_passed_over(self):
+        X, Y = self.spiked()
+        Y[3] += 30.0
+        model = fit(RobustGP(X, Y))
+        assert model.suspects().tolist() == [3, 7]
+        assert torch.equal(verify(model, q=2), X[[3, 7]])
+        assert torch.equal(verify(model, q=5), X[[3, 7]])
+        assert torch.equal(verify(model, X_pending=X[[0, 3]] * (1.0 + 1e-15)), X[7:8])
+        assert verify(model, q=2, X_pending=X[[3, 7]]) is None
+        with pytest.raises(ValueError, match="q must be at least 1"):
+            verify(model, q=0)
+
+    def test_a_fault_on_the_bad_side_refutes_nothing(self):
+        """Its point was read twice, and it is no refuted suspect."""
+        X, Y = self.spiked()
+        X, Y = torch.cat([X, X[4:5]]), torch.cat([Y, Y[4:5] - 30.0])
+        model = fit(RobustGP(X, Y))
+        assert lost(model) == [7, 20]
+        assert torch.equal(verify(model), X[7:8])
+
     def test_minimising_mirrors_maximising_bit_for_bit(self):
         X, Y, _ = data(30, wild=4)
-        model, mirror = fit(RobustGP(X, Y)), fit(RobustGP(X, -Y))
+        model, mirror = fit(RobustGP(X, Y)), fit(RobustGP(X, -Y, maximize=False))
         (mean, variance), (other, same) = moments(model), moments(mirror)
         assert torch.equal(mean, -other)
         assert torch.equal(variance, same)
@@ -432,7 +469,7 @@ class TestState:
 
     def test_added_observations_are_believed_and_no_fit_forgets_them(self):
         X, Y, _ = data(24, wild=2)
-        model = fit(RobustGP(X[:20], Y[:20]))
+        model = fit(RobustGP(X[:20], Y[:20], maximize=None))
         plain = fit(SingleTaskGP(X[:20][model.believed], Y[:20][model.believed]))
         moments(model), moments(plain)
         added, expected = (one.condition_on_observations(X[20:], Y[20:]) for one in (model, plain))
@@ -477,7 +514,7 @@ class TestState:
 class TestLoops:
     def test_acquisitions_see_single_task_gp_on_the_believed(self):
         X, Y, _ = data(20, wild=2)
-        model = fit(RobustGP(X, Y))
+        model = fit(RobustGP(X, Y, maximize=None))
         keep = model.believed
         plain = fit(SingleTaskGP(X[keep], Y[keep]))
         box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -575,7 +612,7 @@ class TestWithTheOtherMethods:
     def test_value_at_risk(self):
         X, Y, rows = data(25, wild=3, size=20.0)
         environment = FiniteEnvironment(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1))
-        model = fit(RobustGP(X, Y))
+        model = fit(RobustGP(X, Y, maximize=None))
         assert lost(model) == rows
         keep = model.believed
         x = torch.rand(4, 1, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

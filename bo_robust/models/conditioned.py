@@ -1,0 +1,100 @@
+"""A Gaussian process given some of its rewards, at fixed hyperparameters: leave-one-out and moves in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from bo_robust.models.evidence import LOG_2PI, Array, Indices, Prior
+
+TINY = 1e-12  # smallest variance and pivot: rounding makes smaller ones
+
+Rows = NDArray[np.bool_]
+
+
+class Conditioned:
+    """The GP given the believed rewards; rows leave and enter by rank-one updates.
+
+    ``swept`` is the covariance A of all rewards, swept (Beaton's operator) on the believed rows S: there it is
+    -A_SS^-1, between S and the others A_SS^-1 A_SD, and among the others the covariance that is left given S,
+    A_DD - A_DS A_SS^-1 A_SD. Its lower half counts. ``weights`` is the residual y - mean, swept likewise: on S it is
+    A_SS^-1 (y - mean)_S, and for the others what is left of their residual.
+    """
+
+    def __init__(self, prior: Prior, y: Array, believed: Rows) -> None:
+        residual, self.believed = y - prior.mean, believed.copy()
+        total = prior.covariance + np.diag(prior.noise)
+        rows, others = np.flatnonzero(believed), np.flatnonzero(~believed)
+        inverse = _inverse(total[np.ix_(rows, rows)])
+        known = total[np.ix_(others, rows)]
+        weights = linalg.blas.dsymm(1.0, inverse, residual[rows, None], lower=True)[:, 0]
+        self.swept, self.weights = np.zeros_like(total, order="F"), residual
+        self.swept[np.ix_(rows, rows)] = -inverse
+        self.weights[rows] = weights
+        if len(others):
+            regression = linalg.blas.dsymm(1.0, inverse, known.T, lower=True)
+            self.swept[np.ix_(others, rows)], self.swept[np.ix_(rows, others)] = regression.T, regression
+            self.swept[np.ix_(others, others)] = total[np.ix_(others, others)] - known @ regression
+            self.weights[others] -= known @ weights
+
+    def with_rows(self, rows: Indices, level: float) -> tuple[Conditioned, float]:
+        """A copy that believes these rows too, and log p(y_rows | y_S) - |rows| level."""
+        other, gain = object.__new__(Conditioned), 0.0
+        other.swept, other.weights, other.believed = self.swept.copy("F"), self.weights.copy(), self.believed.copy()
+        for row in rows:
+            gain += float(other.log_densities()[row]) - level
+            other.move(int(row))
+        return other, gain
+
+    def expected(self) -> tuple[Array, Array]:
+        """Each reward's distance ``n`` from what the other believed ones let expect, and its variance ``n``.
+
+        Of a believed row they are w_i / G_ii and 1 / G_ii with the weights w and G = A_SS^-1 (Rasmussen & Williams
+        2006, equation 5.12); of another one they stand in ``weights`` and on the diagonal.
+        """
+        sign = np.where(self.believed, -1.0, 1.0)
+        diagonal = np.maximum(sign * self.swept.diagonal(), TINY)
+        variance = np.where(self.believed, 1.0 / diagonal, diagonal)
+        return np.where(self.believed, self.weights * variance, self.weights), variance
+
+    def log_densities(self) -> Array:
+        """Log density ``n`` of each reward given the other believed ones."""
+        residual, variance = self.expected()
+        densities: Array = -0.5 * (LOG_2PI + np.log(variance) + residual**2 / variance)
+        return densities
+
+    def precision(self, rows: Indices) -> Array:
+        """The part of A_SS^-1 that belongs to these believed rows, ascending, ``k x k``."""
+        lower = np.tril(-self.swept[np.ix_(rows, rows)])
+        return lower + np.tril(lower, -1).T
+
+    def move(self, i: int) -> None:
+        """Believe row i no more if it is believed, or else believe it too: sweep or unsweep ``swept`` on it.
+
+        With v the column i of ``swept``, p = v_i its pivot, v_i set to 0 and s = -1 for a row that leaves, 1 for one
+        that enters: ``swept`` becomes ``swept`` - v v^T / p, its column i s v / p and its pivot -1 / p. ``weights``
+        become ``weights`` - v w_i / p, and w_i becomes s w_i / p.
+        """
+        sign = -1.0 if self.believed[i] else 1.0
+        column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
+        pivot = sign * max(sign * column[i], TINY)
+        column[i] = 0.0
+        own = self.weights[i] / pivot
+        self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)
+        self.weights -= column * own
+        moved = sign * column / pivot
+        self.swept[i, :i] = moved[:i]
+        self.swept[i:, i] = moved[i:]
+        self.swept[i, i] = -1.0 / pivot
+        self.weights[i] = sign * own
+        self.believed[i] = not self.believed[i]
+
+
+def _inverse(covariance: Array) -> Array:
+    """Lower half of the inverse of a covariance matrix, also of one that rounding has made indefinite."""
+    root, failed = linalg.lapack.dpotrf(covariance, lower=True)
+    if failed:
+        return np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+    found: Array = linalg.lapack.dpotri(root, lower=True)[0]
+    return found

@@ -1,0 +1,110 @@
+"""Finds: regions where f deviates from what the other rewards let expect, weighed against as many faults.
+
+f = g + sum_j b_j. The find b_j about the point c of a reward that deviates by a is a Gaussian process of covariance
+
+    B(x, x') = a^2 phi(x) phi(x') exp(-|x - x'|^2 / 2 r^2),    phi(x) = exp(-|x - c|^2 / 2 r^2),
+
+in the box of the points, all of whose sides are 1. Its prior probability is that a point lies in a bump of that size:
+min(1, max(NEEDLE, DENSE V_d r^d)), V_d r^d the volume of the ball. Its size is as likely beforehand as that of a fault:
+density p_0 in robust standard deviations s. So, with S believed, D the rewards that come back with it and h the log
+density of a fault, the log odds of the find against |D| faults are
+
+    Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - |D| h + log prior + log(p_0 |a| sqrt(2 pi e) / s);
+
+the last term replaces the density of a under B, at its maximum, by p_0. P(find) = 1 / (1 + exp(-Delta J)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from bo_robust.models.conditioned import TINY, Conditioned
+from bo_robust.models.evidence import LOG_2PI, Array, Indices
+
+RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to "no other point does"
+DENSE = 0.3  # expected finds of one radius, in volumes of the box; with 1 single faults of 3 sd would be finds
+NEEDLE = 0.01  # least prior of a find: a fifth of that of a fault, so that one reading alone decides nothing
+WITHIN = 0.1  # of the find's height: rewards that deviate likewise where it is larger come back with it
+LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it were not there
+
+
+class Find(NamedTuple):
+    """The hypothesis that f deviates about the point of a row.
+
+    Attributes:
+        row: Its centre.
+        rows: Rows set aside that come back with it, the centre among them.
+        radius: In sides of the box.
+        deviation: Of the reward of ``row`` from what the believed rewards let expect.
+        log_odds: Of the find against faults in all its rows.
+    """
+
+    row: int
+    rows: tuple[int, ...]
+    radius: float
+    deviation: float
+    log_odds: float
+
+    @property
+    def probability(self) -> float:
+        """That it is a find and no fault."""
+        return 1.0 / (1.0 + math.exp(min(-self.log_odds, 700.0)))
+
+
+class Finds:
+    """Finds among points ``places``, ``n x d`` in the unit box.
+
+    ``density`` is p_0, that of a fault's size, and ``scale`` is s, in the units of the rewards that the GP sees.
+    """
+
+    def __init__(self, places: Array, density: float) -> None:
+        self._places, self._density = places, density
+
+    def about(self, row: int, given: Conditioned, level: float, scale: float) -> Iterator[Find]:
+        """Finds of all radii about a row that is set aside; ``level`` is h."""
+        deviation = float(given.weights[row])
+        likewise = ~given.believed & (given.weights * deviation > 0.0)
+        size = math.log(self._density * max(abs(deviation) / scale, TINY)) + 0.5 * (LOG_2PI + 1.0)
+        returned: dict[bytes, tuple[Conditioned, float]] = {}
+        for radius in RADII:
+            back = likewise & (self._nearness(row, radius) > WITHIN)
+            key = back.tobytes()
+            if key not in returned:
+                returned[key] = given.with_rows(np.flatnonzero(back), level)
+            together, gain = returned[key]
+            log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
+            yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)
+
+    def covariance(self, find: Find) -> Array:
+        """B at all points, ``n x n``."""
+        return self._covariance(find.row, find.radius, find.deviation, np.arange(len(self._places)))
+
+    def _gain(self, row: int, radius: float, deviation: float, given: Conditioned) -> float:
+        """log p(y_S | K + B) - log p(y_S | K) = 1/2 w' B (I + G B)^-1 w - 1/2 log|I + G B|, with G = A_SS^-1, w = G r.
+
+        Only rows near the centre count, for B is zero elsewhere.
+        """
+        rows = np.flatnonzero(given.believed & (self._nearness(row, radius) > LOCAL))
+        found, weights = self._covariance(row, radius, deviation, rows), given.weights[rows]
+        widened = np.eye(len(rows)) + given.precision(rows) @ found
+        _, log_det = np.linalg.slogdet(widened)
+        return 0.5 * float(weights @ found @ np.linalg.solve(widened, weights)) - 0.5 * float(log_det)
+
+    def _log_prior(self, radius: float) -> float:
+        d = self._places.shape[1]
+        ball = math.pi ** (d / 2) / math.gamma(d / 2 + 1) * radius**d
+        return math.log(min(max(DENSE * ball, NEEDLE), 1.0))
+
+    def _nearness(self, row: int, radius: float) -> Array:
+        """phi at all points, ``n``."""
+        square = ((self._places - self._places[row]) ** 2).sum(1)
+        return np.asarray(np.exp(-0.5 * square / radius**2))
+
+    def _covariance(self, row: int, radius: float, deviation: float, rows: Indices) -> Array:
+        near, places = self._nearness(row, radius)[rows], self._places[rows]
+        square = ((places[:, None] - places) ** 2).sum(-1)
+        return np.asarray(deviation**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))

@@ -1,0 +1,60 @@
+"""Which readings of a ``RobustGP`` are worth another one."""
+
+from __future__ import annotations
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from bo_robust.models.robust import ROUNDING, RobustGP
+
+
+def verify(
+    model: Model, maximize: bool = True, at_most: float = 0.05, q: int = 1, X_pending: Tensor | None = None
+) -> Tensor | None:
+    """The points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
+
+    A reward that is better than all believed ones, but not believed, is an outlier or the find of the campaign. One
+    more reading tells: if it agrees, both are believed, and a third one makes sure; if not, the point is never asked
+    for again. Use it as ::
+
+        candidate = verify(model)
+        if candidate is None:
+            candidate, _ = optimize_acqf(...)
+
+    Args:
+        model: A fitted model; only a ``RobustGP`` has suspects.
+        maximize: Whether large rewards are good.
+        at_most: No more is verified once this share of all rewards, and at least one, belongs to refuted suspects.
+        q: The most points to return, the best suspect first. Fill a batch up by the acquisition.
+        X_pending: ``m x d`` points where another reading is under way or has failed; suspects there are passed over.
+
+    Raises:
+        ValueError: if a ``RobustGP`` is not fitted, or hides in a list of models, or q is below 1.
+    """
+    if q < 1:
+        raise ValueError(f"q must be at least 1, got {q!r}.")
+    if not isinstance(model, RobustGP):
+        if any(isinstance(part, RobustGP) for part in getattr(model, "models", ())):
+            raise ValueError("verify looks at one model; pass that of the objective, such as model.models[0].")
+        return None
+    if not model.judged:
+        raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")
+    suspects, twins = model.suspects(maximize), model.twins()
+    value = (model.rewards if maximize else -model.rewards).squeeze(-1)
+    refuted = ~model.believed & twins.any(1) & (value > value.median())
+    refuted[suspects] = False
+    if int(refuted.sum()) >= max(1.0, at_most * len(model.believed)):
+        return None
+    chosen: list[int] = []
+    for row in suspects.tolist():
+        point = model.points[row]
+        if not twins[row, chosen].any() and not (X_pending is not None and _holds(X_pending, point)):
+            chosen.append(row)
+    return model.points[chosen[:q]] if chosen else None
+
+
+def _holds(X: Tensor, point: Tensor) -> bool:
+    """Whether ``d`` is one of the points ``m x d``, but for rounding."""
+    rounding = ROUNDING * torch.finfo(point.dtype).eps * torch.maximum(X.abs(), point.abs())
+    return bool(((X - point).abs() <= rounding).all(-1).any())
