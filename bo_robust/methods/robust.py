@@ -1,5 +1,6 @@
 """GP-UCB on the rewards that the model believes, with no setting to choose: the default method."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
@@ -43,6 +44,10 @@ class RobustMethod(GPMethod):
     @staticmethod
     def set_aside(model: Any) -> Tensor:
         return ~cast(Tensor, model.believed)
+
+    def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """As the base class; predictions keep no doubt, for suspects are measured again, and Ax may minimise."""
+        return super().model_options(known) | {"maximize": None}
 
     def suspects(self, model: Any, maximize: bool = True) -> list[int]:
         """As the base class; none where :func:`bo_robust.verify` asks for no reading, as enough were refuted."""

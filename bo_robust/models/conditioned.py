@@ -8,7 +8,7 @@ from scipy import linalg
 
 from bo_robust.models.evidence import LOG_2PI, Array, Indices, Prior
 
-TINY = 1e-12  # smallest variance and pivot: rounding makes smaller ones
+LEAST_PIVOT = 1e-12  # smallest variance and pivot: rounding makes smaller ones
 
 Rows = NDArray[np.bool_]
 
@@ -38,12 +38,12 @@ class Conditioned:
             self.swept[np.ix_(others, others)] = total[np.ix_(others, others)] - known @ regression
             self.weights[others] -= known @ weights
 
-    def with_rows(self, rows: Indices, level: float) -> tuple[Conditioned, float]:
-        """A copy that believes these rows too, and log p(y_rows | y_S) - |rows| level."""
+    def with_rows(self, rows: Indices, price: float) -> tuple[Conditioned, float]:
+        """A copy that believes these rows too, and log p(y_rows | y_S) - |rows| price."""
         other, gain = object.__new__(Conditioned), 0.0
         other.swept, other.weights, other.believed = self.swept.copy("F"), self.weights.copy(), self.believed.copy()
         for row in rows:
-            gain += float(other.log_densities()[row]) - level
+            gain += float(other.log_densities()[row]) - price
             other.move(int(row))
         return other, gain
 
@@ -54,7 +54,7 @@ class Conditioned:
         2006, equation 5.12); of another one they stand in ``weights`` and on the diagonal.
         """
         sign = np.where(self.believed, -1.0, 1.0)
-        diagonal = np.maximum(sign * self.swept.diagonal(), TINY)
+        diagonal = np.maximum(sign * self.swept.diagonal(), LEAST_PIVOT)
         variance = np.where(self.believed, 1.0 / diagonal, diagonal)
         return np.where(self.believed, self.weights * variance, self.weights), variance
 
@@ -78,7 +78,7 @@ class Conditioned:
         """
         sign = -1.0 if self.believed[i] else 1.0
         column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
-        pivot = sign * max(sign * column[i], TINY)
+        pivot = sign * max(sign * column[i], LEAST_PIVOT)
         column[i] = 0.0
         own = self.weights[i] / pivot
         self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)

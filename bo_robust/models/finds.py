@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bo_robust.models.conditioned import TINY, Conditioned
+from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned
 from bo_robust.models.evidence import LOG_2PI, Array, Indices
 
 RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to "no other point does"
@@ -64,17 +64,17 @@ class Finds:
     def __init__(self, places: Array, density: float) -> None:
         self._places, self._density = places, density
 
-    def about(self, row: int, given: Conditioned, level: float, scale: float) -> Iterator[Find]:
-        """Finds of all radii about a row that is set aside; ``level`` is h."""
+    def about(self, row: int, given: Conditioned, price: float, scale: float) -> Iterator[Find]:
+        """Finds of all radii about a row that is set aside; ``price`` is h."""
         deviation = float(given.weights[row])
         likewise = ~given.believed & (given.weights * deviation > 0.0)
-        size = math.log(self._density * max(abs(deviation) / scale, TINY)) + 0.5 * (LOG_2PI + 1.0)
+        size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
         for radius in RADII:
             back = likewise & (self._nearness(row, radius) > WITHIN)
             key = back.tobytes()
             if key not in returned:
-                returned[key] = given.with_rows(np.flatnonzero(back), level)
+                returned[key] = given.with_rows(np.flatnonzero(back), price)
             together, gain = returned[key]
             log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
             yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)

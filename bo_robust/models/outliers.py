@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bo_robust.models.conditioned import TINY, Conditioned, Rows
+from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned, Rows
 from bo_robust.models.evidence import LOG_2PI, Array, Evidence
 from bo_robust.models.finds import Find, Finds
 from bo_robust.models.reward_units import Units, spread_units
@@ -111,7 +111,10 @@ class OutlierSearch:
         if scale is None:  # a kernel of variance 1 sees rewards as they are
             evidence.blur = (BLUR * min(self._robust.scale, 1.0)) ** 2
         else:
-            evidence.blur, evidence.least_blur = BLUR**2, (BLUR * min(self._robust.scale / scale, 1.0 / TINY)) ** 2
+            evidence.blur, evidence.least_blur = (
+                BLUR**2,
+                (BLUR * min(self._robust.scale / scale, 1.0 / LEAST_PIVOT)) ** 2,
+            )
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
         self._readings = np.clip(y, -HUGE, HUGE)
@@ -210,7 +213,7 @@ class OutlierSearch:
             return Units(0.0, 1.0)
         y = self._y[believed]
         scale = float(y.std(ddof=1))
-        return Units(float(y.mean()), scale if scale > TINY * self._robust.scale else self._robust.scale)
+        return Units(float(y.mean()), scale if scale > LEAST_PIVOT * self._robust.scale else self._robust.scale)
 
     def _unit(self, units: Units) -> float:
         """Unit of the targets, in that of the model now."""
