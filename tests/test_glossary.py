@@ -32,16 +32,13 @@ COMMON_SUFFIXES = ("Algorithm", "Method", "Width", "Truncation", "Features", "Ma
 # Names that two things share. "Rename" is work to do; "stays" is decided.
 SHARED: dict[str, str] = {
     "VUCB": "stays: one method with two faces, over arms and over (x, z)",
-    "eliminations": "rename: what an algorithm found, and a picture of the report",
     "exact": "rename: information gain, and a root by eigenvectors",
     "key random": "rename: the class has one name over arms and another over (x, z)",
     "key v-ucb": "stays: one method with one class of settings; runs play it by a class of their own",
     "load": "rename: a configuration, and results",
     "regret": "rename: a number of a problem, and pictures of the report",
-    "sections": "rename: one report of both loops",
     "setting redraw": "rename: how BKB redraws its dictionary, and the growth of V that makes ATA-GP-UCB redraw",
     "start": "rename: a run, and sums of elimination",
-    "timeline": "rename: of eliminations as data, and as a picture",
     "value_at_risk": "rename: of a problem, and a setting of the shared width",
     "GPUCB": "stays: one method with two faces, an acquisition and a rule over arms",
     "StableOpt": "stays: one method with two faces, an acquisition and a rule over arms",

@@ -1,7 +1,7 @@
 """One self-contained HTML page of a run: tables, pictures, settings, provenance; no scripts, no network.
 
-``arms`` and ``conditions`` prepare a panel, section by section, as plain data (``parts``). ``pictures`` draws. ``page``
-puts everything into the one template, ``report.html.j2``.
+``panels`` prepares the pictures of a panel, which ``pictures`` draws. ``page`` puts everything into the one template,
+``report.html.j2``.
 """
 
 from bo_robust.experiments.report.page import write_report

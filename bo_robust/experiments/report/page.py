@@ -1,4 +1,4 @@
-"""The page: sections of every panel, and what is common to all of them, put into the template."""
+"""The page: what every panel shows, and what is common to all of them, put into the template."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.provenance import differences
-from bo_robust.experiments.report import arms, conditions
-from bo_robust.experiments.report.parts import Cell, Facts, Folded, Lines, Section, Table, Words
+from bo_robust.experiments.report.panels import pictures_of, recommended_designs
 from bo_robust.experiments.report.pictures import legend, looks_of
+from bo_robust.experiments.report.table import Cell, Table
 from bo_robust.experiments.results import RunResults, load
 from bo_robust.experiments.store import put_files
-from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines
+from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, size_of
 
 NAME = "report.html"
 # Longer lists are cut.
@@ -42,75 +42,52 @@ def page(run: RunResults) -> str:
         lstrip_blocks=True,
     )
     templates.filters["legend"] = legend
-    count = len(run.config.panels)
-    kind = "Run over arms" if run.config.over_arms else "Run over designs and conditions"
-    head: list[Any] = [Words(run.config.description), Words(f"{kind} of {count} panel{'s'[: count > 1]}.", "soft")]
-    if run.missing:
-        words = (
-            "This run is not finished. Everything below is of what is stored. "
-            f"`bo-robust resume {run.folder}` plays the rest. Missing:"
-        )
-        head += [Words(words, "warning"), Lines([(line, []) for line in run.missing])]
-    panels = [
-        Section(panel.name, _panel(run, panel, summary), f"panel-{i}")
-        for i, (panel, summary) in enumerate(zip(run.panels, run.summary["panels"], strict=True))
-    ]
-    lines = closing_lines(run.summary)
-    summary_first = [Section("What was found", [Lines(_grouped(lines))], "results")] if lines else []
-    template = templates.get_template("report.html.j2")
-    return template.render(title=run.config.name, head=head, sections=[*summary_first, *panels, _provenance(run)])
+    summaries = run.summary["panels"]
+    return templates.get_template("report.html.j2").render(
+        run=run,
+        findings=closing_lines(run.summary),
+        panels=[_panel(run, panel, summary) for panel, summary in zip(run.panels, summaries, strict=True)],
+        provenance=_provenance(run),
+    )
 
 
-def _panel(run: RunResults, panel: Panel, summary: dict[str, Any]) -> list[Any]:
+def _panel(run: RunResults, panel: Panel, summary: dict[str, Any]) -> dict[str, Any]:
     """What the page shows of a panel."""
     looks, columns = looks_of(panel.labels), COLUMNS[panel.loop]
-    size = f"{panel.trials} trials × {panel.horizon} rounds."
+    size = f"{size_of(summary)}."
     if not panel.over_arms:
-        x = ", ".join(f"{v:.4g}" for v in summary["optimum"]["x"])
-        size += (
-            f" Value at risk at level alpha = {summary['alpha']:g}; the largest found is "
-            f"{summary['optimum']['value']:.4g}, at x = ({x})."
-        )
+        best = summary["optimum"]["value"]
+        size += f" Value at risk at level alpha = {summary['alpha']:g}; the largest found is {best:.4g}."
     rows = {
         label: [Cell(column.text(method), column.value(method)) for column in columns]
         for label, method in summary["methods"].items()
     }
     head = ["method", *(column.title for column in columns)]
     results = Table(f"{panel.name}: results", head, rows, LEGEND[panel.loop], summary["best"])
-    sections = arms.sections if panel.over_arms else conditions.sections
-    return [
-        Words(size, "soft"),
-        Words(summary["notes"]),
-        *(Words(f"Warning: {warning}", "warning") for warning in summary["warnings"]),
-        Section("Results", [results]),
-        *sections(run, panel, summary, looks),
-        _settings(run, panel),
-    ]
-
-
-def _settings(run: RunResults, panel: Panel) -> Section:
-    """The problem of a panel, and the settings of its methods with all constants filled in."""
     (given,) = (known for known in run.info["config"]["panels"] if known["name"] == panel.name)
     used = run.info["used"][panel.name]
     known = {key: value for key, value in given.items() if value is not None} | used
-    rows = {
+    settings = {
         label: [
-            Cell(settings.get("class", "-")),
-            Cell("\n".join(f"{key}: {text}" for key, text in _texts(settings, ("class",))) or "-"),
+            Cell(method.get("class", "-")),
+            Cell("\n".join(f"{key}: {text}" for key, text in _texts(method, ("class",))) or "-"),
         ]
-        for label, settings in used["methods"].items()
+        for label, method in used["methods"].items()
     }
-    table = Table(f"{panel.name}: settings", ["method", "class", "settings"], rows)
-    return Section(
-        "Settings",
-        [
-            Folded("Problem and panel", [Facts(_texts(known, ELSEWHERE))]),
-            Folded("Settings of every method, with all constants filled in", [table]),
-        ],
-    )
+    return {
+        "name": panel.name,
+        "size": size,
+        "notes": summary["notes"],
+        "warnings": summary["warnings"],
+        "tables": [results] if panel.over_arms else [results, recommended_designs(run, panel)],
+        "looks": looks,
+        "pictures": pictures_of(run, panel, summary, looks),
+        "problem": _texts(known, ELSEWHERE),
+        "settings": Table(f"{panel.name}: settings", ["method", "class", "settings"], settings),
+    }
 
 
-def _provenance(run: RunResults) -> Section:
+def _provenance(run: RunResults) -> list[tuple[str, str]]:
     """Command, versions, code, machine, seeds and time spent."""
     info, of = run.info, run.info["fingerprint"]
     seconds = sum(method["seconds"] for known in run.metadata.values() for method in known.values())
@@ -130,7 +107,7 @@ def _provenance(run: RunResults) -> Section:
         "time played": f"{seconds:.1f} s",
     }
     pairs = [(name, "-" if value is None else str(value)) for name, value in facts.items()]
-    return Section("Provenance", [Facts([*pairs, *_resumed(info)])], "provenance")
+    return [*pairs, *_resumed(info)]
 
 
 def _resumed(info: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -143,17 +120,6 @@ def _resumed(info: Mapping[str, Any]) -> list[tuple[str, str]]:
         shards = ", ".join(f"{name} from round {n + 1}" for name, n in entry["from_round"].items())
         facts.append(("resumed elsewhere", f"{entry['when']}, by force: {words}. Played since: {shards}."))
     return facts
-
-
-def _grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Closing lines, each with the indented ones below it."""
-    groups: list[tuple[str, list[str]]] = []
-    for line in lines:
-        if line.startswith(" ") and groups:
-            groups[-1][1].append(line.strip())
-        else:
-            groups.append((line, []))
-    return groups
 
 
 def _texts(values: Mapping[str, Any], without: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -19,10 +19,14 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 # Keyword arguments of ``Axes.plot`` by label.
 Looks = dict[str, dict[str, Any]]
+Curves = Mapping[str, np.ndarray]
 INK = "black"
 THEME: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.3,
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "lines.linewidth": 1.4,
@@ -31,63 +35,60 @@ THEME: Any = {
 }
 # Line styles of the first ten labels, the next ten, ..., and the nearest that CSS has.
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
-# A y axis is logarithmic where the largest positive value is more than so many times the smallest.
-WIDE = 30.0
 
 
 @dataclass(frozen=True)
 class Picture:
     """One pair of axes."""
 
+    title: str
     draw: Callable[[Axes], Any]  # Draws it
     description: str  # Says in words what is to be seen
+    caption: str  # Explains it
     size: tuple[float, float] = (4.6, 3.1)  # Width and height in inches. A phone shows wide pictures smaller.
-    heading: str = ""  # Stands above it
 
     @property
     def data_uri(self) -> str:
         """The picture as SVG, for the ``src`` of an ``<img>``."""
-        with plt.rc_context(THEME):
-            figure, axis = plt.subplots(figsize=self.size, layout="constrained")
-            try:
-                self.draw(axis)
-                axis.grid(alpha=0.3)
-                axis.set_axisbelow(True)
-                file = io.BytesIO()
-                figure.savefig(file, format="svg", metadata={"Date": None})
-            finally:
-                plt.close(figure)
-        return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}"
+        content = _drawn([[("", self)]], "svg", metadata={"Date": None})
+        return f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
 
 
-def png_bytes(rows: Sequence[Sequence[Picture]], title: str = "", note: str = "") -> bytes:
-    """Rows of pictures as one PNG file, with one legend and a note below them."""
-    columns, heights = max(map(len, rows)), [max(picture.size[1] for picture in row) for row in rows]
-    size = (columns * max(picture.size[0] for row in rows for picture in row), sum(heights) + 0.6)
-    figure, axes = plt.subplots(
-        len(rows), columns, figsize=size, squeeze=False, layout="constrained", height_ratios=heights
-    )
-    try:
-        named: dict[str, Any] = {}
-        for row, places in zip(rows, axes, strict=True):
-            for axis in places[len(row) :]:
-                axis.set_visible(False)
-            for picture, axis in zip(row, places, strict=False):
-                picture.draw(axis)
-                axis.grid(alpha=0.3)
-                lines = [plain_text(picture.heading), axis.get_title()]
-                axis.set_title("\n".join(line for line in lines if line), fontsize=9)
-                named |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-        if named:
-            figure.legend(named.values(), named, fontsize=8, loc="outside lower center", ncols=max(3, 2 * columns))
-        figure.suptitle(plain_text(title), fontsize=11)
-        figure.supxlabel(note, fontsize=8)
-        file = io.BytesIO()
-        dpi = 120 if size[0] <= 12 else 80  # with many panels: fewer pixels
-        figure.savefig(file, dpi=dpi, format="png")
-        return file.getvalue()
-    finally:
-        plt.close(figure)
+def png_bytes(rows: Sequence[Sequence[tuple[str, Picture]]], note: str = "") -> bytes:
+    """Rows of pictures, each below a heading, as one PNG file, with one legend and a note below them."""
+    width = max(sum(picture.size[0] for _, picture in row) for row in rows)
+    dpi = 120 if width <= 12 else 80  # with many panels: fewer pixels
+    return _drawn(rows, "png", note, legend=True, dpi=dpi)
+
+
+def _drawn(
+    rows: Sequence[Sequence[tuple[str, Picture]]], form: str, note: str = "", legend: bool = False, **options: Any
+) -> bytes:
+    columns, heights = max(map(len, rows)), [max(picture.size[1] for _, picture in row) for row in rows]
+    size = (columns * max(picture.size[0] for row in rows for _, picture in row), sum(heights) + 0.6 * legend)
+    file = io.BytesIO()
+    with plt.rc_context(THEME):
+        figure, axes = plt.subplots(
+            len(rows), columns, figsize=size, squeeze=False, layout="constrained", height_ratios=heights
+        )
+        try:
+            named: dict[str, Any] = {}
+            for row, places in zip(rows, axes, strict=True):
+                for axis in places[len(row) :]:
+                    axis.set_visible(False)
+                for (heading, picture), axis in zip(row, places, strict=False):
+                    picture.draw(axis)
+                    axis.set_title("\n".join(plain_text(line) for line in (heading, picture.title) if line))
+                    named |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+            if legend and named:
+                place: Any = {"fontsize": 8, "loc": "outside lower center", "ncols": max(3, 2 * columns)}
+                figure.legend(named.values(), named, **place)
+            if note:
+                figure.supxlabel(note, fontsize=8)
+            figure.savefig(file, format=form, **options)
+        finally:
+            plt.close(figure)
+    return file.getvalue()
 
 
 def looks_of(labels: Sequence[str]) -> Looks:
@@ -107,49 +108,53 @@ def plain_text(label: str) -> str:
     return f" {plain}" if plain.startswith("_") else plain
 
 
-def marks(horizon: int) -> np.ndarray:
-    """At most 200 rounds to draw on a logarithmic axis, from 1 to the horizon."""
-    return np.unique(np.round(np.geomspace(1, horizon, min(horizon, 200))).astype(int))
-
-
 def curves_picture(
     title: str,
-    description: str,
-    curves: Mapping[str, np.ndarray],
+    panel: str,
+    curves: Curves,
     looks: Looks,
+    caption: str,
     *,
-    rounds: np.ndarray | None = None,
-    bands: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
-    line_at: float | None = None,
     log_rounds: bool = False,
+    bands: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+    dashed: Curves | None = None,
+    dotted: Curves | None = None,
+    line_at: float | None = None,
     y: Callable[[Axes], Any] = lambda axis: None,
 ) -> Picture:
     """Draw one curve by label against the round. The description ends with their last values, smallest first.
 
-    ``curves`` and ``bands`` hold values by label, one for each of ``rounds`` (by default 0, 1, ...). ``line_at`` is the
-    height of a dotted line. ``y`` sets up the y axis.
+    ``curves``, ``bands``, ``dashed`` and ``dotted`` hold a value for each of the rounds 0, 1, ... by label, or, on a
+    logarithmic axis, of the rounds 1, 2, ..., of which at most 200 are drawn. ``line_at`` is the height of a dotted
+    line. ``y`` sets up the y axis.
     """
 
+    def places(values: np.ndarray) -> np.ndarray:
+        count = len(values)
+        if not log_rounds:
+            return np.arange(count)
+        return np.unique(np.round(np.geomspace(1, count, min(count, 200))).astype(int)) - 1
+
     def draw(axis: Axes) -> None:
+        first = int(log_rounds)
         if line_at is not None:
             axis.axhline(line_at, color=INK, linestyle=":", linewidth=1.0)
         for label, values in curves.items():
-            at = np.arange(len(values)) if rounds is None else rounds
-            axis.plot(at, values, label=plain_text(label), **looks[label])
+            at = places(values)
+            axis.plot(at + first, values[at], label=plain_text(label), **looks[label])
             if bands:
-                axis.fill_between(at, *bands[label], color=looks[label]["color"], alpha=0.15, lw=0)
-        rounds_axis(axis, log=log_rounds)
+                low, high = bands[label]
+                axis.fill_between(at + first, low[at], high[at], color=looks[label]["color"], alpha=0.15, lw=0)
+        for style, more in (("--", dashed), (":", dotted)):
+            for label, values in (more or {}).items():
+                at = places(values)
+                axis.plot(at + first, values[at], color=looks[label]["color"], linestyle=style)
+        rounds_axis(axis, log_rounds)
         y(axis)
-        axis.set_title(title)
 
-    last = {label: float(values[-1]) for label, values in curves.items()}
-    return Picture(draw, f"{description} {at_the_end(last)}")
-
-
-def at_the_end(last: Mapping[str, float]) -> str:
-    """Last values of curves, smallest first, in words for those who do not see the picture."""
-    rising = sorted((value, label) for label, value in last.items())
-    return "At the end: " + ", ".join(f"{label} {value:.3g}" for value, label in rising) + "."
+    last = sorted((float(values[-1]), label) for label, values in curves.items())
+    words = ", ".join(f"{label} {value:.3g}" for value, label in last)
+    return Picture(title, draw, f"{title} of {panel} against the round. At the end: {words}.", caption)
 
 
 def rounds_axis(axis: Axes, log: bool = False) -> None:
@@ -169,18 +174,3 @@ def plain_log(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(numticks=7) if high >= 10.0 * low else MaxNLocator(5))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
-
-
-def from_zero(axis: Axes) -> None:
-    """Begin the y axis at zero."""
-    axis.set_ylim(bottom=0.0)
-
-
-def log_if_wide(axis: Axes) -> None:
-    """Make the y axis logarithmic where curves span more than a factor :data:`WIDE`, else begin it at zero."""
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axis.lines])
-    positive = values[np.isfinite(values) & (values > 0.0)]
-    if positive.size and positive.max() > WIDE * positive.min():
-        axis.set_yscale("log")
-    else:
-        from_zero(axis)
