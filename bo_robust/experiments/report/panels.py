@@ -129,7 +129,7 @@ def _interval(run: RunResults, panel: Panel, label: str, looks: Looks) -> Pictur
         axis.set_xlabel("arm")
 
     words = f"Final interval of {label} against f by arm{covered}."
-    return Picture(f"{label}{covered}", draw, words, INTERVAL, (3.6, 2.4))
+    return Picture(f"{label}{covered}", draw, words, INTERVAL)
 
 
 def timelines(panel: Panel, summary: dict[str, Any]) -> list[Picture]:

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ THEME: Any = {
 }
 # Line styles of the first ten labels, the next ten, ..., and the nearest that CSS has.
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
+
+LETTERS = 14.0  # of a note, per inch
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def _drawn(
                 place: Any = {"fontsize": 8, "loc": "outside lower center", "ncols": max(3, 2 * columns)}
                 figure.legend(named.values(), named, **place)
             if note:
-                figure.supxlabel(note, fontsize=8)
+                figure.supxlabel(textwrap.fill(note, round(LETTERS * size[0])), fontsize=8)
             figure.savefig(file, format=form, **options)
         finally:
             plt.close(figure)
