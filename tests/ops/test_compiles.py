@@ -1,4 +1,4 @@
-"""The ops compile for a Hopper GPU: what runs in the interpreter need not."""
+"""The ops compile for compute capabilities 8.0 and 9.0: what runs in the interpreter need not."""
 
 import os
 import subprocess
@@ -8,22 +8,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OPS = (
-    "_take_slots",
-    "_scalars",
-    "_stream",
-    "_fused_rounds",
-    "_columns",
-    "_squares",
-)
+KERNELS = {"_take_slots", "_scalars", "_stream", "_fused_rounds", "_columns", "_squares"}
+# Bytes of stack; two registers are saved around an exponential in float64.
+STACK = {"_fused_rounds": 64, "_columns": 16}
 
 
 @pytest.mark.slow
-def test_every_op_compiles_for_hopper_and_stays_in_registers():
+def test_every_op_compiles_and_stays_in_registers():
     pytest.importorskip("triton", reason="triton is not installed")
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("compile_for_hopper.py"))],
+        [sys.executable, str(Path(__file__).with_name("compile_ops.py"))],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -31,8 +26,10 @@ def test_every_op_compiles_for_hopper_and_stays_in_registers():
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert {(line[0], line[1]) for line in lines} == {(name, dtype) for name in OPS for dtype in ("*fp64", "*fp32")}
-    for name, _, registers, stack, _ in lines:
-        assert int(stack) <= (64 if name == "_fused_rounds" else 0), f"{name} spills"
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if "| _" in line]
+    compiled = {(kernel, dtype, capability) for kernel, dtype, _, _, capability, *_ in rows}
+    assert compiled == {(k, dtype, c) for k in KERNELS for dtype in ("fp64", "fp32") for c in ("8.0", "9.0")}
+    for kernel, _, _, _, _, registers, stack, _, fit in rows:
+        assert int(stack) <= STACK.get(kernel, 0), f"{kernel} spills"
         assert int(registers) <= 255
+        assert int(fit) >= 1
