@@ -23,10 +23,10 @@ from benchmarks.stats import LEAST, ratios, report_paired
 from bo_robust.algorithms import ATAGPUCB
 from bo_robust.algorithms.base import State
 from bo_robust.confidence import FiniteWidth
+from bo_robust.experiments.arm_loop import play
 from bo_robust.experiments.build import build_algorithm, build_kernel
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.files import load
-from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.experiments.traces import Traces
 from bo_robust.features import FourierFeatures

@@ -31,7 +31,7 @@ from rich.console import Console
 
 from benchmarks.common import environment, report
 from benchmarks.study import SETTINGS, SPACE, kills
-from bo_robust.experiments import arm_run
+from bo_robust.experiments import arm_loop
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.errors import RunError
@@ -87,14 +87,14 @@ def result_folders(folder: Path) -> list[Path]:
     write_report(finished)
 
     def dies() -> None:
-        save = arm_run.save_checkpoint
+        save = arm_loop.save_checkpoint
 
         def saves_and_dies(path: Path, *content: Any) -> None:
             save(path, *content)
             if path.name.startswith("00-01"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        vars(arm_run)["save_checkpoint"] = saves_and_dies
+        vars(arm_loop)["save_checkpoint"] = saves_and_dies
         runs.start(config(horizon=600), stopped, checkpoint_seconds=0.0, console=quiet())
 
     exit_of(forked(dies))
@@ -279,7 +279,7 @@ def main() -> None:
         return max(1, round(share * full))
 
     print(json.dumps({"environment": environment()}), flush=True)
-    arm_run.CHECKPOINT_PAUSE = 0.0  # a checkpoint after every chunk of rounds, so that kills hit one
+    arm_loop.CHECKPOINT_PAUSE = 0.0  # a checkpoint after every chunk of rounds, so that kills hit one
     with tempfile.TemporaryDirectory(dir=options.dir) as name:
         scratch = Path(name)
         folders, stored = result_folders(scratch), studies(scratch)

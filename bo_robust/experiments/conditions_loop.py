@@ -7,8 +7,7 @@ Nothing depends on what ran before.
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,11 @@ def play_trial(
     seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
     gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
     functional = ValueAtRisk(problem.alpha)
-    true_regret = _Regrets(problem)
+
+    @functools.cache
+    def regret_of(x: tuple[float, ...]) -> float:
+        return float(regret(problem, problem.x_bounds.new_tensor(x)))
+
     rows: dict[str, list[Any]] = {}
     for r in range(panel.horizon + 1):
         watch(r)
@@ -96,8 +99,8 @@ def play_trial(
             best = recommend_design(bound.model, problem.environment, functional, now.designs).x
         row: dict[str, Any] = {
             "round": r,
-            "regret": true_regret(best),
-            "lower_regret": true_regret(now.designs[bound.certificate(now.designs, 0.0).argmin()]),
+            "regret": regret_of((*best.tolist(),)),
+            "lower_regret": regret_of((*now.designs[bound.certificate(now.designs, 0.0).argmin()].tolist(),)),
             "recommended": best.tolist(),
             "values": None,
             "interval": float(bound.certificate(best)),
@@ -128,7 +131,7 @@ def play_trial(
                         lower, upper = bound.bounds_of(point, None)
                     row["bound"] = float((upper - lower).max())
                 row |= {
-                    "chosen_regret": true_regret(chosen.point[: problem.dim_x]),
+                    "chosen_regret": regret_of((*chosen.point[: problem.dim_x].tolist(),)),
                     "point": chosen.point.tolist(),
                     "y": float(y),
                 }
@@ -190,36 +193,19 @@ def _problem(panel: str, data_dir: str | None, device: str) -> ConditionsProblem
     return build_conditions_problem(made, None if data_dir is None else Path(data_dir), find_device(device))
 
 
-class _Regrets:
-    """True regret of designs, computed once for each."""
-
-    def __init__(self, problem: ConditionsProblem) -> None:
-        self.problem = problem
-        self.known: dict[tuple[float, ...], float] = {}
-
-    def __call__(self, x: Tensor) -> float:
-        key = tuple(x.tolist())
-        if key not in self.known:
-            self.known[key] = float(regret(self.problem, x))
-        return self.known[key]
-
-
 def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Proposal, float]:
-    with _seeded(seed):
-        began = time.perf_counter()
-        chosen = method.propose(now)
-        wait_for(now.X)
-        return chosen, time.perf_counter() - began
+    """What the method proposes, and its seconds.
 
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed the generators of torch and NumPy (used by SciPy's optimisers), and restore them afterwards."""
+    The generators of torch and NumPy (used by SciPy's optimisers) are seeded, and restored afterwards.
+    """
     state = np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
         try:
-            yield
+            began = time.perf_counter()
+            chosen = method.propose(now)
+            wait_for(now.X)
+            return chosen, time.perf_counter() - began
         finally:
             np.random.set_state(state)  # noqa: NPY002

@@ -43,9 +43,6 @@ Pairs = Annotated[tuple[Pair, ...], Strict(False), Field(description="a list of 
 # What panels of the one and of the other loop leave out: defaults, and the keys that they alone have.
 DEFAULTS = {"arms": {"trials": 20, "horizon": 1000}, "conditions": {"trials": 10, "horizon": 30}}
 OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype", "intervals"}, "conditions": {"refit_every"}}
-# Keys and loops that have another name now.
-RENAMED = {"algorithms": "methods", "repetitions": "trials", "rounds": "horizon", "initial_points": "initial"}
-RENAMED_LOOPS = {"value_at_risk": "conditions"}
 
 
 class _Frozen(BaseModel):
@@ -139,9 +136,11 @@ class Panel(_Frozen):
     @classmethod
     def _of_its_loop(cls, data: Any) -> Any:
         """Fill in the defaults of the loop, and refuse keys of the other one."""
-        if not isinstance(data, Mapping) or data.get("loop", "arms") not in DEFAULTS:
+        if not isinstance(data, Mapping):
             return data
         loop = data.get("loop", "arms")
+        if not isinstance(loop, str) or loop not in DEFAULTS:
+            raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, DEFAULTS)}")
         for other in OF_ONE_LOOP.keys() - {loop}:
             for key in sorted(OF_ONE_LOOP[other] & data.keys()):
                 raise RunError(f"`{key}:` of panel {quoted(data.get('name', '?'))} is for `loop: {other}` only.")
@@ -277,27 +276,10 @@ def parse(data: Any) -> RunConfig:
     """The run that plain data describe: the content of one file, after ``include`` is resolved."""
     if not isinstance(data, Mapping):
         raise RunError(f"the configuration must be a mapping of keys to values, got {quoted(data)}.")
-    panels = data.get("panels")
-    for part in (data, *(panels if isinstance(panels, list | tuple) else ())):
-        _check_names(part)
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
         raise RunError(_in_words(error.errors(include_url=False)[0], data)) from None
-
-
-def _check_names(part: Any) -> None:
-    """Refuse old names, and an unknown loop, in the data of a run or a panel."""
-    if not isinstance(part, Mapping):
-        return
-    for old, new in RENAMED.items():
-        if old in part:
-            raise RunError(f"`{old}:` is now `{new}:`.")
-    loop = part.get("loop", "arms")
-    if isinstance(loop, str) and loop in RENAMED_LOOPS:
-        raise RunError(f"`loop: {loop}` is now `loop: {RENAMED_LOOPS[loop]}`.")
-    if not isinstance(loop, str) or loop not in DEFAULTS:
-        raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, DEFAULTS)}")
 
 
 def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 
 from bo_robust.executors import Executor, Future, WorkerLost
-from bo_robust.experiments.arm_run import ArmRun
+from bo_robust.experiments.arm_loop import ArmRun
 from bo_robust.experiments.build import build_problem
 from bo_robust.experiments.config import Panel, parse
 from bo_robust.experiments.errors import RunError

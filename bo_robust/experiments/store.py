@@ -65,7 +65,7 @@ class Shard:
     """What one job left."""
 
     frame: pd.DataFrame  # Traces in long format, one row per trial and round
-    # Plain data (:meth:`bo_robust.experiments.arm_run.ArmRun.shard`,
+    # Plain data (:meth:`bo_robust.experiments.arm_loop.ArmRun.shard`,
     # :func:`bo_robust.experiments.conditions_loop.play_shard`)
     metadata: dict[str, Any]
 

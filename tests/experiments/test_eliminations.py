@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from bo_robust.algorithms.elimination_algorithm import eliminations
-from bo_robust.experiments import arm_run, play
+from bo_robust.experiments import arm_loop
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
 from bo_robust.experiments.config import parse
@@ -56,7 +56,7 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     # the same game, played by hand
     panel_config, problem, algorithms = built(device, trials=6)
     traces = Traces(40, 6, device, torch.float64)
-    state = play.play(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
+    state = arm_loop.play(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
     record = eliminations(state)
     assert len(record) > 0
     names = problem.candidates.names
@@ -86,8 +86,8 @@ def test_runs_without_elimination_have_no_picture(tmp_path):
 
 def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
     """Chunks of 8 rounds, interrupted after each: traces and record as uninterrupted."""
-    monkeypatch.setattr(play, "CHUNK_ROUNDS", 8)
-    monkeypatch.setattr(arm_run, "CHECKPOINT_PAUSE", 0.0)
+    monkeypatch.setattr(arm_loop, "CHUNK_ROUNDS", 8)
+    monkeypatch.setattr(arm_loop, "CHECKPOINT_PAUSE", 0.0)
     algorithms = [ALL[0], {"name": "a-gp-ucb", "width": B2}, ALL[2]]
     problem = {"kind": "unknown_lengthscale", "num_arms": 30}
     # a small B and R: many eliminations, and trials in which every candidate failed
@@ -98,7 +98,7 @@ def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
     dead_at = [row["round"] for row in first["eliminations"]]
     assert min(dead_at) <= 16 < max(dead_at)  # some before and some after the interruptions
     assert first["all_failed"] > 0
-    real = play.draw_chunk
+    real = arm_loop.draw_chunk
     for chunks in (1, 2, 3, 5, 10):
         left = [chunks]
 
@@ -110,7 +110,7 @@ def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
 
         folder = tmp_path / f"b{chunks}"
         with monkeypatch.context() as patch:
-            patch.setattr(play, "draw_chunk", dying)
+            patch.setattr(arm_loop, "draw_chunk", dying)
             with pytest.raises(KeyboardInterrupt):
                 runs.start(whole, folder, checkpoint_seconds=0.0, console=quiet())
         assert len(list((folder / "checkpoints").iterdir())) == 1
@@ -165,7 +165,7 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     panel, _, algorithms = built(device, trials=1)
     alone = Traces(40, 1, device, torch.float64)
     problem = build_problem(panel, [7], None, device)
-    play.play(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
+    arm_loop.play(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
     he = traces[(traces["method"] == "HE") & (traces["trial"] == 7)]
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 

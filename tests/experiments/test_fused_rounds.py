@@ -7,10 +7,10 @@ import torch
 
 from bo_robust.algorithms import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement
 from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
-from bo_robust.experiments import play as plays
+from bo_robust.experiments import arm_loop
+from bo_robust.experiments.arm_loop import play
 from bo_robust.experiments.build import start_state
 from bo_robust.experiments.fused_rounds import can_fuse, play_fused
-from bo_robust.experiments.play import play
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.traces import Traces
 from bo_robust.posteriors.snapshots import restore_, snapshot
@@ -30,7 +30,7 @@ def problem(device, **changes):
 
 
 def played(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
-    monkeypatch.setattr(plays, "CHUNK_ROUNDS", 32)
+    monkeypatch.setattr(arm_loop, "CHUNK_ROUNDS", 32)
     if traces is None:
         traces = Traces(horizon, len(TRIALS), made.f.device, torch.float64)
     return play(algorithm, made, TRIALS, 5, 0.5, traces, state, fuse=fuse), traces

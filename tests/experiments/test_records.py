@@ -8,7 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from bo_robust.experiments import play
+from bo_robust.experiments import arm_loop
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, start_state
 from bo_robust.experiments.config import parse
@@ -42,7 +42,7 @@ def test_traces_record_what_the_state_holds(device, index):
     traces = Traces(30, 3, device, torch.float64, dictionary=True)
     state = start_state(algorithm, problem, 1.0, 3, 30)
     design = torch.empty(0, 3, dtype=torch.long, device=device)
-    draws, uniforms = play.draw_chunk(problem, range(3), 0, 0)
+    draws, uniforms = arm_loop.draw_chunk(problem, range(3), 0, 0)
     for t in range(30):
         play_round(algorithm, problem, state, draws[t], uniforms[t], traces, design)
         p = state.posterior
@@ -66,7 +66,7 @@ def test_only_shards_with_a_dictionary_have_the_columns(tmp_path):
 def test_resumed_runs_have_the_same_columns(tmp_path, monkeypatch):
     wide = config(trials=2, horizon=300, methods=ALGORITHMS[:1])
     runs.start(wide, tmp_path / "whole", console=quiet())
-    real, left = play.draw_chunk, [1]
+    real, left = arm_loop.draw_chunk, [1]
 
     def dying(*args):
         if not left[0]:
@@ -75,7 +75,7 @@ def test_resumed_runs_have_the_same_columns(tmp_path, monkeypatch):
         return real(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(play, "draw_chunk", dying)
+        patch.setattr(arm_loop, "draw_chunk", dying)
         with pytest.raises(KeyboardInterrupt):
             runs.start(wide, tmp_path / "cut", checkpoint_seconds=0.0, console=quiet())
     assert len(list((tmp_path / "cut" / "checkpoints").iterdir())) == 1

@@ -15,7 +15,7 @@ import torch
 import yaml
 from rich.console import Console
 
-from bo_robust.experiments import arm_run, comparisons, play, traces
+from bo_robust.experiments import arm_loop, comparisons, traces
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.cli import main
 from bo_robust.experiments.config import parse
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def _every_chunk_is_saved(monkeypatch):
-    monkeypatch.setattr(arm_run, "CHECKPOINT_PAUSE", 0.0)
+    monkeypatch.setattr(arm_loop, "CHECKPOINT_PAUSE", 0.0)
 
 
 def config(trials=4, horizon=60, **panel):
@@ -120,7 +120,7 @@ def test_trial_7_alone_is_trial_7_of_many():
         problem = build_problem(panel, trials, None, torch.device("cpu"))
         algorithm = build_algorithm(panel.methods[2], panel, problem)
         of = traces.Traces(300, len(trials), torch.device("cpu"), torch.float64)
-        play.play(algorithm, problem, trials, 0, 1.0, of)
+        arm_loop.play(algorithm, problem, trials, 0, 1.0, of)
         seen.append((of.arms[:, -2 if len(trials) > 1 else 0], of.rewards[:, -2 if len(trials) > 1 else 0]))
     assert torch.equal(seen[0][0], seen[1][0])
     torch.testing.assert_close(seen[0][1], seen[1][1], rtol=0, atol=0)
@@ -128,7 +128,7 @@ def test_trial_7_alone_is_trial_7_of_many():
 
 def interrupt_after(monkeypatch, chunks):
     """Let a run die after so many chunks of rounds, checkpoints written at each."""
-    real, count = play.draw_chunk, {"left": chunks}
+    real, count = arm_loop.draw_chunk, {"left": chunks}
 
     def dying(*args):
         if count["left"] == 0:
@@ -136,7 +136,7 @@ def interrupt_after(monkeypatch, chunks):
         count["left"] -= 1
         return real(*args)
 
-    monkeypatch.setattr(play, "draw_chunk", dying)
+    monkeypatch.setattr(arm_loop, "draw_chunk", dying)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def interrupt_after(monkeypatch, chunks):
     [(3, 40), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 40), (1, 300), (3, 300)))],
 )
 def test_resume_is_bit_identical(tmp_path, monkeypatch, trials, num_arms):
-    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    monkeypatch.setattr(arm_loop, "CHUNK_ROUNDS", 16)
     problem = {"kind": "rkhs_function", "num_arms": num_arms, "noise": {"kind": "student_t", "df": 3}}
     whole = config(trials, 75, problem=problem)
     runs.start(whole, tmp_path / "a", console=quiet())
@@ -226,7 +226,7 @@ def test_refused_before_anything_is_lost(tmp_path, monkeypatch):
 
 
 def test_plot_of_an_unfinished_run_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    monkeypatch.setattr(arm_loop, "CHUNK_ROUNDS", 16)
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         interrupt_after(patch, 1)
@@ -346,7 +346,7 @@ def test_a_mistake_in_the_last_panel_costs_nothing(tmp_path):
 
 
 def test_changed_code_is_refused_unless_forced(tmp_path, monkeypatch):
-    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
+    monkeypatch.setattr(arm_loop, "CHUNK_ROUNDS", 16)
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         interrupt_after(patch, 3)

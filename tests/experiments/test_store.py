@@ -14,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from bo_robust.experiments import arm_run, cli, memory, play, results, store
+from bo_robust.experiments import arm_loop, cli, memory, results, store
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
@@ -46,16 +46,16 @@ def under_way(tmp_path_factory):
     """A run that stopped with one shard stored and the checkpoint of the other, which has 32 rounds."""
     folder = tmp_path_factory.mktemp("under_way") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(play, "CHUNK_ROUNDS", 16)
-        patch.setattr(arm_run, "CHECKPOINT_PAUSE", 0.0)
-        real, left = play.draw_chunk, iter(range(5))
+        patch.setattr(arm_loop, "CHUNK_ROUNDS", 16)
+        patch.setattr(arm_loop, "CHECKPOINT_PAUSE", 0.0)
+        real, left = arm_loop.draw_chunk, iter(range(5))
 
         def dying(*args):
             if next(left, None) is None:
                 raise KeyboardInterrupt
             return real(*args)
 
-        patch.setattr(play, "draw_chunk", dying)
+        patch.setattr(arm_loop, "draw_chunk", dying)
         with pytest.raises(KeyboardInterrupt):
             runs.start(config(), folder, checkpoint_seconds=0.0, console=quiet())
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [os.path.basename(UNDER_WAY)]
@@ -185,8 +185,8 @@ def test_a_kill_between_a_file_and_its_digest_leaves_no_wrong_digest(finished, t
 
 
 def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(play, "CHUNK_ROUNDS", 16)
-    monkeypatch.setattr(arm_run, "CHECKPOINT_PAUSE", 0.0)
+    monkeypatch.setattr(arm_loop, "CHUNK_ROUNDS", 16)
+    monkeypatch.setattr(arm_loop, "CHECKPOINT_PAUSE", 0.0)
     out, real, calls = tmp_path / "out", np.savez, []
 
     def full(*args, **kwargs):

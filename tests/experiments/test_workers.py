@@ -12,7 +12,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from bo_robust.experiments import arm_run, results
+from bo_robust.experiments import arm_loop, results
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.store import ShardKey, load_checkpoint
@@ -67,8 +67,8 @@ def test_the_same_shards_as_in_turn(in_turn, tmp_path):
 
 @pytest.mark.slow
 def test_checkpoints_serve_one_process_and_several(in_turn, tmp_path, monkeypatch):
-    monkeypatch.setattr(arm_run, "CHECKPOINT_PAUSE", 0.0)
-    out, save = tmp_path / "out", arm_run.save_checkpoint
+    monkeypatch.setattr(arm_loop, "CHECKPOINT_PAUSE", 0.0)
+    out, save = tmp_path / "out", arm_loop.save_checkpoint
     under_way = ShardKey(0, 0, 0, 3).checkpoint(out)
 
     def saves_and_dies(*args):
@@ -76,7 +76,7 @@ def test_checkpoints_serve_one_process_and_several(in_turn, tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(arm_run, "save_checkpoint", saves_and_dies)
+        patch.setattr(arm_loop, "save_checkpoint", saves_and_dies)
         with pytest.raises(KeyboardInterrupt):
             runs.start(parse(plain()), out, checkpoint_seconds=0.0, console=quiet())
         assert load_checkpoint(under_way)[1]["round"] == 256

@@ -19,6 +19,7 @@ from bo_robust.acquisition.condition_choice import ConditionChoice
 from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
+from bo_robust.environments import ContinuousEnvironment
 from bo_robust.experiments.conditions.base import DELTA, ConditionsMethod, Optimised, Proposal, Round, confidence_width
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.conditions.shared_gp import Fitting
@@ -254,7 +255,6 @@ CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
     "stable-opt": StableOptMethod,
     "v-ucb": VUCB,
 }
-FORMERLY = {"v-ucb-prob": "{name: v-ucb}", "v-ucb-unif": "{name: v-ucb, pick: uniform}"}
 
 
 def build_method(name: str, options: dict[str, Any]) -> ConditionsMethod:
@@ -262,8 +262,6 @@ def build_method(name: str, options: dict[str, Any]) -> ConditionsMethod:
 
     ``preset`` of v-ucb names settings (:data:`bo_robust.methods.v_ucb.PRESETS`), which other options override.
     """
-    if name in FORMERLY:
-        raise specs.SpecError(f"method {name!r} is now {FORMERLY[name]}.")
     if CONDITIONS_METHODS.get(name) is VUCB:
         options = dict(options)
         preset = options.pop("preset", "paper")
@@ -302,7 +300,7 @@ def resample(problem: ConditionsProblem, n: int) -> Tensor:
 
 def _drawn(problem: ConditionsProblem) -> Tensor:
     """One condition from the distribution of Z, ``d_z``."""
-    if problem.sampler is not None:
+    if isinstance(problem.environment, ContinuousEnvironment):
         generator: Any = torch.Generator(problem.x_bounds.device).manual_seed(int(torch.randint(2**62, (1,))))
-        return problem.sampler(1, generator=generator)[0]
+        return problem.environment.sample(1, generator=generator)[0]
     return resample(problem, 1)[0]

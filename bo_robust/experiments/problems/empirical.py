@@ -37,11 +37,6 @@ def correlation_kernel(rows: np.ndarray) -> Tensor:
     return _projected(C)
 
 
-def half_range(table: np.ndarray) -> float:
-    """Half the largest range of any column, which is R of rewards from the table (Hoeffding's lemma)."""
-    return 0.5 * float((table.max(axis=0) - table.min(axis=0)).max())
-
-
 def centred_problem(
     name: str,
     history: np.ndarray,
@@ -68,15 +63,11 @@ def centred_problem(
     centre, scale = median_mad(history)
     past, later = (history - centre) / scale, (table - centre) / scale
     v, v_table = (float((np.abs(y) ** (1.0 + alpha)).mean(axis=0).max()) for y in (past, later))
-    found: dict[str, Any] = {
-        "f": trials.share(later.mean(axis=0)),
-        "kernel": correlation_kernel(history),
-        "rewards": TableRewards(torch.from_numpy(later)),
+    found = {
         "noise_var": float(np.median(past.var(axis=0))),
         "norm_bound": float(np.abs(past.mean(axis=0)).max()),
         "moment_bound": v,
         "alpha": alpha,
-        "noise_scale": half_range(later),
         "notes": (
             f"{notes} Rewards and regret: (y - {centre:.6g}) / {scale:.6g}, median and MAD of the past "
             f"rows. v = {v:.4g} is the largest E|y|^{1 + alpha:g} of an arm in the past rows; in the rows "
@@ -84,7 +75,7 @@ def centred_problem(
             f"rows, not an RKHS norm. {SHARED_F}"
         ),
     }
-    return Problem(name=name, **found | fields)
+    return _problem(name, history, later, trials, found | fields)
 
 
 def paper_problem(
@@ -99,21 +90,29 @@ def paper_problem(
     top = float(table.mean(axis=0).max())
     rewards = table / top
     v, v_arm = float((rewards**2).mean()), float((rewards**2).mean(axis=0).max())
-    found: dict[str, Any] = {
-        "f": trials.share(rewards.mean(axis=0)),
-        "kernel": correlation_kernel(history),
-        "rewards": TableRewards(torch.from_numpy(rewards)),
+    found = {
         "noise_var": 1.0,
         "norm_bound": 1.0,
         "moment_bound": v,
         "alpha": 1.0,
-        "noise_scale": half_range(rewards),
         "notes": (
             f"{notes} Rewards and regret: y / {top:.6g}, the largest mean (the published script scales only "
             f"f). v = {v:.4g} is the mean of y^2 over all arms as in the paper; it is NOT a bound: the "
             f"largest arm has {v_arm:.4g}. B = max f, not an RKHS norm. Rewards are not centred, truncation "
             f"to 0 is biased. {SHARED_F}"
         ),
+    }
+    return _problem(name, history, rewards, trials, found | fields)
+
+
+def _problem(name: str, history: np.ndarray, rewards: np.ndarray, trials: Trials, fields: dict[str, Any]) -> Problem:
+    """A problem whose rewards are rows of a table ``rewards``, ``m x n``, and f its mean, unless ``fields`` differ."""
+    found: dict[str, Any] = {
+        "f": trials.share(rewards.mean(axis=0)),
+        "kernel": correlation_kernel(history),
+        "rewards": TableRewards(torch.from_numpy(rewards)),
+        # R by Hoeffding's lemma: half the largest range of an arm.
+        "noise_scale": 0.5 * float(np.ptp(rewards, axis=0).max()),
     }
     return Problem(name=name, **found | fields)
 

@@ -87,13 +87,3 @@ class ConditionsProblem:
             return None
         p, w = self.environment.probabilities, len(self.environment.z)
         return torch.full_like(self.environment.z[:, 0], 1.0 / w) if p is None else p
-
-    @property
-    def sampler(self) -> Callable[..., Tensor] | None:
-        """``sampler(n, generator=None)`` draws ``n x d_z`` of a continuous Z. None where Z is finite."""
-        return self.environment.sample if isinstance(self.environment, ContinuousEnvironment) else None
-
-    @property
-    def log_prob(self) -> Callable[[Tensor], Tensor | None] | None:
-        """Log density of a continuous Z, ``... x d_z`` to ``...``, -inf outside its box. None where Z is finite."""
-        return self.environment.log_prob if isinstance(self.environment, ContinuousEnvironment) else None

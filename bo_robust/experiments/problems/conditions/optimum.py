@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from bo_robust.environments import ContinuousEnvironment
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.experiments.problems.conditions.environments import grid
 from bo_robust.ops.weighted_quantile import weighted_quantile
@@ -133,11 +134,13 @@ def _environment(problem: ConditionsProblem, z_points: int) -> tuple[Tensor, Ten
     """The points that stand for Z, ``w x d_z``, and their probabilities, ``w``."""
     if problem.points is not None and problem.probabilities is not None:
         return problem.points, problem.probabilities
+    environment = problem.environment
+    assert isinstance(environment, ContinuousEnvironment)
     lower, upper = problem.z_bounds
     # An unscrambled sequence begins at 0: half a cell centres the points.
     sobol = SobolEngine(problem.dim_z).draw(z_points, dtype=lower.dtype) + 0.5 / z_points
     points = lower + (upper - lower) * sobol.to(lower.device)
-    log_prob = problem.log_prob(points) if problem.log_prob is not None else None
+    log_prob = environment.log_prob(points)
     if log_prob is None:
         raise ValueError(f"the true value at risk of {problem.name!r} needs the log density of its continuous Z.")
     return points, torch.softmax(log_prob, dim=0)

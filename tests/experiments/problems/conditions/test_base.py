@@ -1,6 +1,5 @@
 """What a value-at-risk problem refuses, and the distributions of Z."""
 
-import dataclasses
 import math
 
 import pytest
@@ -33,8 +32,6 @@ def test_what_a_finite_problem_offers():
     assert (problem.dim_x, problem.dim_z) == (2, 1)
     assert problem.points.tolist() == [[0.0], [1.0]]
     assert problem.probabilities.tolist() == [0.25, 0.75]
-    assert problem.sampler is None
-    assert problem.log_prob is None
     equal = tiny(environment=FiniteEnvironment(torch.zeros(4, 1, dtype=torch.float64)))
     assert equal.probabilities.tolist() == [0.25] * 4
 
@@ -60,11 +57,6 @@ def test_what_a_finite_problem_offers():
 def test_bad_problems_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         tiny(**changes)
-
-
-def test_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        tiny().alpha = 0.1
 
 
 @pytest.mark.parametrize(("dim", "w", "largest"), [(1, 100, 49 / 99), (2, 64, 3 / 7)])
@@ -107,13 +99,6 @@ def test_truncated_normal(dim, device):
     cells = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
     assert float(z.log_prob(cells).exp().mean()) == pytest.approx(1.0, abs=2e-5)
     assert float(z.log_prob(torch.full((dim,), 0.2, dtype=torch.float64, device=device))) == -math.inf
-
-
-def test_samplers_repeat_by_generator():
-    problem = make("branin", z="continuous")
-    one, two = (problem.sampler(5, torch.Generator().manual_seed(3)) for _ in range(2))
-    assert torch.equal(one, two)
-    assert not torch.equal(one, problem.sampler(5, torch.Generator().manual_seed(4)))
 
 
 def test_bad_environments_are_refused():

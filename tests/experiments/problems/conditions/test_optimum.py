@@ -77,7 +77,7 @@ def test_continuous_value_by_hand(device):
 
 def test_continuous_value_agrees_with_draws(device):
     problem = make("hartmann3_12", z="continuous", device=device)
-    z = problem.sampler(200_000, torch.Generator(device).manual_seed(0))
+    z = problem.environment.sample(200_000, torch.Generator(device).manual_seed(0))
     X = torch.tensor([[0.1], [0.6]], dtype=torch.float64, device=device)
     pairs = torch.cat([X.unsqueeze(1).expand(-1, len(z), -1), z.expand(2, -1, -1)], -1)
     drawn = np.quantile(problem.f(pairs).cpu().numpy(), 0.1, axis=-1)

@@ -13,11 +13,7 @@ SYNTHETIC = ["branin", "goldstein_price", "hartmann3_12", "hartmann3_21"]
 SHAPES = {"branin": (1, 1), "goldstein_price": (1, 1), "hartmann3_12": (1, 2), "hartmann3_21": (2, 1)}
 
 
-def test_unknown_names_get_the_nearest():
-    with pytest.raises(ValueError, match="did you mean 'branin'"):
-        make("brannin")
-    with pytest.raises(ValueError, match="did you mean 'z'"):
-        make("branin", zz="discrete")
+def test_a_setting_of_another_problem_is_refused():
     with pytest.raises(ValueError, match="has no 'z'"):
         make("digits", z="continuous")
     assert set(SYNTHETIC) < set(PROBLEMS)
@@ -37,9 +33,9 @@ def test_constants_of_the_paper(name, z, device):
         assert problem.points.shape == (64 if name == "hartmann3_12" else 100, problem.dim_z)
     else:
         assert problem.points is None
-        draws = problem.sampler(8, torch.Generator(device).manual_seed(0))
+        draws = problem.environment.sample(8, torch.Generator(device).manual_seed(0))
         assert draws.device.type == device.type
-        assert bool(torch.isfinite(problem.log_prob(draws)).all())
+        assert bool(torch.isfinite(problem.environment.log_prob(draws)).all())
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
