@@ -2,16 +2,14 @@
 
 import json
 import math
-import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from bo_robust.executors import InProcess, WorkerLost
+from bo_robust.executors import InProcess
 from bo_robust.experiments import comparisons
 from bo_robust.experiments import run as runs
 from bo_robust.experiments import summary as summaries
@@ -32,14 +30,10 @@ CONFIG = {
 }
 
 
-def quiet():
-    return Console(file=open(os.devnull, "w"), width=200)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("robust") / "out"
-    runs.start(parse(CONFIG), out, console=quiet())
+    runs.start(parse(CONFIG), out)
     return out
 
 
@@ -51,36 +45,14 @@ def test_a_run_leaves_what_it_promises(folder):
     assert {"fingerprint", "git", "seeds", "config_digest"} <= set(info)
 
 
-def test_an_executor_plays_the_same_trials_and_after_a_death_only_what_is_missing(folder, tmp_path):
-    out, played = tmp_path / "out", []
-
-    class Mortal:
-        """In this process; the worker of RANDOM's second trial always dies, while it is mortal."""
-
-        mortal = True
-
-        def submit(self, fn, text):
-            job = json.loads(text)
-            played.append((*job["key"][1:3],))
-            kill = self.mortal and played[-1] == (1, 1)
-            return InProcess().submit(_die if kill else fn, text)
-
-    executor = Mortal()
-    with pytest.raises(RunError, match=r"'RANDOM' of panel 'Branin \(1,1\)', trial 1: 3 workers died"):
-        runs.start(parse(CONFIG), out, executor=executor, console=quiet())
-    assert sorted(played) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 1), (1, 1)]
-    executor.mortal = False
-    runs.resume(out, executor=executor, console=quiet())
-    assert played[6:] == [(1, 1)]
+def test_an_executor_plays_the_same_trials(folder, tmp_path):
+    out = tmp_path / "out"
+    runs.start(parse(CONFIG), out, executor=InProcess())
     assert {p.name for p in out.iterdir()} == {p.name for p in folder.iterdir()}
     ours, theirs = (
         pd.read_parquet(one / "traces.parquet").drop(columns=["seconds", "fit_seconds"]) for one in (out, folder)
     )
     pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
-
-
-def _die(text):
-    raise WorkerLost("gone")
 
 
 def test_the_summary_says_what_the_traces_say(folder):
@@ -109,38 +81,12 @@ def test_resuming_plays_what_is_missing_and_only_that(folder, tmp_path):
     part.unlink()
     stamp = kept.stat().st_mtime_ns
     with pytest.raises(RunError, match="no results of V in panel"):
-        runs.finish(folder, console=quiet())
-    runs.resume(folder, console=quiet())
+        runs.finish(folder)
+    runs.resume(folder)
     assert kept.stat().st_mtime_ns == stamp
     after = pd.read_parquet(folder / "traces.parquet")
     columns = ["panel", "method", "trial", "round", "regret", "certificate", "bound", "y"]
     pd.testing.assert_frame_equal(before[columns], after[columns])
-
-
-def test_refusals(folder, tmp_path):
-    config = parse(CONFIG)
-    with pytest.raises(RunError, match="exists already"):
-        runs.start(config, folder, console=quiet())
-    with pytest.raises(RunError, match="not a result folder"):
-        runs.resume(tmp_path / "none", console=quiet())
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    info = json.loads((folder / "run.json").read_text())
-    info["config"]["panels"][0]["horizon"] = 5
-    (copy / "run.json").write_text(json.dumps(info))
-    with pytest.raises(RunError, match="was changed"):
-        runs.resume(copy, console=quiet())
-
-
-def test_a_damaged_part_is_named(folder, tmp_path):
-    part = ShardKey(0, 1, 1, 2).path(folder)
-    whole = part.read_bytes()
-    try:
-        part.write_bytes(whole[:100])
-        with pytest.raises(RunError, match="is damaged"):
-            runs.finish(folder, console=quiet())
-    finally:
-        part.write_bytes(whole)
 
 
 def test_numbers_of_the_summary_by_hand():

@@ -84,17 +84,13 @@ BAD = [
     (["dtype"], "float16", "float64 or float32"),
     (["noise_var"], -0.1, "noise_var of panel 'p' must be a finite number > 0"),
     (["noise_var"], math.inf, "noise_var of panel 'p' must be a finite number > 0"),
-    (["noise_var"], math.nan, "noise_var of panel 'p' must be a finite number > 0"),
     (["noise_var"], 10**400, "noise_var of panel 'p' must be a finite number > 0, got 1000"),
     (["name"], "", "becomes a folder"),
-    (["name"], "..", "becomes a folder"),
     (["name"], ".hidden", "becomes a folder"),
     (["name"], "a/b", "becomes a folder"),
-    (["name"], "a\\b", "becomes a folder"),
     (["name"], "a\nb", "becomes a folder"),
     (["name"], 5, "name of the run must be text, got 5"),
     ([7], 3, "key 7, which is no text"),
-    (["panels"], None, "panels of the run must be a list of panels, got None"),
     (["panels", 0], 3, "a panel of the configuration must be a mapping"),
     (["panels", 0, "problem"], "gp_draw", "problem of panel 'p' must be a mapping with a `kind`, got 'gp_draw'"),
     (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
@@ -106,7 +102,7 @@ BAD = [
     (["methods", 0, "width"], {"scale": 1.0}, "`width` of method .* has no `kind`"),
     (["methods", 1, "label"], "A", "two methods labelled 'A'"),
     (["panels"], [], "has no panels"),
-    (["panels"], {"name": "p"}, "must be a list"),
+    (["panels"], [{"name": "p", "problem": {"kind": "gp_draw"}}] * 2, "two panels named 'p'"),
     (["panels", 0], {"problem": {"kind": "gp_draw"}}, "has no `name:`"),
     (["panels", 0, "problem"], {"num_arms": 3}, "`problem` of panel 'p' has no `kind`"),
     (["compare"], [["A", "Z"]], "compares 'Z'"),
@@ -120,13 +116,6 @@ def test_bad_configurations_say_what_to_change(tmp_path, path, value, message):
     data = base()
     change(data, path, value)
     with pytest.raises(RunError, match=message):
-        load(write(tmp_path, data))
-
-
-def test_two_panels_of_one_name(tmp_path):
-    data = base()
-    data["panels"] *= 2
-    with pytest.raises(RunError, match="two panels named 'p'"):
         load(write(tmp_path, data))
 
 
@@ -239,7 +228,6 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
 
 SCHEDULES = [
     ({"name": "gp-ucb", "width": {"kind": "finit"}}, "did you mean 'finite'"),
-    ({"name": "gp-ucb", "width": {"kind": "finite", "sclae": 2}}, "did you mean 'scale'"),
     ({"name": "gp-ucb", "width": {"kind": "finite", "scale": -1.0}}, "scale"),
     ({"name": "gp-ucb", "width": {"kind": "compact"}}, "needs 'dim'"),
     ({"name": "gp-ucb", "margin": 0.1}, "unknown key 'margin' in method 'gp-ucb' of panel"),
@@ -251,27 +239,15 @@ SCHEDULES = [
     ({"name": "gp-ucb", "epsilon": 0.5}, "unknown key 'epsilon' in method 'gp-ucb' of panel"),
     ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
-    ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": 2.0, "alpha": 1.5}}, "alpha"),
-    (
-        {"name": "tgp-ucb", "truncation": {"kind": "tgp", "alpha": "1"}},
-        "'TGP-UCB' of panel 'p': alpha of truncation 'tgp' must be a number",
-    ),
     (
         {"name": "gp-ucb", "width": {"kind": "constant", "value": True}},
         "'GP-UCB' of panel 'p': value of width 'constant' must be a number, got True",
     ),
     ({"name": "gp-ucb", "width": {"kind": "constant", "value": math.nan}}, "value must be a finite number"),
     (
-        {"name": "gp-ucb", "width": {"kind": "finite", "num_arms": 2.5}},
-        "num_arms of .* must be a whole number, got 2.5",
-    ),
-    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": "big"}}, "scale of .* must be a number, got 'big'"),
-    ({"name": "gp-ucb", "width": {"kind": "finite", "scale": None}}, "scale of .* must be a number, got None"),
-    (
         {"name": "gp-ucb", "width": {"kind": "compact", "dim": 10**400, "a": 1.0, "b": 1.0, "r": 1.0}},
         "dim must be a whole number",
     ),
-    ({"name": "pi", "margin": math.inf}, "margin must be a finite number"),
 ]
 
 
@@ -304,17 +280,6 @@ def test_schedules_take_their_constants_from_problem_and_panel(tmp_path, device)
     assert second.width.delta == 0.2
 
 
-def test_unknown_problem_and_parameter(tmp_path, device):
-    for problem, message in (
-        ({"kind": "gp_drew"}, "did you mean 'gp_draw'"),
-        ({"kind": "gp_draw", "num_arm": 3}, "did you mean 'num_arms'"),
-    ):
-        data = base()
-        data["panels"][0]["problem"] = problem
-        with pytest.raises(RunError, match=message):
-            build_problem(load(write(tmp_path, data)).panels[0], range(2), None, device)
-
-
 def on(problem):
     """A panel of ``problem``, from a file's data."""
     return parse({**base(), "panels": [{"name": "p", "problem": problem}]}).panels[0]
@@ -322,32 +287,21 @@ def on(problem):
 
 NOISY = {"kind": "rkhs_function", "num_arms": 10}
 PARAMETERS = [
+    ({"kind": "gp_drew"}, "did you mean 'gp_draw'"),
+    ({"kind": "gp_draw", "num_arm": 3}, "panel 'p': .*did you mean 'num_arms'"),
     (
         {"kind": "rkhs_function", "positive": "no"},
         "panel 'p': positive of problem 'rkhs_function' must be true or false, got 'no'",
     ),
-    ({"kind": "rkhs_function", "positive": 1}, "positive of .* must be true or false"),
-    ({"kind": "rkhs_function", "num_arms": 2.5}, "panel 'p': num_arms of .* must be a whole number, got 2.5"),
-    ({"kind": "rkhs_function", "num_arms": True}, "num_arms of .* must be a whole number, got True"),
     ({"kind": "rkhs_function", "num_arms": 0}, "panel 'p': num_arms must be at least 1"),
-    ({"kind": "rkhs_function", "lengthscale": True}, "lengthscale of .* must be a number"),
     ({"kind": "rkhs_function", "lengthscale": math.nan}, "panel 'p': lengthscale"),
-    ({"kind": "rkhs_function", "kernel": ["se"]}, "kernel of .* must be text"),
-    ({"kind": "rkhs_function", "alpha": "1"}, "alpha of .* must be a number or empty"),
-    ({"kind": "hard_instance", "peaks": 2.5}, "peaks of .* must be a whole number, got 2.5"),
-    ({"kind": "hard_instance", "peaks": 400}, "panel 'p': peaks=400 .* beyond float64"),
     ({"kind": "hard_instance", "alpha": 1e-9}, "panel 'p': a parameter is too large or too small"),
-    ({"kind": "seattle_latency", "client": "first"}, "client of .* must be a whole number"),
-    ({"kind": "sp500", "bad_ticks": "0.1"}, "bad_ticks of .* must be a number"),
     (
         {**NOISY, "noise": "gaussian"},
         "panel 'p': noise of problem 'rkhs_function' must be a mapping or empty, got 'gaussian'",
     ),
-    ({**NOISY, "noise": {"df": 3}}, "panel 'p': noise has no `kind`"),
-    ({**NOISY, "noise": {"kind": ["f"]}}, "panel 'p': the kind of noise must be text"),
     ({**NOISY, "noise": {"kind": "studentt"}}, "panel 'p': .*did you mean 'student_t'"),
     ({**NOISY, "noise": {"kind": "student_t", "df": "3"}}, "panel 'p': df of noise 'student_t' must be a number"),
-    ({**NOISY, "noise": {"kind": "student_t", "df": True}}, "df of .* must be a number, got True"),
     ({**NOISY, "noise": {"kind": "student_t", 3: 4}}, "key 3, which is no text"),
     ({"kind": "gp_draw", "seed": 3}, "panel 'p': 'seed' is no parameter of a problem; set `seed:` of the panel"),
     ({"kind": "gp_draw", "trials": 3}, "set `trials:` of the panel"),

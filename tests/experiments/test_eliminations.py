@@ -2,14 +2,12 @@
 
 import dataclasses
 import json
-import os
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 
 from bo_robust.algorithms.elimination_algorithm import eliminations
 from bo_robust.experiments import arm_loop
@@ -36,10 +34,6 @@ def config(problem="unknown_period", methods=ALL, **panel):
     return parse({"name": "test", "methods": methods, "panels": [{"name": "p", "problem": problem, **settings}]})
 
 
-def quiet():
-    return Console(file=open(os.devnull, "w"), width=200)
-
-
 def built(device, **changes):
     panel = config(**changes).panels[0]
     problem = build_problem(panel, range(panel.trials), None, device)
@@ -48,7 +42,7 @@ def built(device, **changes):
 
 def test_a_run_reports_who_was_eliminated(tmp_path, device):
     out = tmp_path / "out"
-    summary = runs.start(config(trials=6, compare=[["HE", "MLE"]]), out, device=str(device), console=quiet())
+    summary = runs.start(config(trials=6, compare=[["HE", "MLE"]]), out, device=str(device))
     assert (out / "eliminations.png").stat().st_size > 1000
     panel = summary["panels"][0]
     assert [label for label, entry in panel["methods"].items() if entry["eliminations"]] == ["HE"]
@@ -78,54 +72,12 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     assert (settings["noise_scale"], settings["delta"], settings["width"]["delta"]) == (0.1, 0.1, 0.05)
 
 
-def test_runs_without_elimination_have_no_picture(tmp_path):
-    summary = runs.start(config(methods=ALL[1:2], horizon=8), tmp_path / "out", console=quiet())
-    assert not (tmp_path / "out" / "eliminations.png").exists()
-    assert summary["panels"][0]["methods"]["MLE"]["eliminations"] is None
-
-
-def test_resuming_with_dead_candidates_changes_nothing(tmp_path, monkeypatch):
-    """Chunks of 8 rounds, interrupted after each: traces and record as uninterrupted."""
-    monkeypatch.setattr(arm_loop, "CHUNK_ROUNDS", 8)
-    monkeypatch.setattr(arm_loop, "CHECKPOINT_PAUSE", 0.0)
-    algorithms = [ALL[0], {"name": "a-gp-ucb", "width": B2}, ALL[2]]
-    problem = {"kind": "unknown_lengthscale", "num_arms": 30}
-    # a small B and R: many eliminations, and trials in which every candidate failed
-    algorithms[0] = {**algorithms[0], "noise_scale": 0.01, "width": {**B2, "norm_bound": 0.5}}
-    whole = config(problem, algorithms, horizon=30, initial=3)
-    expected = runs.start(whole, tmp_path / "a", console=quiet())
-    first = expected["panels"][0]["methods"]["HE"]["eliminations"]
-    dead_at = [row["round"] for row in first["eliminations"]]
-    assert min(dead_at) <= 16 < max(dead_at)  # some before and some after the interruptions
-    assert first["all_failed"] > 0
-    real = arm_loop.draw_chunk
-    for chunks in (1, 2, 3, 5, 10):
-        left = [chunks]
-
-        def dying(*args, left=left):
-            if left[0] == 0:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return real(*args)
-
-        folder = tmp_path / f"b{chunks}"
-        with monkeypatch.context() as patch:
-            patch.setattr(arm_loop, "draw_chunk", dying)
-            with pytest.raises(KeyboardInterrupt):
-                runs.start(whole, folder, checkpoint_seconds=0.0, console=quiet())
-        assert len(list((folder / "checkpoints").iterdir())) == 1
-        resumed = runs.resume(folder, console=quiet())
-        traces = [pd.read_parquet(path / "traces.parquet") for path in (tmp_path / "a", folder)]
-        pd.testing.assert_frame_equal(*traces, check_exact=True)
-        assert resumed["panels"][0]["methods"]["HE"]["eliminations"] == first
-
-
 def test_violated_assumptions_are_said_once(tmp_path):
     problem = {"kind": "unknown_lengthscale", "num_arms": 30}
     algorithms = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        summary = runs.start(config(problem, algorithms), tmp_path / "out", console=quiet())
+        summary = runs.start(config(problem, algorithms), tmp_path / "out")
     panel = summary["panels"][0]
     found = panel["methods"]["HE"]["eliminations"]
     assert found["all_failed"] == 4
@@ -139,7 +91,7 @@ def test_violated_assumptions_are_said_once(tmp_path):
 
 def test_losing_the_true_candidate_too_often_warns(tmp_path):
     algorithms = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
-    summary = runs.start(config(methods=algorithms), tmp_path / "out", console=quiet())
+    summary = runs.start(config(methods=algorithms), tmp_path / "out")
     found = summary["panels"][0]["methods"]["HE"]["eliminations"]
     lost = 4 - found["true_survived"]
     assert lost > 0
@@ -150,7 +102,7 @@ def test_losing_the_true_candidate_too_often_warns(tmp_path):
 def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     algorithms = [*ALL, {"name": "random"}, {"name": "ei"}]
     out = tmp_path / "out"
-    runs.start(config(methods=algorithms, trials=60), out, device=str(device), console=quiet())
+    runs.start(config(methods=algorithms, trials=60), out, device=str(device))
     traces = pd.read_parquet(out / "traces.parquet")
     design = traces[traces["round"] <= 5]
     assert design["width"].isna().all()
@@ -239,5 +191,5 @@ def test_mistakes_are_named(device, changes, message):
 def test_too_large_kernels_are_refused_before_the_run(tmp_path, data_dir):
     wide = config("unknown_kernel_temperature", [{"name": "he-gp-ucb", "width": B2}])
     with pytest.raises(RunError, match=r"HEGPUCB cannot start .*assumes k\(x, x\) <= 1"):
-        runs.start(wide, tmp_path / "out", data_dir=data_dir, console=quiet())
+        runs.start(wide, tmp_path / "out", data_dir=data_dir)
     assert not (tmp_path / "out").exists()

@@ -1,12 +1,8 @@
 """What runs keep of dictionaries: size and estimated effective dimension by round, through interruptions."""
 
-import os
-
-import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 
 from bo_robust.experiments import arm_loop
 from bo_robust.experiments import run as runs
@@ -26,10 +22,6 @@ def config(**panel):
     problem = {"kind": "rkhs_function", "num_arms": 40, "noise": {"kind": "student_t", "df": 3}}
     settings = {"trials": 3, "horizon": 30, "methods": ALGORITHMS, **panel}
     return parse({"name": "test", "panels": [{"name": "p", "problem": problem, **settings}]})
-
-
-def quiet():
-    return Console(file=open(os.devnull, "w"), width=200)
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -54,32 +46,10 @@ def test_traces_record_what_the_state_holds(device, index):
 
 
 def test_only_shards_with_a_dictionary_have_the_columns(tmp_path):
-    runs.start(config(), tmp_path, console=quiet())
+    runs.start(config(), tmp_path)
     for j, there in enumerate((True, True, False)):
         shard = load_shard(tmp_path, ShardKey(0, j, 0, 3), config().digest)
         assert ({*DICTIONARY_COLUMNS} <= {*shard.frame}) == there
     traces = pd.read_parquet(tmp_path / "traces.parquet")
     of = traces.groupby("method", observed=True)["dictionary_size"].count()
     assert of.to_dict() == {"BKB": 90, "BBKB": 90, "GP": 0}
-
-
-def test_resumed_runs_have_the_same_columns(tmp_path, monkeypatch):
-    wide = config(trials=2, horizon=300, methods=ALGORITHMS[:1])
-    runs.start(wide, tmp_path / "whole", console=quiet())
-    real, left = arm_loop.draw_chunk, [1]
-
-    def dying(*args):
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return real(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(arm_loop, "draw_chunk", dying)
-        with pytest.raises(KeyboardInterrupt):
-            runs.start(wide, tmp_path / "cut", checkpoint_seconds=0.0, console=quiet())
-    assert len(list((tmp_path / "cut" / "checkpoints").iterdir())) == 1
-    runs.resume(tmp_path / "cut", console=quiet())
-    a, b = (pd.read_parquet(tmp_path / name / "traces.parquet") for name in ("whole", "cut"))
-    pd.testing.assert_frame_equal(a, b)
-    assert np.isfinite(a["effective_dimension"]).all()

@@ -60,16 +60,6 @@ def test_plain_data_and_back():
     assert again.digest == config.digest
 
 
-def test_included_files_and_overrides(tmp_path):
-    (tmp_path / "a.yaml").write_text(
-        "loop: conditions\nhorizon: 9\nmethods: [random]\npanels: [{name: B, problem: {kind: branin}}]\n"
-    )
-    (tmp_path / "b.yaml").write_text("loop: conditions\nname: b\ninclude: [a.yaml]\ntrials: 2\n")
-    config = load(tmp_path / "b.yaml", ["seed=5"], horizon=3)
-    panel = config.panels[0]
-    assert (config.name, panel.horizon, panel.trials, panel.seed) == ("b", 3, 2, 5)
-
-
 def test_loops_do_not_mix(tmp_path):
     (tmp_path / "a.yaml").write_text("loop: conditions\nmethods: [random]\npanels: []\n")
     (tmp_path / "b.yaml").write_text("include: [a.yaml]\n")

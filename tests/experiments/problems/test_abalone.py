@@ -62,8 +62,3 @@ def test_settings(data_dir):
     assert problem.noise_var == 0.1
     with pytest.raises(ValueError, match="lengthscale"):
         make_problem("abalone", [0], 0, data_dir=data_dir, lengthscale=-1.0)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"abalone/abalone.csv.gz.*BO_ROBUST_DATA"):
-        make_problem("abalone", [0], 0, data_dir=tmp_path)

@@ -76,12 +76,8 @@ def test_seeds_and_trials_differ(build):
     [
         ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
         ("zzz", {}, "one of: abalone, cmu_light"),
-        ("rkhs_function", {"lenghtscale": 0.1}, "has no 'lenghtscale'; did you mean 'lengthscale'"),
-        ("djia29", {"scale": "paper"}, "did you mean 'scaling'"),
         ("intel_lab", {"rows": 3}, r"has no 'rows'; \(one of: data_dir\)"),
         ("gp_draw", {"seed": 3}, "has no 'seed'"),
-        ("gp_draw", {"name": "x"}, "has no 'name'"),
-        ("gp_draw", {"trials": [1]}, "has no 'trials'"),
     ],
 )
 def test_typos_name_the_nearest(name, params, message):

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from scipy import linalg, stats
+from scipy import linalg
 
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems import make_problem
@@ -76,14 +76,6 @@ def test_gp_draw_is_the_symmetric_root_times_normals():
     np.testing.assert_allclose(problem.f.numpy(), z @ linalg.sqrtm(K).real, rtol=1e-8, atol=1e-10)
 
 
-def test_gp_draw_has_the_prior_covariance():
-    f = make_problem("gp_draw", range(1500), 0, num_arms=12).f.numpy()
-    x = np.linspace(0, 1, 12)
-    K = np.exp(-((x[:, None] - x) ** 2) / (2 * 0.2**2))
-    assert np.abs(f.T @ f / 1500 - K).max() < 5 * math.sqrt(2 / 1500)
-    assert stats.kstest(f[:, 4], "norm").pvalue > 0.01
-
-
 def test_gp_draw_constants():
     problem = make_problem("gp_draw", range(3), 0)
     assert problem.f.shape == (3, 1000)
@@ -93,11 +85,6 @@ def test_gp_draw_constants():
     assert problem.moment_bound == pytest.approx(2 * math.log(20_000) + 0.025)
     assert float(problem.f.square().max()) < problem.moment_bound
     assert problem.norm_bound is None
-
-
-def test_gp_draw_exceeds_its_sup_bound_rarely():
-    f = make_problem("gp_draw", range(300), 1, num_arms=100).f
-    assert float((f.abs().max(dim=1).values > math.sqrt(2 * math.log(2 * 100 / 0.1))).double().mean()) <= 0.1
 
 
 def test_spiked_function(device):
@@ -143,13 +130,6 @@ def test_many_arms_are_evaluated_in_chunks(monkeypatch):
     in_chunks = make_problem("many_arms", [0], 0, num_arms=1000, dim=2)
     torch.testing.assert_close(in_chunks.f, whole.f, rtol=1e-12, atol=1e-14)
     assert not torch.equal(make_problem("many_arms", [0], 1, num_arms=1000, dim=2).arms, whole.arms)
-
-
-def test_a_million_arms():
-    problem = make_problem("many_arms", [0], 0, num_arms=1_000_000)
-    assert problem.arms.shape == (1_000_000, 6)
-    assert float(problem.f.abs().max()) == 1.0
-    assert 0.4 < float(problem.optimum) <= 1.0  # max|f| may lie at the bottom
 
 
 @pytest.mark.parametrize(

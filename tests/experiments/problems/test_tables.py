@@ -109,5 +109,3 @@ def test_bad_input(data_dir):
         make_problem("seattle_latency", [0], 0, data_dir=data_dir, view="server")
     with pytest.raises(ValueError, match=r"0\.\.98"):
         make_problem("seattle_latency", [0], 0, data_dir=data_dir, client=99)
-    with pytest.raises(FileNotFoundError, match="--data-dir"):
-        make_problem("djia29", [0], 0, data_dir=data_dir / "nowhere")

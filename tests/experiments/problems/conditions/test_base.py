@@ -86,18 +86,9 @@ def test_truncated_normal(dim, device):
     found = unit_environment("continuous", dim, device, torch.float64)
     assert found["z_bounds"].tolist() == [[0.25] * dim, [0.75] * dim]
     z = found["environment"]
-    draws = z.sample(20_000, torch.Generator(device).manual_seed(0))
-    assert draws.shape == (20_000, dim)
-    assert bool(((draws >= 0.25) & (draws <= 0.75)).all())
-    # A normal cut at 2 sd has variance sd^2 (1 - 4 phi(2) / (Phi(2) - Phi(-2))) = 0.7737 sd^2; 5 standard errors.
-    assert torch.allclose(draws.mean(0), draws.new_tensor(0.5), atol=5 * 0.11 / math.sqrt(20_000))
-    assert torch.allclose(draws.var(0), draws.new_tensor(0.7737 * 0.125**2), rtol=0.05)
-    # The density at the mean and its integral.
+    # The density at the mean; tests/test_environments.py holds draws and density to each other.
     peak = math.exp(float(z.log_prob(torch.full((dim,), 0.5, dtype=torch.float64, device=device))))
     assert peak == pytest.approx((1 / (0.125 * math.sqrt(2 * math.pi) * math.erf(math.sqrt(2)))) ** dim)
-    axis = (torch.arange(400, dtype=torch.float64, device=device) + 0.5) / 400
-    cells = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
-    assert float(z.log_prob(cells).exp().mean()) == pytest.approx(1.0, abs=2e-5)
     assert float(z.log_prob(torch.full((dim,), 0.2, dtype=torch.float64, device=device))) == -math.inf
 
 

@@ -28,11 +28,6 @@ def test_constants(problem):
     assert problem.probabilities.tolist() == pytest.approx([0.01] * 100)
 
 
-def test_missing_data_says_how_to_point_at_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match="folder that holds borisk_portfolio/ with --data-dir"):
-        make("portfolio", data_dir=tmp_path)
-
-
 def test_saved_hyperparameters(data_dir):
     covariance, noise_var, constant = saved_gp(json.loads(verified("borisk_portfolio_surrogate", data_dir)))
     # From the data folder's README.
