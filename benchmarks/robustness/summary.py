@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.robustness.contamination import CONTAMINATED, REGIMES
 from benchmarks.robustness.models import METHODS, OURS, PEERS
-from benchmarks.robustness.problems import FUNCTIONS, LAB, TUNING
+from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, TUNING
 from benchmarks.robustness.samplers import SAMPLERS
 from benchmarks.robustness.split import FIRST_SEED, HALVES, half_of
 
@@ -125,6 +125,7 @@ def summarise(rows: list[Row], acquisition: str) -> Iterator[dict[str, Any]]:
         f"best peer: {peer}", means.get(peer, 0.0), "log10 against plain", {"half": source, "contaminated": ranked}
     )
     yield from _functions([row for row in halves["report"] if row["problem"] in FUNCTIONS], peer)
+    yield from _peaks([row for row in rows if row["problem"] in PEAKS])
     yield from _tables([row for row in halves["report"] if row["problem"] in (*LAB, *TUNING)], peer)
     yield from _costs(rows)
 
@@ -150,6 +151,27 @@ def _functions(rows: list[Row], peer: str) -> Iterator[dict[str, Any]]:
                 detail = {"mean log10": round(statistics.fmean(logs), 3), "cells": len(logs)}
                 median = statistics.median(row["regret"] for row in table[method].values())
                 yield _line(f"{label}: {method}", median, "sd of f, median regret", detail)
+
+
+def _peaks(rows: list[Row]) -> Iterator[dict[str, Any]]:
+    """Clean narrow peaks: the mean against the plain model, and the worst end where that one finds the peak."""
+    table = by_method(row for row in rows if row["regime"] == "none")
+    for ours in OURS:
+        gap = difference(table[ours], table["plain"])
+        if gap is None:
+            continue
+        found = [pair for pair, row in table["plain"].items() if row["regret"] < 0.05 and pair in table[ours]]
+        worst = max((float(table[ours][pair]["regret"]) for pair in found), default=0.0)
+        detail = gap.detail() | {"worst end where plain is below .05 sd": worst, "such cells": len(found)}
+        met = gap.mean <= 0.1 and worst <= 0.3
+        yield _line(
+            f"clean narrow peaks: {ours} against plain",
+            gap.mean,
+            "log10 regret, paired mean",
+            detail,
+            "<= .1, no end above .3",
+            met,
+        )
 
 
 def _target(label: str, ours: str, other: str, peer: str, gap: Difference) -> tuple[str | None, bool | None]:
