@@ -71,18 +71,22 @@ def test_v_ucb_as_it_is_set(options):
     if options.get("candidates") == "likelihood":
         evidence, h = bound.model.evidence, len(bound.model.candidates)
         assert torch.equal(bound.model.alive, evidence >= evidence.max() - math.log(h / 0.1))
-    with pytest.raises(ValueError, match="max_lengthscale is for fits with priors"):
-        tuned(prior=False)
-    with pytest.raises(ValueError, match="max_lengthscale must be above"):
-        tuned(max_lengthscale=0.01)
-    with pytest.raises(ValueError, match="candidates must be null, errors or likelihood; got 'shrinking'"):
-        tuned(candidates="shrinking")
-    with pytest.raises(ValueError, match="explore_every must be"):
-        tuned(explore_every=-1)
-    with pytest.raises(ValueError, match="pick must be one of"):
-        tuned(pick="best")
-    with pytest.raises(ValueError, match="width must be"):
-        tuned(width=0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prior": False}, "max_lengthscale is for fits with priors"),
+        ({"max_lengthscale": 0.01}, "max_lengthscale must be above"),
+        ({"candidates": "shrinking"}, "candidates must be null, errors or likelihood; got 'shrinking'"),
+        ({"explore_every": -1}, "explore_every must be"),
+        ({"pick": "best"}, "pick must be one of"),
+        ({"width": 0.0}, "width must be"),
+    ],
+)
+def test_bad_settings_of_v_ucb_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        tuned(**options)
 
 
 def test_presets_of_v_ucb_are_settings_of_one_method():
