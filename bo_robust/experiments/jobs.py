@@ -58,11 +58,10 @@ def play_job(text: str, watch: Watch = lambda key, rounds: None) -> tuple[str, b
     torch.set_num_threads(job["threads"])
     try:
         if job["fingerprint"]:
-            differing = differences(job["fingerprint"], fingerprint(job["device"]))
-            other = [f"{key} {present} for {wanted}" for key, wanted, present in differing]
-            if other:
+            changed = differences(job["fingerprint"], fingerprint(job["device"]))
+            if changed:
                 raise RunError(
-                    f"a worker has other code or another processor than the run ({'; '.join(other)}), its results "
+                    f"a worker has other code or another processor than the run ({changed}), its results "
                     "would not be those of a local run; install the same versions everywhere, or `bo-robust resume "
                     "--force`."
                 )

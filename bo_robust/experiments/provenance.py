@@ -119,19 +119,18 @@ def _last_fingerprint(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_same_fingerprint(info: Mapping[str, Any], folder: Path) -> None:
     """Raise ``RunError``, naming what changed, where traces might differ from an uninterrupted run."""
-    differing = differences(_last_fingerprint(info), fingerprint(info["device"]))
-    changed = [f"{key} {then} -> {here}" for key, then, here in differing]
+    changed = differences(_last_fingerprint(info), fingerprint(info["device"]))
     if changed:
         raise RunError(
-            f"{folder} was begun with other code or another machine ({'; '.join(changed)}); its traces would not be "
+            f"{folder} was begun with other code or another machine ({changed}); its traces would not be "
             "those of an uninterrupted run. Go back to the old one, start anew, or accept that with --force."
         )
 
 
-def differences(wanted: Mapping[str, Any], present: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Key, wanted and present value of what differs between two fingerprints; None where one of them lacks the key."""
-    keys = [*wanted, *(key for key in present if key not in wanted)]
-    return [(key, wanted.get(key), present.get(key)) for key in keys if wanted.get(key) != present.get(key)]
+def differences(then: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """What differs between two fingerprints, in words; None stands where one of them lacks the key."""
+    keys = [*then, *(key for key in here if key not in then)]
+    return "; ".join(f"{key} {then.get(key)} -> {here.get(key)}" for key in keys if then.get(key) != here.get(key))
 
 
 def find_device(name: str) -> torch.device:

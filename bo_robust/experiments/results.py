@@ -59,10 +59,12 @@ def load(folder: Path, *, unfinished: bool = False) -> RunResults:
         spans = panel.shards(size)
         keys = [[ShardKey(i, j, *span) for span in spans] for j in range(len(panel.methods))]
         there = [[key.path(folder).exists() for key in row] for row in keys]
-        if not unfinished:
-            _refuse_missing(folder, panel, keys, there)
         methods, used = _paired(there)
         missing += _missing(panel, there, used)
+        if missing and not unfinished:
+            raise RunError(
+                f"{folder} is not finished, results are missing ({missing[0]}); `bo-robust resume {folder}` plays them."
+            )
         if not methods:
             continue
         trials = sum(spans[k][1] - spans[k][0] for k in used)
@@ -97,17 +99,6 @@ def _with_notes(shard: Shard, info: dict[str, Any], panel: str) -> dict[str, Any
     return shard.metadata if notes is None else shard.metadata | {"notes": notes}
 
 
-def _refuse_missing(folder: Path, panel: Panel, keys: list[list[ShardKey]], there: list[list[bool]]) -> None:
-    for method, row, known in zip(panel.methods, keys, there, strict=True):
-        if not all(known):
-            key = row[known.index(False)]
-            part = "" if len(row) == 1 else f", trial {key.first},"
-            raise RunError(
-                f"{folder} has no results of {method.label} in panel {panel.name!r}{part} yet; `bo-robust resume "
-                f"{folder}` finishes the run."
-            )
-
-
 def _paired(there: list[list[bool]]) -> tuple[list[int], list[int]]:
     """Methods and shards to report: all methods with the shards they share, else those that have the first shard.
 
@@ -123,7 +114,7 @@ def _missing(panel: Panel, there: list[list[bool]], used: Sequence[int]) -> list
     """What is missing, in words, by method, and shards that are stored but not used."""
     if not any(any(row) for row in there):
         return [f"{panel.name}: all of it"]
-    lines = []
+    lines, left_out = [], []
     many = "shards" if panel.over_arms else "trials"
     for method, row in zip(panel.methods, there, strict=True):
         absent, spare = row.count(False), sum(row[k] for k in range(len(row)) if k not in used)
@@ -131,8 +122,8 @@ def _missing(panel: Panel, there: list[list[bool]], used: Sequence[int]) -> list
             share = "" if len(row) == 1 else f", {absent} of {len(row)} {many}"
             lines.append(f"{panel.name}: {method.label}{share}")
         if spare and row[used[0]]:
-            lines.append(
+            left_out.append(
                 f"{panel.name}: {spare} more {many} of {method.label} are played, and left out until all "
                 "methods have played them"
             )
-    return lines
+    return lines + left_out

@@ -80,7 +80,7 @@ def test_resuming_plays_what_is_missing_and_only_that(folder, tmp_path):
     kept = ShardKey(0, 1, 0, 1).path(folder)
     part.unlink()
     stamp = kept.stat().st_mtime_ns
-    with pytest.raises(RunError, match="no results of V in panel"):
+    with pytest.raises(RunError, match=r": V, 1 of 2 trials\)"):
         runs.finish(folder)
     runs.resume(folder)
     assert kept.stat().st_mtime_ns == stamp

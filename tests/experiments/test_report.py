@@ -3,7 +3,6 @@
 import base64
 import itertools
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib.image import imread
-from rich.console import Console
 
 from bo_robust.experiments import cli, report
 from bo_robust.experiments import run as runs
@@ -134,14 +132,10 @@ def copy(folder, to):
     return shutil.copytree(folder, to / "copy", ignore=lambda *_: ["report.html"])
 
 
-def quiet():
-    return Console(file=open(os.devnull, "w"), width=200)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("html") / "arms"
-    runs.start(parse(ARMS), folder, console=quiet())
+    runs.start(parse(ARMS), folder)
     assert write_report(folder) == folder / "report.html"
     return folder
 
@@ -149,7 +143,7 @@ def finished(tmp_path_factory):
 @pytest.fixture(scope="module")
 def robust(tmp_path_factory):
     folder = tmp_path_factory.mktemp("html") / "robust"
-    runs.start(parse(ROBUST), folder, console=quiet())
+    runs.start(parse(ROBUST), folder)
     write_report(folder)
     return folder
 
@@ -356,7 +350,7 @@ def test_damage_is_said_as_by_plot(copied, name):
     with pytest.raises(RunError, match=f"{path} is damaged") as ours:
         write_report(copied)
     with pytest.raises(RunError) as theirs:
-        runs.finish(copied, console=quiet())
+        runs.finish(copied)
     assert str(ours.value) == str(theirs.value)
     assert not (copied / "report.html").exists()
 

@@ -362,7 +362,7 @@ def test_changed_code_is_refused_unless_forced(tmp_path, monkeypatch):
         interrupt_after(patch, 3)
         with pytest.raises(KeyboardInterrupt):
             runs.start(config(), out, checkpoint_seconds=0.0)
-    with pytest.raises(RunError, match="no results of GP"):
+    with pytest.raises(RunError, match=r"results are missing \(t3: "):
         runs.finish(out)
     info = json.loads((out / "run.json").read_text())
     begun = info["fingerprint"] = info["fingerprint"] | {"torch": "1.0"}

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 
 from bo_robust.experiments import arm_loop, cli, memory, results, store
 from bo_robust.experiments import run as runs
@@ -30,14 +29,10 @@ def config(seed=5, **more):
     return parse({"trials": 2, "horizon": 48, "seed": seed, "methods": ["gp-ucb", "random"], "panels": [panel]} | more)
 
 
-def quiet():
-    return Console(file=open(os.devnull, "w"), width=200)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished") / "out"
-    runs.start(config(), folder, console=quiet())
+    runs.start(config(), folder)
     return folder
 
 
@@ -57,7 +52,7 @@ def under_way(tmp_path_factory):
 
         patch.setattr(arm_loop, "draw_chunk", dying)
         with pytest.raises(KeyboardInterrupt):
-            runs.start(config(), folder, checkpoint_seconds=0.0, console=quiet())
+            runs.start(config(), folder, checkpoint_seconds=0.0)
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [os.path.basename(UNDER_WAY)]
     return folder
 
@@ -109,7 +104,7 @@ def test_an_unreadable_checkpoint_warns_and_its_job_starts_again(copy, finished,
     path = copy / UNDER_WAY
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.warns(UserWarning, match=f"{UNDER_WAY} cannot be read .* starts again"):
-        runs.resume(copy, console=quiet())
+        runs.resume(copy)
     again, expected = (load_shard(folder, KEYS[1], config().digest).frame for folder in (copy, finished))
     pd.testing.assert_frame_equal(again, expected, check_exact=True)
 
@@ -142,7 +137,7 @@ def test_a_shard_is_plain_parquet_with_metadata(finished):
 def test_shards_of_another_run_or_place_are_refused(copy, tmp_path):
     put_files(copy, {KEYS[1].name: KEYS[0].path(copy).read_bytes()})
     with pytest.raises(RunError, match=r"is of another run or shard\. Delete it and run `bo-robust resume"):
-        runs.resume(copy, console=quiet())
+        runs.resume(copy)
     with pytest.raises(RunError, match="is of another run or shard"):
         load_shard(copy, KEYS[0], config(seed=6).digest)
 
@@ -158,11 +153,11 @@ def test_every_file_of_a_finished_run_has_one_digest(finished, tmp_path):
     with open(folder / "traces.parquet", "r+b") as file:
         file.write(b"x")
     assert subprocess.run(check, cwd=folder, check=False, capture_output=True).returncode == 1
-    runs.finish(folder, console=quiet())  # made anew from the shards
+    runs.finish(folder)  # made anew from the shards
     assert subprocess.run(check, cwd=folder, check=False).returncode == 0
     for digests in (b"\xff no  digests\n\n", b""):
         (folder / "SHA256SUMS").write_bytes(digests)
-        runs.finish(folder, console=quiet())
+        runs.finish(folder)
 
 
 def test_a_kill_between_a_file_and_its_digest_leaves_no_wrong_digest(finished, tmp_path, monkeypatch):
@@ -198,10 +193,10 @@ def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
         with pytest.raises(RunError, match="No space left on device"):
-            runs.start(config(horizon=60), out, checkpoint_seconds=0.0, console=quiet())
+            runs.start(config(horizon=60), out, checkpoint_seconds=0.0)
     assert load_checkpoint(KEYS[0].checkpoint(out))[1]["round"] == 32
     assert not list(out.rglob(".*.part"))
-    runs.resume(out, console=quiet())
+    runs.resume(out)
     assert (out / "summary.json").exists()
 
 
@@ -214,7 +209,7 @@ def test_the_faster_of_two_runs_has_the_folder(tmp_path, monkeypatch):
             with monkeypatch.context() as patch:
                 patch.setattr(runs, "describe_run", real)
                 if there:
-                    runs.start(config(seed=6), out, console=quiet())
+                    runs.start(config(seed=6), out)
                 else:
                     out.mkdir()
                     stack.enter_context(locked(out))
@@ -223,7 +218,7 @@ def test_the_faster_of_two_runs_has_the_folder(tmp_path, monkeypatch):
         with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
             patch.setattr(runs, "describe_run", overtaken)
             with pytest.raises(RunError, match="exists already" if there else "another process is running"):
-                runs.start(config(seed=5), out, console=quiet())
+                runs.start(config(seed=5), out)
         if there:
             assert read_run(out)[0]["seeds"] == {"p": 6}
             shutil.rmtree(out)
@@ -240,7 +235,7 @@ def test_run_json_is_read_again_under_the_lock(copy, monkeypatch):
 
     monkeypatch.setattr(runs, "locked", slow)
     with pytest.raises(RunError, match="tpu7"):
-        runs.resume(copy, console=quiet())
+        runs.resume(copy)
 
 
 def test_one_process_at_a_time(finished):
@@ -269,7 +264,7 @@ def test_a_folder_with_leftovers_only_is_free(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / ".run.json.123.part").write_text("{")
-    runs.start(config(), out, console=quiet())
+    runs.start(config(), out)
     assert not list(out.rglob(".*"))
 
 
@@ -277,7 +272,7 @@ def test_a_folder_with_leftovers_only_is_free(tmp_path):
 def test_what_is_no_result_folder_is_named(tmp_path, make):
     path = tmp_path / "out"
     make(path)
-    for call in (lambda path: runs.start(config(), path, console=quiet()), runs.resume, runs.finish, write_report):
+    for call in (lambda path: runs.start(config(), path), runs.resume, runs.finish, write_report):
         with pytest.raises(RunError, match=str(path)):
             call(path)
 
@@ -286,7 +281,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "below", tmp_path / ("x" * 300)):
         with pytest.raises(RunError, match=f"{path}.*choose another --out"):
-            runs.start(config(), path, console=quiet())
+            runs.start(config(), path)
 
 
 def test_states_count_against_the_memory(tmp_path, monkeypatch):
@@ -295,7 +290,7 @@ def test_states_count_against_the_memory(tmp_path, monkeypatch):
     panel = {"name": "p", "problem": {"kind": "rkhs_function", "num_arms": 100}}
     many = config(trials=20_000_000, horizon=1, panels=[panel])  # states of 1.6 TB
     with pytest.raises(RunError, match=r"'p'.*--shard"):
-        runs.start(many, tmp_path / "out", console=quiet())
+        runs.start(many, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -308,4 +303,4 @@ def test_what_finishing_holds_counts_against_the_memory(tmp_path, monkeypatch):
     memory.check_finish(config(panels=[{"name": "a", "problem": problem}]).panels)
     four = config(panels=[{"name": name, "problem": problem} for name in "abcd"])
     with pytest.raises(RunError, match="4 panels together: 768 rows"):
-        runs.start(four, tmp_path / "out", console=quiet())
+        runs.start(four, tmp_path / "out")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from rich.console import Console
 
 from bo_robust.experiments import arm_loop, results
 from bo_robust.experiments import run as runs
@@ -37,10 +36,6 @@ def plain(trials=3, horizon=520):
     }
 
 
-def quiet():
-    return Console(file=open(os.devnull, "w"), width=200)
-
-
 def same(one, other):
     """Traces byte for byte, and metadata except for seconds."""
     a, b = (results.load(folder) for folder in (one, other))
@@ -54,13 +49,13 @@ def same(one, other):
 @pytest.fixture(scope="module")
 def in_turn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("in_turn") / "out"
-    runs.start(parse(plain()), folder, console=quiet())
+    runs.start(parse(plain()), folder)
     return folder
 
 
 def test_the_same_shards_as_in_turn(in_turn, tmp_path):
     out = tmp_path / "out"
-    summary = runs.start(parse(plain()), out, workers=2, console=quiet())
+    summary = runs.start(parse(plain()), out, workers=2)
     same(in_turn, out)
     assert [panel["name"] for panel in summary["panels"]] == ["t3", "short"]
 
@@ -78,12 +73,12 @@ def test_checkpoints_serve_one_process_and_several(in_turn, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(arm_loop, "save_checkpoint", saves_and_dies)
         with pytest.raises(KeyboardInterrupt):
-            runs.start(parse(plain()), out, checkpoint_seconds=0.0, console=quiet())
+            runs.start(parse(plain()), out, checkpoint_seconds=0.0)
         assert load_checkpoint(under_way)[1]["round"] == 256
         with pytest.raises(KeyboardInterrupt):
-            runs.resume(out, console=quiet())
+            runs.resume(out)
     assert load_checkpoint(under_way)[1]["round"] == 512
-    runs.resume(out, workers=2, console=quiet())
+    runs.resume(out, workers=2)
     same(in_turn, out)
 
 
@@ -122,7 +117,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_job_goes_on(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 0, said
-    runs.start(parse(plain(horizon=3_000)), tmp_path / "in_turn", console=quiet())
+    runs.start(parse(plain(horizon=3_000)), tmp_path / "in_turn")
     same(tmp_path / "in_turn", out)
 
 
@@ -136,7 +131,7 @@ def test_value_at_risk_runs_have_workers_too(tmp_path):
         "panels": [{"name": "B", "problem": {"kind": "branin"}}],
     }
     for name, workers in (("one", 1), ("two", 2)):
-        runs.start(parse(data), tmp_path / name, workers=workers, console=quiet())
+        runs.start(parse(data), tmp_path / name, workers=workers)
     a, b = (
         pd.read_parquet(tmp_path / name / "traces.parquet").drop(columns=["seconds", "fit_seconds"])
         for name in ("one", "two")

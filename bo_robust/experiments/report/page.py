@@ -116,9 +116,8 @@ def _resumed(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     for entry in info.get("resumed", []):
         changed = differences(before, entry["fingerprint"])
         before = entry["fingerprint"]
-        words = ", ".join(f"{key} {then} -> {here}" for key, then, here in changed)
         shards = ", ".join(f"{name} from round {n + 1}" for name, n in entry["from_round"].items())
-        facts.append(("resumed elsewhere", f"{entry['when']}, by force: {words}. Played since: {shards}."))
+        facts.append(("resumed elsewhere", f"{entry['when']}, by force: {changed}. Played since: {shards}."))
     return facts
 
 
