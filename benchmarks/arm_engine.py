@@ -28,6 +28,7 @@ from benchmarks.loop import additive, play, rounds, timed
 from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios, report_paired, report_ratio
 from bo_robust.algorithms import GPUCB, TGPUCB
 from bo_robust.confidence import ConstantWidth, FiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
@@ -99,7 +100,7 @@ def numpy_loop(K: np.ndarray, f: np.ndarray, noise: np.ndarray, noise_var: float
 def against_botorch(horizon: int, target: float) -> None:
     """Srinivas' synthetic problem, one trial, same picks."""
     kernel, X, f, noise = gp_problem(1000, 1, 0.2, 1, horizon, 0.025, grid=True)
-    width = FiniteWidth(1000, 0.1, scale=5.0**-0.5)
+    width = FiniteWidth(1000, 0.1, scale=EXPLORING)
     picks: dict[str, Tensor] = {}
 
     def theirs() -> None:
@@ -146,7 +147,7 @@ def tgp_stream() -> None:
     horizon, trials, n = 20_000, 20, 100
     kernel, _, f, _ = gp_problem(n, 1, 0.2, trials, 1, 1.0, grid=True)
     noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (horizon, trials)))
-    algorithm = TGPUCB(FiniteWidth(n, 0.1, scale=5.0**-0.5), TGPTruncation(4.0, 1.0))
+    algorithm = TGPUCB(FiniteWidth(n, 0.1, scale=EXPLORING), TGPTruncation(4.0, 1.0))
     assert kernel.matrix is not None
     C = kernel.matrix.expand(trials, n, n).clone()
     row = 1e-6 * torch.randn(trials, n, 1, dtype=torch.float64)

@@ -27,6 +27,7 @@ from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
 from bo_robust.confidence import FiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.random import spread, stream
@@ -99,7 +100,7 @@ def against_plain(
 def linear() -> None:
     """A linear kernel, d = 5, n = 1000, T = 1000, C = 2: the setting of the authors' example, against plain NumPy."""
     n, horizon = 1000, 1000
-    width, worlds = FiniteWidth(n, 0.1, scale=5**-0.5), [linear_world(n, 5, seed) for seed in range(5)]
+    width, worlds = FiniteWidth(n, 0.1, scale=EXPLORING), [linear_world(n, 5, seed) for seed in range(5)]
     makers: dict[str, tuple[float, Callable[[float], BKB | BBKB]]] = {
         "BKB": (1.5, lambda _: BKB(width, 1.0)),
         "BBKB, C = 2": (1.0, lambda noise_var: BBKB(width, 1.0, noise_var)),
@@ -117,7 +118,7 @@ def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def small() -> None:
     """n = 1000, d = 5, T = 1000, squared exponential: against plain NumPy."""
     n, horizon, q = 1000, 1000, 5.0
-    width = FiniteWidth(n, 0.1, scale=5**-0.5)
+    width = FiniteWidth(n, 0.1, scale=EXPLORING)
     worlds = [(*world(n, 5, 0.5, seed), NOISE_VAR) for seed in range(5)]
 
     def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -134,7 +135,7 @@ def small() -> None:
 def large() -> None:
     """n = 10^5, T = 5000: mini-GP-UCB and BBKB against the exact engine; C and c were chosen on seeds 0 to 4."""
     n, horizon = 100_000, 5000
-    width = FiniteWidth(n, 0.1, scale=5**-0.5)
+    width = FiniteWidth(n, 0.1, scale=EXPLORING)
     algorithms: dict[str, ArmAlgorithm] = {
         "exact": GPUCB(width),
         "mini-GP-UCB": MiniGPUCB(width, 1.7),
@@ -163,7 +164,7 @@ def report_large(seconds: dict[str, list[float]], regret: dict[str, list[float]]
 def slope() -> None:
     """BBKB's total time against T at n = 10^5."""
     n = 100_000
-    width = FiniteWidth(n, 0.1, scale=5**-0.5)
+    width = FiniteWidth(n, 0.1, scale=EXPLORING)
     kernel, f = world(n, 2, 0.1, 0)
     marks = (1000, 2000, 4000, 8000)
     taken = [played(BBKB(width, 5.0, 0.3), kernel, f, T, 0)[0] for T in marks]
@@ -182,7 +183,7 @@ def million(horizon: int) -> None:
     """n = 10^6, d = 6: memory, rounds a second, and |S_t| against its bound along the run."""
     n, q, epsilon = 1_000_000, 5.0, 0.5
     kernel, f = world(n, 6, 0.5, 0)
-    algorithm = BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), q, 4.0)
+    algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), q, 4.0)
     noise, uniforms = noise_and_uniforms(0, horizon, NOISE_VAR)
     state = algorithm.init(kernel, NOISE_VAR, 1)
     best, regret, unique, along = float(f.max()), 0.0, set(), {}

@@ -25,6 +25,7 @@ from bo_robust.algorithms.base import uniform_arms
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.confidence import FiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.posteriors import arms as arm_states
@@ -80,7 +81,7 @@ def play(problem: Problem, kernel: ArmKernel, q: float, seed: int) -> Run:
     noise_var, f = problem.noise_var, problem.f
     draws = torch.from_numpy(problem.rewards.draw(stream(seed, "reward", 0), HORIZON))
     uniforms = torch.from_numpy(stream(seed, "algorithm", 0).random(HORIZON))
-    algorithm = BKB(FiniteWidth(problem.num_arms, DELTA, scale=5.0**-0.5), q)
+    algorithm = BKB(FiniteWidth(problem.num_arms, DELTA, scale=EXPLORING), q)
     state, exact = algorithm.init(kernel, noise_var), arm_states.init(kernel, noise_var, rounds=HORIZON)
     marks = set(torch.logspace(0.0, 3.0, CHECKPOINTS).round().int().tolist())
     seen, high, low, within, regret = [], 1.0, 1.0, 0, 0.0
@@ -118,7 +119,7 @@ def exact_regret(problem: Problem, kernel: ArmKernel, seed: int) -> float:
     """Cumulative regret of exact GP-UCB on the same rewards, from the same first arm."""
     draws = torch.from_numpy(problem.rewards.draw(stream(seed, "reward", 0), HORIZON))
     first = uniform_arms(torch.from_numpy(stream(seed, "algorithm", 0).random(1)), problem.num_arms)
-    algorithm = GPUCB(FiniteWidth(problem.num_arms, DELTA, scale=5.0**-0.5))
+    algorithm = GPUCB(FiniteWidth(problem.num_arms, DELTA, scale=EXPLORING))
     state = algorithm.init(kernel, problem.noise_var, rounds=HORIZON)
     algorithm.observe(state, first, problem.rewards(problem.f, first, draws[:1]))
     zeros = torch.zeros(HORIZON - 1, 1, dtype=torch.float64)

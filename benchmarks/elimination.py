@@ -27,6 +27,7 @@ from bo_robust.algorithms.base import ArmAlgorithm
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
@@ -68,7 +69,7 @@ def separate(n: int, trials: int, step: int, target: float, device: torch.device
     """16 candidates in one run (``step`` trials at a time) against 16 runs of one, T = 500."""
     kernel, f, noise = world(n, trials, device)
     assert kernel.matrix is not None
-    width = BayesianFiniteWidth(n, DELTA, scale=5**-0.5)
+    width = BayesianFiniteWidth(n, DELTA, scale=EXPLORING)
     ours, theirs = HEGPUCB(width, math.sqrt(NOISE_VAR), DELTA), GPUCB(width)
     singles = [ArmKernel(K.diagonal(), K) for K in kernel.matrix]
     script = torch.empty(0)
@@ -102,7 +103,7 @@ def survival(device: torch.device) -> None:
     noise = math.sqrt(NOISE_VAR) * torch.randn(horizon, trials, generator=g, dtype=torch.float64).to(device)
     moved = ArmKernel(kernel.diagonal.to(device), kernel.matrix.to(device), arms=X.to(device))
     own = torch.nn.functional.one_hot(true, len(scales)).bool().to(device)
-    for form, scale, met in (("errors", 1.0, True), ("errors", 5**-0.5, False), ("likelihood", 5**-0.5, True)):
+    for form, scale, met in (("errors", 1.0, True), ("errors", EXPLORING, False), ("likelihood", EXPLORING, True)):
         width, kept = BayesianFiniteWidth(n, DELTA, scale=scale), torch.ones_like(own[:, 0])
         algorithm = HEGPUCB(width, math.sqrt(NOISE_VAR), DELTA, elimination=form)
         with torch.inference_mode(), warnings.catch_warnings():

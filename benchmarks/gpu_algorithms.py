@@ -21,6 +21,7 @@ from benchmarks.loop import additive, noise_and_uniforms, play, rounds
 from benchmarks.stats import LEAST, wall_times
 from bo_robust.algorithms import BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.experiments.problems.rewards import Gaussian
@@ -93,7 +94,7 @@ def measure_exact(bench: Bench, targets: list[Target]) -> None:
 def _tgp(trials: int, horizon: int, device: torch.device) -> tuple[TGPUCB, Problem, Tensor]:
     problem = make_problem("rkhs_function", range(trials), 0, noise={"kind": "student_t", "df": 3})
     noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (horizon, trials)))
-    algorithm = TGPUCB(FiniteWidth(problem.num_arms, 0.1, scale=5**-0.5), TGPTruncation(4.0, 1.0))
+    algorithm = TGPUCB(FiniteWidth(problem.num_arms, 0.1, scale=EXPLORING), TGPTruncation(4.0, 1.0))
     return algorithm, _with_matrix(problem).to(device, torch.float64), noise
 
 
@@ -188,7 +189,7 @@ def measure_ata(bench: Bench, targets: list[Target]) -> None:
 def check_bbkb(device: torch.device) -> None:
     """BBKB whose batches are single rounds against BKB as its paper writes it."""
     n, horizon, q = 300, 60, 5.0
-    width = FiniteWidth(n, 0.1, scale=5**-0.5)
+    width = FiniteWidth(n, 0.1, scale=EXPLORING)
     kernel, f = bkb.world(n, 2, 0.2, 0)
     assert kernel.arms is not None
     noise, uniforms = noise_and_uniforms(0, horizon, bkb.NOISE_VAR)
@@ -208,7 +209,7 @@ def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
     kernel, f = bkb.world(n, 6, 0.5, 0)
     kernel, f = moved(kernel, bench.device), f.to(bench.device).unsqueeze(0)
     noise, uniforms = (table.to(bench.device) for table in noise_and_uniforms(0, horizon, bkb.NOISE_VAR))
-    algorithm = BBKB(FiniteWidth(n, 0.1, scale=5**-0.5), 5.0, 4.0)
+    algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 4.0)
     with torch.no_grad():
         play(algorithm, kernel, bkb.NOISE_VAR, f, noise[:5], uniforms[:5])
         state = algorithm.init(kernel, bkb.NOISE_VAR, 1, rounds=horizon)
@@ -229,7 +230,7 @@ def check_he(device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     f = torch.sin(9.0 * X[:, 0]).expand(2, -1).contiguous()
     noise = 0.1 * torch.randn(40, 2, generator=generator, dtype=torch.float64).to(device)
-    width = BayesianFiniteWidth(80, 0.1, scale=5**-0.5)
+    width = BayesianFiniteWidth(80, 0.1, scale=EXPLORING)
     single = ArmKernel(kernel.matrix[0].diagonal(), kernel.matrix[0])
     ours, theirs = play(HEGPUCB(width, 0.1, 0.1), kernel, 0.01, f, noise), play(GPUCB(width), single, 0.01, f, noise)
     require_same("HE-GP-UCB of one candidate", ours, theirs)
@@ -239,7 +240,7 @@ def measure_he(bench: Bench, targets: list[Target]) -> None:
     """|U| = 16, s = 64, n = 1000, T = 500."""
     n, horizon = ARMS, bench.full(elimination.ROUNDS)
     kernel, f, noise = elimination.world(n, HE_TRIALS, bench.device)
-    algorithm = HEGPUCB(BayesianFiniteWidth(n, elimination.DELTA, scale=5**-0.5), 0.1, elimination.DELTA)
+    algorithm = HEGPUCB(BayesianFiniteWidth(n, elimination.DELTA, scale=EXPLORING), 0.1, elimination.DELTA)
     play(algorithm, kernel, elimination.NOISE_VAR, f, noise[:40])
     work = partial(play, algorithm, kernel, elimination.NOISE_VAR, f, noise[:horizon])
     took = seconds(work)
@@ -310,7 +311,7 @@ def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, Problem, 
     kernel, X, f, noise = arm_engine.gp_problem(n, 1, 0.2, 1, rounds, 0.025, grid=True)
     assert kernel.matrix is not None
     problem = Problem("grid", f, kernel.matrix, Gaussian(0.025), 0.025)
-    return GPUCB(FiniteWidth(n, 0.1, scale=5**-0.5)), problem.to(device, torch.float64), noise, X.to(device)
+    return GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), problem.to(device, torch.float64), noise, X.to(device)
 
 
 def check_botorch(device: torch.device) -> None:

@@ -23,10 +23,11 @@ from benchmarks.stats import LEAST, ratios, report_paired
 from bo_robust.algorithms import ATAGPUCB
 from bo_robust.algorithms.base import State
 from bo_robust.confidence import FiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.experiments.arm_loop import play
 from bo_robust.experiments.build import build_algorithm, build_kernel
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.files import load
+from bo_robust.experiments.files import load_config
 from bo_robust.experiments.problems import Problem, make_problem
 from bo_robust.experiments.traces import Traces
 from bo_robust.features import FourierFeatures
@@ -42,7 +43,7 @@ DIRECT_AT = (2_000, 10_000, 20_000)
 
 def algorithm(root: str) -> ATAGPUCB:
     """ATA-QFF at the practical width."""
-    return ATAGPUCB(FiniteWidth(ARMS, 0.1, scale=5**-0.5), LEVEL, FEATURES, root=root)
+    return ATAGPUCB(FiniteWidth(ARMS, 0.1, scale=EXPLORING), LEVEL, FEATURES, root=root)
 
 
 def problem() -> Problem:
@@ -151,7 +152,7 @@ def bench(root: str, target: float) -> None:
 
 def panel_a() -> None:
     """TGP-UCB, ATA-QFF and ATA-Nystrom on Figure 1 (a) at full size."""
-    panel = load(ROOT / "configs" / "heavy_tails" / "student_t.yaml").panels[0]
+    panel = load_config(ROOT / "configs" / "heavy_tails" / "student_t.yaml").panels[0]
     assert isinstance(panel, Panel)
     world = problem()
     taken = {}

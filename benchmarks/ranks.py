@@ -24,6 +24,7 @@ from benchmarks.common import ROOT, environment, report
 from benchmarks.stats import LEAST, report_ratio
 from bo_robust.algorithms import StreamedBBKB
 from bo_robust.confidence import FiniteWidth
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors.streams import ArmStream
 from bo_robust.random import stream
@@ -40,7 +41,7 @@ def play(num_arms: int, rounds: int) -> None:
     mine = ArmStream.of_tensor(arms).shard(rank, dist.get_world_size())
     rng = stream(0, "reward", 0)
     noise, uniforms = 0.1 * rng.standard_normal(rounds), rng.random(rounds)
-    algorithm = StreamedBBKB(FiniteWidth(num_arms, 0.1, scale=5**-0.5), 5.0, 4.0)
+    algorithm = StreamedBBKB(FiniteWidth(num_arms, 0.1, scale=EXPLORING), 5.0, 4.0)
     state = algorithm.init(SquaredExponential(0.5), 0.01, DIM)
     picks = []
     dist.barrier()

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from benchmarks.common import ROOT, environment, report
 from bo_robust.experiments import run as runs
-from bo_robust.experiments.files import load
+from bo_robust.experiments.files import load_config
 
 NAMES = {
     "quickstart": "quickstart.yaml",
@@ -54,7 +54,7 @@ PAPER_CLAIM = {
 
 def play(name: str, data_dir: Path | None, results: Path) -> None:
     """One configuration: run it, keep summary and pictures, print verdicts."""
-    config = load(ROOT / "configs" / NAMES[name])
+    config = load_config(ROOT / "configs" / NAMES[name])
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / name
         summary = runs.start(config, folder, data_dir=data_dir, console=Console(stderr=True, width=110))

@@ -23,18 +23,18 @@ import torch
 from rich.console import Console
 
 from benchmarks.common import ROOT, environment, report
+from bo_robust.confidence.base import EXPLORING
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import Panel, PanelMethod, RunConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.files import load
+from bo_robust.experiments.files import load_config
 
-FIFTH = 5.0**-0.5
 CANDIDATES: dict[str, dict[str, Any]] = {
     "Theorem 1": {"kind": "finite"},
-    "Theorem 1, w^2/5": {"kind": "finite", "scale": FIFTH},
+    "Theorem 1, w^2/5": {"kind": "finite", "scale": EXPLORING},
     "Theorem 1, w^2/20": {"kind": "finite", "scale": 20.0**-0.5},
     "IRGP": {"kind": "randomised"},
-    "IRGP, w^2/5": {"kind": "randomised", "scale": FIFTH},
+    "IRGP, w^2/5": {"kind": "randomised", "scale": EXPLORING},
     "constant 1": {"kind": "constant", "value": 1.0},
     "constant 2": {"kind": "constant", "value": 2.0},
     "constant 3": {"kind": "constant", "value": 3.0},
@@ -49,7 +49,7 @@ def panels(trials: int, rounds: int) -> list[Panel]:
     for path in paths:
         if path.stem.startswith("smoke"):
             continue
-        config = load(path)
+        config = load_config(path)
         for panel in config.panels:
             methods = tuple(
                 PanelMethod.model_validate({"name": suites[path.parent.name], "label": label, "width": width})

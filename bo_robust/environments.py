@@ -98,7 +98,7 @@ class FiniteEnvironment(_FixedEnvironment):
     """
 
     def __init__(self, points: Tensor, probabilities: Tensor | None = None) -> None:
-        z = _check_points("environment points", points)
+        z = _check_points("points", points)
         p = _check_probabilities(probabilities, z)
         super().__init__(z, p, p)
 

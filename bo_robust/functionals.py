@@ -230,7 +230,7 @@ def as_functional(functional: Functional | float) -> Functional:
     """Return a functional as it is, and ``ValueAtRisk(alpha)`` for a number; ``ValueError`` for anything else."""
     if isinstance(functional, Functional):
         return functional
-    if is_number(functional) and not isinstance(functional, Integral):  # 10 is no level of 10 %
+    if is_number(functional) and not isinstance(functional, Integral):  # 10 is not 10 %
         return ValueAtRisk(float(functional))
     raise ValueError(
         "functional must be one of bo_robust.functionals, such as ValueAtRisk(0.1), or its alpha; got "

@@ -2,7 +2,7 @@
 
 Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 2, with quadrature Fourier features (Lemma 1) or Nyström features
 (Theorem 4). Difference from :mod:`tgp_ucb`: the posterior (:mod:`bo_robust.posteriors.truncated`). It compares the
-share u_{i tau} y_tau of a reward in each direction with the current level, so a lost reward may come back.
+share u_{i tau} y_tau of a reward in each direction with the current level, so a truncated reward may come back.
 """
 
 from collections.abc import Mapping
@@ -79,13 +79,13 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
         assert isinstance(state, FeatureState)
         assert state.kernel is not None
         t, kernel, redraw = state.round + 1, state.kernel, None
-        if isinstance(self.features, NystromDictionary) and t >= self.features.redraw * state.posterior.drawn:
+        if isinstance(self.features, NystromDictionary) and t >= self.features.redraw_growth * state.posterior.drawn:
             if uniform is None:
                 raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
             redraw = partial(self._redrawn, kernel=kernel, uniform=uniform)
-        ok, lost = truncated.observe(state.posterior, arms, rewards, self.truncation(t), redraw)
+        seen = truncated.observe(state.posterior, arms, rewards, self.truncation(t), redraw)
         state.round = t
-        return Info(ok, lost)
+        return Info(*seen)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards, zero beyond b_t, ``s``. Within b_t no direction loses one, because |u| <= 1."""

@@ -89,7 +89,7 @@ class ArmAlgorithm(ABC):
     # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or
     # "eliminations" (the state has `failures`)
     records: ClassVar[frozenset[str]] = frozenset()
-    # Whether all past rewards are truncated anew each round, so that a lost one may come back
+    # Whether all past rewards are truncated anew each round, so that a truncated one may come back
     truncates_anew: ClassVar[bool] = False
     # Whether its choice ignores the rewards. No other algorithm should lose to a baseline.
     is_baseline: ClassVar[bool] = False

@@ -97,7 +97,7 @@ class BBKB(FeatureSpaceAlgorithm):
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
         sure = torch.zeros_like(state.shortlist.valid)
         if len(trials := state.shortlist.valid.nonzero().squeeze(1)):
-            known = state.shortlist.of(trials)
+            known = state.shortlist.take(trials)
             places, _, sure[trials] = best_of(known, width[trials], partial(dtc.variance_of, posterior, trials=trials))
             state.shortlist.variance[trials] = known.variance
             arms[trials] = known.arms.gather(1, places.unsqueeze(1)).squeeze(1)
@@ -143,7 +143,7 @@ def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:
     posterior = state.posterior
     # Variances of the start of the batch, or of the last shortlist, are at least the present ones.
     mean, variance = posterior.mean[trials], posterior.variance[trials]
-    known = state.shortlist.of(trials)
+    known = state.shortlist.take(trials)
     variance.scatter_(
         1, known.arms, torch.where(known.valid.unsqueeze(1), known.variance, variance.gather(1, known.arms))
     )

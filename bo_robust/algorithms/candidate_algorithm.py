@@ -63,7 +63,7 @@ class CandidateAlgorithm(ArmAlgorithm):
     width: Widths
 
     @property
-    def keeper(self) -> ArmAlgorithm | None:
+    def base(self) -> ArmAlgorithm | None:
         """The algorithm whose posterior is kept under every candidate; None for the exact posterior."""
         return None
 
@@ -91,9 +91,9 @@ class CandidateAlgorithm(ArmAlgorithm):
         check_number(self.width, h)
         names = [f"candidate {u}" for u in range(h)]
         check_unit_scale(self.width, names, lambda u: diagonal[u] if diagonal.ndim == 2 else diagonal)
-        if any(isinstance(w, BKBWidth) for w in each(self.width)) and not isinstance(self.keeper, BKB | BBKB):
+        if any(isinstance(w, BKBWidth) for w in each(self.width)) and not isinstance(self.base, BKB | BBKB):
             raise ValueError("BKBWidth is for BKB and BBKB: give one of them as base, or another width.")
-        begin = arm_posteriors.init if self.keeper is None else self.keeper.init
+        begin = arm_posteriors.init if self.base is None else self.base.init
         state = begin(prior.kernel, prior.noise_var, trials * h, prior_mean=prior.prior_mean, rounds=rounds)
         return self.start(candidates.begin(state, h))
 
@@ -106,9 +106,9 @@ class CandidateAlgorithm(ArmAlgorithm):
         posterior: CandidatePosterior = state.posterior
         w, leader = self.widths(posterior, state.round + 1, uniform), posterior.leader
         own = of_leader(posterior, w)
-        bound = posterior.of(leader, posterior.variances).sqrt_()
+        bound = posterior.under(leader, posterior.variances).sqrt_()
         bound.mul_(own.unsqueeze(1) if isinstance(own, Tensor) else own)
-        return CandidateSelection(row_argmax(bound.add_(posterior.of(leader, posterior.means))), own, leader)
+        return CandidateSelection(row_argmax(bound.add_(posterior.under(leader, posterior.means))), own, leader)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate."""
@@ -117,22 +117,22 @@ class CandidateAlgorithm(ArmAlgorithm):
         return Info(taken.ok, taken.truncated)
 
     def take_in(self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None) -> Taken:
-        """Run :func:`bo_robust.posteriors.candidates.observe`, with the posterior of :attr:`keeper` if there is one."""
-        keeper = self.keeper
-        if keeper is None:
+        """Run :func:`bo_robust.posteriors.candidates.observe`, with the posterior of :attr:`base` if there is one."""
+        base = self.base
+        if base is None:
             return Taken(*candidates.observe(posterior, arms, rewards), None)
         # All candidates of a trial share its draw.
         everyone = None if uniform is None else uniform.unsqueeze(1).expand(posterior.alive.shape).reshape(-1)
 
         truncated = None
 
-        def by_keeper(state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        def by_base(state: State, arms: Tensor, rewards: Tensor) -> Tensor:
             nonlocal truncated
-            info = keeper.observe(state, arms, rewards, everyone)
+            info = base.observe(state, arms, rewards, everyone)
             truncated = None if info.truncated is None else info.truncated.view(posterior.alive.shape).any(1)
             return info.ok
 
-        seen = candidates.observe(posterior, arms, rewards, by_keeper, keeper.transform_rewards)
+        seen = candidates.observe(posterior, arms, rewards, by_base, base.transform_rewards)
         return Taken(*seen, truncated)
 
     def widths(self, posterior: CandidatePosterior, t: int, uniform: Tensor | None) -> Tensor | float:
@@ -153,7 +153,7 @@ def reaches(variances: Tensor, w: Tensor | float) -> Tensor:
 
 def of_leader(posterior: CandidatePosterior, w: Tensor | float) -> Tensor | float:
     """The leader's width, ``s`` or a number."""
-    return posterior.of(posterior.leader, w.expand(posterior.alive.shape)) if isinstance(w, Tensor) else w
+    return posterior.under(posterior.leader, w.expand(posterior.alive.shape)) if isinstance(w, Tensor) else w
 
 
 def alive_only(values: Tensor, alive: Tensor, fill: float = -math.inf) -> Tensor:

@@ -102,13 +102,9 @@ class EliminationAlgorithm(CandidateAlgorithm):
                 "posteriors would be the same; take a NystromDictionary, or a base without features."
             )
 
-    @property
-    def keeper(self) -> ArmAlgorithm | None:
-        return self.base
-
     def start(self, posterior: CandidatePosterior) -> HEState:
         """Make the state around a fresh posterior."""
-        sums, failures = elimination.start(posterior.evidence)
+        sums, failures = elimination.untested(posterior.evidence)
         self._believe(posterior)
         return HEState(posterior, sums=sums, failures=failures)
 
@@ -136,7 +132,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
         """The candidates of which that of largest bound chooses, ``s x h`` bool."""
         if self.elimination != "likelihood":
             return posterior.alive
-        return elimination.choosers(posterior.alive, posterior.evidence, posterior.told)
+        return elimination.choosers(posterior.alive, posterior.evidence, posterior.last_gain)
 
     def judge(
         self, state: HEState, sums: Tensor | None, chosen: Tensor, reach: Tensor, taken: Taken
@@ -153,16 +149,16 @@ class EliminationAlgorithm(CandidateAlgorithm):
         assert before is not None
         if self.elimination != "errors":
             self._record(state, t)
-            gap = posterior.evidence.amax(1) - posterior.of(chosen, posterior.evidence)
+            gap = posterior.evidence.amax(1) - posterior.under(chosen, posterior.evidence)
             right = torch.full_like(gap, self._bound(posterior))
-            failed = ~posterior.of(chosen, posterior.alive)
+            failed = ~posterior.under(chosen, posterior.alive)
             return sums, HEInfo(taken.ok, taken.truncated, candidate=chosen, left=gap, right=right, failed=failed)
         xi = elimination.noise_allowance(t, self.noise_scale, posterior.alive.shape[1], self.delta)
         verdict = elimination.judge(posterior.alive, sums, before, chosen, taken.error, reach, xi, t, taken.ok)
         posterior.alive, state.failures = verdict.alive, verdict.failures
         # On CUDA reading would wait for the device: there only `eliminations` warns. The same object: nobody failed.
         if not on_cuda(verdict.failed) and verdict.failures is not before:
-            failed_now = posterior.of(chosen, verdict.failures.at) == t
+            failed_now = posterior.under(chosen, verdict.failures.at) == t
             _warn_of_violated(elimination.violated(verdict.alive, verdict.failures) & failed_now, 4)
         info = HEInfo(
             taken.ok, taken.truncated, candidate=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed
@@ -194,11 +190,11 @@ def eliminations(state: Any) -> list[dict[str, Any]]:
     return elimination.timeline(alive, state.failures)
 
 
-def _warn_of_violated(bad: Tensor, level: int) -> None:
+def _warn_of_violated(bad: Tensor, stacklevel: int) -> None:
     if bool(bad.any()):
         warnings.warn(
             f"every candidate failed its test in trial(s) {bad.nonzero().squeeze(1).tolist()}: {elimination.UNFIT}. "
             "The last survivor of each is kept.",
             UserWarning,
-            stacklevel=level,
+            stacklevel=stacklevel,
         )

@@ -52,7 +52,7 @@ class HEGPUCB(EliminationAlgorithm):
             return CandidateSelection(arms, of_leader(posterior, w), chosen)
         design, chosen = best_alive(_values(base, means, reach), self.choosers(posterior))
         pairs = base.pairs(design)
-        mean, own = (posterior.of(chosen, part).gather(1, pairs) for part in (means, reach))
+        mean, own = (posterior.under(chosen, part).gather(1, pairs) for part in (means, reach))
         arms = design * base.num_conditions + base.condition(mean, own, uniform)
         return CandidateSelection(arms, of_leader(posterior, w), chosen)
 

@@ -45,7 +45,7 @@ class RepeatingPosterior:
     left: Tensor  # Pulls of that arm to come, `s` long. If none are left, the next round chooses an arm.
     good: Tensor  # Number of finite rewards of the repetition, `s`
     average: Tensor  # Mean of the finite rewards of the repetition, `s`
-    quiet: int = 0  # Rounds to come in which no trial chooses an arm: `left.min()`, known to the host
+    repeats: int = 0  # Rounds to come in which every trial repeats its arm: `left.min()`, known to the host
 
     @property
     def mean(self) -> Tensor:
@@ -113,7 +113,7 @@ class MiniGPUCB(ArmAlgorithm):
         """Keep the arm being repeated, or choose the arm of largest upper confidence bound; ties go to the first."""
         posterior = state.posterior
         w = self.width(state.round + 1, posterior.information_gain, uniform)
-        if posterior.quiet:
+        if posterior.repeats:
             return Selection(posterior.arms, w)
         due = (posterior.left == 0).nonzero().squeeze(1)
         chosen = largest_bound(posterior.mean[due], posterior.variance[due], w[due] if isinstance(w, Tensor) else w)
@@ -128,16 +128,16 @@ class MiniGPUCB(ArmAlgorithm):
         posterior = state.posterior
         arm_states.check_pulls(posterior.noise_var, arms, rewards)
         arms, rewards = arm_states.within(arms, rewards, posterior.mean.shape[1])
-        if posterior.quiet:
+        if posterior.repeats:
             rewards = _of_repeated(posterior, arms, rewards)
             posterior.left = posterior.left - 1
-            posterior.quiet -= 1
+            posterior.repeats -= 1
         else:
             new = posterior.left == 0
             rewards = _of_repeated(posterior, torch.where(new, posterior.arms, arms), rewards)
             posterior.arms = torch.where(new, arms, posterior.arms)
             posterior.left = torch.where(new, self._pulls(posterior, state.round), posterior.left) - 1
-            posterior.quiet = int(posterior.left.min())
+            posterior.repeats = int(posterior.left.min())
             posterior.good = torch.where(new, 0.0, posterior.good)
             posterior.average = torch.where(new, 0.0, posterior.average)
         ok = rewards.isfinite()
@@ -145,7 +145,7 @@ class MiniGPUCB(ArmAlgorithm):
         # A running mean; a failed pull adds nothing.
         surprise = torch.where(ok, rewards.detach() - posterior.average, 0.0)
         posterior.average = torch.addcdiv(posterior.average, surprise, posterior.good.clamp(min=1.0))
-        if not posterior.quiet:
+        if not posterior.repeats:
             # Trials whose repetition goes on take in no reward.
             counts = posterior.good * (posterior.left == 0)
             arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)

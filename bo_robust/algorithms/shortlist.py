@@ -50,7 +50,7 @@ class Shortlist:
         """Whether a trial has a shortlist, ``s`` bool."""
         return self.outside < torch.inf
 
-    def of(self, trials: Tensor) -> Shortlist:
+    def take(self, trials: Tensor) -> Shortlist:
         """Copy the shortlists of some trials."""
         return Shortlist(**{name: x[trials] for name, x in vars(self).items()})
 

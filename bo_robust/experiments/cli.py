@@ -55,7 +55,7 @@ def run(
     from bo_robust.experiments import run as runs
 
     _set_threads(threads)
-    config_ = files.load(config, set_ or (), trials=trials, horizon=horizon)
+    config_ = files.load_config(config, set_ or (), trials=trials, horizon=horizon)
     with (
         folder_of(config_.name, out) as folder,
         _interruptible(folder),

@@ -21,7 +21,7 @@ def pictures(run: RunResults) -> dict[str, Callable[[], bytes]]:
             )
             for i, panel in enumerate(run.panels)
         }
-    regret = [[(panel.name, one) for one in panels.regret(run, panel, looks)] for panel in run.panels]
+    regret = [[(panel.name, one) for one in panels.regret_of_rounds(run, panel, looks)] for panel in run.panels]
     files: dict[str, Callable[[], bytes]] = {"regret.png": partial(png_bytes, list(zip(*regret, strict=True)))}
     intervals = [
         [(panel.name, one) for one in panels.intervals(run, panel, looks)] for panel in run.panels if panel.intervals

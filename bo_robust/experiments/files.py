@@ -21,7 +21,7 @@ _PACKAGE = Path(bo_robust.__file__).resolve().parent
 SHIPPED = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 
-def load(path: Path | str, overrides: Iterable[str] = (), **forced: Any) -> RunConfig:
+def load_config(path: Path | str, overrides: Iterable[str] = (), **forced: Any) -> RunConfig:
     """The run that a YAML file describes; ``path`` may be the name of a shipped configuration.
 
     ``overrides`` are ``key=value`` strings with dotted paths as keys (``trials``, ``panels.0.problem.bad_ticks``). A

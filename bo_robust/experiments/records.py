@@ -12,7 +12,7 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
     """The eliminations of one algorithm; None for algorithms that eliminate nobody.
 
     Keys: ``candidates``, their names; ``true``, the right one's name by trial, or None; ``survivors``, names by trial;
-    ``eliminations``, the failed tests (:func:`bo_robust.posteriors.elimination.timeline`), with the name ``candidate``.
+    ``eliminations``, the failed tests (:func:`bo_robust.posteriors.elimination.timeline`) with candidates' ``name``.
     """
     known = problem.candidates
     if "eliminations" not in algorithm.records or known is None:
@@ -23,7 +23,7 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
         "candidates": list(names),
         "true": None if known.true is None else [names[u] for u in known.true],
         "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in alive.cpu().tolist()],
-        "eliminations": [{"candidate": names[row["hypothesis"]], **row} for row in timeline],
+        "eliminations": [{"name": names[row["candidate"]], **row} for row in timeline],
     }
 
 

@@ -10,7 +10,7 @@ from bo_robust.algorithms import ALGORITHMS
 from bo_robust.experiments.comparisons import best_and_ties, compare_pairs, difference, mean_and_error, mean_interval
 from bo_robust.experiments.config import Panel, RunConfig
 
-# An arm is reported when more than half of its rewards, and at least this many, were set to zero: one lost reward of an
+# An arm is reported when more than half of its rewards, and at least this many, were truncated: one such reward of an
 # arm pulled once says nothing.
 MIN_TRUNCATED = 3
 # Over (x, z), regrets below count as this much: the noise has standard deviation 0.1, and the value at risk of a
@@ -164,14 +164,14 @@ def _first_failed(rows: pd.DataFrame) -> list[int] | None:
 
 
 def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, Any], name: str) -> str | None:
-    """Warn if an algorithm lost more than half of the rewards of an arm, or of all, to truncation.
+    """Warn if more than half of the rewards of an arm, or of all, were truncated.
 
-    Algorithms that truncate all rewards anew each round may get lost ones back: a warning then needs more than half of
-    all rewards to be lost in their own round.
+    Algorithms that truncate all rewards anew each round may believe them later: a warning then needs more than half of
+    all rewards to be truncated in their own round.
     """
     by_arm = rows.groupby("arm")["truncated"]
-    lost, pulls = by_arm.sum(), by_arm.size()
-    most = lost[lost > 0.5 * pulls]
+    truncated, pulls = by_arm.sum(), by_arm.size()
+    most = truncated[truncated > 0.5 * pulls]
     share = float(rows["truncated"].mean())
     if ALGORITHMS[name].truncates_anew:
         if share <= 0.5:
@@ -190,9 +190,9 @@ def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, A
     scale = float(rows.loc[rows["arm"] == arm, "reward"].abs().median())
     return (
         f"{label}: {len(most)} of {len(pulls)} arms pulled lost more than half of their rewards to truncation "
-        f"({100 * share:.3g} % of all rewards); the most in number is arm {arm_name} with {lost[arm]} of {pulls[arm]}. "
-        f"Final b_t = {metadata['level']:.3g}, median |reward| of that arm = {scale:.3g}: v (moment_bound) is "
-        "too small for these rewards, or they are not centred."
+        f"({100 * share:.3g} % of all rewards); the most in number is arm {arm_name} with {truncated[arm]} of "
+        f"{pulls[arm]}. Final b_t = {metadata['level']:.3g}, median |reward| of that arm = {scale:.3g}: v "
+        "(moment_bound) is too small for these rewards, or they are not centred."
     )
 
 
@@ -215,17 +215,17 @@ def _summarise_eliminations(record: dict[str, Any] | None, trials: int) -> dict[
     }
 
 
-def elimination_line(found: dict[str, Any]) -> str:
+def elimination_line(eliminations: dict[str, Any]) -> str:
     """The eliminations of a method of the summary, in words."""
-    of = f"of {found['trials']} trials"
-    if found["true_survived"] is None:
+    of = f"of {eliminations['trials']} trials"
+    if eliminations["true_survived"] is None:
         start = "no candidate is known to be right"
     else:
-        start = f"the true candidate survived in {found['true_survived']} {of}"
-    line = f"{start}; on average {found['mean_eliminated']:.3g} of {found['candidates']} were eliminated"
-    if found["mean_eliminated"] == 0.0:
+        start = f"the true candidate survived in {eliminations['true_survived']} {of}"
+    line = f"{start}; on average {eliminations['mean_eliminated']:.3g} of {eliminations['candidates']} were eliminated"
+    if eliminations["mean_eliminated"] == 0.0:
         return f"{start}; none was ever eliminated."
-    survived = ", ".join(f"{name} in {count}" for name, count in found["survived"].items())
+    survived = ", ".join(f"{name} in {count}" for name, count in eliminations["survived"].items())
     return f"{line}; left at the end ({of}): {survived}."
 
 
@@ -240,10 +240,10 @@ def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: Panel
             "candidate fits, the noise is larger than noise_scale, or the width does not hold (B too small). The "
             "last survivor was kept."
         )
-    lost = 0 if found["true_survived"] is None else found["trials"] - found["true_survived"]
-    if lost > panel.delta * found["trials"]:
+    wrong = 0 if found["true_survived"] is None else found["trials"] - found["true_survived"]
+    if wrong > panel.delta * found["trials"]:
         lines.append(
-            f"{label}: the true candidate was eliminated in {lost} of {found['trials']} trials, more than delta = "
+            f"{label}: the true candidate was eliminated in {wrong} of {found['trials']} trials, more than delta = "
             f"{panel.delta:g}: its width or noise_scale does not hold."
         )
     return lines

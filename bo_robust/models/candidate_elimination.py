@@ -75,7 +75,7 @@ class CandidateHistory:
         failures: The first test that each candidate failed.
         evidence: Log marginal likelihood, in nats.
         gains: Information gain, in nats.
-        told: What the last reward told every candidate, in nats; infinite before the first.
+        last_gain: Information gain of the last reward under every candidate, in nats; infinite before the first.
         struck: Indices of the candidates eliminated by hand, in that order.
         elimination: By which evidence a candidate loses its say, as the ensemble has it.
     """
@@ -91,7 +91,7 @@ class CandidateHistory:
     failures: Failures
     evidence: Tensor
     gains: Tensor
-    told: Tensor
+    last_gain: Tensor
     struck: tuple[int, ...] = ()
     elimination: str | None = "errors"
 
@@ -123,10 +123,10 @@ class CandidateHistory:
                     f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {quoted(w)}."
                 )
         zeros = torch.zeros(1, len(gps.candidates), dtype=torch.float64)
-        alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), errors.start(zeros)
+        alive, (sums, failures) = torch.ones_like(zeros, dtype=torch.bool), errors.untested(zeros)
         settings = (gps, width, noise_scale, delta, num_initial, maximize)
-        told = torch.full_like(zeros, math.inf)
-        history = cls(*settings, alive, sums, failures, zeros, zeros.clone(), told, elimination=elimination)
+        last_gain = torch.full_like(zeros, math.inf)
+        history = cls(*settings, alive, sums, failures, zeros, zeros.clone(), last_gain, elimination=elimination)
         return replace(history, alive=history._believed(zeros, 0))
 
     def widths(self, t: int, gains: Tensor | None = None) -> Tensor:
@@ -150,7 +150,7 @@ class CandidateHistory:
         """The candidates of which that of largest bound chooses the next point, ``1 x h`` bool."""
         if self.elimination != "likelihood":
             return self.alive
-        return errors.choosers(self.alive, self.evidence, self.told)
+        return errors.choosers(self.alive, self.evidence, self.last_gain)
 
     @property
     def leader(self) -> int:
@@ -166,7 +166,7 @@ class CandidateHistory:
     def timeline(self) -> list[dict[str, Any]]:
         """The failed tests in the order of their rounds."""
         rows = errors.timeline(self.alive, self.failures)
-        return [{"name": self.names[row["hypothesis"]]} | {k: row[k] for k in row if k != "trial"} for row in rows]
+        return [{"name": self.names[row["candidate"]]} | {k: row[k] for k in row if k != "trial"} for row in rows]
 
     def record(self, t: int) -> dict[str, Any]:
         """The state of the test before round ``t``, as plain JSON."""
@@ -204,9 +204,9 @@ class CandidateHistory:
         history, observations = replace(self, gps=gps), []
         if self.elimination != "errors":
             evidence = (self.evidence.mT + predictions.log_density.cumsum(1)).mT
-            told = predictions.gain.mT
+            last_gain = predictions.gain.mT
             for i in range(len(y)):
-                history, observation = history._weighed(start + i + 1, evidence[i : i + 1], told[i : i + 1])
+                history, observation = history._weighed(start + i + 1, evidence[i : i + 1], last_gain[i : i + 1])
                 observations.append(observation)
             return replace(history, gains=gains[:, -1:].mT), observations
         bounds = None if conditions is None or risk is None else self._risks(gps, gains, conditions, risk)
@@ -271,8 +271,8 @@ class CandidateHistory:
     def _lengthscales(self) -> list[float]:
         return [lengthscale_of(c, name) for c, name in zip(self.gps.candidates, self.gps.labels, strict=True)]
 
-    def _weighed(self, t: int, evidence: Tensor, told: Tensor) -> tuple[CandidateHistory, Observation]:
-        """Round t where the test is not by errors, from the evidence with its reward and what it told (``1 x h``)."""
+    def _weighed(self, t: int, evidence: Tensor, last_gain: Tensor) -> tuple[CandidateHistory, Observation]:
+        """Round t where the test is not by errors, from the evidence with its reward and its gain (``1 x h``)."""
         alive = self._believed(evidence, t)
         failures = judge_evidence(alive, self.failures, evidence, self.bound, t)
         gap, (gone, back) = evidence.amax() - evidence, (self.alive & ~alive, alive & ~self.alive)
@@ -286,7 +286,7 @@ class CandidateHistory:
         observation = Observation(
             t, None, float(gap.max()), self.bound, out, tuple(self.names[u] for u in out), message
         )
-        return replace(self, alive=alive, failures=failures, evidence=evidence, told=told), observation
+        return replace(self, alive=alive, failures=failures, evidence=evidence, last_gain=last_gain), observation
 
     def _risks(self, gps: CandidateGPs, gains: Tensor, conditions: Tensor, risk: Risk) -> Tensor:
         """F(u(x, Z)) of every new row's design under each candidate before the row's reward, ``k x h``."""

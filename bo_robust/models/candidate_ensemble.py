@@ -198,7 +198,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def choosing(self) -> Tensor:
         """Whose largest bound :class:`~bo_robust.acquisition.EliminationUCB` maximises, ``h`` bool: those alive.
 
-        Where the test is by likelihood, :attr:`leader` alone after a reward that told it half a bit or more.
+        Where the test is by likelihood, :attr:`leader` alone after a reward that informed it by half a bit or more.
         """
         return self._history.choosing[0].to(self.train_targets.device)
 

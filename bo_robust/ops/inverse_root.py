@@ -1,6 +1,6 @@
 """The symmetric V^{-1/2} of many matrices V that change a little every round, by rank-one terms.
 
-:func:`exact` takes an eigendecomposition. On a CPU :func:`correct_` follows V between two of them, by a few small
+:func:`eigen_root` takes an eigendecomposition. On a CPU :func:`correct_` follows V between two of them, by a few small
 products. On CUDA :func:`newton_schulz` computes the root anew and reads nothing back to the host.
 
 X = V^{-1/2} is the symmetric positive definite solution of X V X = I. Let V = E diag(d) E^T. A change dX changes X V X
@@ -20,7 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["TOLERANCE", "correct_", "exact", "newton_schulz", "products_needed"]
+__all__ = ["TOLERANCE", "correct_", "eigen_root", "newton_schulz", "products_needed"]
 
 # Largest entry of I - X V X before the last correction. This correction shrinks the error further, by a factor well
 # below one if the iteration stops in time.
@@ -28,7 +28,7 @@ TOLERANCE = 1e-6
 MAX_STEPS = 3
 
 
-def exact(V: Tensor) -> tuple[Tensor, Tensor]:
+def eigen_root(V: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvectors E (columns, ``... x k x k``) and eigenvalues d (``... x k``): V^{-1/2} = E diag(d^{-1/2}) E^T."""
     values, vectors = torch.linalg.eigh(V)
     return vectors, values

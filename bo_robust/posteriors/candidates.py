@@ -183,13 +183,14 @@ class CandidatePosterior:
         batched: Posterior of s * h trials, or the state of an algorithm that has one.
         alive: Candidates still believed in, ``s x h`` bool.
         evidence: Log marginal likelihood of the rewards so far, ``s x h``, in nats.
-        told: Information gain of the last reward, 1/2 log(1 + sigma^2 / lambda), ``s x h``, in nats; at first infinite.
+        last_gain: Information gain of the last reward, 1/2 log(1 + sigma^2 / lambda), ``s x h``, in nats; at first
+            infinite.
     """
 
     batched: Any
     alive: Tensor
     evidence: Tensor
-    told: Tensor
+    last_gain: Tensor
 
     @property
     def flat(self) -> Any:
@@ -219,12 +220,12 @@ class CandidatePosterior:
     @property
     def mean(self) -> Tensor:
         """mu_t of every arm under the leader, ``s x n``."""
-        return self.of(self.leader, self.means)
+        return self.under(self.leader, self.means)
 
     @property
     def variance(self) -> Tensor:
         """sigma_t^2 of every arm under the leader, ``s x n``."""
-        return self.of(self.leader, self.variances)
+        return self.under(self.leader, self.variances)
 
     @property
     def counts(self) -> Tensor:
@@ -234,15 +235,15 @@ class CandidatePosterior:
     @property
     def noise_var(self) -> Tensor:
         """lambda of the leader, ``s``."""
-        return self.of(self.leader, self.flat.noise_var.view(self.alive.shape))
+        return self.under(self.leader, self.flat.noise_var.view(self.alive.shape))
 
     @property
     def information_gain(self) -> Tensor:
         """Realised information gain under the leader, ``s``."""
-        return self.of(self.leader, self.gains)
+        return self.under(self.leader, self.gains)
 
     @staticmethod
-    def of(candidate: Tensor, values: Tensor) -> Tensor:
+    def under(candidate: Tensor, values: Tensor) -> Tensor:
         """``values`` (``s x h`` or ``s x h x k``) of one candidate per trial (``s``), ``s`` or ``s x k``."""
         index = candidate.view(-1, *(1 for _ in values.shape[1:]))
         return values.gather(1, index.expand(-1, 1, *values.shape[2:])).squeeze(1)
@@ -258,8 +259,8 @@ def begin(state: Any, candidates: int) -> CandidatePosterior:
         # The h rows of a trial always pull the same arm, which spares the CPU path work.
         flat.scratch.group = candidates
     noise = flat.noise_var.view(-1, candidates)
-    alive, told = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
-    return CandidatePosterior(state, alive, torch.zeros_like(noise), told)
+    alive, last_gain = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
+    return CandidatePosterior(state, alive, torch.zeros_like(noise), last_gain)
 
 
 def init(
@@ -314,7 +315,7 @@ def observe(
     error = taken.view(shape) - mean
     total = variance + flat.noise_var.view(shape)
     ok = take_in(posterior.batched, everyone, given).view(shape)
-    told = (total / flat.noise_var.view(shape)).log_().mul_(0.5)
-    posterior.told = torch.where(ok, told, posterior.told)
+    last_gain = (total / flat.noise_var.view(shape)).log_().mul_(0.5)
+    posterior.last_gain = torch.where(ok, last_gain, posterior.last_gain)
     posterior.evidence.add_(log_density(error.square().div_(total), total).masked_fill_(~ok, 0.0))
     return ok.all(1), error, mean, variance

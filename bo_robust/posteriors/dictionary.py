@@ -25,17 +25,17 @@ class NystromDictionary:
         oversampling: The paper's q > 0. Its theorem asks for 6 rho log(4 T / delta) / epsilon^2
             (:func:`bo_robust.features.leverage.theory_oversampling`). That is in the thousands and keeps every point;
             the paper's experiments use less.
-        redraw: Growth of the number of rounds after which the dictionary is drawn anew, >= 1. 1 is the paper's rule:
-            every round.
+        redraw_growth: Growth of the number of rounds after which the dictionary is drawn anew, >= 1. 1 is the paper's
+            rule: every round.
     """
 
     oversampling: float
-    redraw: float = 1.0
+    redraw_growth: float = 1.0
 
     def __post_init__(self) -> None:
         check_positive(oversampling=self.oversampling)
-        if not (is_number(self.redraw) and self.redraw >= 1.0):
-            raise ValueError(f"redraw (growth of t between two dictionaries) must be >= 1, got {self.redraw!r}.")
+        if not (is_number(self.redraw_growth) and self.redraw_growth >= 1.0):
+            raise ValueError(f"redraw_growth (of t between two dictionaries) must be >= 1, got {self.redraw_growth!r}.")
 
     def draw(self, kernel: ArmKernel, variance: Tensor, counts: Tensor, uniform: Tensor) -> FeatureTable:
         """Features of all arms from fresh dictionaries, with the directions of the paper's symmetric root of K_D.

@@ -73,7 +73,7 @@ class Verdict:
     failed: Tensor  # Where left > right, `s` bool. The candidate is eliminated, unless it is the last of its trial.
 
 
-def start(like: Tensor) -> tuple[Tensor, Failures]:
+def untested(like: Tensor) -> tuple[Tensor, Failures]:
     """The sums and failures of no rounds, with the candidates, dtype and device of ``like`` (``s x h``)."""
     sums = like.new_zeros(3, *like.shape)
     return sums, Failures(torch.zeros_like(like, dtype=torch.long), sums.clone())
@@ -177,16 +177,17 @@ def shrinkage(evidence: Tensor, bound: float) -> Tensor:
     return (1.0 - gap / bound).clamp_min_(0.0).sqrt_()
 
 
-def choosers(alive: Tensor, evidence: Tensor, told: Tensor) -> Tensor:
+def choosers(alive: Tensor, evidence: Tensor, last_gain: Tensor) -> Tensor:
     """Who chooses the next point where the test is by likelihood, ``s x h`` bool.
 
-    After a reward that told the likeliest candidate half a bit or more (``told``, ``s x h`` in nats), it does alone.
+    After a reward that informed the likeliest candidate by half a bit or more (``last_gain``, ``s x h`` in nats), it
+    does alone.
     Otherwise it would go on to exploit, and all that are plausible choose: the one of largest bound. So the most
     flexible candidate costs regret only where the likeliest learns nothing any more, and can be found wrong there.
     """
     leader = evidence.masked_fill(~alive, -math.inf).argmax(1, keepdim=True)
     alone = torch.zeros_like(alive).scatter_(1, leader, True)
-    return torch.where(told.gather(1, leader) >= HALF_A_BIT, alone, alive)
+    return torch.where(last_gain.gather(1, leader) >= HALF_A_BIT, alone, alive)
 
 
 def shrunk(lengthscales: Sequence[float], t: int, power: float = 0.9) -> float:
@@ -217,11 +218,11 @@ def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
     """Who failed when and by how much, by trial and round; read to the host.
 
     Returns:
-        One entry per failure. ``trial``; ``hypothesis``, the candidate's index in U under the paper's name, which
-        stored results have; ``round`` (from 1); ``left`` > ``right``, both sides of the test in units of the reward;
-        ``noise_factor``, how many times the noise's share of the limit would have been needed; ``eliminated``, False
-        for a last survivor that was kept. The factor says how sudden the failure was, not what was wrong: sums that
-        drift slowly fail with a factor near 1. By likelihood both sides are in nats, and the factor is their ratio.
+        One row per failure. ``trial``; ``candidate``, its index in U; ``round`` (from 1); ``left`` > ``right``, both
+        sides of the test in units of the reward; ``noise_factor``, how many times the noise's share of the limit would
+        have been needed; ``eliminated``, False for a last survivor that was kept. The factor says how sudden the
+        failure was, not what was wrong: sums that drift slowly fail with a factor near 1. By likelihood both sides are
+        in nats, and the factor is their ratio.
     """
     left, right, reach = failures.sides
     factor = (left - reach) / (right - reach)
@@ -229,7 +230,7 @@ def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
     rows = [
         {
             "trial": i,
-            "hypothesis": u,
+            "candidate": u,
             "round": t,
             "left": lefts[i][u],
             "right": rights[i][u],

@@ -15,7 +15,7 @@ from torch import Tensor
 from bo_robust.posteriors.arm_kernel import ArmKernel
 from bo_robust.posteriors.arms import ArmPosterior, zeros_like_shape
 
-WHOLE = ("mean", "variance", "counts", "information_gain", "slots", "filled", "block_filled", "root_ready")
+TENSORS = ("mean", "variance", "counts", "information_gain", "slots", "filled", "block_filled", "root_ready")
 
 
 def forget(posterior: Any) -> None:
@@ -44,7 +44,7 @@ def restore_(posterior: Any, tensors: dict[str, Tensor], numbers: dict[str, Any]
 def _pack_arms(posterior: ArmPosterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
     b = posterior.buffers
     m = b.num_rows
-    tensors = {name: getattr(b, name) for name in WHOLE}
+    tensors = {name: getattr(b, name) for name in TENSORS}
     tensors["pending"] = b.pending[:, : b.num_pending]
     if b.dense:
         tensors["rows"] = b.rows
@@ -68,7 +68,7 @@ def _unpack_arms_(posterior: ArmPosterior, tensors: dict[str, Tensor], numbers: 
     b = posterior.buffers
     trials, n = b.mean.shape
     m, capacity = numbers["num_rows"], numbers["row_capacity"]
-    for name in WHOLE:
+    for name in TENSORS:
         getattr(b, name).copy_(tensors[name])
     b.pending = zeros_like_shape((trials, numbers["block"], n), b.mean)
     b.pending[:, : numbers["num_pending"]] = tensors["pending"].to(b.mean)

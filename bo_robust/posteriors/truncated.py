@@ -85,8 +85,8 @@ def observe(
     u = white.directions(white.white[trials, :, arms].unsqueeze(2)).squeeze(2)
     beyond = (u.abs() * value.abs().unsqueeze(1)) > level
     weight = u.square()
-    lost = (weight * beyond).sum(1) > 0.5 * weight.sum(1)
-    return ok & all_numbers(posterior.mean, posterior.variance), lost & ok
+    mostly_truncated = (weight * beyond).sum(1) > 0.5 * weight.sum(1)
+    return ok & all_numbers(posterior.mean, posterior.variance), mostly_truncated & ok
 
 
 def refresh(posterior: TruncatedPosterior) -> None:

@@ -184,7 +184,7 @@ def recompute(whitening: Whitening) -> None:
     Z = whitening.table.coordinates
     V = _gram(Z, whitening.counts, whitening.noise_var)
     if reads_data(whitening):
-        vectors, values = inverse_root.exact(V)
+        vectors, values = inverse_root.eigen_root(V)
         whitening.basis = Z @ vectors
         whitening.gram, whitening.inverse, whitening.gap = _of_eigenvalues(values)
         whitening.axes = vectors.contiguous() if whitening.table.axes is None else whitening.table.axes @ vectors
@@ -215,7 +215,7 @@ def _follow(whitening: Whitening, z: Tensor) -> None:
         Z, B = whitening.table.coordinates, whitening.table.axes
         Z = Z if Z.ndim == 2 else Z[i]
         B = B if B is None or B.ndim == 2 else B[i]
-        vectors, values = inverse_root.exact(_gram(Z, whitening.counts[i], whitening.noise_var[i]))
+        vectors, values = inverse_root.eigen_root(_gram(Z, whitening.counts[i], whitening.noise_var[i]))
         basis[i] = Z @ vectors
         gram[i], inverse[i], gap[i] = _of_eigenvalues(values)
         whitening.axes[i] = vectors if B is None else B @ vectors

@@ -157,7 +157,7 @@ def choose_constants(
     medians = np.abs(z - r)[counts[labels] >= MIN_ARM] if groups is None else z[:0]
 
     def limit(rewards: np.ndarray, alpha: float) -> float:
-        return SAFETY * moment_bound(rewards, alpha, groups, level=1.0 - delta).upper
+        return SAFETY * moment_bound(rewards, alpha, groups, confidence=1.0 - delta).upper
 
     def with_f(largest: float, alpha: float) -> float:
         return float((largest + limit(r, alpha) ** (1.0 / (1.0 + alpha))) ** (1.0 + alpha))
@@ -182,7 +182,7 @@ def choose_constants(
             f"{100.0 * _share(z, finite):.2g} % lie beyond {finite:.3g}, where rewards of finite variance hardly come, "
             f"and hold {100.0 * _energy_share(z, r, finite):.0f} % of the squared deviations.",
             _WORTHWHILE[worthwhile],
-            _RULES[rule],
+            _RULE_ADVICE[rule],
             _TIMID if worthwhile and _energy_share(z, r, truncation(horizon)) < ENERGY_SHARE else "",
         ]
         if part
@@ -206,7 +206,7 @@ _WORTHWHILE = {
     True: "Truncation is worthwhile.",
     False: "Truncation is not worthwhile: it will hardly change anything, and plain GP-UCB should do about as well.",
 }
-_RULES = {
+_RULE_ADVICE = {
     "zero": "The largest rewards have either sign: set rewards beyond the level to zero (rule 'zero', TGP-UCB's).",
     "clip": (
         "The largest rewards have one sign: clip rewards to the level (rule 'clip'), for zeroing them would be a bias "

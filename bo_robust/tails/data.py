@@ -48,11 +48,11 @@ def within_arms(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return y - medians[labels]
 
 
-def check_confidence(level: float) -> None:
-    """Raise ``ValueError`` unless the confidence level is in (0, 1)."""
-    if not (is_number(level) and 0.0 < level < 1.0):
-        said = quoted(level)
-        raise ValueError(f"level (the confidence of the interval) must be strictly between 0 and 1, got {said}.")
+def check_confidence(confidence: float) -> None:
+    """Raise ``ValueError`` unless the confidence of an interval is in (0, 1)."""
+    if not (is_number(confidence) and 0.0 < confidence < 1.0):
+        said = quoted(confidence)
+        raise ValueError(f"confidence of the interval must be strictly between 0 and 1, got {said}.")
 
 
 def _host(x: Any) -> Any:

@@ -48,7 +48,7 @@ def default_k(n: int) -> int:
     return max(MIN_K, round(math.sqrt(n)))
 
 
-def hill(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex:
+def hill(y: Any, k: int | None = None, confidence: float = 0.95) -> TailIndex:
     """Hill's estimate of the tail index of |y|: 1 over the mean of log(x_i / x_(k+1)), i <= k (Hill 1975).
 
     The interval is exact where |y| beyond x_(k+1) is Pareto and independent: 2 k index / estimate is then chi-squared
@@ -58,21 +58,21 @@ def hill(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex:
     Args:
         y: Centred rewards, any shape: numpy, torch or pandas.
         k: How many of the largest, 1 <= k < number of rewards; None is :func:`default_k`.
-        level: Confidence of the interval in (0, 1).
+        confidence: Confidence of the interval in (0, 1).
 
     Raises:
-        ValueError: if rewards are not finite or too few, k or level is out of range, the threshold x_(k+1) is zero, or
-            the k + 1 largest are all equal.
+        ValueError: if rewards are not finite or too few, k or confidence is out of range, the threshold x_(k+1) is
+            zero, or the k + 1 largest are all equal.
     """
     excess = _log_excess(y, k)
-    check_confidence(level)
+    check_confidence(confidence)
     k = len(excess)
-    tail = 0.5 * (1.0 - level)
+    tail = 0.5 * (1.0 - confidence)
     low, high = stats.chi2.ppf([tail, 1.0 - tail], 2 * k) / (2.0 * excess.sum())
     return TailIndex(float(1.0 / excess.mean()), float(low), float(high), k)
 
 
-def moment_index(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex:
+def moment_index(y: Any, k: int | None = None, confidence: float = 0.95) -> TailIndex:
     """The moment estimate gamma of Dekkers, Einmahl & de Haan (1989); index = 1 / gamma, infinite for gamma <= 0.
 
     gamma = M1 + 1 - 1/2 / (1 - M1^2 / M2) with M1, M2 the mean and mean square of log(x_i / x_(k+1)), i <= k. It is
@@ -84,7 +84,7 @@ def moment_index(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex
     well.
     """
     excess = _log_excess(y, k)
-    check_confidence(level)
+    check_confidence(confidence)
     k = len(excess)
     m1, m2 = float(excess.mean()), float((excess**2).mean())
     # Equal up to rounding: then M1^2 = M2, and gamma would divide by zero.
@@ -95,7 +95,7 @@ def moment_index(y: Any, k: int | None = None, level: float = 0.95) -> TailIndex
         variance = 1.0 + g**2
     else:
         variance = (1 - g) ** 2 * (1 - 2 * g) * (1 - g + 6 * g**2) / ((1 - 3 * g) * (1 - 4 * g))
-    reach = float(stats.norm.ppf(0.5 + 0.5 * level)) * math.sqrt(variance / k)
+    reach = float(stats.norm.ppf(0.5 + 0.5 * confidence)) * math.sqrt(variance / k)
     index, lower, upper = (1.0 / x if x > 0.0 else math.inf for x in (g, g + reach, g - reach))
     return TailIndex(index, lower, upper, k)
 

@@ -29,18 +29,18 @@ class MomentBound:
 
 
 def moment_bound(
-    y: Any, alpha: float, arms: Any = None, *, blocks: int | None = None, level: float = 0.95, seed: int = 0
+    y: Any, alpha: float, arms: Any = None, *, blocks: int | None = None, confidence: float = 0.95, seed: int = 0
 ) -> MomentBound:
     """Median of means of |y|^(1+alpha) over random blocks, with an upper limit; of the arms, the largest limit counts.
 
     Of m independent block means the j-th smallest is below the median of their distribution with probability at most
-    1 - level, where P(Bin(m, 1/2) >= j) <= 1 - level: that is ``upper``. It bounds the MEDIAN of a block mean. The mean
-    E|y|^(1+alpha) lies above it, because blocks are skewed to the right, and no limit from data holds for every
-    distribution. So multiply it by a safety factor. 2 x upper held the true moment in 100 % of 200 samples of 1,000 for
-    Gaussian and t(3) (alpha 1), and in 96 % for symmetric Pareto II of index 1.5 at alpha 0.25, but in 5 % there at
-    alpha 0.4: keep alpha well below index - 1. In return, faults rarer than about 1 reward in 100 do not count, which
-    is what a truncation level wants. With many arms the limit of each is its own: nothing corrects for taking the
-    largest.
+    1 - confidence, where P(Bin(m, 1/2) >= j) <= 1 - confidence: that is ``upper``. It bounds the MEDIAN of a block
+    mean. The mean E|y|^(1+alpha) lies above it, because blocks are skewed to the right, and no limit from data holds
+    for every distribution. So multiply it by a safety factor. 2 x upper held the true moment in 100 % of 200 samples of
+    1,000 for Gaussian and t(3) (alpha 1), and in 96 % for symmetric Pareto II of index 1.5 at alpha 0.25, but in 5 %
+    there at alpha 0.4: keep alpha well below index - 1. In return, faults rarer than about 1 reward in 100 do not
+    count, which is what a truncation level wants. With many arms the limit of each is its own: nothing corrects for
+    taking the largest.
 
     Args:
         y: Rewards in the units the truncation level will have (centred, scaled), any shape.
@@ -48,7 +48,7 @@ def moment_bound(
         arms: Label of the arm of each reward; arms with fewer than 40 rewards are left out. None pools all.
         blocks: m >= 5, at most half the rewards of an arm; None is max(n / 50, min(24, n / 8)) for n rewards, or more,
             so that j < m: one block spoilt by one fault must not be the limit.
-        level: Confidence of the limit in (0, 1).
+        confidence: Confidence of the limit in (0, 1).
         seed: Seed of the shuffle that makes the blocks.
 
     Raises:
@@ -57,7 +57,7 @@ def moment_bound(
     values = as_rewards(y)
     labels = as_labels(arms, len(values))
     check_tail_index(alpha)
-    check_confidence(level)
+    check_confidence(confidence)
     if blocks is not None:
         check_count(MIN_BLOCKS, blocks=blocks)
     order = np.random.default_rng(seed).permutation(len(values))
@@ -65,7 +65,7 @@ def moment_bound(
     order = order[np.argsort(labels[order], kind="stable")]
     counts = np.bincount(labels)
     groups = np.split(np.abs(values[order]) ** (1.0 + alpha), np.cumsum(counts)[:-1])
-    bounds = [_median_of_means(g, blocks, level) for g in groups if len(g) >= MIN_ARM]
+    bounds = [_median_of_means(g, blocks, confidence) for g in groups if len(g) >= MIN_ARM]
     if not bounds:
         raise ValueError(
             f"a moment needs at least {MIN_ARM} rewards of an arm, the most have {int(counts.max(initial=0))}; "
@@ -74,20 +74,22 @@ def moment_bound(
     return max(bounds, key=lambda bound: bound.upper)
 
 
-def _median_of_means(powers: np.ndarray, blocks: int | None, level: float) -> MomentBound:
+def _median_of_means(powers: np.ndarray, blocks: int | None, confidence: float) -> MomentBound:
     n = len(powers)
     m = max(n // 50, min(24, n // 8)) if blocks is None else blocks
-    while blocks is None and _limit(m, level) >= m and m < n // 2:
+    while blocks is None and _limit(m, confidence) >= m and m < n // 2:
         m += 1
     if m > n // 2:
         raise ValueError(f"blocks must be at most half the rewards of an arm, {n // 2}, got {m}.")
     means = np.sort([block.mean() for block in np.array_split(powers, m)])
-    j = _limit(m, level)
+    j = _limit(m, confidence)
     if j > m:
-        raise ValueError(f"{m} blocks give no limit at level {level:g}; take more blocks or a lower level.")
+        raise ValueError(
+            f"{m} blocks give no limit at confidence {confidence:g}; take more blocks, or less confidence."
+        )
     return MomentBound(float(np.median(means)), float(means[j - 1]), m)
 
 
-def _limit(m: int, level: float) -> int:
+def _limit(m: int, confidence: float) -> int:
     """j, which of m sorted block means is the limit; m + 1 where none is."""
-    return int(stats.binom.ppf(level, m, 0.5)) + 1
+    return int(stats.binom.ppf(confidence, m, 0.5)) + 1

@@ -123,7 +123,7 @@ def test_golden_log(golden, device):
         assert float(info.left) == pytest.approx(row["lhs"], rel=1e-9, abs=1e-11)
         assert float(info.right) == pytest.approx(row["rhs"], rel=1e-9)
     record = eliminations(state)
-    assert [(r["round"], r["hypothesis"]) for r in record] == [(1, 1), (22, 2)]
+    assert [(r["round"], r["candidate"]) for r in record] == [(1, 1), (22, 2)]
     assert state.posterior.alive.tolist() == [[True, False, False]]
 
 
@@ -150,7 +150,7 @@ def test_the_round_of_elimination_by_hand(device):
     assert float(second.right) == pytest.approx(math.sqrt(2 * xi[1]) + 2.0 + 2.0 * math.sqrt(1 / 101), rel=1e-12)
     assert state.sums[1].tolist() == [[2.0, 0.0]]
     record = eliminations(state)
-    assert [(r["trial"], r["hypothesis"], r["round"], r["eliminated"]) for r in record] == [(0, 0, 2, True)]
+    assert [(r["trial"], r["candidate"], r["round"], r["eliminated"]) for r in record] == [(0, 0, 2, True)]
     # with a noise scale so many times larger, and a hair, it passes this test
     for hair, alive in ((1.0 - 1e-9, False), (1.0 + 1e-9, True)):
         patient = HEGPUCB(ConstantWidth(2.0), 0.1 * record[0]["noise_factor"] * hair, 0.1)
@@ -168,7 +168,7 @@ def test_the_round_of_elimination_by_hand(device):
     assert violated(state.posterior.alive, state.failures).tolist() == [True]
     with pytest.warns(UserWarning, match="last survivor"):
         last = eliminations(state)[-1]
-    assert (last["hypothesis"], last["round"], last["eliminated"]) == (1, 3, False)
+    assert (last["candidate"], last["round"], last["eliminated"]) == (1, 3, False)
 
 
 def test_a_failed_pull_enters_nothing(device):
@@ -456,19 +456,19 @@ def test_elimination_by_likelihood_by_hand(device):
     assert (int(info.candidate), bool(info.failed), float(info.left)) == (0, False, 0.0)
     assert float(info.right) == pytest.approx(math.log(20.0))
     assert state.posterior.alive.tolist() == [[True, False]]
-    assert state.posterior.told[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
+    assert state.posterior.last_gain[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
     (row,) = eliminations(state)
-    assert (row["hypothesis"], row["round"], row["eliminated"]) == (1, 1, True)
+    assert (row["candidate"], row["round"], row["eliminated"]) == (1, 1, True)
     assert (row["left"], row["right"]) == pytest.approx((9.0 / 2.02, math.log(20.0)))
     # a failed pull tells nothing and changes nothing
     algorithm.observe(state, arm, prior.new_full((1,), math.nan))
-    assert state.posterior.told[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
+    assert state.posterior.last_gain[0].tolist() == pytest.approx([0.5 * math.log(101.0)] * 2)
     # rewards near 3 bring the other back, and the last of these told less than half a bit
     algorithm.observe(state, arm, prior.new_full((1,), 3.2))
     algorithm.observe(state, arm, prior.new_full((1,), 3.2))
     assert state.posterior.alive.all()
     assert eliminations(state) == []
-    assert float(state.posterior.told.max()) < 0.5 * math.log(2.0)
+    assert float(state.posterior.last_gain.max()) < 0.5 * math.log(2.0)
     assert int(algorithm.select(state, prior.new_zeros(1)).candidate) == 1
 
 

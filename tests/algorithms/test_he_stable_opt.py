@@ -82,7 +82,7 @@ def test_picks_and_both_tests_by_loops(device):
         assert state.posterior.alive.tolist() == [[h in kept for h in range(3)] for kept in alive]
     assert {test for *_, test in record} == {0, 1}  # each test eliminated someone
     by_round = sorted(((i, t, h) for i, h, t, _ in record))
-    assert [(r["trial"], r["round"], r["hypothesis"]) for r in eliminations(state)] == by_round
+    assert [(r["trial"], r["round"], r["candidate"]) for r in eliminations(state)] == by_round
     tensors, numbers = snapshot(state)
     again = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
     restore_(again, {k: v.clone() for k, v in tensors.items()}, json.loads(json.dumps(numbers)))

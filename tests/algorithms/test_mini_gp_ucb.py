@@ -192,14 +192,14 @@ def test_a_round_that_repeats_does_not_look_at_the_arms(device):
     algorithm, (f, noise, uniforms) = MiniGPUCB(FiniteWidth(n, 0.1), 1.5), problem(n, s, 200, device)
     state, repeats = algorithm.init(kernel(n, device), 0.1, s), 0
     for eta, u in zip(noise, uniforms, strict=True):
-        quiet = state.posterior.quiet > 1  # not the last pull of a repetition either
+        repeating = state.posterior.repeats > 1  # not the last pull of a repetition either
         with Sizes() as sizes:
             arms = algorithm.select(state, u).arms
         y = f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta
         with Sizes() as also:
             algorithm.observe(state, arms, y)
-        assert (max(sizes.largest, also.largest) <= s) == quiet
-        repeats += quiet
+        assert (max(sizes.largest, also.largest) <= s) == repeating
+        repeats += repeating
     assert repeats > 50
 
 

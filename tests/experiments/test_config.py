@@ -9,11 +9,12 @@ import pytest
 import yaml
 
 from bo_robust.experiments import files
-from bo_robust.experiments.build import build_algorithm, build_problem, resolved
+from bo_robust.experiments.build import FEATURES, build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.files import load
+from bo_robust.experiments.files import load_config
 from bo_robust.features.leverage import theory_oversampling
+from bo_robust.specs import SpecError, build
 
 
 def base():
@@ -35,23 +36,23 @@ def write(tmp_path, data, name="c.yaml"):
 def test_defaults_reach_panels_and_panels_win(tmp_path):
     data = base()
     data["panels"].append({"name": "q", "problem": {"kind": "gp_draw"}, "horizon": 7})
-    config = load(write(tmp_path, data))
+    config = load_config(write(tmp_path, data))
     assert [(p.trials, p.horizon) for p in config.panels] == [(3, 10), (3, 7)]
     assert [a.label for a in config.panels[1].methods] == ["A", "B"]
     assert config.panels[0].delta == 0.1
 
 
 def test_round_trip_and_digest(tmp_path):
-    config = load(write(tmp_path, base()))
+    config = load_config(write(tmp_path, base()))
     again = parse(config.to_dict())
     assert again == config
     assert again.digest == config.digest
-    assert load(write(tmp_path, base()), ["trials=4"]).digest != config.digest
+    assert load_config(write(tmp_path, base()), ["trials=4"]).digest != config.digest
 
 
 def test_include_takes_panels_and_overrides_them(tmp_path):
     write(tmp_path, base(), "a.yaml")
-    config = load(write(tmp_path, {"name": "both", "include": ["a.yaml"], "trials": 2}, "b.yaml"))
+    config = load_config(write(tmp_path, {"name": "both", "include": ["a.yaml"], "trials": 2}, "b.yaml"))
     assert config.name == "both"
     assert config.panels[0].trials == 2
     assert config.panels[0].horizon == 10
@@ -60,7 +61,7 @@ def test_include_takes_panels_and_overrides_them(tmp_path):
 
 def test_overrides(tmp_path):
     path = write(tmp_path, base())
-    config = load(path, ["seed=5", "panels.0.problem.num_arms=30", "methods.1.label=C"], trials=9)
+    config = load_config(path, ["seed=5", "panels.0.problem.num_arms=30", "methods.1.label=C"], trials=9)
     panel = config.panels[0]
     assert (panel.seed, panel.trials, panel.problem["num_arms"]) == (5, 9, 30)
     assert panel.methods[1].label == "C"
@@ -116,39 +117,39 @@ def test_bad_configurations_say_what_to_change(tmp_path, path, value, message):
     data = base()
     change(data, path, value)
     with pytest.raises(RunError, match=message):
-        load(write(tmp_path, data))
+        load_config(write(tmp_path, data))
 
 
 def test_unreadable_files(tmp_path):
     with pytest.raises(RunError, match="cannot read"):
-        load(tmp_path / "none.yaml")
+        load_config(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [1,")
     with pytest.raises(RunError, match="not valid YAML"):
-        load(tmp_path / "bad.yaml")
+        load_config(tmp_path / "bad.yaml")
     (tmp_path / "list.yaml").write_text("- 1")
     with pytest.raises(RunError, match="mapping"):
-        load(tmp_path / "list.yaml")
+        load_config(tmp_path / "list.yaml")
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(RunError, match="no text in UTF-8"):
-        load(tmp_path / "bytes.yaml")
+        load_config(tmp_path / "bytes.yaml")
     (tmp_path / "deep.yaml").write_text("[" * 3000)
     with pytest.raises(RunError, match="not valid YAML"):
-        load(tmp_path / "deep.yaml")
+        load_config(tmp_path / "deep.yaml")
     for included in ("a.yaml", [3]):
         with pytest.raises(RunError, match="must be a list of files"):
-            load(write(tmp_path, {"include": included}))
+            load_config(write(tmp_path, {"include": included}))
     write(tmp_path, {"include": ["loop.yaml"]}, "loop.yaml")
     with pytest.raises(RunError, match="includes itself"):
-        load(tmp_path / "loop.yaml")
+        load_config(tmp_path / "loop.yaml")
     (tmp_path / "date.yaml").write_text("description: 2020-13-45")
     with pytest.raises(RunError, match="not valid YAML"):
-        load(tmp_path / "date.yaml")
+        load_config(tmp_path / "date.yaml")
     (tmp_path / "twice.yaml").write_text("trials: 3\nhorizon: 2\ntrials: 4\n")
     with pytest.raises(RunError, match="key 'trials' stands twice"):
-        load(tmp_path / "twice.yaml")
+        load_config(tmp_path / "twice.yaml")
     (tmp_path / "object.yaml").write_text("a: !!python/object/apply:os.system ['true']")
     with pytest.raises(RunError, match="not valid YAML"):
-        load(tmp_path / "object.yaml")
+        load_config(tmp_path / "object.yaml")
 
 
 @pytest.mark.parametrize(
@@ -169,14 +170,19 @@ def test_unreadable_files(tmp_path):
 )
 def test_bad_overrides(tmp_path, text, message):
     with pytest.raises(RunError, match=message):
-        load(write(tmp_path, base()), [text])
+        load_config(write(tmp_path, base()), [text])
 
 
 @pytest.mark.parametrize("panels", [5, None, {"name": "p"}])
 def test_panels_of_a_wrong_shape(tmp_path, panels):
     path = write(tmp_path, {**base(), "panels": panels})
     outer = write(tmp_path, {"include": ["c.yaml"]}, "outer.yaml")
-    for call in (lambda: load(path), lambda: load(path, trials=3), lambda: load(outer), lambda: load(outer, trials=3)):
+    for call in (
+        lambda: load_config(path),
+        lambda: load_config(path, trials=3),
+        lambda: load_config(outer),
+        lambda: load_config(outer, trials=3),
+    ):
         with pytest.raises(RunError, match="must be a list of panels"):
             call()
 
@@ -190,12 +196,12 @@ def test_no_mapping_at_all():
 def test_numbers_with_an_exponent_are_numbers(tmp_path, text):
     path = tmp_path / "c.yaml"
     path.write_text(yaml.safe_dump(base()) + f"delta: {text}\n")
-    assert load(path).panels[0].delta == pytest.approx(1e-3)
-    assert load(path, [f"delta={text}"]).panels[0].delta == pytest.approx(1e-3)
+    assert load_config(path).panels[0].delta == pytest.approx(1e-3)
+    assert load_config(path, [f"delta={text}"]).panels[0].delta == pytest.approx(1e-3)
 
 
 def test_text_with_an_e_stays_text(tmp_path):
-    config = load(write(tmp_path, base()), ["name=e-3", "description=1e3x"])
+    config = load_config(write(tmp_path, base()), ["name=e-3", "description=1e3x"])
     assert (config.name, config.description) == ("e-3", "1e3x")
 
 
@@ -206,7 +212,7 @@ def test_merged_keys_may_be_overridden(tmp_path):
         "  - {name: a, problem: &p {kind: gp_draw, num_arms: 9}}\n"
         "  - {name: b, problem: {<<: *p, num_arms: 8}}\n"
     )
-    assert load(path).panels[1].problem == {"kind": "gp_draw", "num_arms": 8}
+    assert load_config(path).panels[1].problem == {"kind": "gp_draw", "num_arms": 8}
 
 
 def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
@@ -214,14 +220,14 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
     named = files.named_configurations()
     assert len(named) >= 15
     assert {*named.values()} == {*(Path(__file__).resolve().parents[2] / "configs").rglob("*.yaml")}
-    assert load("quickstart") == load(named["quickstart"])
+    assert load_config("quickstart") == load_config(named["quickstart"])
     with pytest.raises(RunError, match="did you mean 'quickstart'"):
-        load("quickstrat")
+        load_config("quickstrat")
     (tmp_path / "quickstart").write_text("panels: 5")  # a file goes first
     with pytest.raises(RunError, match="list of panels"):
-        load("quickstart")
+        load_config("quickstart")
     for name, path in named.items():
-        config = load(path if name == "quickstart" else name)
+        config = load_config(path if name == "quickstart" else name)
         assert config.panels
         assert config.over_arms == (path.parent.name != "value_at_risk")
 
@@ -257,7 +263,7 @@ def test_bad_schedules_are_named(tmp_path, device, algorithm, message):
     data["methods"] = [algorithm]
 
     def built():
-        panel = load(write(tmp_path, data)).panels[0]
+        panel = load_config(write(tmp_path, data)).panels[0]
         return build_algorithm(panel.methods[0], panel, build_problem(panel, range(2), None, device))
 
     with pytest.raises(RunError, match=message):
@@ -272,7 +278,7 @@ def test_schedules_take_their_constants_from_problem_and_panel(tmp_path, device)
         {"name": "tgp-ucb", "width": {"kind": "finite", "delta": 0.2}, "truncation": {"kind": "none"}},
         {"name": "bkb", "epsilon": 0.5},
     ]
-    panel = load(write(tmp_path, data)).panels[0]
+    panel = load_config(write(tmp_path, data)).panels[0]
     problem = build_problem(panel, range(2), None, device)
     first, second, third = (build_algorithm(a, panel, problem) for a in panel.methods)
     assert third.oversampling == theory_oversampling(panel.horizon, 0.05, 0.5)
@@ -378,7 +384,7 @@ def test_errors_repeat_little_of_a_long_value(tmp_path):
             parse(data)
     for text in (f"{long}", f"panels.0.{long}.y=1", f"{long}=[", f"panels=[{long}]"):
         with pytest.raises(RunError) as found:
-            load(write(tmp_path, base()), [text])
+            load_config(write(tmp_path, base()), [text])
         assert len(str(found.value)) < 1000
 
 
@@ -416,3 +422,9 @@ def test_no_value_of_a_configuration_is_repeated_at_length(value, device):
                 longest = 0
             assert longest <= 80, (place, key)
     assert refused > 60
+
+
+def test_the_growth_between_dictionaries_has_its_own_key():
+    spec = {"kind": "nystrom", "oversampling": 5.0, "redraw": 1.01}  # the key of before, which is BKB's
+    with pytest.raises(SpecError, match="features 'nystrom' has no 'redraw'; did you mean 'redraw_growth'"):
+        build(spec, FEATURES, {}, "features")

@@ -54,7 +54,7 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     record = eliminations(state)
     assert len(record) > 0
     names = problem.candidates.names
-    assert found["eliminations"] == [{"candidate": names[row["hypothesis"]], **row} for row in record]
+    assert found["eliminations"] == [{"name": names[row["candidate"]], **row} for row in record]
     assert min(row["round"] for row in record) > panel_config.initial  # nobody is tested in the initial design
     alive = state.posterior.alive.cpu()
     assert found["survivors"] == [[n for n, a in zip(names, row, strict=True) if a] for row in alive.tolist()]
@@ -130,7 +130,7 @@ def test_others_are_told_the_true_prior_mean(device):
     assert torch.equal(he.posterior.means[2], problem.candidates.prior_means)
     assert torch.equal(gp.posterior.mean, problem.prior_mean)
     assert torch.equal(
-        he.posterior.of(torch.tensor(problem.candidates.true).to(device), he.posterior.means), gp.posterior.mean
+        he.posterior.under(torch.tensor(problem.candidates.true).to(device), he.posterior.means), gp.posterior.mean
     )
     assert ours.width == plain.width  # by default the Bayesian one, whose formula has delta / 2 in it
     with pytest.raises(RunError, match=r"BKB cannot start on problem 'unknown_mean'.*prior mean"):

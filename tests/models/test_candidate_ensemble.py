@@ -84,7 +84,7 @@ def flat(mean, noise_var=0.01):
 
 
 def state(model):
-    return [(r["hypothesis"], r["round"], r["eliminated"]) for r in model.eliminations]
+    return [(r["candidate"], r["round"], r["eliminated"]) for r in model.eliminations]
 
 
 def assert_same_history(a, b, X, tol=1e-10):
@@ -174,12 +174,12 @@ def test_the_history_is_that_of_arm_mode(tkwargs, width, num_initial):
         assert torch.equal(m.alive, posterior.alive[0])
         assert not m.alive.all()
         for ours, theirs in zip(m.eliminations, eliminations(engine), strict=True):
-            assert {k: ours[k] for k in ("hypothesis", "round", "eliminated")} == {
-                k: theirs[k] for k in ("hypothesis", "round", "eliminated")
+            assert {k: ours[k] for k in ("candidate", "round", "eliminated")} == {
+                k: theirs[k] for k in ("candidate", "round", "eliminated")
             }
             assert ours["left"] == pytest.approx(theirs["left"], rel=1e-8)
             assert ours["right"] == pytest.approx(theirs["right"], rel=1e-8)
-            assert ours["name"] == U[ours["hypothesis"]].name
+            assert ours["name"] == U[ours["candidate"]].name
         torch.testing.assert_close(m.evidence, posterior.evidence[0], rtol=1e-8, atol=1e-8)
         torch.testing.assert_close(m.information_gains, posterior.gains[0], rtol=1e-8, atol=1e-8)
         mean, variance = m.moments(arms)
@@ -495,7 +495,7 @@ def test_other_forms_choose_as_arm_mode_does(tkwargs, form):
         assert eliminated > 0
         assert changes == {True, False}
     if form == "likelihood":
-        assert state(model) == [(r["hypothesis"], r["round"], r["eliminated"]) for r in eliminations(engine)]
+        assert state(model) == [(r["candidate"], r["round"], r["eliminated"]) for r in eliminations(engine)]
         # the order of the rows is nothing to it
         order = torch.randperm(30, generator=torch.Generator().manual_seed(0)).to(tkwargs["device"])
         other = CandidateEnsemble(X[order], Y[order], U, width, 0.1, DELTA, elimination=form)

@@ -28,7 +28,7 @@ def matrix(eigenvalues: torch.Tensor, seed: int = 0) -> tuple[torch.Tensor, torc
 @pytest.mark.parametrize("condition", [1.0, 10.0, 1e4, 1e8])
 def test_exact(condition, device):
     V, root = matrix(spectrum("even", condition, 12))
-    E, d = inverse_root.exact(V.expand(2, -1, -1).to(device))
+    E, d = inverse_root.eigen_root(V.expand(2, -1, -1).to(device))
     assert E.shape == (2, 12, 12)
     got = (E * d.rsqrt().unsqueeze(1)) @ E.mT
     assert float((got.cpu() - root).norm() / root.norm()) < 1e-13 * max(10.0, condition)
@@ -55,7 +55,7 @@ def test_newton_schulz_takes_batches_and_float32(device):
 
 def start(V: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Eigenvectors, V in their basis, its root and the gaps: what the iteration goes on from."""
-    E, d = inverse_root.exact(V)
+    E, d = inverse_root.eigen_root(V)
     root = d.sqrt()
     return E, torch.diag_embed(d), torch.diag_embed(1 / root), 1 / (root.unsqueeze(-1) + root.unsqueeze(-2))
 
@@ -69,7 +69,7 @@ def test_small_steps_are_followed_without_drift(device):
         z = 0.04 * torch.randn(3, 10, generator=g, dtype=torch.float64).to(device)
         gram += z.unsqueeze(2) * z.unsqueeze(1)
         assert not inverse_root.correct_(X, gram, gap).any()
-        e, d = inverse_root.exact(gram)
+        e, d = inverse_root.eigen_root(gram)
         want = (e * d.rsqrt().unsqueeze(1)) @ e.mT
         assert float((X - want).norm() / want.norm()) < 1e-7
     assert float((X - X.mT).abs().max()) < 1e-12
@@ -84,7 +84,7 @@ def test_large_steps_are_reported_member_by_member(device):
     z = z / z.norm(dim=1, keepdim=True) * size.unsqueeze(1)
     gram = gram + z.unsqueeze(2) * z.unsqueeze(1)
     assert inverse_root.correct_(X, gram, gap).tolist() == [False, False, True, True]
-    e, d = inverse_root.exact(gram[:2])
+    e, d = inverse_root.eigen_root(gram[:2])
     torch.testing.assert_close(X[:2], (e * d.rsqrt().unsqueeze(1)) @ e.mT, rtol=0, atol=1e-9)
 
 
@@ -100,5 +100,5 @@ def test_what_is_accepted_is_the_positive_root(k, device):
     late = inverse_root.correct_(X, gram, gap)
     assert late[0]
     assert not late.all()
-    e, d = inverse_root.exact(gram[~late])
+    e, d = inverse_root.eigen_root(gram[~late])
     torch.testing.assert_close(X[~late], (e * d.rsqrt().unsqueeze(1)) @ e.mT, rtol=0, atol=inverse_root.TOLERANCE)

@@ -130,7 +130,7 @@ def test_small_oversampling_keeps_few(device):
 def test_static_mistakes():
     with pytest.raises(ValueError, match="oversampling"):
         NystromDictionary(0.0)
-    with pytest.raises(ValueError, match="redraw"):
+    with pytest.raises(ValueError, match="redraw_growth"):
         NystromDictionary(1.0, 0.9)
-    with pytest.raises(ValueError, match="redraw"):
+    with pytest.raises(ValueError, match="redraw_growth"):
         NystromDictionary(1.0, math.nan)

@@ -65,7 +65,7 @@ def test_constants_of_infinite_variance():
     rng = np.random.default_rng(15)
     y = signs(rng) * rng.pareto(1.7, N)
     found = choose_constants(y, horizon=3000)
-    assert found.hill == hill((y - found.centre) / found.scale, level=0.9)
+    assert found.hill == hill((y - found.centre) / found.scale, confidence=0.9)
     assert found.alpha == pytest.approx(0.5 * (0.5 * (found.hill.index + found.hill.lower) - 1.0))
     assert 0.05 < found.alpha < 0.5
     b = 2.0 * TGPTruncation(found.moment_bound, found.alpha)(1)
@@ -107,7 +107,7 @@ def test_few_rewards_of_each_arm_are_pooled_for_v():
     y = rng.standard_normal(400)
     found = choose_constants(y, np.arange(400) % 20)
     z = (y - found.centre) / found.scale
-    assert found.moment_bound == pytest.approx(2.0 * moment_bound(z, 1.0, level=0.9).upper)
+    assert found.moment_bound == pytest.approx(2.0 * moment_bound(z, 1.0, confidence=0.9).upper)
 
 
 @pytest.mark.parametrize("per_arm", [40, 50, 55])
@@ -129,7 +129,7 @@ def test_few_rewards_of_far_arms_are_pooled_around_their_medians():
     found = choose_constants(y, arms)
     z = (y - found.centre) / found.scale
     medians = np.array([np.median(z[arms == a]) for a in range(5)])
-    noise = 2.0 * moment_bound(z - medians[arms], 1.0, level=0.9).upper
+    noise = 2.0 * moment_bound(z - medians[arms], 1.0, confidence=0.9).upper
     assert found.moment_bound == pytest.approx((np.abs(medians).max() + math.sqrt(noise)) ** 2)
 
 
@@ -209,7 +209,7 @@ def test_latencies_are_heavy_and_one_sided(data_dir):
 
 
 def test_stock_returns_are_heavy_but_of_finite_variance_prices_are_light(data_dir):
-    prices = load_csv("djia29", data_dir).to_numpy(dtype=np.float64)
+    prices = load_csv("djia29", data_dir).iloc[:, 1:].to_numpy(dtype=np.float64)
     returns = np.diff(np.log(prices), axis=0)
     arms = np.tile(np.arange(29), len(prices))
     of_returns, of_prices = choose_constants(returns, arms[29:]), choose_constants(prices, arms)

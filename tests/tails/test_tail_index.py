@@ -124,5 +124,5 @@ def test_more_refusals():
     with pytest.raises(ValueError, match="the k = 2 largest"):
         moment_index([5.0, -5.0, 1.0, 0.5], k=2)
     for estimate in (hill, moment_index):
-        with pytest.raises(ValueError, match="level"):
-            estimate(TINY, k=2, level=1.0)
+        with pytest.raises(ValueError, match="confidence"):
+            estimate(TINY, k=2, confidence=1.0)

@@ -17,7 +17,7 @@ def test_constant_rewards():
 def test_five_blocks_by_hand():
     # The largest of 5 means is the limit: P(Bin(5, 1/2) >= 5) = 1/32 <= 0.05 < 6/32 = P(Bin(5, 1/2) >= 4).
     y = np.random.default_rng(0).standard_normal(200)
-    found = moment_bound(y, alpha=1.0, blocks=5, level=0.95, seed=3)
+    found = moment_bound(y, alpha=1.0, blocks=5, confidence=0.95, seed=3)
     order = np.random.default_rng(3).permutation(200)
     means = np.sort((y[order] ** 2).reshape(5, 40).mean(axis=1))
     assert found.estimate == pytest.approx(means[2])
@@ -30,7 +30,7 @@ def test_default_blocks():
     for n in range(40, 200):  # the limit is below the largest block mean, which one fault can make
         y = np.ones(n)
         y[7] = 1e6
-        assert moment_bound(y, 1.0, level=0.9).upper == moment_bound(y, 1.0).upper == 1.0
+        assert moment_bound(y, 1.0, confidence=0.9).upper == moment_bound(y, 1.0).upper == 1.0
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_twice_the_limit_holds_the_moment(draw, alpha, moment):
 def test_limit_covers_the_median_of_a_block_mean():
     # Gaussian squares in 25 blocks of 40: chi-squared(40) / 40 has median 0.98340.
     rng = np.random.default_rng(8)
-    uppers = [moment_bound(rng.standard_normal(1000), 1.0, blocks=25, level=0.9).upper for _ in range(500)]
+    uppers = [moment_bound(rng.standard_normal(1000), 1.0, blocks=25, confidence=0.9).upper for _ in range(500)]
     # P(Bin(25, 1/2) >= 17) = 0.054, >= 16 is 0.115: the limit is the 17-th, coverage 0.946.
     assert abs(np.mean(np.array(uppers) >= 0.98340) - 0.946) < 0.03
 
@@ -85,10 +85,10 @@ def test_same_seed_same_blocks():
     ("kwargs", "message"),
     [
         ({"alpha": 0.0}, "alpha must be in"),
-        ({"alpha": 1.0, "level": 0.0}, "level"),
+        ({"alpha": 1.0, "confidence": 0.0}, "confidence"),
         ({"alpha": 1.0, "blocks": 4}, "blocks must be a whole number >= 5"),
         ({"alpha": 1.0, "blocks": 51}, "at most half the rewards of an arm, 50"),
-        ({"alpha": 1.0, "blocks": 5, "level": 0.99}, "5 blocks give no limit at level 0.99"),
+        ({"alpha": 1.0, "blocks": 5, "confidence": 0.99}, "5 blocks give no limit at confidence 0.99"),
         ({"alpha": 1.0, "arms": np.arange(100)}, "at least 40 rewards of an arm, the most have 1"),
         ({"alpha": 1.0, "arms": [1, 2]}, "2 labels for 100 rewards"),
         ({"alpha": 1.0, "arms": [None] + ["a"] * 99}, "1 missing labels"),

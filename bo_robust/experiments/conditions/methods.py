@@ -172,7 +172,7 @@ class MCVaR(Optimised):
             now.gp.model(now.X, now.Y, append=z),
             beta=width**2,
             sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
-            objective=value_at_risk(now.problem.alpha, len(z)),
+            objective=risk_measure(now.problem.alpha, len(z)),
         )
 
     def propose(self, now: Round) -> Proposal:
@@ -198,7 +198,7 @@ class NEIVaR(MCVaR):
             now.gp.model(now.X, now.Y, append=z),
             X_baseline=now.designs,
             sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
-            objective=value_at_risk(now.problem.alpha, len(z)),
+            objective=risk_measure(now.problem.alpha, len(z)),
             prune_baseline=True,
         )
 
@@ -231,7 +231,7 @@ class RhoKG(Optimised):
     def acquisition(self, now: Round) -> RhoKGApx:
         z = resample(now.problem, self.scenarios)
         model = now.gp.model(now.X, now.Y, append=z)
-        risk = value_at_risk(now.problem.alpha, len(z))
+        risk = risk_measure(now.problem.alpha, len(z))
         return RhoKGApx(model, now.designs, risk, self.fantasies, self.samples)
 
     def propose(self, now: Round) -> Proposal:
@@ -271,7 +271,7 @@ def build_method(name: str, options: dict[str, Any]) -> ConditionsMethod:
     return specs.build({"kind": name, **options}, CONDITIONS_METHODS, {}, "method")
 
 
-def value_at_risk(alpha: float, n: int) -> VaR:
+def risk_measure(alpha: float, n: int) -> VaR:
     """BoTorch's VaR of n equally probable conditions at our alpha, which counts from the lower tail."""
     # Where n alpha is whole, BoTorch would take the next larger value without the 1e-9.
     return VaR(1.0 - alpha + 1e-9, n_w=n)

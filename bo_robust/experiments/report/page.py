@@ -57,7 +57,7 @@ def _panel(run: RunResults, panel: Panel, summary: dict[str, Any]) -> dict[str, 
     size = f"{size_of(summary)}."
     if not panel.over_arms:
         best = summary["optimum"]["value"]
-        size += f" Value at risk at level alpha = {summary['alpha']:g}; the largest found is {best:.4g}."
+        size += f" Value at risk at alpha = {summary['alpha']:g}; the largest found is {best:.4g}."
     rows = {
         label: [Cell(column.text(method), column.value(method)) for column in columns]
         for label, method in summary["methods"].items()

@@ -42,7 +42,7 @@ def pictures_of(run: RunResults, panel: Panel, summary: dict[str, Any], looks: L
     if not panel.over_arms:
         return regret_of_recommendations(run, panel, looks)
     return [
-        *regret(run, panel, looks),
+        *regret_of_rounds(run, panel, looks),
         *_coverage(run, panel, looks),
         *_truncated(run, panel, looks),
         *_dictionaries(run, panel, looks),
@@ -51,7 +51,7 @@ def pictures_of(run: RunResults, panel: Panel, summary: dict[str, Any], looks: L
     ]
 
 
-def regret(run: RunResults, panel: Panel, looks: Looks) -> list[Picture]:
+def regret_of_rounds(run: RunResults, panel: Panel, looks: Looks) -> list[Picture]:
     """Average and simple regret of a panel over arms by round."""
     regrets = run.curves(panel, "regret")
     average = {label: values.cumsum(1) / np.arange(1, panel.horizon + 1) for label, values in regrets.items()}
@@ -149,7 +149,7 @@ def _timeline(panel: Panel, label: str, record: dict[str, Any]) -> Picture:
             failed = [row for row in record["eliminations"] if row["eliminated"] == eliminated]
             axis.scatter(
                 [row["round"] for row in failed],
-                [names.index(row["candidate"]) + SPREAD * ((row["trial"] + 0.5) / trials - 0.5) for row in failed],
+                [names.index(row["name"]) + SPREAD * ((row["trial"] + 0.5) / trials - 0.5) for row in failed],
                 s=[12.0 * min(row["left"] / row["right"], 10.0) for row in failed],
                 marker=marker,
                 color=colour,

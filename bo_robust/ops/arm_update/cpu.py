@@ -70,7 +70,7 @@ class Scratch:
             self.room = torch.empty_like(x)
         return self.room
 
-    def of(self, buffers: ArmBuffers, trial: int) -> Views:
+    def views_of(self, buffers: ArmBuffers, trial: int) -> Views:
         """The views of a trial."""
         if trial not in self.views:
             own, shared = Views._fields[:8], Views._fields[8:]
@@ -141,7 +141,7 @@ def _low_rank_row_(
 
 def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRows, scratch: Scratch) -> np.ndarray:
     """C_base[a, :] of one trial, ``n``. Stores the prior row of a new arm first."""
-    views = scratch.of(buffers, trial)
+    views = scratch.views_of(buffers, trial)
     m, slot = int(views.block_filled[trial]), int(views.slots[arm])
     if slot < 0:
         slot = int(views.filled[trial])
@@ -188,7 +188,7 @@ def _group_base_rows_(
         everyone = torch.arange(first, trials.stop)
         prior = kernel_rows(torch.full_like(everyone, arm), everyone)
         for i in everyone.tolist():
-            views = scratch.of(buffers, i)
+            views = scratch.views_of(buffers, i)
             views.rows[slot] = prior[i - first].numpy()
             _note_row_(buffers, views, i, slot, arm)
     rows, root = buffers.rows.numpy()[trials], buffers.root.numpy()[trials, :m, :m]
@@ -263,7 +263,7 @@ def _take_in_(
     scratch: Scratch,
 ) -> None:
     """One trial's part of a round, on NumPy views of the buffers. The caller raises ``num_pending``."""
-    views = scratch.of(buffers, trial)
+    views = scratch.views_of(buffers, trial)
     pending, mean, variance, k = views.pending, views.mean, views.variance, buffers.num_pending
     if buffers.dense:
         row = views.rows[arm] - pending[:k, arm] @ pending[:k]

@@ -6,7 +6,7 @@ from bo_robust.experiments.build import build_conditions_problem
 from bo_robust.experiments.conditions.methods import build_method
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.files import load
+from bo_robust.experiments.files import load_config
 
 
 def data(**over):
@@ -64,7 +64,7 @@ def test_loops_do_not_mix(tmp_path):
     (tmp_path / "a.yaml").write_text("loop: conditions\nmethods: [random]\npanels: []\n")
     (tmp_path / "b.yaml").write_text("include: [a.yaml]\n")
     with pytest.raises(RunError, match="whose `loop:` is another"):
-        load(tmp_path / "b.yaml")
+        load_config(tmp_path / "b.yaml")
 
 
 def test_a_setting_that_is_null_is_none_and_not_the_default():

@@ -63,7 +63,7 @@ class ConditionsProblem:
         check_positive(noise_var=self.noise_var, search_tol=self.search_tol)
         check_count(1, initial=self.initial, search_points=self.search_points)
         if not 0.0 < self.alpha < 1.0:
-            raise ValueError(f"alpha (the level of the value at risk) must be strictly in (0, 1), got {self.alpha!r}.")
+            raise ValueError(f"alpha (of the value at risk) must be strictly in (0, 1), got {self.alpha!r}.")
 
     @property
     def dim_x(self) -> int:

@@ -17,7 +17,7 @@ from bo_robust.validation import quoted
 
 CAMPAIGNS = ("alkox", "fullerenes", "suzuki")
 CONDITION = "temperature"
-LEVELS = 16
+GRID_POINTS = 16
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Recipe(OverConditions):
     """The yield of a reaction whose temperature cannot be held: two or three decisions, one condition.
 
     f is the reading that a GP expects, standardised by the mean and deviation of all readings. The decisions are the
-    other settings of the campaign, each scaled to [0, 1]. The condition is the temperature, uniform on 16 levels of the
+    other settings of the campaign, each scaled to [0, 1]. The condition is the temperature, uniform on 16 values of the
     campaign's range. The GP is BoTorch's ``SingleTaskGP``, fitted to all readings once, on the CPU in float64.
     ``data_dir`` is the folder of real data, see :func:`bo_robust.experiments.problems.data.verified`.
     """
@@ -58,7 +58,9 @@ class Recipe(OverConditions):
             noise_var=noise_var,
             alpha=0.1,
             initial=10,
-            environment=FiniteEnvironment(torch.linspace(0.0, 1.0, LEVELS, device=device, dtype=dtype).unsqueeze(-1)),
+            environment=FiniteEnvironment(
+                torch.linspace(0.0, 1.0, GRID_POINTS, device=device, dtype=dtype).unsqueeze(-1)
+            ),
             notes=(
                 f"Ours, not the paper's: {len(table)} readings of {reading} ({self.campaign}, from Olympus, Häse et "
                 f"al. 2021), inputs {', '.join(order)}. noise_var is what the fit takes for the noise of a reading."
