@@ -17,8 +17,8 @@ from bo_robust.posteriors.elimination import (
     plausible,
     shrinkage,
     shrunk,
-    start,
     timeline,
+    untested,
     violated,
 )
 
@@ -50,7 +50,7 @@ def test_noise_allowance_refuses(change, match):
 def test_a_hand_made_sequence(device):
     """Two trials, three candidates: sums go to who chose, limits grow, deaths are recorded once, the last is kept."""
     alive = torch.ones(2, 3, dtype=torch.bool, device=device)
-    sums, failures = start(torch.zeros(2, 3, dtype=torch.float64, device=device))
+    sums, failures = untested(torch.zeros(2, 3, dtype=torch.float64, device=device))
     ok = torch.ones(2, dtype=torch.bool, device=device)
 
     who = [0, 0]
@@ -105,7 +105,7 @@ def test_a_hand_made_sequence(device):
 def test_a_dead_candidate_is_not_tried_again(device):
     """HE-StableOpt may test one candidate twice in a round."""
     alive = torch.tensor([[False, True]], device=device)
-    sums, failures = start(torch.zeros(1, 2, dtype=torch.float64, device=device))
+    sums, failures = untested(torch.zeros(1, 2, dtype=torch.float64, device=device))
     one = torch.ones(1, dtype=torch.bool, device=device)
     chosen = torch.tensor([0], device=device)
     both = vector(device, 9.0, 9.0).unsqueeze(0)
@@ -143,13 +143,13 @@ def test_the_likeliest_chooses_while_it_learns(device):
     assert pytest.approx(0.5 * math.log(2.0)) == HALF_A_BIT
     alive = torch.tensor([[True, False, True]] * 2, device=device)
     evidence = torch.stack([vector(device, -2.0, 0.0, -1.0)] * 2)
-    told = torch.stack([vector(device, 0.0, 0.0, HALF_A_BIT), vector(device, 9.0, 9.0, 0.99 * HALF_A_BIT)])
-    assert choosers(alive, evidence, told).tolist() == [[False, False, True], [True, False, True]]
+    last_gain = torch.stack([vector(device, 0.0, 0.0, HALF_A_BIT), vector(device, 9.0, 9.0, 0.99 * HALF_A_BIT)])
+    assert choosers(alive, evidence, last_gain).tolist() == [[False, False, True], [True, False, True]]
 
 
 def test_failures_by_likelihood_say_since_when(device):
     evidence = torch.stack([vector(device, -6.0, -1.0)])
-    _, failures = start(evidence)
+    _, failures = untested(evidence)
     out, back = (torch.tensor([[first, True]], device=device) for first in (False, True))
     failures = judge_evidence(out, failures, evidence, 3.0, 4)
     failures = judge_evidence(out, failures, evidence - 9.0, 3.0, 5)
