@@ -112,7 +112,7 @@ def report(folder: Annotated[Path, typer.Argument(help="Result folder, of a fini
 
 @app.command("list")
 def list_() -> None:
-    """List configurations, algorithms, problems, features, widths, truncation levels and methods."""
+    """List configurations, methods, problems, features, widths and truncations."""
     from bo_robust.experiments import listing
 
     console = _console()

@@ -33,7 +33,7 @@ LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it 
 
 
 class Find(NamedTuple):
-    """The hypothesis that f deviates about the point of a row.
+    """A guess that f deviates about the point of a row.
 
     Attributes:
         row: Its centre.

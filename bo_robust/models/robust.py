@@ -74,7 +74,8 @@ class RobustGP(MovableGP):
         outlier_density: Density of an outlier, per robust standard deviation of the rewards: 1/20 is that of a range of
             20 standard deviations.
         maximize: Whether large rewards are good. A good reading that is set aside leaves doubt in predictions; on the
-            other side none is worth a look. None: no doubt at all, for loops that ask :func:`verify`.
+            other side none is worth a look. None: no doubt, for loops that always measure suspects again, as Study,
+            Optuna and Ax do.
 
     Attributes:
         believed: Whether each reward is believed, ``n`` bool.

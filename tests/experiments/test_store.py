@@ -284,6 +284,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
             runs.start(config(), path)
 
 
+@pytest.mark.cpu_only("on CUDA the memory of the GPU counts")
 def test_states_count_against_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "FINISHED_BYTES", 0)
     monkeypatch.setattr(runs, "locked", pytest.fail)  # before it takes the memory
