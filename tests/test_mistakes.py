@@ -33,6 +33,7 @@ from bo_robust.models import (
     FeatureGP,
     FourierMap,
     NystromMap,
+    RobustGP,
     TruncatedFeatureGP,
     TruncatedGP,
     candidate,
@@ -41,7 +42,7 @@ from bo_robust.models import (
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.streams import ArmStream
-from bo_robust.study import Arms, Box, Float, Integer, Study
+from bo_robust.study import Arms, Box, Categorical, Float, Integer, Study
 from bo_robust.truncation import NoTruncation, TGPTruncation
 
 HOME = str(Path(bo_robust.__file__).parent)
@@ -266,7 +267,11 @@ MISTAKES = {
     "Y as array": (lambda: truncated(X, Y.numpy()), "train_Y"),
     "X as list": (lambda: truncated(X.tolist()), "train_X"),
     "Y flat": (lambda: truncated(X, Y[:, 0]), "TruncatedGP needs train_X batch_shape x n x d and train_Y"),
-    "Y of other rows": (lambda: truncated(X, Y[:3]), "TruncatedGP needs train_X batch_shape x n x d and train_Y"),
+    "Y of other rows": (lambda: truncated(X, Y[:3]), "train_X has 4 rows, train_Y 3: give one reward for each point"),
+    "Y of other rows, robust": (lambda: RobustGP(X, Y[:3]), "train_X has 4 rows, train_Y 3"),
+    "Y in a batch, robust": (lambda: RobustGP(X, Y.unsqueeze(0)), "make one model for each data set of a batch"),
+    "no rows": (lambda: truncated(X[:0], Y[:0]), "there are no data"),
+    "batch of X alone": (lambda: truncated(X.expand(2, 4, 2), Y), "give both the same batch shape"),
     "two outputs": (lambda: truncated(X, Y.expand(4, 2)), "model several outputs with a ModelListGP"),
     "no rows": (lambda: truncated(X[:0], Y[:0]), "with n >= 1"),
     "Y NaN": (lambda: truncated(X, Y * float("nan")), "train_Y"),
@@ -496,6 +501,8 @@ MISTAKES = {
     "space as list": (lambda: study([0.0, 1.0]), "space"),
     "space without parameters": (lambda: study({}), "a space needs at least one parameter"),
     "parameter as number": (lambda: study({"x": 1.0}), "parameter 'x'"),
+    "choices without Categorical": (lambda: study({"x": ["a", "b"]}), "write Categorical(['a', 'b']"),
+    "choices one by one": (lambda: Categorical("a", "b"), "write Categorical(['a', 'b']"),
     "range of a parameter": (lambda: Float(1.0, 0.0), "Float"),
     "range as text": (lambda: Float("a", 1.0), "Float"),
     "logarithm of 0": (lambda: Float(0.0, 1.0, log=True), "log"),

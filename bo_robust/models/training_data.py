@@ -70,10 +70,17 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
     if (X.ndim < 2 if batched else X.ndim != 2) or Y.shape != (*X.shape[:-1], 1) or X.shape[-2] == 0:
         batch = "batch_shape x " if batched else ""
         advice = "model several outputs with a ModelListGP"
-        if X.ndim == 1 or Y.ndim == 1:
+        if X.ndim < 2 or Y.ndim < 2:
             advice = "make a column of a vector with .unsqueeze(-1)"
-        elif X.ndim > 2 and not batched:
+        elif max(X.ndim, Y.ndim) > 2 and not batched:
             advice = "make one model for each data set of a batch"
+        elif X.shape[-2] != Y.shape[-2]:
+            rows = f"train_X has {X.shape[-2]} rows, train_Y {Y.shape[-2]}"
+            advice = f"{rows}: give one reward for each point"
+        elif X.shape[-2] == 0:
+            advice = "there are no data"
+        elif Y.shape[-1] == 1:
+            advice = "give both the same batch shape"
         raise ValueError(
             f"{model} needs train_X {batch}n x d and train_Y {batch}n x 1 with n >= 1, got {tuple(X.shape)} and "
             f"{tuple(Y.shape)}; {advice}."

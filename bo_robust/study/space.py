@@ -113,7 +113,7 @@ class Integer(Float):
         return int(super()._nearest(value))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Categorical:
     """A parameter whose values have no order: texts, numbers, true, false, None.
 
@@ -122,15 +122,16 @@ class Categorical:
 
     choices: Sequence[Any]
 
-    def __post_init__(self) -> None:
-        choices = list(self.choices) if isinstance(self.choices, list | tuple) else []
-        plain = all(map(_is_choice, choices))
-        if len(choices) < 2 or not plain or any(a == b for a, b in itertools.combinations(choices, 2)):
+    def __init__(self, choices: Sequence[Any], *others: Any) -> None:
+        if others:
+            raise TypeError(f"choices are one list: write Categorical({quoted([choices, *others])}).")
+        given = list(choices) if isinstance(choices, list | tuple) else []
+        plain = all(map(_is_choice, given))
+        if len(given) < 2 or not plain or any(a == b for a, b in itertools.combinations(given, 2)):
             raise ValueError(
-                "choices must be at least two different texts, numbers, true, false or None; "
-                f"got {quoted(self.choices)}."
+                f"choices must be at least two different texts, numbers, true, false or None; got {quoted(choices)}."
             )
-        object.__setattr__(self, "choices", tuple(json.loads(json.dumps(choices, default=_plain))))
+        object.__setattr__(self, "choices", tuple(json.loads(json.dumps(given, default=_plain))))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -182,7 +183,9 @@ class Box:
                 p = Float(*p)
             if not isinstance(p, Parameter):
                 wanted = f"parameter {quoted(name)} must be Float, Integer, Categorical or (low, high)"
-                raise ValueError(f"{wanted}, got {quoted(p)}; {CONDITIONAL}.")
+                listed = isinstance(p, tuple | list) and len(p) > 1 and all(map(_is_choice, p))
+                hint = f"write Categorical({quoted(list(p))})" if listed else CONDITIONAL
+                raise ValueError(f"{wanted}, got {quoted(p)}; {hint}.")
             made[name] = p
         if not made:
             raise ValueError("a space needs at least one parameter.")
