@@ -1,5 +1,6 @@
 """The loop of ``Study.optimize``: it keeps workers busy and tells results as they come."""
 
+import textwrap
 import time
 import traceback
 import warnings
@@ -51,6 +52,12 @@ def optimize(
         raise
     if own is not None:
         own.shutdown()
+    status = study.status()
+    if not status.told:
+        last = f", the last with {loop.last_error}" if loop.last_error else ""
+        raise ValueError(
+            f"all {status.failed} trials FAILED{last}; mend the objective, then raise `rounds`, or start a new file."
+        )
     return study.recommend()
 
 
@@ -70,6 +77,7 @@ class _Loop:
         self.alone = False  # whether one trial runs alone
         self.answers = 0  # how often a worker returned or raised something
         self.renewed = 0.0  # when the leases were renewed last
+        self.last_error = ""  # why a trial FAILED, on one line; empty while none did
 
     def submit(self, rounds: int, workers: int) -> None:
         """Start as many trials as there is room for."""
@@ -156,7 +164,7 @@ class _Loop:
         except (WorkerLost, BrokenExecutor, CancelledError) as error:
             if self._raised(error, self.running[i]):
                 self.answers += 1
-                return self._failed(trial, "".join(traceback.format_exception(error)).strip())
+                return self._failed(trial, error)
             self.deaths[i] += self.alone
             if self.deaths[i] < DEATHS:
                 raise _Lost from None
@@ -167,12 +175,15 @@ class _Loop:
                     'defined in a module and a script with `if __name__ == "__main__":` (not standard input). If it is '
                     f"this point that kills its worker, study.tell({i}, FAILED) and call optimize again."
                 ) from error
-            return self._failed(trial, reason)
+            return self._failed(trial, error, reason)
         except Exception as error:
             self.answers += 1
-            return self._failed(trial, "".join(traceback.format_exception(error)).strip())
+            return self._failed(trial, error)
 
-    def _failed(self, trial: Trial, reason: str) -> Any:
+    def _failed(self, trial: Trial, error: Exception, reason: str | None = None) -> Any:
+        """Warn of the reason, by default the traceback."""
+        self.last_error = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder="...")
+        reason = reason or "".join(traceback.format_exception(error)).strip()
         warnings.warn(f"trial {trial.id} at {trial.x} counts as FAILED: {reason}", UserWarning, stacklevel=6)
         return FAILED
 

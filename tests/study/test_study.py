@@ -389,6 +389,20 @@ def test_failed_points_are_the_worst_reward(method, path):
         assert after[3:5].min() > after[7:10].max() + 0.2
 
 
+def test_where_every_trial_failed_the_last_error_is_named(path):
+    first = r"all 3 trials FAILED, the last with KeyError: 'y'; mend the objective"
+    with (
+        Study.create(path, LINE, "gp-ucb", seed=0) as study,
+        pytest.warns(UserWarning, match="FAILED"),
+        pytest.raises(ValueError, match=first),
+    ):
+        study.optimize(lambda x: x["y"], 3)
+    with Study.open(path) as study:
+        with pytest.raises(ValueError, match="all 3 trials FAILED; mend the objective, then raise `rounds`"):
+            study.optimize(lambda x: x["x"], 3)
+        assert study.optimize(lambda x: x["x"], 4).x.keys() == LINE.keys()
+
+
 def test_a_region_that_fails_is_left(path):
     def objective(x):
         if 0.6 < x["x"] < 0.8:
@@ -491,7 +505,7 @@ def test_the_first_word_on_a_trial_stands(path, first, then):
         assert [value for _, value in study.results()] == [first]
 
 
-@pytest.mark.parametrize("space", [{"deep": {"if": "kind", "range": (0.0, 1.0)}}, {"kind": ("relu", "tanh")}])
+@pytest.mark.parametrize("space", [{"deep": {"if": "kind", "range": (0.0, 1.0)}}, {"kind": ({}, "tanh")}])
 def test_conditional_parameters_are_refused_with_the_way_to_optuna(space, path):
     with pytest.raises(ValueError, match=r"for conditional parameters use Optuna with .*\.RobustSampler"):
         Study.create(path, LINE | space)
