@@ -45,6 +45,8 @@ __version__ = "0.1.0"
 
 _ACQUISITIONS = {"EliminationUCB", "GPUCB", "StableOpt", "ValueAtRiskUCB"}
 _ROOMS = {"algorithms", "confidence", "truncation"}
+# Where a class may be that is not here, the likeliest first.
+_ELSEWHERE = ("algorithms", "study", "confidence", "truncation", "models", "acquisition", "environments", "functionals")
 
 
 def __getattr__(name: str) -> Any:
@@ -53,6 +55,11 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         home = "bo_robust.acquisition" if name in _ACQUISITIONS else "bo_robust.models"
         return getattr(importlib.import_module(home), name)
+    if name[:1].isupper():  # a class: asking for a module shall import no other
+        for room in _ELSEWHERE:
+            if name in getattr(importlib.import_module(f"bo_robust.{room}"), "__all__", ()):
+                # Of an AttributeError, `from bo_robust import ...` would not show the words.
+                raise ImportError(f"{name} is in another module: from bo_robust.{room} import {name}")
     raise AttributeError(f"module 'bo_robust' has no attribute {name!r}")
 
 

@@ -68,11 +68,17 @@ def kind_of(spec: Any, role: str) -> str:
 
 
 def nearest(name: Any, valid: Iterable[Any]) -> str:
-    """Make a hint such as ``did you mean 'tgp-ucb'? (one of: ...)``."""
+    """Make a hint such as ``did you mean 'tgp-ucb'? (one of: ...)``; case and hyphens do not count."""
     options = sorted(str(v) for v in valid)
-    close = difflib.get_close_matches(name if isinstance(name, str) else quoted(name), options, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}(one of: {', '.join(options)})"
+    by_letters = {_letters(option): option for option in options}
+    given = _letters(name if isinstance(name, str) else quoted(name))
+    close = difflib.get_close_matches(given, by_letters, n=1, cutoff=0.5)
+    listed = f"one of: {', '.join(options)}"
+    return f"did you mean {by_letters[close[0]]!r}? ({listed})" if close else f"choose {listed}"
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def typed(value: Any, hint: Any, where: str) -> Any:

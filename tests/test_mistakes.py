@@ -273,7 +273,6 @@ MISTAKES = {
     "no rows": (lambda: truncated(X[:0], Y[:0]), "there are no data"),
     "batch of X alone": (lambda: truncated(X.expand(2, 4, 2), Y), "give both the same batch shape"),
     "two outputs": (lambda: truncated(X, Y.expand(4, 2)), "model several outputs with a ModelListGP"),
-    "no rows": (lambda: truncated(X[:0], Y[:0]), "with n >= 1"),
     "Y NaN": (lambda: truncated(X, Y * float("nan")), "train_Y"),
     "X half": (lambda: truncated(X.half(), Y.half()), "train_X"),
     "X whole": (lambda: truncated(X.long(), Y), "train_X"),
@@ -495,6 +494,8 @@ MISTAKES = {
     "blocks of a moment": (lambda: tails.moment_bound(REWARDS, 1.0, blocks=0), "blocks"),
     # methods and studies
     "method that is none": (lambda: create_method("tpg-ucb", {}), "did you mean 'tgp-ucb'?"),
+    "method by its class": (lambda: study(method="TGPUCB"), "did you mean 'tgp-ucb'?"),
+    "method like no other": (lambda: study(method="zzz"), "unknown method 'zzz'; choose one of: ata-gp-ucb"),
     "setting that is none": (lambda: create_method("tgp-ucb", {"moment": 4.0}), "did you mean 'moment_bound'?"),
     "setting as text": (lambda: create_method("tgp-ucb", {"moment_bound": "4"}), "moment_bound"),
     "width of a method": (lambda: study(width={"kind": "finit"}), "did you mean 'finite'?"),

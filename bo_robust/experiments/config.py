@@ -167,7 +167,7 @@ class Panel(_Frozen):
                 raise RunError(f"panel {self.name!r} has two methods labelled {quoted(label)}; give each a `label`.")
         for label in (label for pair in self.compare for label in pair):
             if label not in self.labels:
-                raise RunError(f"panel {self.name!r} compares {quoted(label)}, {nearest(label, self.labels)}")
+                raise RunError(f"panel {self.name!r} compares {quoted(label)}; {nearest(label, self.labels)}")
         if self.over_arms and self.initial is not None and self.initial >= self.horizon:
             raise RunError(
                 f"panel {self.name!r}: initial must be below the horizon, whose first rounds it is; got "

@@ -64,7 +64,7 @@ def test_widths_from_specs(model):
 
 
 def test_bad_options_are_refused(model):
-    with pytest.raises(ValueError, match=r"unknown width 'beta'; \(one of: ata_fourier"):
+    with pytest.raises(ValueError, match=r"unknown width 'beta'; choose one of: ata_fourier"):
         build(model, width={"kind": "beta"})
     with pytest.raises(ValueError, match="width must be a mapping with a `kind`, got 'finite'"):
         build(model, width="finite")

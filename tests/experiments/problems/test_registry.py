@@ -76,7 +76,7 @@ def test_seeds_and_trials_differ(build):
     [
         ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
         ("zzz", {}, "one of: abalone, cmu_light"),
-        ("intel_lab", {"rows": 3}, r"has no 'rows'; \(one of: data_dir\)"),
+        ("intel_lab", {"rows": 3}, r"has no 'rows'; choose one of: data_dir"),
         ("gp_draw", {"seed": 3}, "has no 'seed'"),
     ],
 )
