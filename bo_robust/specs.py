@@ -63,7 +63,8 @@ def kind_of(spec: Any, role: str) -> str:
         if not isinstance(key, str):
             raise SpecError(f"{role} has the key {quoted(key)}, which is no text; put it in quotes or correct it.")
     if "kind" not in spec:
-        raise SpecError(f"{role} has no `kind`.")
+        hint = f"; write kind: {quoted(spec['name'])}" if isinstance(spec.get("name"), str) else ""
+        raise SpecError(f"{role} has no `kind`{hint}.")
     return typed(spec["kind"], str, f"the kind of {role}")
 
 

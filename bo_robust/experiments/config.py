@@ -234,6 +234,8 @@ class RunConfig(_Frozen):
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
 
+# What other packages, and earlier versions of this one, call a key.
+SYNONYMS = {"repetitions": "trials", "algorithms": "methods", "rounds": "horizon"}
 # Keys of a panel that may stand at the top level.
 SHARED_KEYS = [key for key in Panel.model_fields if key not in ("name", "problem")]
 
@@ -243,8 +245,11 @@ def _check_method(method: PanelMethod, panel: Panel) -> None:
     if panel.over_arms:
         _check_algorithm(method, panel.name)
         return
-    from bo_robust.experiments.conditions.methods import build_method  # imports BoTorch's optimisers
+    # It imports BoTorch's optimisers.
+    from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, build_method
 
+    if method.name in ALGORITHMS and method.name not in CONDITIONS_METHODS:
+        raise RunError(f"panel {panel.name!r}: {quoted(method.name)} is for `loop: arms`, this is `loop: conditions`.")
     try:
         build_method(method.name, method.options)
     except SpecError as error:
@@ -254,6 +259,10 @@ def _check_method(method: PanelMethod, panel: Panel) -> None:
 def _check_algorithm(method: PanelMethod, panel: str) -> None:
     """Raise ``RunError`` unless the algorithm exists and has options of these names and types."""
     if method.name not in ALGORITHMS:
+        from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS  # imports BoTorch's optimisers
+
+        if method.name in CONDITIONS_METHODS:
+            raise RunError(f"panel {panel!r}: {quoted(method.name)} is for `loop: conditions`; add that line.")
         raise RunError(f"unknown method {quoted(method.name)}; {nearest(method.name, ALGORITHMS)}")
     cls = ALGORITHMS[method.name]
     hints, fields = typing.get_type_hints(cls), [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -279,7 +288,13 @@ def parse(data: Any) -> RunConfig:
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
-        raise RunError(_in_words(error.errors(include_url=False)[0], data)) from None
+        # A key that nothing knows comes first: it may be why another one is missing.
+        errors = sorted(error.errors(include_url=False), key=lambda e: not _unheard_of(e))
+        raise RunError(_in_words(errors[0], data)) from None
+
+
+def _unheard_of(error: ErrorDetails) -> bool:
+    return error["type"] == "extra_forbidden" and error["loc"][-1] not in SHARED_KEYS
 
 
 def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
@@ -306,7 +321,10 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
         return f"{what} must be a mapping, got {quoted(value)}."
     key = str(path[0])
     if error["type"] == "extra_forbidden":
-        return f"unknown key {quoted(key)} in {where}; {nearest(key, [*model.model_fields, *shared])}"
+        if model is RunConfig and key in Panel.model_fields:
+            return f"`{key}:` is a key of a panel; write it there, under `panels:`."
+        keys = [*model.model_fields, *shared]
+        return f"unknown key {quoted(key)} in {where}; {nearest(SYNONYMS.get(key, key), keys)}"
     if error["type"] == "missing" and len(path) == 1:
         return f"{where} has no `{key}:`."
     hint = model.model_fields[key].annotation

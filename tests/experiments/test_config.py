@@ -76,6 +76,12 @@ def change(data, path, value):
 
 BAD = [
     (["trails"], 3, "did you mean 'trials'"),
+    (["repetitions"], 3, "unknown key 'repetitions' in the run; did you mean 'trials'"),
+    (["panels", 0, "algorithms"], ["gp-ucb"], "unknown key 'algorithms' in panel 'p'; did you mean 'methods'"),
+    (["rounds"], 3, "did you mean 'horizon'"),
+    (["problem"], {"kind": "gp_draw"}, "`problem:` is a key of a panel; write it there, under `panels:`"),
+    (["methods", 0, "name"], "v-ucb", "'v-ucb' is for `loop: conditions`; add that line"),
+    (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
     (["trials"], "many", "trials of panel 'p' must be a whole number"),
     (["trials"], 0, "trials of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
     (["trials"], True, "must be a whole number"),
@@ -118,6 +124,15 @@ def test_bad_configurations_say_what_to_change(tmp_path, path, value, message):
     change(data, path, value)
     with pytest.raises(RunError, match=message):
         load_config(write(tmp_path, data))
+
+
+def test_a_key_that_nothing_knows_is_named_before_one_that_is_missing(tmp_path):
+    data = base()
+    data["algorithms"] = data.pop("methods")
+    with pytest.raises(RunError, match="unknown key 'algorithms' in the run; did you mean 'methods'"):
+        load_config(write(tmp_path, data))
+    with pytest.raises(RunError, match="`problem:` is a key of a panel; write it there, under `panels:`"):
+        load_config(write(tmp_path, {**data.pop("panels")[0], "methods": ["gp-ucb"], "trials": 3}))
 
 
 def test_unreadable_files(tmp_path):

@@ -21,6 +21,7 @@ def data(**over):
         ({"loop": ["conditions"]}, r"unknown `loop:` \['conditions'\]"),
         ({"dtype": "float64"}, "`dtype:` of panel 'B' is for `loop: arms` only"),
         ({"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "it is a problem of `loop: arms`"),
+        ({"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: conditions`"),
         ({"methods": ["v-ucbb"]}, "did you mean 'v-ucb'"),
         ({"methods": [{"name": "v-ucb", "preset": "tunde"}]}, "unknown preset 'tunde' of v-ucb; did you mean 'tuned'"),
         ({"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
