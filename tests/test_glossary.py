@@ -51,10 +51,6 @@ SHARED: dict[str, str] = {
 }
 # Names that use a word which the glossary replaces, or a word outside its rooms, as NAME, FILE.
 OTHER_WORDS: dict[tuple[str, str], str] = {
-    ("level", "models/outliers.py"): "rename: a surprise from which a reward may be an outlier",
-    ("level", "models/robust.py"): "rename: a surprise from which a reward may be an outlier",
-    ("doubted", "models/outliers.py"): "rename: set aside, or suspect",
-    ("doubted", "models/robust.py"): "rename: set aside, or suspect",
     ("WorkerLost", "executors.py"): "stays: a worker is lost, not a reward",
     ("LOST", "integrations/ray.py"): "stays: a worker is lost, not a reward",
     ("form", "ops/dtc_scores/fused.py"): "stays: the formula of a covariance, not of an elimination",

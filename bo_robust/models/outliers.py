@@ -55,8 +55,8 @@ class Judgement(NamedTuple):
         believed: Whether the model believes it.
         probability: That it is no outlier.
         surprise: Its distance from what the other believed rewards let expect, in standard deviations.
-        level: The size of the surprise at which it might as well be an outlier.
-        doubted: Whether it is the largest or smallest, and only a second reading of its point supports it.
+        surprise_limit: The size of the surprise at which it might as well be an outlier.
+        barely_believed: Whether it is the largest or smallest, and only a second reading of its point supports it.
         explained: Share of the believed rewards' variance that the others let expect, a number; NaN without a look.
         finds: The likeliest find about each row that is set aside and larger or smaller than all believed rewards, with
             the deviation in the units of the rewards.
@@ -65,8 +65,8 @@ class Judgement(NamedTuple):
     believed: Rows
     probability: Array
     surprise: Array
-    level: Array
-    doubted: Rows
+    surprise_limit: Array
+    barely_believed: Rows
     explained: float
     finds: tuple[Find, ...]
 
@@ -205,8 +205,10 @@ class OutlierSearch:
         agree &= np.maximum(size, size[:, None]) <= FAR * np.minimum(size, size[:, None])
         confirmed = self._carried(agree, ~agree & (size <= size[:, None]))
         believed = ~far | confirmed | ((len(ordered) == 1) & (readings == 1))
-        doubted = far & believed & (readings <= 2)
-        return judged._replace(believed=believed, probability=believed.astype(np.float64), doubted=doubted)
+        barely_believed = far & believed & (readings <= 2)
+        return judged._replace(
+            believed=believed, probability=believed.astype(np.float64), barely_believed=barely_believed
+        )
 
     def _units(self, believed: Rows) -> Units:
         if self._scale is None:
@@ -321,7 +323,7 @@ class OutlierSearch:
         spread = float(np.var((self._y / units.scale)[believed]))
         explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
         possible = self._possible(given, level, units)
-        return Judgement(believed, probability, surprise, limit, self._doubted(believed), explained, possible)
+        return Judgement(believed, probability, surprise, limit, self._barely_believed(believed), explained, possible)
 
     def _possible(self, given: Conditioned, level: float, units: Units) -> tuple[Find, ...]:
         """The likeliest find about each row that is set aside and larger or smaller than all believed rewards."""
@@ -331,12 +333,12 @@ class OutlierSearch:
         likeliest = (max(finds, key=lambda find: find.log_odds) for finds in about)
         return tuple(find._replace(deviation=find.deviation * units.scale) for find in likeliest)
 
-    def _doubted(self, believed: Rows) -> Rows:
+    def _barely_believed(self, believed: Rows) -> Rows:
         """The largest or smallest rewards, where two readings of one point stand against all others.
 
         They are judged at hyperparameters fitted without them, because their own fit would bend to them.
         """
-        doubted = np.zeros(len(believed), dtype=bool)
+        barely_believed = np.zeros(len(believed), dtype=bool)
         inside = np.where(believed, self._y, math.nan)
         for row in (int(np.nanargmax(inside)), int(np.nanargmin(inside))):
             pair = self._twins[row].copy()
@@ -345,8 +347,8 @@ class OutlierSearch:
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 units = self._units(rest)
                 densities = self._given(self._fit_theta(rest), rest, units).log_densities()
-                doubted |= pair & (densities < self._level(units))
-        return doubted
+                barely_believed |= pair & (densities < self._level(units))
+        return barely_believed
 
 
 def _different(sets: Iterable[Rows]) -> list[Rows]:

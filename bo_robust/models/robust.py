@@ -81,8 +81,8 @@ class RobustGP(MovableGP):
         believed: Whether each reward is believed, ``n`` bool.
         inlier_probability: Probability of each reward that it is no outlier, ``n``.
         surprise: Distance of each reward from what the other believed ones let expect, in standard deviations, ``n``.
-        level: The size of the surprise at which a reward might as well be an outlier, ``n``.
-        doubted: Whether a reward is believed only because another one confirms it, ``n`` bool.
+        surprise_limit: The size of the surprise at which a reward might as well be an outlier, ``n``.
+        barely_believed: Whether a reward is believed only because another one confirms it, ``n`` bool.
 
     Raises:
         ValueError: if data are not finite or have a batch or several outputs, an option is out of range, or the noise
@@ -96,8 +96,8 @@ class RobustGP(MovableGP):
     believed: Tensor
     inlier_probability: Tensor
     surprise: Tensor
-    level: Tensor
-    doubted: Tensor
+    surprise_limit: Tensor
+    barely_believed: Tensor
     outcome_transform: OutcomeTransform
     _variances: Tensor | None
     _judged: bool
@@ -196,7 +196,7 @@ class RobustGP(MovableGP):
         fault. The best comes first. ``maximize`` says whether large rewards are good.
         """
         value = (self.rewards if maximize else -self.rewards).squeeze(-1)
-        twins, supported = self.twins(), self.believed & ~self.doubted
+        twins, supported = self.twins(), self.believed & ~self.barely_believed
         best = value[supported].amax() if supported.any() else -math.inf
         # A second reading that is no better than what the others support has refuted the first.
         refuted = ~self.believed & (twins & (value <= best)).any(1)
@@ -263,8 +263,8 @@ class RobustGP(MovableGP):
             "believed": judgement.believed,
             "inlier_probability": judgement.probability,
             "surprise": judgement.surprise,
-            "level": judgement.level,
-            "doubted": judgement.doubted,
+            "surprise_limit": judgement.surprise_limit,
+            "barely_believed": judgement.barely_believed,
         }
         for name, of in values.items():
             value = torch.as_tensor(of, device=self.rewards.device)

@@ -72,18 +72,18 @@ def tail_plot(y: Any, path: Path | str | None = None, *, arms: Any = None) -> Fi
 
 
 def plot_outliers(model: RobustGP, path: Path | str | None = None, *, maximize: bool = True) -> Figure:
-    """Draw the surprise of each reward against the level from which the model does not believe it, by row.
+    """Draw the surprise of each reward against the limit from which the model does not believe it, by row.
 
     Suspects (:meth:`bo_robust.RobustGP.suspects`, for ``maximize``) have a ring: measure them again. The figure is
     saved if there is a path. Before a fit no reward is surprising. Raises ``TypeError`` for another model.
     """
     if not isinstance(model, RobustGP):
         raise TypeError(f"plot_outliers draws a RobustGP, got {type(model).__name__}; of a list, pass one model.")
-    believed, surprise, level = (x.cpu().numpy() for x in (model.believed, model.surprise.abs(), model.level))
+    believed, surprise, limit = (x.cpu().numpy() for x in (model.believed, model.surprise.abs(), model.surprise_limit))
     rows, suspects = np.arange(len(believed)), model.suspects(maximize).cpu().numpy()
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
-    axes.plot(rows, level, "k_", label="level")
+    axes.plot(rows, limit, "k_", label="limit")
     axes.plot(rows[believed], surprise[believed], ".", label="believed")
     axes.plot(rows[~believed], surprise[~believed], "x", label="not believed")
     axes.plot(suspects, surprise[suspects], "o", fillstyle="none", markersize=10, label="suspect: measure again")

@@ -94,9 +94,9 @@ class TestSearch:
         height = 0.02 / 0.98 * 0.05 / spread_units(y, boxed(X)).scale
         inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
         np.testing.assert_allclose(judged.probability, inlier / (inlier + height), atol=1e-12)
-        at_level = stats.norm.pdf(judged.level * np.sqrt(variance), 0.0, np.sqrt(variance))
+        at_level = stats.norm.pdf(judged.surprise_limit * np.sqrt(variance), 0.0, np.sqrt(variance))
         np.testing.assert_allclose(at_level, height)
-        np.testing.assert_array_equal(judged.believed, np.abs(judged.surprise) < judged.level)
+        np.testing.assert_array_equal(judged.believed, np.abs(judged.surprise) < judged.surprise_limit)
 
     @pytest.mark.parametrize("seed", range(5))
     def test_no_single_move_gains_where_the_search_ends(self, seed):
@@ -164,7 +164,7 @@ class TestSearch:
         X = torch.linspace(0.0, 1.0, len(Y), dtype=torch.float64).unsqueeze(-1)
         for judged in (search(X, Y)[0].judge(), search(X, Y)[0].fit()):
             assert judged.believed.all()
-            assert np.isinf(judged.level).all()
+            assert np.isinf(judged.surprise_limit).all()
 
     @pytest.mark.parametrize("zeros", [5, 12])
     def test_a_needle_in_zeros_is_no_outlier(self, zeros):
@@ -173,7 +173,7 @@ class TestSearch:
         Y = (X - X.sort(0).values[-(20 - zeros)]).clamp_min(0.0) * 50.0 + (0.0 if zeros == 12 else X)
         judged = search(X, Y)[0].fit()
         assert judged.believed.all()
-        assert np.isinf(judged.level).all() == (zeros == 12)
+        assert np.isinf(judged.surprise_limit).all() == (zeros == 12)
 
     @pytest.mark.parametrize(
         ("others", "lost"),
@@ -195,7 +195,7 @@ class TestSearch:
             for judged in (search(X, Y, scale=scale)[0].judge(), search(X, 0.0 - Y, scale=scale)[0].fit()):
                 assert sorted(Y[~torch.as_tensor(judged.believed), 0].tolist()) == lost
                 np.testing.assert_array_equal(judged.probability, judged.believed)
-                assert judged.doubted.sum() == (len(others) == 1)
+                assert judged.barely_believed.sum() == (len(others) == 1)
 
     @pytest.mark.parametrize(
         ("readings", "lost"),
@@ -280,4 +280,4 @@ def test_all_believed():
     assert judged.believed.all()
     assert list(judged.probability) == [1.0] * 3
     assert list(judged.surprise) == [0.0] * 3
-    assert list(judged.level) == [math.inf] * 3
+    assert list(judged.surprise_limit) == [math.inf] * 3

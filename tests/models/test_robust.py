@@ -92,7 +92,7 @@ def test_wild_rewards_are_as_if_they_were_not_there(name, n, d, seed, known):
         plain.input_transform.load_state_dict(SingleTaskGP(X, Y, **OPTIONS[name](d)).input_transform.state_dict())
     assert_equal(model, fit(plain), d)
     assert bool((model.inlier_probability[rows] < 0.5).all())
-    assert bool((model.surprise.abs()[rows] > model.level[rows]).all())
+    assert bool((model.surprise.abs()[rows] > model.surprise_limit[rows]).all())
 
 
 @pytest.mark.filterwarnings("ignore::linear_operator.utils.warnings.NumericalWarning")
@@ -246,7 +246,7 @@ class TestVerify:
         again = torch.cat([X, X[7:8]])
         confirmed = fit(RobustGP(again, torch.cat([Y, Y[7:8] + 0.1])))
         assert lost(confirmed) == []
-        assert confirmed.doubted.nonzero().squeeze(-1).tolist() == [7, len(X)]
+        assert confirmed.barely_believed.nonzero().squeeze(-1).tolist() == [7, len(X)]
         assert torch.equal(verify(confirmed), X[7:8])
         thrice, readings = torch.cat([again, X[7:8]]), torch.cat([Y, Y[7:8] + 0.1])
         sure = fit(RobustGP(thrice, torch.cat([readings, Y[7:8] - 0.1])))

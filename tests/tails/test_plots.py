@@ -20,8 +20,8 @@ def test_outliers_are_drawn_against_their_level(tmp_path):
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     figure = plot_outliers(model, tmp_path / "outliers.png")
     assert (tmp_path / "outliers.png").stat().st_size > 1000
-    level, believed, others, suspects = figure.axes[0].lines
-    np.testing.assert_array_equal(level.get_ydata(), model.level.numpy())
+    limit, believed, others, suspects = figure.axes[0].lines
+    np.testing.assert_array_equal(limit.get_ydata(), model.surprise_limit.numpy())
     assert believed.get_xdata().tolist() == [i for i in range(20) if i not in (3, 8)]
     assert others.get_xdata().tolist() == [3, 8]
     np.testing.assert_array_equal(others.get_ydata(), model.surprise[[3, 8]].abs().numpy())
