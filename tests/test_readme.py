@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import bo_robust
+from bo_robust.study import Study
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -145,6 +146,13 @@ def test_the_study_can_be_run_twice(tmp_path, monkeypatch):
     assert (tmp_path / "run.study").exists()
     assert first["best"].x.keys() == again["best"].x.keys() == {"x", "rate"}
     assert again["best"].value >= first["best"].value - 0.1
+
+
+def test_a_study_can_be_played_by_hand(tmp_path):
+    (line,) = re.findall(r"^By hand: `([^`]+)`\.$", README, flags=re.M)
+    with Study.create(tmp_path / "run.study", {"x": (0.0, 1.0)}, seed=0) as study:
+        exec(line, {"study": study, "value": 1.5})
+        assert [value for _, value in study.results()] == [1.5]
 
 
 @pytest.mark.slow
