@@ -96,8 +96,8 @@ class Finds:
 
     def _log_prior(self, radius: float) -> float:
         d = self._places.shape[1]
-        ball = math.pi ** (d / 2) / math.gamma(d / 2 + 1) * radius**d
-        return math.log(min(max(DENSE * ball, NEEDLE), 1.0))
+        log_ball = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1) + d * math.log(radius)
+        return min(max(math.log(DENSE) + log_ball, math.log(NEEDLE)), 0.0)
 
     def _nearness(self, row: int, radius: float) -> Array:
         """phi at all points, ``n``."""

@@ -177,7 +177,8 @@ class OutlierSearch:
             )
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
-            finds.append(likeliest)
+            # in the units of the rewards, since those of the believed ones grow when rows come back
+            finds.append(likeliest._replace(deviation=likeliest.deviation * units.scale))
             together = given.believed.copy()
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, units, finds)
@@ -224,7 +225,8 @@ class OutlierSearch:
     def _given(self, theta: Array, believed: Rows, units: Units, finds: Iterable[Find] = ()) -> Conditioned:
         prior = self._evidence.prior(theta, self._unit(units))
         for find in finds:
-            prior = prior._replace(covariance=prior.covariance + self._finds.covariance(find))
+            here = find._replace(deviation=find.deviation / units.scale)
+            prior = prior._replace(covariance=prior.covariance + self._finds.covariance(here))
         return Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
     def _level(self, units: Units) -> float:

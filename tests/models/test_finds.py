@@ -174,3 +174,22 @@ def test_the_kernel_by_hand():
     torch.testing.assert_close(kernel(x).to_dense(), expected)
     torch.testing.assert_close(kernel(x, diag=True), expected.diagonal())
     assert not kernel.state_dict()
+
+
+def test_a_find_has_its_size_in_the_units_that_its_rewards_bring():
+    """The unit of the believed rewards grows some 20 times when those of the peak come back."""
+    torch.manual_seed(1)
+    X = torch.rand(40, 2, dtype=torch.float64)
+    Y = 10.0 * (-0.5 * (X - 0.5).square().sum(1, keepdim=True) / 0.06**2).exp()
+    Y = Y + 0.02 * torch.randn(40, 1, dtype=torch.float64)
+    model = fit(RobustGP(X, Y))
+    assert bool(model.believed[Y.argmax()])
+    assert float(model.inlier_probability[model.believed].min()) > 0.5
+
+
+def test_many_columns_have_finds():
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(12, 345, generator=draws, dtype=torch.float64)
+    Y = X[:, :1].clone()
+    Y[3] = 60.0
+    assert not fit(RobustGP(X, Y)).believed[3]
