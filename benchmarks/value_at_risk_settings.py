@@ -92,7 +92,6 @@ PROBLEMS = {
         "branin continuous",
         "goldstein_price continuous",
         "hartmann3_21 continuous",
-        "digits",
     ],
 }
 SEEDS = {"choose": 1, "report": 0, "real": 0, "rest": 2}

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 # The commands import what they need themselves: `--help` answers without loading PyTorch.
+from bo_robust.command_line import run_app
 from bo_robust.executors import Executor
 from bo_robust.experiments.errors import RunError
 
@@ -217,23 +218,12 @@ def _interruptible(folder: Path) -> Iterator[None]:
 
 
 def main() -> None:
-    """Entry point, with exit code 2 and one line on stderr for what a user can put right, and 130 when interrupted."""
+    """Entry point: as :func:`bo_robust.command_line.run_app`, and exit code 130 when interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
-    except (RunError, OSError) as error:
-        print(f"bo-robust: {error}", file=sys.stderr)
-        sys.exit(2)
-    except Exception as error:  # click's usage errors know how to show themselves
-        if hasattr(error, "show") and hasattr(error, "exit_code"):
-            error.show()
-            sys.exit(error.exit_code)
-        raise
+    run_app(app, "bo-robust", RunError)
 
 
 if __name__ == "__main__":

@@ -96,8 +96,8 @@ def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: M
     """Numbers of methods over (x, z).
 
     - ``log10_regret``, ``interval``: mean after the last round and its 70 % interval (None for one trial);
-    - ``final``: log10 regret of every trial after the last round; ``curve``: mean and interval by round;
-    - ``seconds``: median per acquisition; ``median_regret`` and ``interval_length``: medians after the last round;
+    - ``final``: log10 regret of every trial after the last round; ``median_regret``: its median there;
+    - ``seconds``: median per acquisition;
     - ``certificate``: median after the last round; ``certificate_held``, ``bound_held``: share of rounds in which the
       certificate and the bound 2 w sigma held. None where a method has none.
     """
@@ -118,8 +118,8 @@ def _conditions_method(panel: Panel, rows: pd.DataFrame) -> dict[str, Any]:
         return rows[column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
 
     regret, certificate = table("regret"), table("certificate")
-    logs = log_regret(regret)
-    mean, low, high = mean_interval(logs, CONFIDENCE)
+    final = log_regret(regret[:, -1])
+    mean, low, high = mean_interval(final, CONFIDENCE)
     held: dict[str, Any] = {"certificate": None, "certificate_held": None, "bound_held": None}
     if not np.isnan(certificate).all():  # methods that do not certify have none in any round
         held |= {
@@ -131,16 +131,13 @@ def _conditions_method(panel: Panel, rows: pd.DataFrame) -> dict[str, Any]:
     if not np.isnan(bound).all():
         held["bound_held"] = float((bound >= chosen).mean())
     return {
-        "log10_regret": float(mean[-1]),
-        "interval": [float(low[-1]), float(high[-1])] if len(logs) > 1 else None,
+        "log10_regret": float(mean),
+        "interval": [float(low), float(high)] if len(final) > 1 else None,
         "median_regret": float(np.median(regret[:, -1])),
-        "initial_log10_regret": float(mean[0]),
-        "final": logs[:, -1].tolist(),
+        "final": final.tolist(),
         "seconds": float(np.nanmedian(table("seconds"))),
-        "interval_length": float(np.median(table("interval")[:, -1])),
         **held,
         "failed_fits": int((~rows["fit_ok"]).sum()),
-        "curve": {"log10_regret": mean.tolist(), "low": low.tolist(), "high": high.tolist()},
     }
 
 

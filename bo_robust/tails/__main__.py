@@ -1,6 +1,5 @@
 """``python -m bo_robust.tails FILE.csv --column NAME``: alpha, v, noise_var and a truncation rule for a column."""
 
-import sys
 import textwrap
 import warnings
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from bo_robust.command_line import run_app
 from bo_robust.tails.constants import choose_constants
 from bo_robust.tails.plots import tail_plot
 from bo_robust.validation import quoted
@@ -40,21 +40,5 @@ def tails(
         tail_plot(table[column], plot, arms=labels)
 
 
-def main() -> None:
-    """Entry point: what a user can put right is one line on stderr and exit code 2."""
-    try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
-    except (ValueError, OSError) as error:
-        print(f"bo_robust.tails: {error}", file=sys.stderr)
-        sys.exit(2)
-    except Exception as error:  # click's usage errors know how to show themselves
-        if hasattr(error, "show") and hasattr(error, "exit_code"):
-            error.show()
-            sys.exit(error.exit_code)
-        raise
-
-
 if __name__ == "__main__":
-    main()
+    run_app(app, "bo_robust.tails", ValueError)

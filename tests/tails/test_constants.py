@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import runpy
 import subprocess
 import sys
 import warnings
@@ -12,7 +13,6 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems.data import load_csv, load_npz
-from bo_robust.tails import __main__ as command
 from bo_robust.tails import choose_constants, choose_rule, hill, moment_bound, tail_plot
 from bo_robust.truncation import TGPTruncation
 
@@ -247,7 +247,7 @@ def table(tmp_path):
 def call(monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", ["bo_robust.tails", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
-        command.main()
+        runpy.run_module("bo_robust.tails", run_name="__main__")
     return stop.value.code
 
 

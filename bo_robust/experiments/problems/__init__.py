@@ -9,7 +9,6 @@ import torch
 from bo_robust.experiments.problems.abalone import Abalone
 from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, RewardModel, Trials
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
-from bo_robust.experiments.problems.conditions.digits import Digits
 from bo_robust.experiments.problems.conditions.fine_tuning import FineTuning
 from bo_robust.experiments.problems.conditions.portfolio import Portfolio
 from bo_robust.experiments.problems.conditions.recipe import Recipe
@@ -51,7 +50,6 @@ PROBLEMS: dict[str, type[OverArms] | type[OverConditions]] = {
     "abalone": Abalone,
     "branin": Branin,
     "cmu_light": CMULight,
-    "digits": Digits,
     "djia29": DJIA29,
     "fine_tuning": FineTuning,
     "goldstein_price": GoldsteinPrice,

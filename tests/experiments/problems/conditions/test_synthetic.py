@@ -15,7 +15,7 @@ SHAPES = {"branin": (1, 1), "goldstein_price": (1, 1), "hartmann3_12": (1, 2), "
 
 def test_a_setting_of_another_problem_is_refused():
     with pytest.raises(ValueError, match="has no 'z'"):
-        make("digits", z="continuous")
+        make("portfolio", z="continuous")
     assert set(SYNTHETIC) < set(PROBLEMS)
 
 
