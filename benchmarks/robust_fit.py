@@ -17,7 +17,7 @@ from torch.quasirandom import SobolEngine
 
 from benchmarks.common import environment, report
 from benchmarks.robustness.contamination import REGIMES, draw
-from benchmarks.robustness.models import fitted
+from benchmarks.robustness.doors import fitted
 from benchmarks.robustness.problems import make_problem
 from benchmarks.stats import ratios, report_paired, seconds
 from bo_robust import RobustGP
@@ -46,9 +46,9 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     report("environment", 0, "none", None, None, environment())
-    pair(20, "none", 0)  # imports, caches
+    pair(20, "clean", 0)  # imports, caches
     for n in options.sizes:
-        for regime in ("none", "10% 3sd good", "10% 10sd good"):
+        for regime in ("clean", "10% 3sd either", "10% 10sd good"):
             plain, robust = zip(*(pair(n, regime, seed) for seed in range(options.pairs)), strict=True)
             times = {"SingleTaskGP, s": statistics.median(plain), "RobustGP, s": statistics.median(robust)}
             name = f"fit, n = {n}, {regime}"

@@ -1,4 +1,4 @@
-"""From played cells to the lines of the report: paired differences of log10 regret with their intervals."""
+"""From played cells to the lines of the report: the rows of issue 26's reach, with what is missing."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.robustness.contamination import CONTAMINATED, REGIMES
-from benchmarks.robustness.models import METHODS, OURS, PEERS
-from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, TUNING
-from benchmarks.robustness.samplers import SAMPLERS
-from benchmarks.robustness.split import FIRST_SEED, HALVES, half_of
+from benchmarks.robustness.contamination import FAULTY, REGIMES
+from benchmarks.robustness.doors import DOORS, OURS, PEERS
+from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, SETTINGS
 
-__all__ = ["FLOOR", "Difference", "best_peer", "difference", "summarise"]
+__all__ = ["FLOOR", "Difference", "difference", "log_regret", "reported", "summarise"]
 
 FLOOR = 1e-3  # of regret, in sd of f: below it differences are of no use to anybody
 RESAMPLES = 4000
+LATE = 5  # a warning counts if it came within the last so many evaluations
 Row = dict[str, Any]
 Pair = tuple[str, str, int]  # problem, regime, seed
+Table = dict[str, dict[Pair, Row]]  # by method
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences of two methods.
+    """The mean of paired differences of two methods, or its share in that of two others.
 
     Attributes:
-        mean: First minus second.
+        value: First minus second, or the share.
         low: Lower end of the 95 % interval; infinite, as ``high``, with one cluster only.
         high: Upper end.
-        pairs: Cells that both played.
+        pairs: Cells that all methods played.
         clusters: Their (problem, seed) pairs: what is resampled, for regimes of one pair share design and noise.
         problems: Means by problem.
     """
 
-    mean: float
+    value: float
     low: float
     high: float
     pairs: int
@@ -62,48 +62,41 @@ def regret(row: Row) -> float:
     return float(row["regret"])
 
 
-def by_method(rows: Iterable[Row]) -> dict[str, dict[Pair, Row]]:
-    """Rows by method and by what they are paired by."""
-    table: dict[str, dict[Pair, Row]] = defaultdict(dict)
+def reported(rows: Iterable[Row], regimes: Iterable[str] = REGIMES, problems: Iterable[str] | None = None) -> Table:
+    """Rows of some regimes and problems (default: the functions that are reported), by method and pair."""
+    wanted = [name for name in FUNCTIONS if name not in SETTINGS] if problems is None else list(problems)
+    chosen, table = list(regimes), defaultdict[str, dict[Pair, Row]](dict)
     for row in rows:
-        table[row["method"]][row["problem"], row["regime"], row["seed"]] = row
+        if row["problem"] in wanted and row["regime"] in chosen:
+            table[row["method"]][row["problem"], row["regime"], row["seed"]] = row
     return table
 
 
 def difference(
-    ours: dict[Pair, Row], theirs: dict[Pair, Row], of: Callable[[Row], float] = log_regret
+    table: Table, ours: str, theirs: str, of: Callable[[Row], float] = log_regret, known: str | None = None
 ) -> Difference | None:
-    """Paired, with a percentile bootstrap over clusters; None without a common cell."""
-    common = sorted(ours.keys() & theirs.keys())
+    """Paired, with a percentile bootstrap over clusters; None without a common cell.
+
+    With ``known``, the share in what that method gains on ``theirs``.
+    """
+    common = sorted(set.intersection(*(set(table[name]) for name in (ours, theirs, known or ours))))
     if not common:
         return None
-    gaps: dict[tuple[str, int], list[float]] = defaultdict(list)
+    parts: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
     problems: dict[str, list[float]] = defaultdict(list)
     for pair in common:
-        gap = of(ours[pair]) - of(theirs[pair])
-        gaps[pair[0], pair[2]].append(gap)
+        gap = of(table[ours][pair]) - of(table[theirs][pair])
+        whole = of(table[known][pair]) - of(table[theirs][pair]) if known else 1.0
+        parts[pair[0], pair[2]].append((gap, whole))
         problems[pair[0]].append(gap)
-    sums = np.array([sum(part) for part in gaps.values()])
-    sizes = np.array([len(part) for part in gaps.values()])
+    sums = np.array([np.sum(part, 0) for part in parts.values()])
     drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
-    means = sums[drawn].sum(1) / sizes[drawn].sum(1)
-    low, high = np.quantile(means, [0.025, 0.975]) if len(sums) > 1 else (-math.inf, math.inf)
-    return Difference(
-        float(sums.sum() / sizes.sum()),
-        float(low),
-        float(high),
-        len(common),
-        len(sums),
-        {name: statistics.fmean(part) for name, part in problems.items()},
-    )
-
-
-def best_peer(rows: list[Row]) -> tuple[str, dict[str, float]]:
-    """The peer of the lowest mean log10 regret in contaminated cells against "plain", and that of every peer."""
-    table = by_method(row for row in rows if row["regime"] in CONTAMINATED and row["problem"] in FUNCTIONS)
-    against = {peer: difference(table[peer], table["plain"]) for peer in PEERS if peer in table}
-    means = {peer: gap.mean for peer, gap in against.items() if gap is not None}
-    return (min(means, key=lambda peer: means[peer]), means) if means else ("plain", {})
+    with np.errstate(divide="ignore", invalid="ignore"):  # where nothing is gained
+        ratios = np.divide(*sums[drawn].sum(1).T)
+        value = float(np.divide(*sums.sum(0)))
+    low, high = np.nanquantile(ratios, [0.025, 0.975]) if len(sums) > 1 else (-math.inf, math.inf)
+    means = {name: statistics.fmean(part) for name, part in problems.items()}
+    return Difference(value, float(low), float(high), len(common), len(sums), means)
 
 
 def _line(
@@ -112,124 +105,109 @@ def _line(
     return {"name": name, "value": value, "unit": unit, "target": target, "met": met, "detail": detail}
 
 
-def summarise(rows: list[Row], acquisition: str) -> Iterator[dict[str, Any]]:
-    """The arguments of ``benchmarks.common.report``, a line at a time."""
-    rows = [row for row in rows if row["acquisition"] == acquisition]
-    halves = {name: [row for row in rows if half_of(row) == name] for name in HALVES}
-    split = {name: {"functions": HALVES[name], "seeds from": FIRST_SEED[name]} for name in HALVES}
-    yield _line("cells", len(rows), "cells", {"acquisition": acquisition, "split": split, "floor": FLOOR})
-    source = "choose" if any(row["problem"] in FUNCTIONS for row in halves["choose"]) else "report"
-    peer, means = best_peer(halves[source])
-    ranked = {name: round(value, 3) for name, value in sorted(means.items(), key=lambda item: item[1])}
-    yield _line(
-        f"best peer: {peer}", means.get(peer, 0.0), "log10 against plain", {"half": source, "contaminated": ranked}
-    )
-    yield from _functions([row for row in halves["report"] if row["problem"] in FUNCTIONS], peer)
-    yield from _peaks([row for row in rows if row["problem"] in PEAKS])
-    yield from _tables([row for row in halves["report"] if row["problem"] in (*LAB, *TUNING)], peer)
+DECADES, SD = "decades of regret, paired mean", "sd of f, paired mean of regret"
+
+
+def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
+    """The arguments of ``benchmarks.common.report``, a line at a time; ``seeds`` are those that were wanted."""
+    yield from _played(rows, seeds)
+    clean, faulty = reported(rows, ["clean"]), reported(rows, FAULTY)
+    peer, peers = _best_peer(faulty)
+    yield _line(f"best peer: {peer}", peers.get(peer, 0.0), DECADES, {name: round(v, 3) for name, v in peers.items()})
+    for ours in OURS:
+        yield from _peaks(reported(rows, ["clean"], PEAKS), ours)
+        if gap := difference(clean, ours, "plain"):
+            yield _line(f"clean: {ours} against plain", gap.value, DECADES, gap.detail(), "<= .03", gap.value <= 0.03)
+        if share := difference(faulty, ours, "plain", known="known"):
+            least = 0.75 if ours == "diff without verify" else 0.85
+            name = f"contaminated: {ours}, share of what knowing the faults gains"
+            yield _line(name, share.value, "share", share.detail(), f">= {least}", share.value >= least)
+        if gap := difference(faulty, ours, peer):
+            met = gap.value <= -0.3 and gap.high < 0.0
+            name = f"contaminated: {ours} against the best peer, {peer}"
+            yield _line(name, gap.value, DECADES, gap.detail(), "<= -.3, interval below 0", met)
+        yield from _many_faults(reported(rows, ["30% 10sd either"]), ours)
+        yield from _alkox(rows, ours)
+    doors = reported(rows)
+    for ours in OURS[1:]:
+        if gap := difference(doors, ours, "diff"):
+            met = abs(gap.value) <= 0.1
+            yield _line(f"front doors: {ours} against diff", gap.value, DECADES, gap.detail(), "within .1", met)
+    for regime in ("contaminated", *REGIMES):
+        table = faulty if regime == "contaminated" else reported(rows, [regime])
+        for method in DOORS:
+            if gap := difference(table, method, "plain") if method != "plain" else None:
+                yield _line(f"{regime}: {method} against SingleTaskGP", gap.value, DECADES, gap.detail())
     yield from _costs(rows)
 
 
-def _functions(rows: list[Row], peer: str) -> Iterator[dict[str, Any]]:
-    regimes = [name for name in REGIMES if any(row["regime"] == name for row in rows)]
-    unit = "log10 regret, paired mean"
-    for label, chosen in (
-        ("contaminated", CONTAMINATED),
-        ("none", ("none",)),
-        *((name, (name,)) for name in regimes if name != "none"),
-    ):
-        table = by_method(row for row in rows if row["regime"] in chosen)
-        for ours in (*OURS, "known", *PEERS):
-            for other in dict.fromkeys(("plain", peer, *PEERS)) if ours in OURS else ("plain",):
-                if ours == other or (gap := difference(table[ours], table[other])) is None:
-                    continue
-                target, met = _target(label, ours, other, peer, gap)
-                yield _line(f"{label}: {ours} against {other}", gap.mean, unit, gap.detail(), target, met)
-        for method in [*METHODS, *SAMPLERS]:
-            if table[method]:
-                logs = [log_regret(row) for row in table[method].values()]
-                detail = {"mean log10": round(statistics.fmean(logs), 3), "cells": len(logs)}
-                median = statistics.median(row["regret"] for row in table[method].values())
-                yield _line(f"{label}: {method}", median, "sd of f, median regret", detail)
-
-
-def _peaks(rows: list[Row]) -> Iterator[dict[str, Any]]:
-    """Clean narrow peaks: the mean against the plain model, and the worst end where that one finds the peak."""
-    table = by_method(row for row in rows if row["regime"] == "none")
-    for ours in OURS:
-        gap = difference(table[ours], table["plain"])
-        if gap is None:
-            continue
-        found = [pair for pair, row in table["plain"].items() if row["regret"] < 0.05 and pair in table[ours]]
-        worst = max((float(table[ours][pair]["regret"]) for pair in found), default=0.0)
-        detail = gap.detail() | {"worst end where plain is below .05 sd": worst, "such cells": len(found)}
-        met = gap.mean <= 0.1 and worst <= 0.3
-        yield _line(
-            f"clean narrow peaks: {ours} against plain",
-            gap.mean,
-            "log10 regret, paired mean",
-            detail,
-            "<= .1, no end above .3",
-            met,
-        )
-
-
-def _target(label: str, ours: str, other: str, peer: str, gap: Difference) -> tuple[str | None, bool | None]:
-    """The issue's reach, for RobustGP only."""
-    if ours != "robust" or label not in ("contaminated", "none"):
-        return None, None
-    if label == "none":
-        if other != "plain":
-            return None, None
-        worst = max(gap.problems.values())
-        return "-.05 ... +.03, no problem above +.1", -0.05 <= gap.mean <= 0.03 and worst <= 0.1
-    if other == peer and peer != "plain":
-        return "<= -.15, interval below 0", gap.mean <= -0.15 and gap.high < 0.0
-    return ("<= -.6", gap.mean <= -0.6) if other == "plain" else (None, None)
-
-
-def _tables(rows: list[Row], peer: str) -> Iterator[dict[str, Any]]:
-    problems = [name for name in (*LAB, *TUNING) if any(row["problem"] == name for row in rows)]
+def _played(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
+    """How many cells there are of those wanted, and by regime and method which are not whole."""
+    wanted = {(name, seed) for name in FUNCTIONS if name not in SETTINGS for seed in seeds}
+    there, missing = 0, dict[str, dict[str, str]]()
     for regime in REGIMES:
-        for problem in problems:
-            table = by_method(row for row in rows if row["problem"] == problem and row["regime"] == regime)
-            for ours in OURS:
-                for other in dict.fromkeys(("plain", peer)):
-                    if (gap := difference(table[ours], table[other], regret)) is None:
-                        continue
-                    asked = ours == "robust" and other == "plain" and regime == "none"
-                    yield _line(
-                        f"{problem}, {regime}: {ours} against {other}",
-                        gap.mean,
-                        "sd, paired mean of regret",
-                        gap.detail(),
-                        "not worse: interval reaches 0" if asked else None,
-                        gap.low <= 0.0 if asked else None,
-                    )
-            for method in [*METHODS, *SAMPLERS]:
-                if table[method]:
-                    regrets = [regret(row) for row in table[method].values()]
-                    detail = {"mean": round(statistics.fmean(regrets), 4), "cells": len(regrets)}
-                    yield _line(f"{problem}, {regime}: {method}", statistics.median(regrets), "sd, median", detail)
+        table = reported(rows, [regime])
+        counts = {method: len({(p, s) for p, _, s in table[method]} & wanted) for method in DOORS}
+        there += sum(counts.values())
+        short = {method: f"{n} of {len(wanted)}" for method, n in counts.items() if n < len(wanted)}
+        missing |= {regime: short} if short else {}
+    whole = len(wanted) * len(REGIMES) * len(DOORS)
+    detail = {"wanted": whole, "not whole": missing, "by": sorted({row["by"] for row in rows}), "floor": FLOOR}
+    yield _line("cells of functions reported", there, "cells", detail, str(whole), there == whole)
+
+
+def _best_peer(table: Table) -> tuple[str, dict[str, float]]:
+    """The peer of the lowest mean against the plain model under contamination, and the means of all."""
+    gaps = {peer: difference(table, peer, "plain") for peer in PEERS}
+    means = {peer: gap.value for peer, gap in gaps.items() if gap}
+    return (min(means, key=lambda peer: means[peer]), means) if means else ("plain", {})
+
+
+def _peaks(table: Table, ours: str) -> Iterator[dict[str, Any]]:
+    """Clean narrow peaks: the mean against the plain model, and the worst end where that one finds the peak."""
+    gap = difference(table, ours, "plain")
+    if gap is None:
+        return
+    found = [pair for pair, row in table["plain"].items() if row["regret"] < 0.05 and pair in table[ours]]
+    worst = max((float(table[ours][pair]["regret"]) for pair in found), default=0.0)
+    detail = gap.detail() | {"worst end where plain is below .05 sd": worst, "such cells": len(found)}
+    met = gap.value <= 0.1 and worst <= 0.3
+    name = f"clean narrow peaks: {ours} against plain"
+    yield _line(name, gap.value, DECADES, detail, "<= .1, no end above .3 sd", met)
+
+
+def _many_faults(table: Table, ours: str) -> Iterator[dict[str, Any]]:
+    """At 30 % faults: the share of what knowing them gains, and whether runs that end badly say so."""
+    share = difference(table, ours, "plain", known="known")
+    if share is None:
+        return
+    bad = [row for row in table[ours].values() if row["regret"] > 0.5]
+    said = sum(row["warned"] is not None and row["warned"] > row["evaluations"] - LATE for row in bad)
+    detail = share.detail() | {"runs that end above .5 sd": len(bad), "of them with a warning": said}
+    met = share.value >= 0.6 or said >= 0.9 * len(bad)
+    name = f"30% faults: {ours}, share of what knowing them gains"
+    yield _line(name, share.value, "share", detail, ">= .6, or 90 % of bad ends with a warning", met)
+
+
+def _alkox(rows: list[Row], ours: str) -> Iterator[dict[str, Any]]:
+    """Laboratory tables by regime; of alkox with faults something is asked."""
+    for problem in LAB:
+        for regime in REGIMES:
+            gap = difference(reported(rows, [regime], [problem]), ours, "plain", regret)
+            if gap:
+                asked = problem == "alkox" and regime != "clean"
+                target, met = ("no worse: interval reaches 0", gap.low <= 0.0) if asked else (None, None)
+                yield _line(f"{problem}, {regime}: {ours} against plain", gap.value, SD, gap.detail(), target, met)
 
 
 def _costs(rows: list[Row]) -> Iterator[dict[str, Any]]:
-    for method in [*METHODS, *SAMPLERS]:
+    for method in DOORS:
         mine = [row for row in rows if row["method"] == method]
-        if not mine:
-            continue
-        evaluations = sum(row["evaluations"] for row in mine)
-        models = [row["fitting"] / row["evaluations"] for row in mine if row["fitting"] is not None]
-        detail: dict[str, Any] = {"cells": len(mine)}
-        detail["cpu_s a campaign"] = {
-            problem: round(statistics.fmean(row["seconds"] for row in mine if row["problem"] == problem), 2)
-            for problem in dict.fromkeys(row["problem"] for row in mine)
-        }
-        detail["model, s an evaluation"] = round(statistics.fmean(models), 4) if models else None
-        detail["readings to verify, a campaign"] = {
-            regime: round(statistics.fmean(row["verifying"] for row in mine if row["regime"] == regime), 2)
-            for regime in REGIMES
-            if any(row["verifying"] for row in mine if row["regime"] == regime)
-        }
-        seconds = sum(row["seconds"] for row in mine) / evaluations
-        yield _line(f"cost: {method}", seconds, "CPU s an evaluation", detail)
+        if mine:
+            again = {
+                regime: round(statistics.fmean(row["again"] for row in mine if row["regime"] == regime), 2)
+                for regime in REGIMES
+                if any(row["again"] for row in mine if row["regime"] == regime)
+            }
+            detail = {"cells": len(mine), "readings at a point measured before, a campaign": again}
+            yield _line(f"cost: {method}", statistics.fmean(row["seconds"] for row in mine), "CPU s a campaign", detail)
