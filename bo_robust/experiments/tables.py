@@ -29,16 +29,15 @@ LEGEND = {
 
 
 class Column(NamedTuple):
-    """A column of a table of results: its title, and how to get value and text from a method of the summary."""
+    """A column of a table of results: its title, and the text for a method of the summary."""
 
     title: str
-    value: Callable[[dict[str, Any]], float | None]
     text: Callable[[dict[str, Any]], str]
 
 
 def _column(title: str, key: str, form: str) -> Column:
     """A column of numbers in a format of :meth:`str.format`; a dash stands for None."""
-    return Column(title, lambda e: e[key], lambda e: "-" if e[key] is None else form.format(e[key]))
+    return Column(title, lambda e: "-" if e[key] is None else form.format(e[key]))
 
 
 def _with_error(title: str, key: str) -> Column:
@@ -48,7 +47,7 @@ def _with_error(title: str, key: str) -> Column:
         mean, error = method[key]
         return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
 
-    return Column(title, lambda e: e[key][0], text)
+    return Column(title, text)
 
 
 def _log_regret(method: dict[str, Any]) -> str:
@@ -68,11 +67,11 @@ COLUMNS: dict[str, list[Column]] = {
         _column("cover", "coverage", "{:.3f}"),
         _column("end", "final_coverage", "{:.3f}"),
         _column("width", "mean_width", "{:.3g}"),
-        Column("truncated", lambda e: e["truncated"], _truncated),
+        Column("truncated", _truncated),
         _column("sec.", "seconds", "{:.1f}"),
     ],
     "conditions": [
-        Column("log10 regret", lambda e: e["log10_regret"], _log_regret),
+        Column("log10 regret", _log_regret),
         _column("median regret", "median_regret", "{:.3g}"),
         _column("certificate", "certificate", "{:.3g}"),
         _column("held", "certificate_held", "{:.0%}"),

@@ -23,6 +23,7 @@ from bo_robust.validation import check_count
 # the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).
 LINE_SEARCH = 8
 DELTA = 0.1  # failure probability of the widths of the paper's experiments
+PAPER_WIDTH = FiniteWidth(num_arms=1, delta=DELTA)  # w_t = sqrt(2 log(pi^2 t^2 / 0.6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +74,8 @@ class ConditionsMethod(ABC):
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended and certified."""
-        width = confidence_width(getattr(self, "width_scale", 1.0))
         model = now.gp.model(now.X, now.Y)
-        return ValueAtRiskUCB(model, now.problem.environment, ValueAtRisk(now.problem.alpha), width, t=now.t)
+        return ValueAtRiskUCB(model, now.problem.environment, ValueAtRisk(now.problem.alpha), PAPER_WIDTH, t=now.t)
 
     @abstractmethod
     def propose(self, now: Round) -> Proposal:
@@ -131,8 +131,3 @@ class Optimised(ConditionsMethod):
                 return _best_sample(acquisition, draw_sobol_samples(bounds, self.raw_samples, 1))
         assert value is not None
         return x[0], value
-
-
-def confidence_width(scale: float = 1.0) -> FiniteWidth:
-    """w_t = scale * sqrt(2 log(pi^2 t^2 / 0.6)), the width of the paper's experiments."""
-    return FiniteWidth(num_arms=1, delta=DELTA, scale=scale)

@@ -20,7 +20,7 @@ from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.environments import ContinuousEnvironment
-from bo_robust.experiments.conditions.base import DELTA, ConditionsMethod, Optimised, Proposal, Round, confidence_width
+from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Proposal, Round
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.conditions.shared_gp import Fitting
 from bo_robust.experiments.problems.conditions import ConditionsProblem
@@ -31,25 +31,15 @@ from bo_robust.validation import check_count, check_positive, is_number, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class _UpperBound(Optimised):
-    """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers.
-
-    ``width_scale`` multiplies the paper's width.
-    """
-
-    width_scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(width_scale=self.width_scale)
+    """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers."""
 
     @abstractmethod
     def functional(self, alpha: float) -> Functional:
         """The functional of f(x, Z)."""
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:
-        model = now.gp.model(now.X, now.Y)
-        width = confidence_width(self.width_scale)
-        return ValueAtRiskUCB(model, now.problem.environment, self.functional(now.problem.alpha), width, t=now.t)
+        model, functional = now.gp.model(now.X, now.Y), self.functional(now.problem.alpha)
+        return ValueAtRiskUCB(model, now.problem.environment, functional, PAPER_WIDTH, t=now.t)
 
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
@@ -63,10 +53,7 @@ class _UpperBound(Optimised):
 
 @dataclass(frozen=True, kw_only=True)
 class VUCB(VUCBSettings, _UpperBound):
-    """V-UCB (Nguyen et al. 2021) with :class:`bo_robust.methods.v_ucb.VUCBSettings`, or a preset of them.
-
-    ``width_scale`` multiplies a width that is a number, and is the scale of one that names none.
-    """
+    """V-UCB (Nguyen et al. 2021) with :class:`bo_robust.methods.v_ucb.VUCBSettings`, or a preset of them."""
 
     certifies: ClassVar[bool] = True
     __hash__ = object.__hash__  # a width may be a mapping
@@ -85,8 +72,8 @@ class VUCB(VUCBSettings, _UpperBound):
         """The width by round."""
         if is_number(self.width):
             check_positive(width=self.width)
-            return ConstantWidth(self.width * self.width_scale)
-        schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA, "scale": self.width_scale}, "width")
+            return ConstantWidth(self.width)
+        schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA}, "width")
         return schedule
 
     @property
@@ -152,25 +139,21 @@ class MCVaR(Optimised):
     Args:
         samples: Joint posterior samples.
         scenarios: Conditions, n_w. 0 takes as many as the environment has points.
-        width_scale: Multiplier of the paper's width.
     """
 
     samples: int = 128
     scenarios: int = 32
-    width_scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(1, samples=self.samples)
         check_count(0, scenarios=self.scenarios)
-        check_positive(width_scale=self.width_scale)
 
     def acquisition(self, now: Round) -> AcquisitionFunction:
         z = resample(now.problem, self.scenarios)
-        width = float(confidence_width(self.width_scale)(now.t))
         return qUpperConfidenceBound(
             now.gp.model(now.X, now.Y, append=z),
-            beta=width**2,
+            beta=float(PAPER_WIDTH(now.t)) ** 2,
             sampler=SobolQMCNormalSampler(torch.Size([self.samples])),
             objective=risk_measure(now.problem.alpha, len(z)),
         )

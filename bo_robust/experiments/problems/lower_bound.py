@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.rewards import HardRewards
-from bo_robust.experiments.problems.synthetic import even_points, stationary
+from bo_robust.experiments.problems.synthetic import even_points
 
 # Quadrature on [-1, 1], the support of phi.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
@@ -30,7 +30,6 @@ class HardInstance(OverArms):
     """The lower bound for heavy tails: a bump at a random place, rewards that are almost always 0."""
 
     num_arms: int = 100
-    kernel: str = "se"
     lengthscale: float = 0.2
     peaks: int = 5  # M >= 1, the number of places. The norm bound grows fast with it.
     gap: float = 0.1  # Delta > 0; f is in [-2 gap, 2 gap]
@@ -42,7 +41,7 @@ class HardInstance(OverArms):
         rewards = HardRewards(gap=self.gap, v=self.v, alpha=self.alpha)
         if self.peaks < 1:
             raise ValueError(f"peaks must be at least 1, got {self.peaks}.")
-        X, covariance = even_points(self.num_arms), stationary(self.kernel, self.lengthscale)
+        X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale)
         centres = (np.arange(self.peaks) + 0.5) / self.peaks
         # g(1 / (2 M)) = gap.
         c = 2.0 * self.peaks * HALF_WIDTH
@@ -52,7 +51,7 @@ class HardInstance(OverArms):
         if not math.isfinite(norm):
             raise ValueError(
                 f"peaks={self.peaks} are so narrow for lengthscale={self.lengthscale:g} that their norm is beyond "
-                "float64; take fewer peaks, a smaller lengthscale or a Matern kernel."
+                "float64; take fewer peaks or a smaller lengthscale."
             )
         bumps = 2.0 * self.gap * _h(c * (X[:, 0].numpy() - centres[:, None])) / _h(np.zeros(1))
         places = [int(rng.integers(self.peaks)) for rng in trials.streams()]
@@ -75,16 +74,11 @@ class HardInstance(OverArms):
         )
 
 
-def spectral_density(covariance: SquaredExponential | Matern, frequency: np.ndarray) -> np.ndarray:
+def spectral_density(covariance: SquaredExponential, frequency: np.ndarray) -> np.ndarray:
     """S(w) with k(r) = int S(w) exp(2 pi i w r) dw, in one dimension."""
     l = float(covariance.lengthscale)  # type: ignore[arg-type]
     w2 = (2.0 * math.pi * frequency) ** 2
-    if isinstance(covariance, SquaredExponential):
-        return math.sqrt(2.0 * math.pi) * l * np.exp(-0.5 * l**2 * w2)
-    nu = covariance.nu
-    rate = 2.0 * nu / l**2
-    front = 2.0 * math.sqrt(math.pi) * math.gamma(nu + 0.5) / math.gamma(nu) * rate**nu
-    return front * (rate + w2) ** (-(nu + 0.5))
+    return math.sqrt(2.0 * math.pi) * l * np.exp(-0.5 * l**2 * w2)
 
 
 def _h(x: np.ndarray) -> np.ndarray:
@@ -92,7 +86,7 @@ def _h(x: np.ndarray) -> np.ndarray:
     return np.cos(2.0 * math.pi * x[..., None] * NODES) @ (WEIGHTS * PHI)
 
 
-def _norm(covariance: SquaredExponential | Matern, c: float, gap: float) -> float:
+def _norm(covariance: SquaredExponential, c: float, gap: float) -> float:
     """||g||_k on the real line."""
     integral = float((WEIGHTS * PHI**2 / spectral_density(covariance, c * NODES)).sum())
     return 2.0 * gap / float(_h(np.zeros(1))[0]) * math.sqrt(integral / c)

@@ -33,19 +33,17 @@ NUS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 class RKHSFunction(OverArms):
     """A random function of an RKHS: 100 terms a_i k(., x_i) (Ray Chowdhury & Gopalan 2019).
 
-    x_i are uniform among the arms, a_i uniform in [-1, 1] or [0, 1]. Every trial has a new f.
+    x_i are uniform among the arms, a_i uniform in [-1, 1] or [0, 1]. Every trial has a new f, divided by max|f| as in
+    the authors' scripts.
     """
 
     num_arms: int = 100
     kernel: str = "se"
     lengthscale: float = 0.2
     positive: bool = False  # Whether a_i are from U[0, 1], so that f > 0 (Pareto rewards need it)
-    # Whether f is divided by max|f|, as in the authors' scripts; otherwise as in the paper's text
-    normalise: bool = True
     noise: Mapping[str, Any] | None = None  # None is Student-t noise of 3 degrees of freedom
     noise_var: float = 1.0  # lambda of the posterior (the paper: 1), not the variance of the noise
     alpha: float | None = None
-    norm_bound: float | None = None  # B >= max|f|. None is max|f| = 1, the paper's choice, and needs `normalise`.
 
     def make(self, trials: Trials) -> Problem:
         X, covariance = even_points(self.num_arms), stationary(self.kernel, self.lengthscale)
@@ -55,29 +53,20 @@ class RKHSFunction(OverArms):
         for row, rng in enumerate(trials.streams()):
             f[row], norms[row] = _random_function(K, rng, self.positive)
         sups = np.abs(f).max(axis=1)
-        if self.normalise:
-            f, norms, sups = f / sups[:, None], norms / sups, np.ones_like(sups)
-        norm_bound = 1.0 if self.norm_bound is None and self.normalise else self.norm_bound
-        if norm_bound is None or sups.max() > norm_bound:
-            raise ValueError(
-                f"norm_bound (B) must be at least max|f|, which is {sups.max():.4g} over these trials, and has "
-                f"no default with normalise=False; got {norm_bound}."
-            )
+        f, norms = f / sups[:, None], norms / sups
         means = torch.from_numpy(f)
-        # The bound on |f|, which may be smaller than B.
-        bound = 1.0 if self.normalise else norm_bound
-        rewards = reward_fields(self.noise, StudentT(3.0), means, bound, self.alpha)
+        rewards = reward_fields(self.noise, StudentT(3.0), means, 1.0, self.alpha)
         return Problem(
             name="rkhs_function",
             f=means,
             kernel=covariance,
             noise_var=self.noise_var,
             arms=X,
-            norm_bound=norm_bound,
+            norm_bound=1.0,
             notes=(
-                f"Random function of the RKHS of {covariance}, {'f / max|f|' if self.normalise else 'f not scaled'}, "
+                f"Random function of the RKHS of {covariance}, f / max|f|, "
                 f"a_i ~ U[{0 if self.positive else -1}, 1]; rewards {rewards['rewards']}; regret on the scale of f. "
-                f"B = {norm_bound:g} bounds max|f| as in the paper's experiments; the RKHS norms of these trials "
+                "B = 1 bounds max|f| as in the paper's experiments; the RKHS norms of these trials "
                 f"are {norms.min():.3g} to {norms.max():.3g}, and the theorems need a B of at least that."
             ),
             **rewards,

@@ -4,16 +4,13 @@
 an extra whose tails are truly heavy. All trials share f.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.experiments.problems.empirical import centred_problem, paper_problem
@@ -58,18 +55,12 @@ class CMULight(OverArms):
     """Which of 41 light sensors reads most on average, in a random one of 192 test rows."""
 
     scaling: str = "paper"  # "paper" or "centred" (by the 601 train rows), as in :class:`DJIA29`
-    # "empirical" is the correlation of the train rows. "se" has l^2 = 0.1 on the sensor locations, each axis scaled to
-    # [0, 1]; quadrature Fourier features need it.
-    kernel: str = "empirical"
     data_dir: Path | str | None = None
 
     def make(self, trials: Trials) -> Problem:
         scaled = _scaling(self.scaling)
-        if self.kernel not in ("empirical", "se"):
-            raise ValueError(f"kernel must be 'empirical' or 'se', got {quoted(self.kernel)}.")
         arrays = load_npz("cmu_light", self.data_dir)
         low, high = arrays["coords"].min(axis=0), arrays["coords"].max(axis=0)
-        kernel: dict[str, Any] = {"kernel": SquaredExponential(math.sqrt(0.1))} if self.kernel == "se" else {}
         return scaled(
             "cmu_light",
             arrays["train"].astype(np.float64),
@@ -81,7 +72,6 @@ class CMULight(OverArms):
                 "from 192 test rows, which are far brighter. Readings per sensor are bimodal (day and night), "
                 "not heavy-tailed."
             ),
-            **kernel,
         )
 
 
@@ -92,24 +82,19 @@ class SeattleLatency(OverArms):
     Kernel and constants come from the first half of the time slices, rewards from the second.
     """
 
-    # "client" has the 98 servers as seen from `client`; "node" has the 99 nodes with their mean RTT to the others
+    # "client" has the 98 servers as seen from node 0; "node" has the 99 nodes with their mean RTT to the others
     view: str = "client"
-    client: int = 0  # Number of the client node, 0..98, for view "client"
-    # Tail index of the moment bound. The table is finite, so any will do; the Hill index of all RTTs is 1.3.
-    alpha: float = 1.0
     data_dir: Path | str | None = None
 
     def make(self, trials: Trials) -> Problem:
-        view, client = self.view, self.client
+        view = self.view
         if view not in ("client", "node"):
             raise ValueError(f"view must be 'client' or 'node', got {quoted(view)}.")
-        if not 0 <= client < 99:
-            raise ValueError(f"client must be a node number 0..98, got {quoted(client)}.")
         rtt = load_npz("seattle_latency", self.data_dir)["rtt_10ms"].astype(np.float64) * TEN_MS
         nodes = np.arange(rtt.shape[1])
         if view == "client":
-            nodes = np.delete(nodes, client)
-            rewards = -rtt[:, client, nodes]
+            nodes = nodes[1:]
+            rewards = -rtt[:, 0, nodes]
         else:
             # A writable view of every diagonal: the RTT of a node to itself must not count.
             np.einsum("tii->ti", rtt)[:] = 0.0
@@ -120,11 +105,10 @@ class SeattleLatency(OverArms):
             rewards[:half],
             rewards[half:],
             trials,
-            alpha=self.alpha,
             arm_names=tuple(f"node {i}" for i in nodes),
             notes=(
                 f"Round-trip times between 99 devices (Seattle platform), {view} "
-                f"view{f' from node {client}' if view == 'client' else ''}; kernel: correlation over the first "
+                f"view{' from node 0' if view == 'client' else ''}; kernel: correlation over the first "
                 "344 time slices, rewards from the last 344. Zeros (0.57 % of links, < 5 ms or missing, the "
                 "source does not say) count as 0 s. Rewards are skewed towards bad: their mean lies far below "
                 "their median."

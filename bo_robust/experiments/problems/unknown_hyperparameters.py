@@ -20,7 +20,8 @@ from bo_robust.experiments.problems.synthetic import even_points, square_root, s
 from bo_robust.validation import check_count, check_positive
 
 LENGTHSCALES = (0.3, 0.4, 0.5, 0.7, 1.0)
-# The period of the whole, then of its sine waves: pieces 1 and 2, piece 3, piece 4.
+# p of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2): the period of the whole, which is right, then of
+# its sine waves: pieces 1 and 2, piece 3, piece 4.
 PERIODS = (1.0, 1 / 4, 3 / 14, 2 / 7)
 # Given the period, that of largest evidence among .2, .3, .5, .7, 1, 1.5, 2, 3, 5 on the same stretch of f, lambda .01.
 PERIODIC_LENGTHSCALES = (0.3, 2.0, 2.0, 3.0)
@@ -75,27 +76,17 @@ class UnknownPeriod(OverArms):
     """
 
     num_arms: int = 201
-    # p > 0 of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2). The first is the right one.
-    periods: Sequence[float] = PERIODS
-    lengthscales: Sequence[float] = PERIODIC_LENGTHSCALES  # l > 0 of the candidates
     noise_scale: float = 0.1
     norm_bound: float = 10.0
 
     def make(self, trials: Trials) -> Problem:
         X = 2.0 * even_points(self.num_arms)
-        periods, lengthscales = self.periods, self.lengthscales
-        if len(periods) == 0 or len(lengthscales) != len(periods):
-            raise ValueError(
-                f"periods and lengthscales must hold one number per candidate, got {periods}, {lengthscales}."
-            )
-        for period, ell in zip(periods, lengthscales, strict=True):
-            check_positive(periods=period, lengthscales=ell)
-        kernels = torch.stack([_periodic(X, float(p), float(l)) for p, l in zip(periods, lengthscales, strict=True)])
-        names = tuple(f"period {period:.4g}" for period in periods)
+        kernels = torch.stack([_periodic(X, p, l) for p, l in zip(PERIODS, PERIODIC_LENGTHSCALES, strict=True)])
+        names = tuple(f"period {period:.4g}" for period in PERIODS)
         candidates = CandidatePriors(names, kernels, true=(0,) * len(trials))
         notes = (
             f"Four sine waves repeated with period 1, all trials the same f; candidates: periodic kernels of "
-            f"periods {_listed(periods, '.4g')} and lengthscales {_listed(lengthscales)}."
+            f"periods {_listed(PERIODS, '.4g')} and lengthscales {_listed(PERIODIC_LENGTHSCALES)}."
         )
         return _problem("unknown_period", self, trials.share(_waves(X[:, 0])), X, candidates, 0, notes)
 

@@ -9,9 +9,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.provenance import differences
-from bo_robust.experiments.report.panels import pictures_of, recommended_designs
+from bo_robust.experiments.report.panels import Table, pictures_of, recommended_designs
 from bo_robust.experiments.report.pictures import legend, looks_of
-from bo_robust.experiments.report.table import Cell, Table
 from bo_robust.experiments.results import RunResults, load
 from bo_robust.experiments.store import put_files
 from bo_robust.experiments.tables import COLUMNS, LEGEND, closing_lines, size_of
@@ -58,10 +57,7 @@ def _panel(run: RunResults, panel: Panel, summary: dict[str, Any]) -> dict[str, 
     if not panel.over_arms:
         best = summary["optimum"]["value"]
         size += f" Value at risk at alpha = {summary['alpha']:g}; the largest found is {best:.4g}."
-    rows = {
-        label: [Cell(column.text(method), column.value(method)) for column in columns]
-        for label, method in summary["methods"].items()
-    }
+    rows = {label: [column.text(method) for column in columns] for label, method in summary["methods"].items()}
     head = ["method", *(column.title for column in columns)]
     results = Table(f"{panel.name}: results", head, rows, LEGEND[panel.loop], summary["best"])
     (given,) = (known for known in run.info["config"]["panels"] if known["name"] == panel.name)
@@ -69,8 +65,8 @@ def _panel(run: RunResults, panel: Panel, summary: dict[str, Any]) -> dict[str, 
     known = {key: value for key, value in given.items() if value is not None} | used
     settings = {
         label: [
-            Cell(method.get("class", "-")),
-            Cell("\n".join(f"{key}: {text}" for key, text in _texts(method, ("class",))) or "-"),
+            method.get("class", "-"),
+            "\n".join(f"{key}: {text}" for key, text in _texts(method, ("class",))) or "-",
         ]
         for label, method in used["methods"].items()
     }

@@ -1,7 +1,7 @@
 """The pictures of one panel, and the table of the designs that its methods recommend."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,7 +10,6 @@ from bo_robust.algorithms import ALGORITHMS
 from bo_robust.experiments.comparisons import mean_interval
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.report.pictures import INK, Looks, Picture, curves_picture, plain_text, rounds_axis
-from bo_robust.experiments.report.table import Cell, Table, number
 from bo_robust.experiments.results import RunResults
 from bo_robust.experiments.summary import CONFIDENCE, elimination_line, log_regret
 from bo_robust.experiments.traces import DICTIONARY_COLUMNS
@@ -35,6 +34,16 @@ MEDIAN_TRIAL = (
     "Of the median trial of each method, by its regret after the last round (of an even number the better one of the "
     "middle two): the recommended x, its true value at risk, and mean, smallest and largest f over the points of Z."
 )
+
+
+class Table(NamedTuple):
+    """A table: titles of its columns, the texts after the first by label; ``below`` explains the columns."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Mapping[str, Sequence[str]]
+    below: str = ""
+    lowest: str | None = None  # The label that is tagged
 
 
 def pictures_of(run: RunResults, panel: Panel, summary: dict[str, Any], looks: Looks) -> list[Picture]:
@@ -205,14 +214,14 @@ def recommended_designs(run: RunResults, panel: Panel) -> Table:
         median = last.iloc[(len(last) - 1) // 2]
         value = known["value"] - median["regret"]
         design = _design(median["recommended"], value, median["values"], known["probabilities"])
-        rows[label] = [number(median["trial"], "{}"), *design]
-    rows[BEST] = [Cell("-"), *_design(known["x"], known["value"], known["values"], known["probabilities"])]
+        rows[label] = [str(median["trial"]), *design]
+    rows[BEST] = ["-", *_design(known["x"], known["value"], known["values"], known["probabilities"])]
     head = ["method", "trial", "x", "value at risk", "mean", "smallest", "largest"]
     return Table(f"{panel.name}: recommended designs", head, rows, MEDIAN_TRIAL)
 
 
-def _design(x: Sequence[float], value: float, f: Sequence[float], probabilities: Sequence[float]) -> list[Cell]:
+def _design(x: Sequence[float], value: float, f: Sequence[float], probabilities: Sequence[float]) -> list[str]:
     values, p = np.array(f, dtype=float), np.array(probabilities)
     within = values[p > 0.0]  # points of probability 0 do not belong to Z
-    text = f"({', '.join(f'{v:.4g}' for v in x)})"
-    return [Cell(text), *map(number, (value, values @ p, within.min(), within.max()))]
+    numbers = (value, values @ p, within.min(), within.max())
+    return [f"({', '.join(f'{v:.4g}' for v in x)})", *(f"{number:.4g}" for number in numbers)]

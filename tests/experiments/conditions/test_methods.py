@@ -7,7 +7,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.confidence import ConstantWidth
-from bo_robust.experiments.conditions.base import Round, confidence_width
+from bo_robust.experiments.conditions.base import PAPER_WIDTH, Round
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, RhoKG, build_method, resample
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.conditions_loop import initial_pairs
@@ -90,11 +90,11 @@ def test_bad_settings_of_v_ucb_are_refused(options, message):
 
 
 def test_presets_of_v_ucb_are_settings_of_one_method():
-    """The paper's is what a study and Ax play; the width of its experiments is confidence_width()."""
+    """The paper's is what a study and Ax play; the width of its experiments is PAPER_WIDTH."""
     paper = build_method("v-ucb", {})
     assert paper == CONDITIONS_METHODS["v-ucb"]() == build_method("v-ucb", {"preset": "paper"})
     assert (paper.pick, paper.explore_every, paper.candidates, paper.prior) == ("probable", 0, None, False)
-    assert paper.schedule == confidence_width()
+    assert paper.schedule == PAPER_WIDTH
     assert create_method("v-ucb", {"environment": {"points": [{"z": 0.0}]}}).width == paper.width
     assert "preset" not in CONDITIONS_METHODS["v-ucb"].__dataclass_fields__
     for name in ("pick", "explore_every", "prior", "max_lengthscale", "candidates"):
@@ -160,7 +160,7 @@ def test_systematic_resampling(device):
 
 def test_width_of_the_paper():
     # sqrt(2 log(pi^2 / 0.6)) = 2.36646...
-    assert float(confidence_width()(1)) == pytest.approx(2.366, abs=1e-3)
+    assert float(PAPER_WIDTH(1)) == pytest.approx(2.366, abs=1e-3)
 
 
 def test_knowledge_gradient_against_a_loop(device):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import integrate
 
-from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.problems.lower_bound import spectral_density
 
@@ -38,29 +38,28 @@ def test_bumps_are_high_at_one_place_only():
     assert int(((f > gap + 1e-9).sum(dim=0)).max()) == 1  # no arm is within gap of the best for two places
 
 
-@pytest.mark.parametrize("covariance", [SquaredExponential(0.2), Matern(0.5, 0.3), Matern(1.5, 0.2), Matern(2.5, 0.2)])
 @pytest.mark.parametrize("r", [0.0, 0.17, 0.5])
-def test_spectral_density_transforms_to_the_covariance(covariance, r):
+def test_spectral_density_transforms_to_the_covariance(r):
+    covariance = SquaredExponential(0.2)
+
     def integrand(w):
         return 2 * float(spectral_density(covariance, np.array(w))) * math.cos(2 * math.pi * w * r)
 
-    top = 400.0 if isinstance(covariance, Matern) else 20.0
-    value = integrate.quad(integrand, 0.0, top, limit=4000)[0]
+    value = integrate.quad(integrand, 0.0, 20.0, limit=4000)[0]
     expected = float(covariance(torch.zeros(1, 1).double(), torch.full((1, 1), r).double()))
-    assert value == pytest.approx(expected, abs=2e-3 if covariance == Matern(0.5, 0.3) else 1e-5)
+    assert value == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(("kernel", "share"), [("se", 0.9), ("matern52", 0.5)])
-def test_norm_bounds_the_norm_of_the_interpolant(kernel, share):
+def test_norm_bounds_the_norm_of_the_interpolant():
     """sqrt(f^T K^-1 f) on ever more points grows to the norm on [0, 1], at most that on the line."""
     norms = []
     for n in (4, 8, 12):
-        problem = make_problem("hard_instance", [0], 2, num_arms=n, kernel=kernel, peaks=3)
+        problem = make_problem("hard_instance", [0], 2, num_arms=n, peaks=3)
         K = problem.kernel(problem.arms, problem.arms)
         f = problem.f[0]
         norms.append(math.sqrt(float(f @ torch.linalg.solve(K, f))))
     assert norms == sorted(norms)
-    assert share * problem.norm_bound < norms[-1] <= problem.norm_bound
+    assert 0.9 * problem.norm_bound < norms[-1] <= problem.norm_bound
 
 
 def test_constants_scale_with_the_gap():
@@ -76,6 +75,5 @@ def test_bad_input():
         make_problem("hard_instance", [0], 0, peaks=0)
     with pytest.raises(ValueError, match=r"peaks=400 .* fewer peaks"):
         make_problem("hard_instance", [0], 0, peaks=400)
-    assert math.isfinite(make_problem("hard_instance", [0], 0, peaks=60, kernel="matern52").norm_bound)
     with pytest.raises(ValueError, match="smaller gap"):
         make_problem("hard_instance", [0], 0, gap=2.0, v=1.0)

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems import make_problem
 from bo_robust.validation import check_kernel_matrix
 
@@ -65,25 +64,19 @@ def test_cmu_light(data_dir, device):
     np.testing.assert_allclose(problem.kernel.numpy(), np.corrcoef(arrays["train"].T.astype(float)), atol=1e-10)
     assert float(problem.arms.min()) == 0.0
     assert float(problem.arms.max()) == 1.0
-
-
-def test_cmu_light_location_kernel(data_dir):
-    problem = make_problem("cmu_light", [0], 0, data_dir=data_dir, kernel="se")
-    assert isinstance(problem.kernel, SquaredExponential)
-    assert problem.kernel.lengthscale**2 == pytest.approx(0.1)
     assert problem.arms.shape == (41, 2)
 
 
 @pytest.mark.parametrize(("view", "arms"), [("client", 98), ("node", 99)])
 def test_seattle_latency(data_dir, device, view, arms):
-    problem = make_problem("seattle_latency", [0], 0, data_dir=data_dir, view=view, client=40)
+    problem = make_problem("seattle_latency", [0], 0, data_dir=data_dir, view=view)
     check(problem, device)
     assert problem.num_arms == arms
     rtt = np.load(data_dir / "seattle_latency/seattle_rtt.npz")["rtt_10ms"] / 100.0
     off = ~np.eye(99, dtype=bool)
     if view == "client":
-        rewards = np.stack([-rtt[:, 40, j] for j in range(99) if j != 40], axis=1)
-        assert "node 40" not in problem.arm_names
+        rewards = np.stack([-rtt[:, 0, j] for j in range(1, 99)], axis=1)
+        assert "node 0" not in problem.arm_names
     else:
         rewards = -np.stack([rtt[:, i, off[i]].mean(axis=1) for i in range(99)], axis=1)
     centre = np.median(rewards[:344])
@@ -91,21 +84,11 @@ def test_seattle_latency(data_dir, device, view, arms):
     np.testing.assert_allclose(problem.f[0].numpy(), (rewards[344:].mean(axis=0) - centre) / scale, rtol=1e-9)
     assert f"(y - {centre:.6g}) / {scale:.6g}" in problem.notes
     best = problem.arm_names[problem.f[0].argmax()]
-    assert best == f"node {[j for j in range(99) if view == 'node' or j != 40][rewards[344:].mean(axis=0).argmax()]}"
-
-
-def test_seattle_alpha_changes_the_moment(data_dir):
-    heavy = make_problem("seattle_latency", [0], 0, data_dir=data_dir, alpha=0.2)
-    past = (np.load(data_dir / "seattle_latency/seattle_rtt.npz")["rtt_10ms"][:344, 0, 1:] / -100.0 + 0.15) / 0.11
-    assert heavy.moment_bound == pytest.approx((np.abs(past) ** 1.2).mean(axis=0).max())
+    assert best == f"node {[j for j in range(99) if view == 'node' or j][rewards[344:].mean(axis=0).argmax()]}"
 
 
 def test_bad_input(data_dir):
     with pytest.raises(ValueError, match="scaling must be one of"):
         make_problem("djia29", [0], 0, data_dir=data_dir, scaling="raw")
-    with pytest.raises(ValueError, match="kernel must be"):
-        make_problem("cmu_light", [0], 0, data_dir=data_dir, kernel="matern")
     with pytest.raises(ValueError, match="view must be"):
         make_problem("seattle_latency", [0], 0, data_dir=data_dir, view="server")
-    with pytest.raises(ValueError, match=r"0\.\.98"):
-        make_problem("seattle_latency", [0], 0, data_dir=data_dir, client=99)

@@ -37,9 +37,7 @@ def test_lengthscale():
 
 
 def test_period():
-    problem = make_problem(
-        "unknown_period", [0], 0, num_arms=1121, periods=[1.0], lengthscales=[0.3]
-    )  # steps of 1/560: borders and crests are points
+    problem = make_problem("unknown_period", [0], 0, num_arms=1121)  # steps of 1/560: borders and crests are points
     f, x = problem.f[0], problem.arms[:, 0]
     assert float(x[-1]) == 2.0
     torch.testing.assert_close(f[:560], f[560:1120], rtol=0, atol=1e-11)
@@ -151,10 +149,6 @@ def test_temperature(data_dir):
         ("unknown_lengthscale", {"kernel": "rbf"}, "kernel must be one of"),
         ("unknown_lengthscale", {"noise_scale": 0.0}, "noise_scale"),
         ("unknown_lengthscale", {"norm_bound": -1.0}, "norm_bound"),
-        ("unknown_period", {"periods": [1.0, 0.0], "lengthscales": [1.0, 1.0]}, "periods"),
-        ("unknown_period", {"periods": [], "lengthscales": []}, "one number per candidate"),
-        ("unknown_period", {"periods": [1.0]}, "one number per candidate"),
-        ("unknown_period", {"periods": [1.0], "lengthscales": [0.0]}, "lengthscales"),
         ("unknown_decomposition", {"per_axis": 1}, "per_axis"),
         ("unknown_decomposition", {"lengthscale": math.inf}, "lengthscale"),
         ("unknown_mean", {"outputscale": 2.0}, "<= 1"),

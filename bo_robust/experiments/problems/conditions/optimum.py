@@ -30,8 +30,6 @@ class Optimum:
 
     x: Tensor = field(repr=False)  # The decision, `d_x`
     value: float  # VaR_alpha(f(x, Z)) there
-    # Number of points that stood for a continuous Z. None where Z is finite and the value exact.
-    z_points: int | None = None
 
 
 def value_at_risk(problem: ConditionsProblem, X: Tensor, *, z_points: int = Z_POINTS) -> Tensor:
@@ -89,7 +87,7 @@ def optimum(problem: ConditionsProblem) -> Optimum:
     x, value = x[best : best + 1], value[best : best + 1]
     if problem.points is None:
         x, value = _refined(problem, x, 4.0 / COARSE_Z_POINTS, Z_POINTS)
-    return Optimum(x[0], float(value[0]), Z_POINTS if problem.points is None else None)
+    return Optimum(x[0], float(value[0]))
 
 
 def _refined(problem: ConditionsProblem, x: Tensor, radius: float, z_points: int) -> tuple[Tensor, Tensor]:

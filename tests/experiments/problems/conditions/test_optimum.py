@@ -116,7 +116,6 @@ def test_known_optima(name, z, device):
     value, x, tolerance, x_tolerance = KNOWN[name, z]
     assert best.value == pytest.approx(value, abs=tolerance)
     assert best.x.tolist() == pytest.approx([x], abs=x_tolerance)
-    assert best.z_points == (None if z == "discrete" else 2**14)
     assert best.x.device.type == device.type
     assert optimum(problem) is best
     assert float(value_at_risk(problem, best.x)) == pytest.approx(best.value, abs=1e-12)
