@@ -71,7 +71,7 @@ class Finds:
         size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
         for radius in RADII:
-            back = likewise & (self._nearness(row, radius) > WITHIN)
+            back = likewise & (self.nearness(row, radius) > WITHIN)
             key = back.tobytes()
             if key not in returned:
                 returned[key] = given.with_rows(np.flatnonzero(back), price)
@@ -88,7 +88,7 @@ class Finds:
 
         Only rows near the centre count, for B is zero elsewhere.
         """
-        rows = np.flatnonzero(given.believed & (self._nearness(row, radius) > LOCAL))
+        rows = np.flatnonzero(given.believed & (self.nearness(row, radius) > LOCAL))
         found, weights = self._covariance(row, radius, deviation, rows), given.weights[rows]
         widened = np.eye(len(rows)) + given.precision(rows) @ found
         _, log_det = np.linalg.slogdet(widened)
@@ -99,12 +99,12 @@ class Finds:
         log_ball = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1) + d * math.log(radius)
         return min(max(math.log(DENSE) + log_ball, math.log(NEEDLE)), 0.0)
 
-    def _nearness(self, row: int, radius: float) -> Array:
+    def nearness(self, row: int, radius: float) -> Array:
         """phi at all points, ``n``."""
         square = ((self._places - self._places[row]) ** 2).sum(1)
         return np.asarray(np.exp(-0.5 * square / radius**2))
 
     def _covariance(self, row: int, radius: float, deviation: float, rows: Indices) -> Array:
-        near, places = self._nearness(row, radius)[rows], self._places[rows]
+        near, places = self.nearness(row, radius)[rows], self._places[rows]
         square = ((places[:, None] - places) ** 2).sum(-1)
         return np.asarray(deviation**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))

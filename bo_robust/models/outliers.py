@@ -44,6 +44,7 @@ BLUR = 0.1
 AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
 CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
 MOST_FINDS, CENTRES = 4, 6  # of finds in a search; of rows, the most deviating, about which each is looked for
+HALF = 0.5  # of a find's height: rows where it is larger have no doubt of their own
 STRONG = 5.0  # nats by which J of outliers must exceed that of none: very strong evidence (Kass & Raftery 1995)
 HUGE = 1e300  # size of rewards whose differences do not overflow
 
@@ -53,17 +54,17 @@ class Judgement(NamedTuple):
 
     Attributes:
         believed: Whether the model believes it.
-        probability: That it is no outlier.
+        inlier_probability: That it is no outlier.
         surprise: Its distance from what the other believed rewards let expect, in standard deviations.
         surprise_limit: The size of the surprise at which it might as well be an outlier.
         barely_believed: Whether it is the largest or smallest, and only a second reading of its point supports it.
         explained: Share of the believed rewards' variance that the others let expect, a number; NaN without a look.
-        finds: The likeliest find about each row that is set aside and larger or smaller than all believed rewards, with
-            the deviation in the units of the rewards.
+        finds: The likeliest finds about rows that are set aside and larger or smaller than all believed rewards, with
+            deviations in the units of the rewards.
     """
 
     believed: Rows
-    probability: Array
+    inlier_probability: Array
     surprise: Array
     surprise_limit: Array
     barely_believed: Rows
@@ -208,7 +209,7 @@ class OutlierSearch:
         believed = ~far | confirmed | ((len(ordered) == 1) & (readings == 1))
         barely_believed = far & believed & (readings <= 2)
         return judged._replace(
-            believed=believed, probability=believed.astype(np.float64), barely_believed=barely_believed
+            believed=believed, inlier_probability=believed.astype(np.float64), barely_believed=barely_believed
         )
 
     def _units(self, believed: Rows) -> Units:
@@ -328,12 +329,22 @@ class OutlierSearch:
         return Judgement(believed, probability, surprise, limit, self._barely_believed(believed), explained, possible)
 
     def _possible(self, given: Conditioned, level: float, units: Units) -> tuple[Find, ...]:
-        """The likeliest find about each row that is set aside and larger or smaller than all believed rewards."""
+        """The likeliest finds about rows that are set aside, beyond all believed rewards and beyond what is expected.
+
+        A row within a likelier find has none of its own: it would count the same variance twice.
+        """
         inside, scale = self._y[given.believed], self._robust.scale / units.scale
-        beyond = np.flatnonzero((self._y < inside.min()) | (self._y > inside.max()))
-        about = (self._finds.about(int(row), given, level, scale) for row in beyond)
-        likeliest = (max(finds, key=lambda find: find.log_odds) for finds in about)
-        return tuple(find._replace(deviation=find.deviation * units.scale) for find in likeliest)
+        above, below = (
+            (self._y > inside.max()) & (given.weights > 0.0),
+            (self._y < inside.min()) & (given.weights < 0.0),
+        )
+        about = (self._finds.about(int(row), given, level, scale) for row in np.flatnonzero(above | below))
+        likeliest = [max(finds, key=lambda find: find.log_odds) for finds in about]
+        kept: list[Find] = []
+        for find in sorted(likeliest, key=lambda find: -find.log_odds):
+            if not any(self._finds.nearness(other.row, other.radius)[find.row] > HALF for other in kept):
+                kept.append(find)
+        return tuple(find._replace(deviation=find.deviation * units.scale) for find in kept)
 
     def _barely_believed(self, believed: Rows) -> Rows:
         """The largest or smallest rewards, where two readings of one point stand against all others.

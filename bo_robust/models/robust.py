@@ -10,7 +10,7 @@ import copy
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -34,13 +34,15 @@ from bo_robust.models.evidence import evidence_of
 from bo_robust.models.finds import Find
 from bo_robust.models.outliers import Judgement, OutlierSearch
 from bo_robust.models.reward_units import computable, smallest_deviation
-from bo_robust.models.training_data import MovableGP, check_data, recommendable
+from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, recommendable
 from bo_robust.validation import check_positive
 
 MANY = 0.25  # share of rewards set aside from which on the model warns
 # It also warns where the others explain less than this of a reward's variance, if there are enough of them.
 UNEXPLAINED, ENOUGH = 0.2, 40
 ROUNDING = 16.0  # ulps by which a change of units there and back moves a coordinate
+STATE = "_extra_state"  # torch's key of what :meth:`RobustGP.get_extra_state` returns
+THOUGHTS = ("believed", "inlier_probability", "surprise", "surprise_limit", "barely_believed")
 
 
 class RobustGP(MovableGP):
@@ -61,7 +63,8 @@ class RobustGP(MovableGP):
     measure again before a good reward is given up.
 
     Observations added by ``condition_on_observations`` and fantasies are believed: to judge them, make and fit a new
-    model. ``load_state_dict`` judges rewards that the state was not fitted to, at its hyperparameters.
+    model. ``load_state_dict`` restores what was believed of the same data, and predicts as the saved model did. Other
+    data it judges at the state's hyperparameters.
 
     Arguments not listed are those of ``SingleTaskGP``; the default outcome transform standardises by the believed
     rewards. The non-persistent buffers ``points`` (``n x d``) and ``rewards`` (``n x 1``) keep all data.
@@ -83,6 +86,7 @@ class RobustGP(MovableGP):
         surprise: Distance of each reward from what the other believed ones let expect, in standard deviations, ``n``.
         surprise_limit: The size of the surprise at which a reward might as well be an outlier, ``n``.
         barely_believed: Whether a reward is believed only because another one confirms it, ``n`` bool.
+        judged: Whether a fit, :meth:`judge` or a loaded state chose which rewards are believed; if none did, all are.
 
     Raises:
         ValueError: if data are not finite or have a batch or several outputs, an option is out of range, or the noise
@@ -100,7 +104,8 @@ class RobustGP(MovableGP):
     barely_believed: Tensor
     outcome_transform: OutcomeTransform
     _variances: Tensor | None
-    _judged: bool
+    judged: bool
+    _finds: tuple[Find, ...]
 
     def __init__(
         self,
@@ -155,7 +160,7 @@ class RobustGP(MovableGP):
         """Choose the believed rewards and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         judgement = self._search().fit()
         self._believe(judgement, restandardise=True)
-        self._judged = True
+        self.judged = True
         self._warn(judgement.explained)
         # A view of this model without this method, which shares its modules.
         plain = copy.copy(self)
@@ -183,19 +188,22 @@ class RobustGP(MovableGP):
         """Rewards that are not believed; a round of a loop counts them too."""
         return int((~self.believed).sum())
 
-    @property
-    def judged(self) -> bool:
-        """Whether a fit, :meth:`judge` or a loaded state chose which rewards are believed; if none did, all are."""
-        return self._judged
+    def value(self, maximize: bool | None = None) -> Tensor:
+        """Rewards ``n``, the larger the better; small ones are good unless ``maximize``.
 
-    def suspects(self, maximize: bool = True) -> Tensor:
+        None stands for what the model was made with, and where that is None too for True.
+        """
+        maximize = self.maximize if maximize is None else maximize
+        return (-self.rewards if maximize is False else self.rewards).squeeze(-1)
+
+    def suspects(self, maximize: bool | None = None) -> Tensor:
         """Rows of rewards that are better than all that the others support, and need another reading.
 
         Such a reward is not believed and alone at its point, or with a second one that is as good and not believed
         either; or it is believed only because a second one confirms it: twice the same fault is rare, three times is no
-        fault. The best comes first. ``maximize`` says whether large rewards are good.
+        fault. The best comes first. ``maximize`` says whether large rewards are good; None: as for the model.
         """
-        value = (self.rewards if maximize else -self.rewards).squeeze(-1)
+        value = self.value(maximize)
         twins, supported = self.twins(), self.believed & ~self.barely_believed
         best = value[supported].amax() if supported.any() else -math.inf
         # A second reading that is no better than what the others support has refuted the first.
@@ -204,21 +212,55 @@ class RobustGP(MovableGP):
         rows = (open_question & (value > best)).nonzero().squeeze(-1)
         return rows[value[rows].argsort(descending=True)]
 
-    def recommendable(self, maximize: bool = True) -> Tensor:
+    def recommendable(self, maximize: bool | None = None) -> Tensor:
         """Whether the point of each row may be recommended, ``n`` bool; ``maximize`` as in :meth:`suspects`.
 
         Not if its only readings are not believed and worse than the median of those that are: the posterior there comes
         from other points, and it may be as bad as it was read. ``points`` has the points.
         """
-        value = (self.rewards if maximize else -self.rewards).squeeze(-1)
-        return recommendable(self.points, value, ~self.believed)
+        return recommendable(self.points, self.value(maximize), ~self.believed)
 
     def load_state_dict(  # type: ignore[override]
         self, state_dict: Mapping[str, Any], strict: bool = True, keep_transforms: bool = True, assign: bool = False
     ) -> None:
-        """Load hyperparameters and transforms, and judge the rewards by them."""
-        super().load_state_dict(state_dict, strict=strict, keep_transforms=keep_transforms, assign=assign)
-        self.judge(restandardise=False)
+        """Load hyperparameters and transforms, and what was believed, or judge rewards that the state does not know.
+
+        The transforms are those of the state, whatever ``keep_transforms``, which BoTorch's models have.
+        """
+        told = state_dict.get(STATE, self.rewards.new_zeros(0, 0))
+        # Targets are made anew of all rewards, by the transforms of the state, so BoTorch need not keep them.
+        super().load_state_dict({**state_dict, STATE: told}, strict=strict, keep_transforms=False, assign=assign)
+        data, told = torch.cat([self.points, self.rewards], 1), told.to(self.rewards)
+        if not torch.equal(told[:, : data.shape[1]], data):
+            return self.judge(restandardise=False)
+        believed, probability, surprise, limit, barely, *of_finds = told[:, data.shape[1] :].cpu().numpy().T
+        rows = enumerate(zip(*of_finds, strict=True))
+        finds = tuple(Find(row, (row,), *map(float, find)) for row, find in rows if find[0])
+        judgement = Judgement(believed > 0.0, probability, surprise, limit, barely > 0.0, math.nan, finds)
+        self._follow(judgement, restandardise=False)
+
+    def get_extra_state(self) -> Tensor:
+        """The data and what is thought of them, a row for each reward; no rows where they were not judged."""
+        if not self.judged:
+            return self.rewards.new_zeros(0, 0)
+        finds = self.rewards.new_zeros(len(self.rewards), 3)
+        for find in self._finds:
+            finds[find.row] = finds.new_tensor([find.radius, find.deviation, find.log_odds])
+        thoughts = [getattr(self, name).unsqueeze(1) for name in THOUGHTS]
+        return torch.cat([self.points, self.rewards, *thoughts, finds], 1)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Nothing: :meth:`load_state_dict` sets it, once transforms are loaded."""
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> "RobustGP":
+        """A model that has these observations too, and believes them; ``ValueError`` unless they are finite."""
+        check_added(X, Y)
+        return cast(RobustGP, super().condition_on_observations(X, Y, noise=noise, **kwargs))
+
+    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> "RobustGP":
+        """As :meth:`condition_on_observations`, on transformed data; ``ModelListGP`` calls it."""
+        check_learnt(inputs, targets, self.rewards)
+        return cast(RobustGP, super().get_fantasy_model(inputs, targets, **kwargs))
 
     def judge(self, restandardise: bool = True, known: Tensor | None = None) -> None:
         """Choose the believed rewards at the present hyperparameters, as between the fits of a loop.
@@ -226,12 +268,7 @@ class RobustGP(MovableGP):
         ``restandardise`` says whether the outcome transform is trained again, on the believed rewards. ``known`` is
         what the last fit believed of the first ``m <= n`` rewards, ``m`` bool. It stands where there are no others.
         """
-        rows = None if known is None else known.cpu().numpy()
-        judgement = self._search().judge(rows)
-        self._believe(judgement, restandardise)
-        self._judged = True
-        self.eval()
-        self._set_doubt(judgement.finds)
+        self._follow(self._search().judge(None if known is None else known.cpu().numpy()), restandardise)
 
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
@@ -255,28 +292,20 @@ class RobustGP(MovableGP):
         self.register_buffer("rewards", Y.detach().clone(), persistent=False)
         self.register_buffer("_variances", None if Yvar is None else Yvar.detach().clone(), persistent=False)
         self._set_judgement(Judgement.all_believed(len(X)))
-        self._judged = False
+        self.judged = False
         self._set_doubt(())
 
     def _set_judgement(self, judgement: Judgement) -> None:
-        values = {
-            "believed": judgement.believed,
-            "inlier_probability": judgement.probability,
-            "surprise": judgement.surprise,
-            "surprise_limit": judgement.surprise_limit,
-            "barely_believed": judgement.barely_believed,
-        }
-        for name, of in values.items():
-            value = torch.as_tensor(of, device=self.rewards.device)
+        for name in THOUGHTS:
+            value = torch.as_tensor(getattr(judgement, name), device=self.rewards.device)
             value = value if value.dtype == torch.bool else value.to(self.rewards)
             self.register_buffer(name, value, persistent=False)
 
     def _set_doubt(self, finds: Sequence[Find]) -> None:
         """Doubt about what may be a find on the good side, as the kernel sees the points now."""
-        sign = {True: 1.0, False: -1.0, None: 0.0}[self.maximize]
-        self._doubt.set(
-            self._points_seen(), [find for find in finds if sign * find.deviation > 0.0], self._unit() or 1.0
-        )
+        sign, self._finds = {True: 1.0, False: -1.0, None: 0.0}[self.maximize], tuple(finds)
+        good = [find for find in finds if sign * find.deviation > 0.0]
+        self._doubt.set(self._points_seen(), good, self._unit() or 1.0)
         self.prediction_strategy = None
 
     def twins(self) -> Tensor:
@@ -331,6 +360,12 @@ class RobustGP(MovableGP):
             self.outlier_density,
             unit,
         )
+
+    def _follow(self, judgement: Judgement, restandardise: bool) -> None:
+        self._believe(judgement, restandardise)
+        self.judged = True
+        self.eval()
+        self._set_doubt(judgement.finds)
 
     def _believe(self, judgement: Judgement, restandardise: bool) -> None:
         """Make the believed rewards the training data."""

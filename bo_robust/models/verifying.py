@@ -10,7 +10,7 @@ from bo_robust.models.robust import ROUNDING, RobustGP
 
 
 def verify(
-    model: Model, maximize: bool = True, at_most: float = 0.05, q: int = 1, X_pending: Tensor | None = None
+    model: Model, maximize: bool | None = None, at_most: float = 0.05, q: int = 1, X_pending: Tensor | None = None
 ) -> Tensor | None:
     """The points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
 
@@ -24,7 +24,7 @@ def verify(
 
     Args:
         model: A fitted model; only a ``RobustGP`` has suspects.
-        maximize: Whether large rewards are good.
+        maximize: Whether large rewards are good. None: as the model was made, or True where it does not say.
         at_most: No more is verified once this share of all rewards, and at least one, belongs to refuted suspects.
         q: The most points to return, the best suspect first. Fill a batch up by the acquisition.
         X_pending: ``m x d`` points where another reading is under way or has failed; suspects there are passed over.
@@ -41,7 +41,7 @@ def verify(
     if not model.judged:
         raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")
     suspects, twins = model.suspects(maximize), model.twins()
-    value = (model.rewards if maximize else -model.rewards).squeeze(-1)
+    value = model.value(maximize)
     refuted = ~model.believed & twins.any(1) & (value > value.median())
     refuted[suspects] = False
     if int(refuted.sum()) >= max(1.0, at_most * len(model.believed)):

@@ -71,7 +71,7 @@ def tail_plot(y: Any, path: Path | str | None = None, *, arms: Any = None) -> Fi
     return figure
 
 
-def plot_outliers(model: RobustGP, path: Path | str | None = None, *, maximize: bool = True) -> Figure:
+def plot_outliers(model: RobustGP, path: Path | str | None = None, *, maximize: bool | None = None) -> Figure:
     """Draw the surprise of each reward against the limit from which the model does not believe it, by row.
 
     Suspects (:meth:`bo_robust.RobustGP.suspects`, for ``maximize``) have a ring: measure them again. The figure is

@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
+from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from scipy import stats
 
@@ -17,7 +19,7 @@ from bo_robust.models.conditioned import Conditioned
 from bo_robust.models.doubt import Doubt
 from bo_robust.models.evidence import Prior
 from bo_robust.models.finds import Find, Finds
-from bo_robust.models.reward_units import robust_units, spread_units
+from bo_robust.models.reward_units import Units, robust_units, spread_units
 
 CENTRE = torch.tensor([0.37, 0.62], dtype=torch.float64)
 
@@ -25,6 +27,12 @@ CENTRE = torch.tensor([0.37, 0.62], dtype=torch.float64)
 def fit(model):
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     return model
+
+
+def data_of(y, apart=0.5):
+    """Rewards at points of the unit interval, the last two so far apart."""
+    X = torch.tensor([*torch.linspace(0.0, 0.3, len(y) - 2).tolist(), 1.0 - apart, 1.0]).double().unsqueeze(-1)
+    return X, torch.as_tensor(y).unsqueeze(-1)
 
 
 def peak(n=40, sd=0.1, seed=0, near=0):
@@ -154,6 +162,54 @@ class TestDoubt:
         mean, variance, *_ = marginal_moments(model, X)
         torch.testing.assert_close(variance, posterior.variance.squeeze(-1), rtol=1e-4, atol=1e-8)
         torch.testing.assert_close(mean, posterior.mean.squeeze(-1))
+
+    @pytest.mark.parametrize(("near", "seed"), [(1, 1), (1, 3), (3, 2), (3, 6), (5, 2)])
+    def test_a_loaded_model_predicts_what_the_saved_one_did(self, near, seed):
+        """Also where a search at the fitted hyperparameters alone would choose other rows."""
+        X, Y = peak(near=near, seed=seed)
+        noise = torch.full_like(Y, 1e-4) if seed == 3 else None
+        model, other = fit(RobustGP(X, Y, noise)), RobustGP(X, Y, noise)
+        other.load_state_dict(model.state_dict())
+        other.load_state_dict(model.state_dict())  # where rows are set aside already
+        for name in ("believed", "surprise", "surprise_limit", "inlier_probability", "barely_believed"):
+            assert torch.equal(getattr(model, name), getattr(other, name))
+        first, second = model.posterior(X), other.posterior(X)
+        assert torch.equal(first.mean, second.mean)
+        assert torch.equal(first.variance, second.variance)
+        assert torch.equal(model.get_extra_state(), other.get_extra_state())
+
+    def test_only_readings_better_than_all_believed_leave_it(self):
+        """One that lies below all of them, but above what the others let expect, is no find worth a look."""
+        n, y = 8, np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, -3.0, 7.0])
+        expected = np.array([0.0] * 6 + [-9.0, 0.0])
+        prior, believed = Prior(expected, np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
+        X, Y = data_of(y)
+        search = RobustGP(X, Y)._search()
+        possible = search._possible(Conditioned(prior, y, believed), -4.0, Units(0.0, 1.0))
+        assert [(find.row, find.deviation) for find in possible] == [(7, pytest.approx(7.0))]
+
+    def test_neighbours_have_one(self):
+        """A row within a likelier find adds no variance of its own."""
+        n, y = 8, np.array([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2])
+        prior, believed = Prior(np.zeros(n), np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
+        for apart, rows in ((0.001, 1), (0.5, 2)):
+            X, Y = data_of(y, apart)
+            possible = RobustGP(X, Y)._search()._possible(Conditioned(prior, y, believed), -4.0, Units(0.0, 1.0))
+            assert len(possible) == rows
+
+    def test_an_acquisition_goes_and_looks_there(self):
+        """qLogNEI with the doubtful reading among its baseline: finite, largest near it, and not won by it."""
+        X = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
+        Y = 0.1 * torch.sin(3.0 * X)
+        Y[10] += 3.0
+        model = fit(RobustGP(X, Y))
+        assert (~model.believed).nonzero().flatten().tolist() == [10]
+        assert int(model.posterior(X).mean.argmax()) != 10  # what is best among the baseline
+        acquisition = qLogNoisyExpectedImprovement(model, X, SobolQMCNormalSampler(torch.Size([128]), seed=0))
+        x = torch.linspace(0.0, 1.0, 301, dtype=torch.float64).reshape(-1, 1, 1)
+        value = acquisition(x)
+        assert bool(value.isfinite().all())
+        assert abs(float(x[value.argmax()]) - float(X[10])) < 0.1
 
     def test_new_data_have_none(self):
         X, Y = self.one()

@@ -93,7 +93,7 @@ class TestSearch:
         # An outlier has share / (1 - share) times the density .05 per robust standard deviation.
         height = 0.02 / 0.98 * 0.05 / spread_units(y, boxed(X)).scale
         inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
-        np.testing.assert_allclose(judged.probability, inlier / (inlier + height), atol=1e-12)
+        np.testing.assert_allclose(judged.inlier_probability, inlier / (inlier + height), atol=1e-12)
         at_level = stats.norm.pdf(judged.surprise_limit * np.sqrt(variance), 0.0, np.sqrt(variance))
         np.testing.assert_allclose(at_level, height)
         np.testing.assert_array_equal(judged.believed, np.abs(judged.surprise) < judged.surprise_limit)
@@ -194,7 +194,7 @@ class TestSearch:
         for scale in (None, 1.0):
             for judged in (search(X, Y, scale=scale)[0].judge(), search(X, 0.0 - Y, scale=scale)[0].fit()):
                 assert sorted(Y[~torch.as_tensor(judged.believed), 0].tolist()) == lost
-                np.testing.assert_array_equal(judged.probability, judged.believed)
+                np.testing.assert_array_equal(judged.inlier_probability, judged.believed)
                 assert judged.barely_believed.sum() == (len(others) == 1)
 
     @pytest.mark.parametrize(
@@ -278,6 +278,6 @@ def test_the_coarse_unit_follows_rewards_to_the_ends_of_floating_point(exponent)
 def test_all_believed():
     judged = Judgement.all_believed(3)
     assert judged.believed.all()
-    assert list(judged.probability) == [1.0] * 3
+    assert list(judged.inlier_probability) == [1.0] * 3
     assert list(judged.surprise) == [0.0] * 3
     assert list(judged.surprise_limit) == [math.inf] * 3

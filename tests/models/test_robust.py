@@ -332,6 +332,9 @@ class TestVerify:
         assert torch.equal(variance, same)
         for side in (True, False):
             assert torch.equal(model.suspects(side), mirror.suspects(not side))
+        assert torch.equal(model.suspects(), mirror.suspects())
+        assert torch.equal(model.recommendable(), mirror.recommendable())
+        assert torch.equal(verify(model), verify(mirror))
         assert len(model.suspects(True)) + len(model.suspects(False)) > 0
 
     def test_other_models_have_no_suspects(self):
@@ -435,6 +438,15 @@ class TestState:
         assert lost(other) == rows
         assert_equal(model, other, tol=1e-9)
 
+    def test_a_state_of_single_task_gp_judges(self):
+        X, Y, rows = data(30, seed=1, wild=3)
+        model = RobustGP(X, Y)
+        model.load_state_dict(fit(RobustGP(X, Y)).state_dict(), strict=True)
+        state = {key: value for key, value in model.state_dict().items() if "extra" not in key}
+        other = RobustGP(X, Y)
+        other.load_state_dict(state)
+        assert lost(other) == rows
+
     @pytest.mark.parametrize("keep", [True, False])
     def test_a_state_judges_other_rewards(self, keep):
         """Rows that it was not fitted to: the wild one is found without a fit."""
@@ -476,6 +488,18 @@ class TestState:
         assert_equal(added, expected)
         with pytest.raises(ValueError, match="make and fit a new one"):
             fit(added)
+
+    def test_added_observations_are_checked(self):
+        X, Y, _ = data(24)
+        model = fit(RobustGP(X[:20], Y[:20]))
+        both = ModelListGP(model, model)
+        both.posterior(X)
+        with pytest.raises(ValueError, match="1 NaN or infinite entries of 4"):
+            model.condition_on_observations(X[20:], Y[20:] * torch.tensor([[1.0], [1.0], [float("nan")], [1.0]]))
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            both.condition_on_observations([X[20:]] * 2, torch.full((4, 2), float("nan"), dtype=Y.dtype))
+        with pytest.raises(ValueError, match=r"Y must be \.\.\. x n' x 1"):
+            model.condition_on_observations(X[20:], Y[20:, 0])
 
     def test_moving_to_single_precision_and_back(self):
         X, Y, rows = data(30, seed=1, wild=3)
