@@ -26,7 +26,7 @@ from benchmarks.common import ROOT, environment, report
 from benchmarks.grid import load, play
 from benchmarks.robustness.campaign import NAMES, campaign, cells
 from benchmarks.robustness.contamination import REGIMES
-from benchmarks.robustness.doors import DOORS
+from benchmarks.robustness.doors import DOORS, GRID
 from benchmarks.robustness.problems import BUDGET, FUNCTIONS, PROBLEMS, SETTINGS
 from benchmarks.robustness.summary import summarise
 
@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=REPORTED, help="default: all reported")
     parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(REGIMES))
-    parser.add_argument("--methods", nargs="+", choices=list(DOORS), default=list(DOORS))
+    parser.add_argument("--methods", nargs="+", choices=list(DOORS), default=list(GRID))
     parser.add_argument("--seeds", type=int, default=10, help="their number")
     parser.add_argument("--evaluations", type=int, default=BUDGET, help="for trials")
     parser.add_argument("--budget", type=float, default=float("inf"), help="minutes; no cell is begun after them")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.robustness.contamination import FAULTY, REGIMES
-from benchmarks.robustness.doors import DOORS, OURS, PEERS
+from benchmarks.robustness.doors import GRID, OURS, PEERS
 from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, SETTINGS
 
 __all__ = ["FLOOR", "Difference", "difference", "log_regret", "reported", "summarise"]
@@ -135,7 +135,7 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
             yield _line(f"front doors: {ours} against diff", gap.value, DECADES, gap.detail(), "within .1", met)
     for regime in ("contaminated", *REGIMES):
         table = faulty if regime == "contaminated" else reported(rows, [regime])
-        for method in DOORS:
+        for method in GRID:
             if gap := difference(table, method, "plain") if method != "plain" else None:
                 yield _line(f"{regime}: {method} against SingleTaskGP", gap.value, DECADES, gap.detail())
     yield from _costs(rows)
@@ -147,11 +147,11 @@ def _played(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
     there, missing = 0, dict[str, dict[str, str]]()
     for regime in REGIMES:
         table = reported(rows, [regime])
-        counts = {method: len({(p, s) for p, _, s in table[method]} & wanted) for method in DOORS}
+        counts = {method: len({(p, s) for p, _, s in table[method]} & wanted) for method in GRID}
         there += sum(counts.values())
         short = {method: f"{n} of {len(wanted)}" for method, n in counts.items() if n < len(wanted)}
         missing |= {regime: short} if short else {}
-    whole = len(wanted) * len(REGIMES) * len(DOORS)
+    whole = len(wanted) * len(REGIMES) * len(GRID)
     detail = {"wanted": whole, "not whole": missing, "by": sorted({row["by"] for row in rows}), "floor": FLOOR}
     yield _line("cells of functions reported", there, "cells", detail, str(whole), there == whole)
 
@@ -201,7 +201,7 @@ def _alkox(rows: list[Row], ours: str) -> Iterator[dict[str, Any]]:
 
 
 def _costs(rows: list[Row]) -> Iterator[dict[str, Any]]:
-    for method in DOORS:
+    for method in GRID:
         mine = [row for row in rows if row["method"] == method]
         if mine:
             again = {

@@ -12,7 +12,7 @@ from benchmarks import grid
 from benchmarks.robustness import contamination, doors, rcgp, summary
 from benchmarks.robustness.campaign import NAMES, campaign, cells
 from benchmarks.robustness.contamination import REGIMES, draw
-from benchmarks.robustness.doors import DOORS, OURS, PEERS
+from benchmarks.robustness.doors import DOORS, GRID, OURS, PEERS
 from benchmarks.robustness.picture import draw as draw_picture
 from benchmarks.robustness.picture import gaps
 from benchmarks.robustness.problems import FUNCTIONS, LAB, SETTINGS, initial_design, make_problem
@@ -90,9 +90,9 @@ def readings(monkeypatch):
     return told
 
 
-@pytest.mark.parametrize("method", [name for name in DOORS if name != "plain"])
+@pytest.mark.parametrize("method", [name for name in GRID if name != "plain"])
 def test_every_door_meets_the_same_start_and_readings_as_the_plain_loop(method, readings):
-    if method in ("study", "robust-sampler", "tpe", "optuna-gp"):
+    if method in ("tpe", "optuna-gp"):
         pytest.importorskip("optuna")
     if method.startswith("ax"):
         pytest.importorskip("ax")
@@ -105,6 +105,16 @@ def test_every_door_meets_the_same_start_and_readings_as_the_plain_loop(method, 
     assert min(error for _, error in plain) < -5.0  # a fault was among them
     assert [x for x, _ in other[:6]] == [x for x, _ in plain[:6]]
     assert [error for _, error in other] == pytest.approx([error for _, error in plain], abs=1e-9)
+
+
+def test_the_sampler_asks_what_a_study_asks(readings):
+    """So the grid plays one of them."""
+    pytest.importorskip("optuna")
+    for method in ("study", "robust-sampler"):
+        campaign(("branin", "30% 10sd either", 3, method), budget=10)
+    study, sampler = readings
+    assert sampler == study
+    assert len({x for x, _ in study}) > 6
 
 
 def test_equal_models_ask_the_same_and_the_acquisition_is_maximised_once(readings, monkeypatch):
@@ -244,7 +254,7 @@ def test_the_report_counts_what_is_missing():
     functions = len(FUNCTIONS) - len(SETTINGS)
     line = next(iter(summary.summarise(made(), range(2))))
     assert line["value"] == 3 * 2 * 5
-    assert line["target"] == str(functions * 2 * len(REGIMES) * len(DOORS))
+    assert line["target"] == str(functions * 2 * len(REGIMES) * len(GRID))
     assert line["met"] is False
     assert line["detail"]["not whole"]["clean"]["diff"] == f"3 of {2 * functions}"
     assert line["detail"]["not whole"]["student-t"]["plain"] == f"0 of {2 * functions}"
@@ -293,7 +303,8 @@ def test_the_picture_is_drawn_of_what_was_played(tmp_path):
 
 
 def test_every_door_is_ours_or_a_peer():
-    assert set(PEERS) | {*OURS, "plain", "known"} == set(DOORS)
+    assert {*PEERS, *OURS, "plain", "known"} == set(GRID)
+    assert set(DOORS) - set(GRID) == {"robust-sampler"}
 
 
 def test_leave_one_out_is_that_of_the_rows_left():
