@@ -21,7 +21,7 @@ __all__ = ["NAMES", "STEP", "campaign", "cells"]
 
 NAMES = ("problem", "regime", "seed", "method")
 STEP = 5  # evaluations between two looks at the recommendation
-SAID = re.compile(r"RobustGP sets|the others explain")  # that faults are many, or more than can be told
+SAID = re.compile(r"RobustGP sets|are not believed|the others explain")  # faults are many, or more than can be told
 
 
 def cells(
