@@ -243,8 +243,8 @@ def test_the_report_is_the_arithmetic_of_its_rows():
     peer = lines["contaminated: diff against the best peer, rcgp"]
     assert peer["value"] == pytest.approx(math.log10(0.2))
     assert peer["met"] is True
-    assert lines["clean: diff against plain"]["met"] is True
-    assert lines["clean narrow peaks: diff against plain"]["detail"]["pairs"] == 1
+    assert lines["clean: diff against SingleTaskGP"]["met"] is True
+    assert lines["clean narrow peaks: diff against SingleTaskGP"]["detail"]["pairs"] == 1
     assert lines["cost: diff"]["value"] == pytest.approx(8.0)
     assert lines["cost: diff"]["detail"]["readings at a point measured before, a campaign"]["clean"] == 2.0
     json.dumps(list(lines.values()))
