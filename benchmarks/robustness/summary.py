@@ -136,8 +136,8 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
         for method in GRID:
             if gap := difference(table, method, "plain") if method != "plain" else None:
                 target = "<= .03" if regime == "clean" and method in OURS else None
-                met = gap.value <= 0.03 if target else None
-                yield _line(f"{regime}: {method} against SingleTaskGP", gap.value, DECADES, gap.detail(), target, met)
+                level = gap.value <= 0.03 if target else None
+                yield _line(f"{regime}: {method} against SingleTaskGP", gap.value, DECADES, gap.detail(), target, level)
     yield from _costs(rows)
 
 
