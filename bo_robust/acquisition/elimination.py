@@ -29,8 +29,8 @@ class EliminationUCB(AcquisitionFunction):
         X_pending: Points evaluated but without feedback, as in :class:`~bo_robust.acquisition.GPUCB`. Under every
             candidate the mean stays, and the variance is that after observing them
             (:meth:`CandidateEnsemble.hallucinate`).
-        average: The mean over candidates alive, weighted by marginal likelihood, in place of the maximum. Over a model
-            with ``elimination=None`` it is ExpectedUCB, a baseline of Ziomek et al.
+        average: The mean over candidates alive, by the model's ``weights``, in place of the maximum. Over a model with
+            ``elimination=None`` it is ExpectedUCB, a baseline of Ziomek et al.
 
     Raises:
         ValueError: if an argument is not as described.
@@ -67,7 +67,7 @@ class EliminationUCB(AcquisitionFunction):
         choosing = model.alive if average else model.choosing
         self.register_buffer("widths", model.widths[choosing].unsqueeze(-1))
         self.register_buffer("_chosen", choosing[model.alive])
-        weights = model.evidence[choosing].softmax(0) if average else None
+        weights = model.weights[choosing] if average else None
         self.register_buffer("weights", weights)
         self.register_buffer("X_pending", None, persistent=False)  # a buffer moves along in `.to`
         self.set_X_pending(X_pending)

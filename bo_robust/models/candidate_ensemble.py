@@ -13,6 +13,7 @@ Axes: ``h`` candidates, ``n`` rows of data, ``lead`` t-batch dimensions, ``q`` p
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,7 @@ from bo_robust.models.candidate_gps import (
 )
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.candidate_risk import Risk
+from bo_robust.models.hyperparameter_draws import posterior_candidates
 from bo_robust.models.inputs import from_spec
 from bo_robust.validation import check_finite
 
@@ -56,12 +58,15 @@ class CandidateEnsemble(GPyTorchModel, GP):
     point, the first of bounds equal up to rounding. It is the candidate that chose the point, if
     :class:`~bo_robust.acquisition.EliminationUCB` did. With one candidate the model is the GP of GP-UCB.
 
+    Of candidates drawn from their posterior it is a GP averaged over its hyperparameters. Methods that add rows keep
+    the draws; build it anew for others.
+
     To BoTorch the model is an equally weighted ensemble of the candidates alive. Nothing is fitted:
     ``fit_gpytorch_mll`` returns at once. Hyperparameters, data and the history of the test are not in ``state_dict``.
     The model never changes: methods return a new one.
 
-    Rows are rounds 1, 2, ... in their order. Another order (Ax: by trial index) renumbers the rounds and may bring
-    eliminated candidates back; the test by likelihood does not depend on it.
+    Rows are rounds 1, 2, ... in their order. Another order (Ax: by trial index) may bring eliminated candidates back;
+    the test by likelihood does not depend on it.
 
     Candidates, ``noise_scale`` and widths by a norm bound are in units of the rewards, or of standardised rewards with
     ``outcome_transform=Standardize(m=1)``. Means, variances and bounds are in units of the rewards always. Every new
@@ -71,7 +76,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
         train_X: ``n x d`` points in the order observed, n >= 0.
         train_Y: ``n x 1`` rewards, finite.
         candidates: U, at least one: each a :class:`Candidate` or a dict of arguments of :func:`candidate`. Their
-            modules are copied to the dtype and device of the data. A candidate's index is its index here.
+            modules are copied to the dtype and device of the data. A candidate's index is its index here. "posterior":
+            16 of :func:`~bo_robust.models.posterior_candidates`, for ``elimination`` that is not by errors.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or one per candidate.
             The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n, delta)``
             halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms, and
@@ -116,7 +122,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         self,
         train_X: Tensor,
         train_Y: Tensor,
-        candidates: Sequence[Candidate | Mapping[str, Any]],
+        candidates: Sequence[Candidate | Mapping[str, Any]] | str,
         width: Widths | None = None,
         noise_scale: float | None = None,
         delta: float = 0.1,
@@ -139,17 +145,22 @@ class CandidateEnsemble(GPyTorchModel, GP):
         self.eval()
         self.train_inputs, self.train_targets = (train_X[:0],), train_Y[:0, 0]
         points = self._inputs("train_X", train_X)
-        gps = CandidateGPs.empty(candidates, points[:0])
+        drawn = isinstance(candidates, str) and candidates == "posterior"
+        if drawn and elimination == "errors":
+            raise ValueError("draws have seen the rewards; give elimination=None (or likelihood, or likeliest).")
+        given: Any = posterior_candidates(points, train_Y, standardised=self.standardises) if drawn else candidates
+        gps = CandidateGPs.empty(given, points[:0])
         self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize, elimination)
         self.risk = Risk.checked(environment, functional, maximize, train_X)
         gps.check_kernels(points)  # before the factor, whose error cannot tell a wrong kernel from rounding
         self._append(train_X, train_Y)
+        self._known_to_draws = self._history.evidence if drawn else 0.0
 
     @classmethod
     def construct_inputs(  # type: ignore[override]
         cls,
         training_data: SupervisedDataset,
-        candidates: Sequence[Candidate | Mapping[str, Any]],
+        candidates: Sequence[Candidate | Mapping[str, Any]] | str,
         width: Widths | Mapping[str, Any] | None = None,
         noise_scale: float | None = None,
         delta: float = 0.1,
@@ -208,9 +219,10 @@ class CandidateEnsemble(GPyTorchModel, GP):
         return self._history.evidence[0].to(self.train_targets)
 
     @property
-    def information_gains(self) -> Tensor:
-        """Realised 1/2 logdet(I + K_u / lambda_u) of the observed points, ``h``, in nats."""
-        return self._history.gains[0].to(self.train_targets)
+    def weights(self) -> Tensor:
+        """How probable each candidate is, ``h``: by the evidence that it was not drawn by, zero if eliminated."""
+        evidence = (self._history.evidence - self._known_to_draws)[0].to(self.train_targets)
+        return evidence.masked_fill(~self.alive, -math.inf).softmax(0)
 
     @property
     def t(self) -> int:

@@ -17,6 +17,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.means import ConstantMean
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
@@ -229,40 +230,51 @@ class CandidateGPs:
         if self._families is None:
             return torch.stack([c.covar_module(X1, X2).to_dense() for c in self.candidates])
         centre = X1.detach().flatten(0, -2)[0]  # squares of large coordinates would round their differences away
-        X1, X2 = X1 - centre, X2 - centre
-        square = X1.square().sum(-1, keepdim=True) + X2.square().sum(-1).unsqueeze(-2) - 2.0 * X1 @ X2.mT
-        square, families = square.clamp_min(0.0), []
+        X1, X2, families = X1 - centre, X2 - centre, []
         for shape, scale, lengthscale in self._families:
-            wide = (-1, *(1,) * square.ndim)
-            families.append(scale.view(wide) * shape(square / lengthscale.square().view(wide)))
+            lengthscale = lengthscale.view(len(scale), *(1,) * (max(X1.ndim, X2.ndim) - 1), -1)
+            if lengthscale.shape[-1] == 1:  # distances that all share
+                square = _squared_distances(X1, X2) / lengthscale.square()
+            else:
+                square = _squared_distances(X1 / lengthscale, X2 / lengthscale)
+            families.append(scale.view(-1, *(1,) * (square.ndim - 1)) * shape(square))
         return torch.cat(families)
 
     @cached_property
     def _families(self) -> list[tuple[Callable[[Tensor], Tensor], Tensor, Tensor]] | None:
-        """Neighbours of one family: its shape, output scales and lengthscales; None if any kernel is of another kind.
+        """Neighbours of one family: its shape, output scales and lengthscales, one or ``d`` for each.
 
-        A family is evaluated at once, from the squared distances that all share.
+        A family is evaluated at once. None if any kernel is of another kind.
         """
         groups: list[tuple[Callable[[Tensor], Tensor], list[Tensor], list[Tensor]]] = []
         for kernel in (c.covar_module for c in self.candidates):
             base: Any = kernel.base_kernel if type(kernel) is ScaleKernel else kernel
             matern = type(base) is MaternKernel and base.nu == 2.5
-            if not (matern or type(base) is RBFKernel) or base.lengthscale.numel() > 1:
+            if not (matern or type(base) is RBFKernel):
                 return None
             if kernel.active_dims is not None or base.active_dims is not None:
                 return None
-            shape = _matern52 if matern else _squared_exponential
-            if not groups or groups[-1][0] is not shape:
+            shape, lengthscale = _matern52 if matern else _squared_exponential, base.lengthscale.flatten()
+            if not groups or groups[-1][0] is not shape or groups[-1][2][0].shape != lengthscale.shape:
                 groups.append((shape, [], []))
-            lengthscale = base.lengthscale.reshape(())
-            groups[-1][1].append(kernel.outputscale if kernel is not base else torch.ones_like(lengthscale))
+            groups[-1][1].append(kernel.outputscale if kernel is not base else torch.ones_like(lengthscale[0]))
             groups[-1][2].append(lengthscale)
         return [(shape, torch.stack(scales), torch.stack(lengths)) for shape, scales, lengths in groups]
 
     def means(self, X: Tensor) -> Tensor:
         """m_u at points ``lead x q x d``, ``h x lead x q``."""
         zero = 0.0 * X.sum(-1)  # with a gradient, which the prior alone has not: optimisers ask for one
+        if self._constants is not None:
+            return self._constants.view(-1, *(1,) * zero.ndim) + zero
         return torch.stack([zero if c.mean_module is None else zero + c.mean_module(X) for c in self.candidates])
+
+    @cached_property
+    def _constants(self) -> Tensor | None:
+        """The prior means ``h`` if all are constant."""
+        means = [c.mean_module for c in self.candidates]
+        if not all(mean is None or type(mean) is ConstantMean for mean in means):
+            return None
+        return torch.stack([self.points.new_zeros(()) if mean is None else mean.constant for mean in means])
 
     @torch.no_grad()
     def check_kernels(self, points: Tensor) -> None:
@@ -298,6 +310,12 @@ class CandidateGPs:
 def _noise(candidates: tuple[Candidate, ...], like: Tensor) -> Tensor:
     """lambda_u of the candidates, ``h x 1``."""
     return like.new_tensor([[c.noise_var] for c in candidates])
+
+
+def _squared_distances(X1: Tensor, X2: Tensor) -> Tensor:
+    """Between points ``... x q1 x d`` and ``... x q2 x d``, ``... x q1 x q2``."""
+    square = X1.square().sum(-1, keepdim=True) + X2.square().sum(-1).unsqueeze(-2) - 2.0 * X1 @ X2.mT
+    return square.clamp_min(0.0)
 
 
 def _squared_exponential(square: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
+from bo_robust.models.averaged import AveragedGP
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
@@ -62,8 +63,10 @@ def marginal_moments(
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
     line = _line(posterior_transform)
-    if X_pending is None and line is not None and (exact := exact_moments(model, X)) is not None:
-        return line[0] + line[1] * exact[0], line[1] ** 2 * exact[1]
+    if X_pending is None and line is not None:
+        exact = model.marginal(X) if isinstance(model, AveragedGP) else exact_moments(model, X)
+        if exact is not None:
+            return line[0] + line[1] * exact[0], line[1] ** 2 * exact[1]
     # Blocks of one: on a ModelList's posteriors, transforms to one output work for one point at a time only, and a
     # FeatureGP makes its own blocks.
     if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):

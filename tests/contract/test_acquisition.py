@@ -22,7 +22,7 @@ from torch import Tensor
 from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.models import CandidateEnsemble
+from bo_robust.models import AveragedGP, CandidateEnsemble
 from tests.worlds import rand, rbf, unit_box
 
 LENGTHSCALE, NOISE_VAR, WIDTH = 0.4, 0.05, 2.0
@@ -91,6 +91,13 @@ ROWS = {
     "v-ucb-candidates": Row(
         lambda model, **options: ValueAtRiskUCB(model, conditions(model), 0.2, **options),
         lambda X, Y: ensemble(X, Y, environment=conditions_like(X), functional=0.2),
+        None,
+        conditions=1,
+        batches=False,
+    ),
+    "v-ucb-averaged": Row(
+        lambda model, **options: ValueAtRiskUCB(model, conditions(model), 0.2, WIDTH, **options),
+        lambda X, Y: AveragedGP(ensemble(X, Y)),
         None,
         conditions=1,
         batches=False,

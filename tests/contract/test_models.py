@@ -118,6 +118,7 @@ ROWS = {
         lambda X, Y: RobustGP(X, Y, torch.full_like(Y, NOISE_VAR), None, rbf(X), ZeroMean(), None),
     ),
     "ensemble": Row(ensemble, one_candidate, ensemble=True),
+    "posterior, learned": Row(lambda X, Y: CandidateEnsemble(X, Y, "posterior", elimination=None), None, ensemble=True),
 }
 EVERY = pytest.mark.parametrize("name", ROWS)
 
@@ -182,7 +183,7 @@ def test_observation_noise_and_posterior_transforms(name, q, tkwargs):
     model, X = make(name, tkwargs), points(tkwargs, 3, q, seed=4)
     plain = model.posterior(X)
     added = model.posterior(X, observation_noise=True).variance - plain.variance
-    assert float((added - added.mean()).abs().max()) < 1e-8
+    assert float((added - added.mean((0, -2), keepdim=True)).abs().max()) < 1e-8  # a member has its own
     if "learned" not in name:
         assert float(added.mean()) == pytest.approx(NOISE_VAR, abs=1e-8)
     if not hasattr(model, "outcome_transform"):  # which BoTorch applies to the given noise as well
@@ -265,6 +266,8 @@ def test_float32_and_back(name, tkwargs):
 
 @EVERY
 def test_conditioning_is_building_from_all_data(name, tkwargs):
+    if name == "posterior, learned":
+        pytest.skip("building draws its candidates anew")
     X = points(tkwargs, 14)
     Y = rewards(X)
     model, whole = ROWS[name].make(X[:11], Y[:11]), ROWS[name].make(X, Y)

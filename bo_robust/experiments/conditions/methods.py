@@ -65,7 +65,7 @@ class VUCB(VUCBSettings, _UpperBound):
     @property
     def bounds_regret(self) -> bool:
         """The paper's bound needs the largest upper bound of one posterior, and a lacing value."""
-        return self.pick != "informative" and self.explore_every == 0 and self.candidates is None
+        return self.pick != "informative" and self.explore_every == 0 and self.candidates in (None, "posterior")
 
     @property
     def schedule(self) -> Width:
@@ -78,7 +78,7 @@ class VUCB(VUCBSettings, _UpperBound):
 
     @property
     def fitting(self) -> Fitting:
-        return Fitting(self.prior, self.max_lengthscale)
+        return Fitting(self.prior, self.max_lengthscale, draws=self.candidates == "posterior")
 
     def functional(self, alpha: float) -> ValueAtRisk:
         return ValueAtRisk(alpha)
@@ -86,8 +86,8 @@ class VUCB(VUCBSettings, _UpperBound):
     @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
     def bound(self, now: Round) -> ValueAtRiskUCB:
         environment, functional = now.problem.environment, self.functional(now.problem.alpha)
-        if self.candidates is None:
-            model = now.gp.model(now.X, now.Y)
+        if self.candidates in (None, "posterior"):
+            model = now.gp.model(now.X, now.Y) if self.candidates is None else now.gp.averaged(now.X, now.Y)
             return ValueAtRiskUCB(model, environment, functional, self.schedule, t=now.t)
         num_initial = len(now.X) - now.t + 1
         risk = environment, functional, self.schedule, num_initial, self.candidates

@@ -8,6 +8,7 @@ import copy
 import math
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -25,7 +26,7 @@ from torch import Tensor
 from bo_robust.confidence import Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional
-from bo_robust.models import CandidateEnsemble, candidate
+from bo_robust.models import AveragedGP, CandidateEnsemble, candidate
 from bo_robust.specs import quoted
 from bo_robust.validation import check_positive
 
@@ -47,10 +48,12 @@ class Fitting:
         prior: False: maximum likelihood, as in the paper. True: the priors of BoTorch's ``SingleTaskGP``, on
             standardised observations.
         max_lengthscale: With priors, the largest length-scale, in units of the box; None: no limit.
+        draws: Average over draws of them in place of a fit, under the same priors.
     """
 
     prior: bool = False
     max_lengthscale: float | None = None
+    draws: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.prior, bool):
@@ -61,6 +64,8 @@ class Fitting:
                 raise ValueError(f"max_lengthscale must be above {SHORTEST}, the shortest, got {self.max_lengthscale}.")
             if not self.prior:
                 raise ValueError("max_lengthscale is for fits with priors; set prior: true, or max_lengthscale: null.")
+            if self.draws:
+                raise ValueError("max_lengthscale is for fits, not for candidates: posterior; set one of them to null.")
 
 
 class SharedGP:
@@ -81,6 +86,11 @@ class SharedGP:
 
         Return whether that succeeded; otherwise the hyperparameters stay as they were.
         """
+        if self.fitting.draws:
+            self._drawn = self._ensemble(X, Y, "posterior", elimination=None)
+            noise_var = float(self._drawn.weights @ Y.new_tensor([c.noise_var for c in self._drawn.candidates]))
+            self.likelihood.noise = max(noise_var, INSIDE * self.min_noise_var)
+            return True
         before = [copy.deepcopy(part.state_dict()) for part in self._parts()]
         fitted = self._posterior_mode(X, Y) if self.fitting.prior else self._most_likely(X, Y)
         if not fitted:
@@ -160,19 +170,18 @@ class SharedGP:
         mean.constant.data.copy_(Y.mean())
         scales = [[a] * (X.shape[-1] - d_z) + [b] * d_z for a in LADDER for b in LADDER]
         U = [replace(candidate("rbf", s, noise_var, outputscale=spread), mean_module=mean) for s in scales]
-        return CandidateEnsemble(
-            X,
-            Y.unsqueeze(-1),
-            U,
-            width,
-            noise_scale=math.sqrt(noise_var),
-            delta=0.1,
-            num_initial=num_initial,
-            input_transform=Normalize(X.shape[-1], bounds=self.bounds),
-            environment=environment,
-            functional=functional,
-            elimination=elimination,
-        )
+        risk = {"environment": environment, "functional": functional, "elimination": elimination}
+        scale = math.sqrt(noise_var)
+        return self._ensemble(X, Y, U, width=width, noise_scale=scale, delta=0.1, num_initial=num_initial, **risk)
+
+    def averaged(self, X: Tensor, Y: Tensor) -> AveragedGP:
+        """The average over the draws of the last fit, after ``n x d`` points and ``n`` rewards."""
+        rows = len(self._drawn.train_targets)
+        return AveragedGP(self._drawn.condition_on_observations(X[rows:], Y[rows:].unsqueeze(-1)))
+
+    def _ensemble(self, X: Tensor, Y: Tensor, candidates: Any, **settings: Any) -> CandidateEnsemble:
+        transform = Normalize(X.shape[-1], bounds=self.bounds)
+        return CandidateEnsemble(X, Y.unsqueeze(-1), candidates, input_transform=transform, **settings)
 
     def model(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
         """The posterior given points (x, z) ``n x d`` and observations ``n``, at the present hyperparameters.

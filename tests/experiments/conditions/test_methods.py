@@ -59,10 +59,21 @@ def test_proposals_are_possible(name, z, device):
     assert (proposal.max_upper is not None) == (name == "v-ucb")
 
 
-@pytest.mark.parametrize("options", [{"candidates": "errors"}, {"candidates": "likelihood"}, {"pick": "widest"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"candidates": "errors"},
+        {"candidates": "likelihood"},
+        {"candidates": "posterior", "max_lengthscale": None},
+        {"pick": "widest"},
+    ],
+)
 def test_v_ucb_as_it_is_set(options):
     problem = make("hartmann3_21")
     now = round_of(problem)
+    if options.get("candidates") == "posterior":
+        now.gp.fitting = tuned(**options).fitting
+        assert now.gp.fit(now.X[:-2], now.Y[:-2])
     torch.manual_seed(0)
     method = tuned(**TINY, **options)
     proposal = method.propose(now)
@@ -78,7 +89,8 @@ def test_v_ucb_as_it_is_set(options):
     [
         ({"prior": False}, "max_lengthscale is for fits with priors"),
         ({"max_lengthscale": 0.01}, "max_lengthscale must be above"),
-        ({"candidates": "shrinking"}, "candidates must be null, errors or likelihood; got 'shrinking'"),
+        ({"candidates": "shrinking"}, "candidates must be null, errors, likelihood or posterior; got 'shrinking'"),
+        ({"candidates": "posterior"}, "max_lengthscale is for fits, not for candidates: posterior"),
         ({"explore_every": -1}, "explore_every must be"),
         ({"pick": "best"}, "pick must be one of"),
         ({"width": 0.0}, "width must be"),
