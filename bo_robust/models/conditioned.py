@@ -65,9 +65,8 @@ class Conditioned:
         return densities
 
     def precision(self, rows: Indices) -> Array:
-        """The part of A_SS^-1 that belongs to these believed rows, ascending, ``k x k``."""
-        lower = np.tril(-self.swept[np.ix_(rows, rows)])
-        return lower + np.tril(lower, -1).T
+        """The part of A_SS^-1 that belongs to these believed rows, ascending, ``k x k``; its lower half counts."""
+        return -self.swept[np.ix_(rows, rows)]
 
     def move(self, i: int) -> None:
         """Believe row i no more if it is believed, or else believe it too: sweep or unsweep ``swept`` on it.

@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas, lapack
 
 from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned
 from bo_robust.models.evidence import LOG_2PI, Array, Indices
 
 RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to "no other point does"
-DENSE = 0.3  # expected finds of one radius, in volumes of the box; with 1 single faults of 3 sd would be finds
+DENSE = 0.1  # expected finds of one radius, in volumes of the box; with .3 more faults of 10 sd come back
 NEEDLE = 0.01  # least prior of a find: a fifth of that of a fault, so that one reading alone decides nothing
 WITHIN = 0.1  # of the find's height: rewards that deviate likewise where it is larger come back with it
 LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it were not there
@@ -64,6 +66,11 @@ class Finds:
     def __init__(self, places: Array, density: float) -> None:
         self._places, self._density = places, density
 
+    @cached_property
+    def _squares(self) -> Array:
+        """Squared distances of all points, ``n x n``."""
+        return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
+
     def about(self, row: int, given: Conditioned, price: float, scale: float) -> Iterator[Find]:
         """Finds of all radii about a row that is set aside; ``price`` is h."""
         deviation = float(given.weights[row])
@@ -90,9 +97,10 @@ class Finds:
         """
         rows = np.flatnonzero(given.believed & (self.nearness(row, radius) > LOCAL))
         found, weights = self._covariance(row, radius, deviation, rows), given.weights[rows]
-        widened = np.eye(len(rows)) + given.precision(rows) @ found
-        _, log_det = np.linalg.slogdet(widened)
-        return 0.5 * float(weights @ found @ np.linalg.solve(widened, weights)) - 0.5 * float(log_det)
+        widened = np.eye(len(rows)) + blas.dsymm(1.0, given.precision(rows), found, lower=True)
+        factors, _, solved, _ = lapack.dgesv(widened, weights)
+        log_det = float(np.log(np.abs(factors.diagonal())).sum())
+        return 0.5 * float(weights @ found @ solved) - 0.5 * log_det
 
     def _log_prior(self, radius: float) -> float:
         d = self._places.shape[1]
@@ -101,10 +109,8 @@ class Finds:
 
     def nearness(self, row: int, radius: float) -> Array:
         """phi at all points, ``n``."""
-        square = ((self._places - self._places[row]) ** 2).sum(1)
-        return np.asarray(np.exp(-0.5 * square / radius**2))
+        return np.asarray(np.exp(-0.5 * self._squares[row] / radius**2))
 
     def _covariance(self, row: int, radius: float, deviation: float, rows: Indices) -> Array:
-        near, places = self.nearness(row, radius)[rows], self._places[rows]
-        square = ((places[:, None] - places) ** 2).sum(-1)
+        near, square = self.nearness(row, radius)[rows], self._squares[np.ix_(rows, rows)]
         return np.asarray(deviation**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))

@@ -10,8 +10,8 @@ log p(y_i | y_S without i) < h, and j enters if log p(y_j | y_S) > h: leave-one-
 2006, equations 5.10 to 5.12). The search climbs over S and theta in turn, from several first sets.
 
 Then rows come back together where a find, a region in which f deviates, is likelier than as many faults; see
-:mod:`bo_robust.models.finds`. With the finds as part of the GP the rows are chosen once more, and if J with all of them
-is larger after all, all are believed.
+:mod:`bo_robust.models.finds`. With the finds as part of the GP the rows are chosen once more. All are believed if J of
+all is larger after all: in that GP, or each at the hyperparameters that it fits.
 
 The robust standard deviation is that over the points, not over the readings: a search that closes in on an optimum
 leaves many readings of one size there, and all others would be far out.
@@ -127,19 +127,22 @@ class OutlierSearch:
         start, n = self._evidence.start, len(self._y)
         if n < FEWEST or self._most_equal:
             return self._by_size()
-        best, theta_best, top = np.ones(n, dtype=bool), start, -math.inf
-        tried = set()
+        every = best = np.ones(n, dtype=bool)
+        theta_best, top = start, -math.inf
+        tried: dict[bytes, float] = {}
         for believed in self._first_sets():
             for _ in range(PASSES):
                 if believed.tobytes() in tried:
                     break
-                tried.add(believed.tobytes())
                 theta = self._fit_theta(believed)
-                plausibility = self._plausibility(theta, believed)
+                tried[believed.tobytes()] = plausibility = self._plausibility(theta, believed)
                 if plausibility > top:
                     best, theta_best, top = believed, theta, plausibility
                 believed = self._climb(theta, believed)
-        return self._judgement(theta_best, *self._with_finds(theta_best, best))
+        believed, finds = self._with_finds(theta_best, best)
+        if finds and self._plausibility(self._fit_theta(believed), believed) <= tried[every.tobytes()]:
+            believed = every
+        return self._judgement(theta_best, believed, finds)
 
     def judge(self, known: Rows | None = None) -> Judgement:
         """Choose rows at the hyperparameters that the model has.
