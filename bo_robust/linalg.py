@@ -1,5 +1,8 @@
 """What torch lacks or does slowly, and the one question after the device of a tensor."""
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +18,17 @@ def wait_for(x: Tensor) -> None:
     """Wait until CUDA has computed ``x``: its kernels run on after the call."""
     if x.is_cuda:
         torch.cuda.synchronize(x.device)
+
+
+def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
+    """Whether mean and variance (``s x n``) are numbers at all arms of a trial, ``s`` bool.
+
+    Some are none after an overflow, or where rounding ruined the posterior. No reward then counts as taken in.
+    """
+    # No sum and no product of finite numbers is infinite but by overflow: then look again.
+    if not on_cuda(mean) and math.isfinite(np.vdot(mean.numpy(), variance.numpy())):
+        return mean.new_ones(len(mean), dtype=torch.bool)
+    return (mean.sum(1) + variance.sum(1)).isfinite()
 
 
 def row_argmax(x: Tensor) -> Tensor:

@@ -32,8 +32,9 @@ from bo_robust.algorithms.shortlist import (
     largest_bounds,
 )
 from bo_robust.confidence import Width
+from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import dtc, dtc_single
-from bo_robust.posteriors.arms import ArmKernel, if_numbers
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.validation import check_oversampling
 
@@ -131,7 +132,7 @@ class BBKB(FeatureSpaceAlgorithm):
             trials = over.nonzero().squeeze(1)
             keep = fresh_dictionary(posterior, self.oversampling, uniform)
             dtc.redraw(posterior, keep[trials], trials)
-            ok = if_numbers(ok, posterior.mean, posterior.variance)
+            ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)
         return Info(ok)

@@ -18,9 +18,9 @@ from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import redrawn
-from bo_robust.linalg import on_cuda
+from bo_robust.linalg import all_numbers, on_cuda
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel, if_numbers
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.dtc_single import draw_past
 from bo_robust.random import spread
@@ -100,7 +100,7 @@ class BKB(FeatureSpaceAlgorithm):
             state.uniforms = spread(uniform, posterior.counts.shape[1])
         # variances of the round before, as the paper: count did not change them
         dtc.redraw(posterior, fresh_dictionary(posterior, self.oversampling, uniform, state.uniforms))
-        return Info(if_numbers(ok, posterior.mean, posterior.variance), (kept != rewards) & ok)
+        return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""

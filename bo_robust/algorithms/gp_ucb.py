@@ -15,7 +15,6 @@ from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
 from bo_robust.confidence import Width
 from bo_robust.linalg import on_cuda, row_argmax
 from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
-from bo_robust.posteriors.arms import ArmPosterior
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,22 @@ def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """Choose the arm of largest mu + w sigma; ties go to the first."""
     posterior = state.posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
-    room = posterior.scratch.room_like(posterior.mean) if isinstance(posterior, ArmPosterior) else None
-    return Selection(largest_bound(posterior.mean, posterior.variance, w, room), w)
+    return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
 
 
-def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float, room: Tensor | None = None) -> Tensor:
+def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tensor:
     """The arm of largest mean + width sigma in every trial, ``s`` long, in plain torch; ties go to the first.
 
-    ``mean`` and ``variance`` are ``s x n``; ``width`` is ``s`` or one number. ``room`` is memory for the bounds.
+    ``mean`` and ``variance`` are ``s x n``; ``width`` is ``s`` or one number.
     """
     if on_cuda(mean) or mean.numel() > NUMPY_MAX_ARMS:
         per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
-        return row_argmax(torch.sqrt(variance, out=room).mul_(per_arm).add_(mean))
+        return row_argmax(torch.sqrt(variance).mul_(per_arm).add_(mean))
+    if len(mean) == 1:
+        bound = np.sqrt(variance.numpy()[0])
+        bound *= width.item() if isinstance(width, Tensor) else width
+        bound += mean.numpy()[0]
+        return torch.from_numpy(bound.argmax(keepdims=True))
     bound = np.sqrt(variance.numpy())
     bound *= width.numpy()[:, None] if isinstance(width, Tensor) else width
     bound += mean.numpy()

@@ -24,7 +24,7 @@ from torch import Tensor
 from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
 from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.confidence import Width
-from bo_robust.linalg import on_cuda
+from bo_robust.linalg import all_numbers, on_cuda
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.validation import is_number
@@ -149,7 +149,7 @@ class MiniGPUCB(ArmAlgorithm):
             # Trials whose repetition goes on take in no reward.
             counts = posterior.good * (posterior.left == 0)
             arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
-            ok = ok & arm_states.all_numbers(posterior.mean, posterior.variance)
+            ok = ok & all_numbers(posterior.mean, posterior.variance)
         state.round += 1
         return Info(ok)
 

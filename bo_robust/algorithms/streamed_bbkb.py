@@ -20,10 +20,10 @@ from bo_robust.algorithms.ranks import best_of_ranks, from_first, gathered, no_o
 from bo_robust.algorithms.shortlist import SHORTLIST_SIZE, Shortlist, best_of, check_batch_constant
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.covariance import Covariance
-from bo_robust.linalg import row_argmax
+from bo_robust.linalg import all_numbers, row_argmax
 from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel, all_numbers
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
 from bo_robust.posteriors.streams import ArmStream
 from bo_robust.random import spread

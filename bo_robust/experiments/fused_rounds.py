@@ -16,9 +16,10 @@ from bo_robust.confidence import RandomisedWidth
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.problems.rewards import Additive
 from bo_robust.experiments.traces import Traces
+from bo_robust.linalg import all_numbers
 from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
-from bo_robust.posteriors.arms import ArmPosterior, all_numbers
+from bo_robust.posteriors.arms import ArmPosterior
 
 
 def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:

@@ -23,9 +23,7 @@ from bo_robust.validation import check_count, check_finite, check_like, check_te
 __all__ = [
     "ArmKernel",
     "ArmPosterior",
-    "all_numbers",
     "check_pulls",
-    "if_numbers",
     "init",
     "is_dense",
     "noise_of_trials",
@@ -189,24 +187,7 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
         if posterior.row_budget == 0:
             _reserve(posterior)
         posterior.row_budget -= 1
-    ok = arm_update.update_(posterior.buffers, arms, rewards.detach(), posterior.kernel.rows, posterior.scratch, counts)
-    return if_numbers(ok, posterior.mean, posterior.variance)
-
-
-def if_numbers(ok: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """``ok`` (``s`` bool) of the trials whose mean and variance are :func:`all_numbers`, else False."""
-    # No sum and no product of finite numbers is infinite but by overflow: then all_numbers looks again.
-    if ok.shape[0] == 1 and not on_cuda(ok) and math.isfinite(mean.numpy()[0].dot(variance.numpy()[0])):
-        return ok
-    return ok & all_numbers(mean, variance)
-
-
-def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
-    """Whether mean and variance (``s x n``) are numbers at all arms of a trial, ``s`` bool.
-
-    Some are none after an overflow, or where rounding ruined the posterior. No reward then counts as taken in.
-    """
-    return (mean.sum(1) + variance.sum(1)).isfinite()
+    return arm_update.update_(posterior.buffers, arms, rewards, posterior.kernel.rows, posterior.scratch, counts)
 
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:

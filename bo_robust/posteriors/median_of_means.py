@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import whitening
-from bo_robust.posteriors.arms import all_numbers, check_pulls
+from bo_robust.posteriors.arms import check_pulls
 from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior
 from bo_robust.validation import check_count
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import reward_lists, whitening
-from bo_robust.posteriors.arms import all_numbers, check_pulls
+from bo_robust.posteriors.arms import check_pulls
 from bo_robust.posteriors.reward_lists import RewardLists
 from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior, Whitening
 from bo_robust.validation import check_rule

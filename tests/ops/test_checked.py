@@ -57,6 +57,7 @@ def fused_on_cpu(fused_module, device, monkeypatch):
     if device.type == "cuda":
         pytest.skip("fails on purpose, in the interpreter")
     monkeypatch.setattr(checked, "use_fused", lambda x: True)
+    monkeypatch.setattr(arm_update, "on_cuda", lambda x: True)
     return fused_module
 
 

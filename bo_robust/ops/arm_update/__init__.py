@@ -6,7 +6,7 @@ where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 
 from torch import Tensor
 
-from bo_robust.linalg import on_cuda
+from bo_robust.linalg import all_numbers, on_cuda
 from bo_robust.ops.arm_update import cpu, naive
 from bo_robust.ops.arm_update.cpu import Scratch
 from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
@@ -23,16 +23,12 @@ def update_(
     scratch: Scratch,
     counts: Tensor | None = None,
 ) -> Tensor:
-    """See :func:`bo_robust.ops.arm_update.naive.update_`. The caller keeps ``scratch`` between rounds (CPU only)."""
+    """See :func:`bo_robust.ops.arm_update.naive.update_`. The caller keeps ``scratch`` between rounds (CPU only).
 
-    def plain() -> Tensor:
-        if on_cuda(arms):
-            return naive.update_(buffers, arms, rewards, kernel_rows, counts)
+    Nothing counts as taken in where mean and variance are no numbers after it.
+    """
+    if not on_cuda(arms):
         return cpu.update_(buffers, arms, rewards, kernel_rows, scratch, counts)
-
-    return dispatch(
-        "arm_update",
-        buffers.mean,
-        lambda fused: fused.update_(buffers, arms, rewards, kernel_rows, counts),
-        plain,
-    )
+    given = buffers, arms, rewards.detach(), kernel_rows, counts
+    ok = dispatch("arm_update", buffers.mean, lambda fused: fused.update_(*given), lambda: naive.update_(*given))
+    return ok & all_numbers(buffers.mean, buffers.variance)

@@ -1,9 +1,14 @@
 """The round on a CPU: the numbers of :mod:`naive`, but only what is needed is computed.
 
-Reading data costs nothing on a CPU. So in the low-rank layout the row of an arm is computed once per block and brought
-up to date when the arm comes again. Most rounds repeat an arm of their block, often the last one. Rows and single
-trials use NumPy views of the same memory: at a few thousand arms a round is some twenty calls, and a torch call costs
-several times a NumPy call.
+Reading data costs nothing on a CPU, and most rounds repeat an arm of their block, often the last one. After round j
+pulled arm a, C[a, :] is a multiple of the pending row p_j:
+
+    C_j[a, :] = C_{j-1}[a, :] lambda / (lambda + C_{j-1}[a, a]) = p_j lambda / sqrt(lambda + C_{j-1}[a, a]).
+
+So only the pending rows after j are subtracted from it, and C_base[a, :] is formed once per block. At a few thousand
+arms a round is some twenty calls, and a torch call costs several times a NumPy call: single trials use NumPy views of
+the same memory. Beyond, a row is read from memory whole: in pieces that fit the cache the products took longer
+(``docs/results/speed.md``).
 """
 
 import math
@@ -14,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import all_numbers
 from bo_robust.ops.arm_update.naive import (
     ArmBuffers,
     KernelRows,
@@ -23,9 +29,14 @@ from bo_robust.ops.arm_update.naive import (
     refresh_root_,
 )
 
+# Beyond this many arms a row no longer fits the cache: memory and torch's threads count, not calls.
+NUMPY_MAX_ARMS = 20_000
+# Up to this many trials are played one by one: a batched round has some forty calls whatever the number of trials.
+FEW_TRIALS = 4
+
 
 class Views(NamedTuple):
-    """NumPy views of one trial's buffers; those of all trials are the last four."""
+    """NumPy views of the buffers of one trial, or of a group of them; those of all trials are the last five."""
 
     pending: np.ndarray
     mean: np.ndarray
@@ -39,55 +50,40 @@ class Views(NamedTuple):
     noise_var: np.ndarray
     filled: np.ndarray
     block_filled: np.ndarray
+    root_ready: np.ndarray
 
 
 @dataclass
 class Scratch:
     """What the rounds of one block share: derived from the buffers, cleared at the end of the block, never saved."""
 
-    # Per trial and arm, C[a, :] when the arm was last pulled in this block, `n`, and the number of pending rows in it.
-    # A group keeps its rows, `group x n`, with its first trial.
-    rows: list[dict[int, tuple[np.ndarray, int]]]
+    # Per trial and arm, the pending row of its last pull in this block and the factor that makes it C[a, :], a number.
+    # A group keeps its factors, `group x 1`, with its first trial.
+    pulled: list[dict[int, tuple[int, float | np.ndarray]]]
     # Number of neighbouring trials (candidates of one trial) that always pull the same arms and have the same failed
     # pulls. One batched call serves them all.
     group: int = 1
-    # Views per trial, made as needed. Whoever replaces a buffer clears them.
+    # Views per trial or group, made as needed. Whoever replaces a buffer clears them.
     views: dict[int, Views] = field(default_factory=dict)
-    # Rows no longer known. Long rows are written over: the system would clear new memory page by page.
-    free: list[np.ndarray] = field(default_factory=list)
-    # One number per trial and arm, for whoever needs it within a call; see :meth:`room_like`
-    room: Tensor | None = None
 
-    def __reduce__(self) -> tuple[type, tuple[list[dict[int, tuple[np.ndarray, int]]], int]]:
+    def __reduce__(self) -> tuple[type, tuple[list[dict[int, tuple[int, float]]], int]]:
         """A copy, or what is pickled, knows nothing: views of the original would not follow the copy's buffers."""
-        return Scratch, ([{} for _ in self.rows], self.group)
+        return Scratch, ([{} for _ in self.pulled], self.group)
 
-    def room_like(self, x: Tensor) -> Tensor | None:
-        """Memory of the shape of ``x`` that lasts, where that is large; else None."""
-        if x.numel() <= NUMPY_MAX_ARMS:
-            return None
-        if self.room is None:
-            self.room = torch.empty_like(x)
-        return self.room
-
-    def views_of(self, buffers: ArmBuffers, trial: int) -> Views:
-        """The views of a trial."""
-        if trial not in self.views:
+    def views_of(self, buffers: ArmBuffers, trials: int | slice) -> Views:
+        """The views of a trial, or of a group."""
+        first = trials.start if isinstance(trials, slice) else trials
+        if first not in self.views:
             own, shared = Views._fields[:8], Views._fields[8:]
-            parts = [getattr(buffers, name).numpy()[trial] for name in own]
-            self.views[trial] = Views(*parts, *(getattr(buffers, name).numpy() for name in shared))
-        return self.views[trial]
+            parts = [getattr(buffers, name).numpy()[trials] for name in own]
+            self.views[first] = Views(*parts, *(getattr(buffers, name).numpy() for name in shared))
+        return self.views[first]
 
     def clear(self) -> None:
         """Forget everything."""
         self.views.clear()
-        for known in self.rows:
-            self.free += [row for row, _ in known.values() if len(row) > NUMPY_MAX_ARMS]
+        for known in self.pulled:
             known.clear()
-
-
-# Beyond this many arms a single trial is bound by memory rather than by calls, and torch's threads are worth it.
-NUMPY_MAX_ARMS = 20_000
 
 
 def update_(
@@ -103,126 +99,31 @@ def update_(
         end_block_(buffers)
         scratch.clear()
     s, n = buffers.mean.shape
-    if s == 1 and n <= NUMPY_MAX_ARMS:
-        return _update_one_(buffers, arms, rewards, kernel_rows, scratch, counts)
+    if s == 1:
+        arm, reward, count = int(arms), float(rewards), 1.0 if counts is None else float(counts)
+        if not 0 <= arm < n:
+            raise ValueError(_out_of_range(n, arms))
+        took = math.isfinite(reward) and count != 0.0
+        if took:
+            took = _take_in_(buffers, 0, arm, reward, count, kernel_rows, scratch)
+            buffers.num_pending += 1
+        return torch.from_numpy(np.array([took]))
+    rewards = rewards.detach()
     low, high = arms.aminmax()
     if int(low) < 0 or int(high) >= n:
         raise ValueError(_out_of_range(n, arms))
-    if counts is not None and not counts.all():
-        return _update_some_(buffers, arms, rewards, kernel_rows, scratch, counts)
+    few = s <= FEW_TRIALS and scratch.group == 1
+    if few or n > NUMPY_MAX_ARMS or (counts is not None and not counts.all()):
+        return _update_each_(buffers, arms, rewards, kernel_rows, scratch, counts)
     if buffers.dense:
         base = buffers.rows.view(s * n, n).index_select(0, arms + torch.arange(0, s * n, n))
-        row = posterior_row(buffers, base, arms)
-    elif s == 1:
-        known = _low_rank_row_(buffers, 0, int(arms), buffers.pending.numpy()[0], kernel_rows, scratch)
-        row = torch.from_numpy(known).unsqueeze(0)
+        ok = apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
     else:
-        row, pending = torch.empty_like(buffers.mean), buffers.pending.numpy()
-        out, g = row.numpy(), scratch.group if n <= NUMPY_MAX_ARMS else 1
-        for i, arm in zip(range(0, s, g), arms[::g].tolist(), strict=True):
-            if g == 1:
-                out[i] = _low_rank_row_(buffers, i, arm, pending[i], kernel_rows, scratch)
-            else:
-                out[i : i + g] = _group_rows_(buffers, slice(i, i + g), arm, pending[i : i + g], kernel_rows, scratch)
-    return apply_(buffers, row, arms, rewards, counts)
+        ok = _update_all_(buffers, arms, rewards, kernel_rows, scratch, counts)
+    return ok.logical_and_(all_numbers(buffers.mean, buffers.variance))
 
 
-def _low_rank_row_(
-    buffers: ArmBuffers, trial: int, arm: int, pending: np.ndarray, kernel_rows: KernelRows, scratch: Scratch
-) -> np.ndarray:
-    """C[a, :] of one trial, ``n``, read only; ``pending`` are the trial's rows, ``b x n``."""
-    k = buffers.num_pending
-    row, done = scratch.rows[trial].get(arm) or (_base_row_(buffers, trial, arm, kernel_rows, scratch), 0)
-    if k > done:
-        _subtract_product_(row, pending[done:k, arm], pending[done:k])
-    scratch.rows[trial][arm] = (row, k)
-    return row
-
-
-def _base_row_(buffers: ArmBuffers, trial: int, arm: int, kernel_rows: KernelRows, scratch: Scratch) -> np.ndarray:
-    """C_base[a, :] of one trial, ``n``. Stores the prior row of a new arm first."""
-    views = scratch.views_of(buffers, trial)
-    m, slot = int(views.block_filled[trial]), int(views.slots[arm])
-    if slot < 0:
-        slot = int(views.filled[trial])
-        place = torch.from_numpy(np.array([arm])), torch.from_numpy(np.array([trial]))
-        if len(views.mean) > NUMPY_MAX_ARMS:
-            kernel_rows(*place, buffers.rows[trial, slot : slot + 1])
-            row = _copy(views.rows[slot], scratch.free)
-        else:
-            views.rows[slot] = row = kernel_rows(*place).numpy()[0]
-        _note_row_(buffers, views, trial, slot, arm)
-    else:
-        row = _copy(views.rows[slot], scratch.free)
-    if m:
-        if not buffers.root_ready.numpy()[trial]:
-            refresh_root_(buffers, slice(trial, trial + 1), m, branch_free=False)
-        root = views.root[:m, :m]
-        _subtract_product_(row, (root @ row[views.row_arm[:m]]) @ root, views.rows[:m])
-    return row
-
-
-def _group_rows_(
-    buffers: ArmBuffers, trials: slice, arm: int, pending: np.ndarray, kernel_rows: KernelRows, scratch: Scratch
-) -> np.ndarray:
-    """:func:`_low_rank_row_` of all g trials of a group, ``g x n``; ``pending`` is ``g x b x n``."""
-    k, known = buffers.num_pending, scratch.rows[trials.start]
-    rows, done = known.get(arm) or (_group_base_rows_(buffers, trials, arm, kernel_rows, scratch), 0)
-    if k > done:
-        rows -= np.matmul(pending[:, None, done:k, arm], pending[:, done:k])[:, 0]
-    known[arm] = (rows, k)
-    return rows
-
-
-def _group_base_rows_(
-    buffers: ArmBuffers, trials: slice, arm: int, kernel_rows: KernelRows, scratch: Scratch
-) -> np.ndarray:
-    """:func:`_base_row_` of all trials of a group, ``g x n``. Their rows are of the same arms in the same slots."""
-    first = trials.start
-    m = int(buffers.block_filled.numpy()[first])
-    if m and not buffers.root_ready.numpy()[first]:
-        refresh_root_(buffers, trials, m, branch_free=False)
-    slot = int(buffers.slots.numpy()[first, arm])
-    if slot < 0:
-        slot = int(buffers.filled.numpy()[first])
-        everyone = torch.arange(first, trials.stop)
-        prior = kernel_rows(torch.full_like(everyone, arm), everyone)
-        for i in everyone.tolist():
-            views = scratch.views_of(buffers, i)
-            views.rows[slot] = prior[i - first].numpy()
-            _note_row_(buffers, views, i, slot, arm)
-    rows, root = buffers.rows.numpy()[trials], buffers.root.numpy()[trials, :m, :m]
-    row = rows[:, slot].copy()
-    if m:
-        at_arms = rows[:, slot, buffers.row_arm.numpy()[first, :m]]
-        weights = np.matmul(np.matmul(root, at_arms[:, :, None])[:, None, :, 0], root)
-        row -= np.matmul(weights, rows[:, :m])[:, 0]
-    return row
-
-
-def _subtract_product_(row: np.ndarray, weights: np.ndarray, rows: np.ndarray) -> None:
-    """row -= weights @ rows."""
-    if len(row) > NUMPY_MAX_ARMS:  # one pass, because rows are too long for the cache
-        torch.from_numpy(row).addmv_(torch.from_numpy(rows).T, torch.from_numpy(weights.copy()), alpha=-1.0)
-    else:
-        row -= weights[0] * rows[0] if len(rows) == 1 else weights @ rows
-
-
-def _copy(row: np.ndarray, free: list[np.ndarray]) -> np.ndarray:
-    """A copy, in memory that is free if there is some."""
-    if not free:
-        return row.copy()
-    np.copyto(copy := free.pop(), row)
-    return copy
-
-
-def _note_row_(buffers: ArmBuffers, views: Views, trial: int, slot: int, arm: int) -> None:
-    """Note that the prior row of an arm is in its slot."""
-    views.row_arm[slot], views.slots[arm], views.filled[trial] = arm, slot, slot + 1
-    buffers.num_rows = max(buffers.num_rows, slot + 1)
-
-
-def _update_one_(
+def _update_all_(
     buffers: ArmBuffers,
     arms: Tensor,
     rewards: Tensor,
@@ -230,25 +131,39 @@ def _update_one_(
     scratch: Scratch,
     counts: Tensor | None,
 ) -> Tensor:
-    """:func:`naive.update_` of a single trial."""
-    arm, reward, count = int(arms), float(rewards), 1.0 if counts is None else float(counts)
-    if not 0 <= arm < buffers.mean.shape[1]:
-        raise ValueError(_out_of_range(buffers.mean.shape[1], arms))
-    ok = math.isfinite(reward) and count != 0.0
-    if ok:
-        _take_in_(buffers, 0, arm, reward, count, kernel_rows, scratch)
-        buffers.num_pending += 1
-    return torch.from_numpy(np.array([ok]))
+    """:func:`naive.update_` of many trials in the low-rank layout: rows one by one, what follows at once."""
+    s, k, g = len(arms), buffers.num_pending, scratch.group
+    row, pulled = buffers.pending[:, k], arms[::g].tolist()
+    out, noise_var = row.numpy(), buffers.noise_var.numpy()
+    for i, arm in zip(range(0, s, g), pulled, strict=True):
+        trials = slice(i, i + g) if g > 1 else i
+        _row_(buffers, trials, arm, kernel_rows, scratch, out[trials])
+    if counts is not None:
+        noise_var = noise_var / counts.numpy()
+    factors = noise_var / np.sqrt(noise_var + np.maximum(out[np.arange(s), arms.numpy()], 0.0))
+    ok = apply_(buffers, row, arms, rewards, counts)
+    for i, arm, took in zip(range(0, s, g), pulled, ok[::g].tolist(), strict=True):
+        if took:
+            scratch.pulled[i][arm] = k, factors[i : i + g, None] if g > 1 else factors.item(i)
+    return ok
 
 
-def _update_some_(
-    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, scratch: Scratch, counts: Tensor
+def _update_each_(
+    buffers: ArmBuffers,
+    arms: Tensor,
+    rewards: Tensor,
+    kernel_rows: KernelRows,
+    scratch: Scratch,
+    counts: Tensor | None,
 ) -> Tensor:
-    """:func:`naive.update_` if some trials take nothing in. For these only the pending row, zero, is written."""
-    ok = rewards.isfinite().logical_and_(counts > 0)
-    buffers.pending[:, buffers.num_pending].numpy()[~ok.numpy()] = 0.0
+    """:func:`naive.update_` trial by trial; of those that take nothing in only the pending row, zero, is written."""
+    if scratch.group > 1:  # it knows groups, not trials
+        scratch = Scratch([{} for _ in arms])
+    ok = rewards.isfinite() if counts is None else rewards.isfinite().logical_and_(counts > 0)
+    buffers.pending.numpy()[~ok.numpy(), buffers.num_pending] = 0.0
     for i in ok.nonzero().squeeze(1).tolist():
-        _take_in_(buffers, i, int(arms[i]), float(rewards[i]), float(counts[i]), kernel_rows, scratch)
+        count = 1.0 if counts is None else float(counts[i])
+        ok[i] = _take_in_(buffers, i, int(arms[i]), float(rewards[i]), count, kernel_rows, scratch)
     buffers.num_pending += 1
     return ok
 
@@ -261,22 +176,90 @@ def _take_in_(
     count: float,
     kernel_rows: KernelRows,
     scratch: Scratch,
-) -> None:
-    """One trial's part of a round, on NumPy views of the buffers. The caller raises ``num_pending``."""
-    views = scratch.views_of(buffers, trial)
-    pending, mean, variance, k = views.pending, views.mean, views.variance, buffers.num_pending
-    if buffers.dense:
-        row = views.rows[arm] - pending[:k, arm] @ pending[:k]
-    else:
-        row = _low_rank_row_(buffers, trial, arm, pending, kernel_rows, scratch)
+) -> bool:
+    """One trial's part of a round, after which the caller raises ``num_pending``.
+
+    Returns whether mean and variance are numbers everywhere.
+    """
+    views, k = scratch.views_of(buffers, trial), buffers.num_pending
+    mean, variance, row = views.mean, views.variance, views.pending[k]
+    _row_(buffers, trial, arm, kernel_rows, scratch, row)
     noise_var, prior_variance = views.noise_var.item(trial) / count, max(row.item(arm), 0.0)
     scale = 1.0 / math.sqrt(prior_variance + noise_var)
-    new = np.multiply(row, scale, out=pending[k])
-    mean += new * ((reward - mean.item(arm)) * scale)
-    variance -= new * new
-    np.maximum(variance, 0.0, out=variance)
+    scratch.pulled[trial][arm] = k, noise_var * scale
+    row *= scale
+    step = (reward - mean.item(arm)) * scale
+    if len(row) > NUMPY_MAX_ARMS:
+        p, mu, sigma2 = torch.from_numpy(row), torch.from_numpy(mean), torch.from_numpy(variance)
+        mu.add_(p, alpha=step)
+        sigma2.addcmul_(p, p, value=-1.0).clamp_(min=0.0)
+    else:
+        mean += row * step
+        variance -= row * row
+        np.maximum(variance, 0.0, out=variance)
     views.counts[arm] += count
     views.information_gain[trial] += 0.5 * math.log1p(prior_variance / noise_var)
+    if math.isfinite(mean.dot(variance)):
+        return True
+    return bool(all_numbers(torch.from_numpy(mean[None]), torch.from_numpy(variance[None])))
+
+
+def _row_(
+    buffers: ArmBuffers,
+    trials: int | slice,
+    arm: int,
+    kernel_rows: KernelRows,
+    scratch: Scratch,
+    out: np.ndarray,
+) -> None:
+    """Write C[a, :] of a trial (``n``) or of all in a group (``g x n``) into ``out``."""
+    views, k = scratch.views_of(buffers, trials), buffers.num_pending
+    first = trials.start if isinstance(trials, slice) else trials
+    done, factor = scratch.pulled[first].get(arm, (-1, 1.0))
+    if done >= 0:
+        np.multiply(views.pending[..., done, :], factor, out=out)
+    elif buffers.dense:
+        out[:] = views.rows[arm]
+    else:
+        m = views.block_filled.item(first)
+        out[:] = views.rows[..., _slot(buffers, views, trials, arm, kernel_rows), :]
+        if m:
+            if not views.root_ready[first]:
+                refresh_root_(buffers, slice(first, first + (1 if out.ndim == 1 else len(out))), m, branch_free=False)
+            root, at_arms = views.root[..., :m, :m], out[..., views.row_arm.ravel()[:m]]
+            _subtract_product_(out, _product(_product(at_arms, root.swapaxes(-1, -2)), root), views.rows[..., :m, :])
+    if done + 1 < k:
+        since = views.pending[..., done + 1 : k, :]
+        _subtract_product_(out, since[..., arm].copy(), since)
+
+
+def _slot(buffers: ArmBuffers, views: Views, trials: int | slice, arm: int, kernel_rows: KernelRows) -> int:
+    """The slot of an arm's prior row, the same in all trials of a group; stores the row of a new arm first."""
+    slot = views.slots.item(arm)
+    if slot < 0:
+        everyone = np.array([trials]) if isinstance(trials, int) else np.arange(trials.start, trials.stop)
+        slot = views.filled.item(everyone[0])
+        place = torch.from_numpy(np.full_like(everyone, arm)), torch.from_numpy(everyone)
+        if views.rows.shape[-1] > NUMPY_MAX_ARMS:
+            kernel_rows(*place, buffers.rows[trials, slot : slot + 1])
+        else:
+            views.rows[..., slot, :] = kernel_rows(*place).numpy()
+        views.row_arm[..., slot], views.slots[..., arm], views.filled[trials] = arm, slot, slot + 1
+        buffers.num_rows = max(buffers.num_rows, slot + 1)
+    return slot
+
+
+def _product(x: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """x^T A of a trial (``m`` and ``m x n``), or of each in a group (``g x m`` and ``g x m x n``)."""
+    return x.dot(A) if x.ndim == 1 else np.matmul(x[:, None], A)[:, 0]
+
+
+def _subtract_product_(row: np.ndarray, weights: np.ndarray, rows: np.ndarray) -> None:
+    """row -= weights^T rows."""
+    if len(row) > NUMPY_MAX_ARMS:  # one pass, because rows are too long for the cache
+        torch.from_numpy(row).addmv_(torch.from_numpy(rows).T, torch.from_numpy(weights), alpha=-1.0)
+    else:
+        row -= _product(weights, rows)
 
 
 def _out_of_range(n: int, arms: Tensor) -> str:
