@@ -7,6 +7,7 @@ Axes: ``h`` candidates, ``k`` new rows.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -210,12 +211,21 @@ class CandidateHistory:
                 observations.append(observation)
             return replace(history, gains=gains[:, -1:].mT), observations
         bounds = None if conditions is None or risk is None else self._risks(gps, gains, conditions, risk)
-        for i, reward in enumerate(y.double().tolist()):
-            mean, sd, gain = (x[:, i].unsqueeze(0) for x in (predictions.mean, predictions.sd, gains))
-            history, observation = history._tested(
-                start + i + 1, reward, mean, sd, gain, rounding, None if bounds is None else bounds[i : i + 1]
-            )
-            observations.append(observation)
+        mean, sd, gain = predictions.mean.mT, predictions.sd.mT, gains.mT
+        untested = min(max(self.num_initial - start, 0), len(y))
+        for t in range(start + 1, start + untested + 1):
+            message = f"round {t}: initial design, no candidate is tested"
+            observations.append(Observation(t, None, 0.0, 0.0, (), (), message))
+        rounds = range(start + untested + 1, start + len(y) + 1)
+        reach = torch.cat([sd[:0], *(self.widths(t, gain[t - start - 1, None]) for t in rounds)]) * sd[untested:]
+        # The acquisition function computes its bounds in another way, so bounds equal there differ by rounding here.
+        bounds = (mean if self.maximize else -mean)[untested:] + reach if bounds is None else bounds[untested:]
+        error = y.double()[untested:, None] - mean[untested:]
+        while len(observations) < len(y):
+            rest = slice(len(observations) - untested, None)
+            t = start + len(observations) + 1
+            history, played = history._tested(t, error[rest], reach[rest], bounds[rest], rounding)
+            observations += played
         if history.violated and not self.violated:
             last = history.members[0]
             warnings.warn(
@@ -299,34 +309,41 @@ class CandidateHistory:
         return risk.functional.upper_bound(mean - reach, mean + reach, p)
 
     def _tested(
-        self,
-        t: int,
-        y: float,
-        mean: Tensor,
-        sd: Tensor,
-        gains: Tensor,
-        rounding: float,
-        bounds: Tensor | None,
-    ) -> tuple[CandidateHistory, Observation]:
-        """Round t: test the candidate alive with the largest bound, from what each candidate predicted (``1 x h``).
+        self, t: int, error: Tensor, reach: Tensor, bounds: Tensor, rounding: float
+    ) -> tuple[CandidateHistory, list[Observation]]:
+        """Rounds t, t + 1, ... up to the first failed test: each tests the candidate alive with the largest bound.
 
-        ``bounds`` (``1 x h``) are those of the designs; None: the bounds at the points.
+        ``error``, ``reach`` and ``bounds`` are those of every candidate in k rounds, ``k x h``.
         """
-        if t <= self.num_initial:
-            message = f"round {t}: initial design, no candidate is tested"
-            return self, Observation(t, None, 0.0, 0.0, (), (), message)
-        h, reach = len(self.names), self.widths(t, gains) * sd
-        # The acquisition function computes its bounds in another way, so bounds equal there differ by rounding here.
-        at_point = (mean if self.maximize else -mean) + reach
-        chosen = errors.largest_alive(at_point if bounds is None else bounds, self.alive, rounding)
-        xi, ok = errors.noise_allowance(t, self.noise_scale, h, self.delta), torch.ones(1, dtype=torch.bool)
-        verdict = errors.judge(self.alive, self.sums, self.failures, chosen, y - mean, reach, xi, t, ok)
-        u, left, right, failed = int(chosen), float(verdict.left), float(verdict.right), bool(verdict.failed)
-        gone = (self.alive & ~verdict.alive)[0].nonzero().flatten().tolist()
-        outcome = "eliminated" if gone else "kept, as the last one" if failed else "kept"
-        message = (
-            f"round {t}: candidate {u} ({self.names[u]}) tested, |sum of errors| {left:.4g} {'>' if failed else '<='} "
-            f"{right:.4g}: {outcome}; {int(verdict.alive.sum())} of {h} alive"
-        )
-        observation = Observation(t, u, left, right, tuple(gone), tuple(self.names[i] for i in gone), message)
-        return replace(self, alive=verdict.alive, sums=verdict.sums, failures=verdict.failures), observation
+        k, h = error.shape
+        chosen = errors.largest_alive(bounds, self.alive.expand(k, h), rounding)
+        xi = [errors.noise_allowance(t + i, self.noise_scale, h, self.delta) for i in range(k)]
+        # The sums of all rounds as if nobody failed: until then they are those of errors.judge.
+        own = torch.nn.functional.one_hot(chosen, h).to(error)
+        sums = torch.cat([self.sums, torch.stack([own * error, own, own * reach])], 1).cumsum(1)
+        left, count, reached = sums[:, 1:].gather(2, chosen.view(1, k, 1).expand(3, k, 1)).squeeze(2)
+        left, right = left.abs(), (count * error.new_tensor(xi)).sqrt_().add_(reached)
+        passed = int((left <= right).long().cumprod(0).sum())
+        tests = zip(chosen.tolist(), left.tolist(), right.tolist(), strict=True)
+        names, alive = self.names, int(self.alive.sum())
+        observations: list[Observation] = []
+
+        def note(u: int, left: float, right: float, outcome: str, alive: int, gone: tuple[int, ...] = ()) -> None:
+            message = (
+                f"round {t + len(observations)}: candidate {u} ({names[u]}) tested, |sum of errors| {left:.4g} "
+                f"{'>' if left > right else '<='} {right:.4g}: {outcome}; {alive} of {h} alive"
+            )
+            out = tuple(names[i] for i in gone)
+            observations.append(Observation(t + len(observations), u, left, right, gone, out, message))
+
+        for test in itertools.islice(tests, passed):
+            note(*test, "kept", alive)
+        history, now = replace(self, sums=sums[:, passed : passed + 1]), slice(passed, passed + 1)
+        if passed < k:
+            of, ok = (self.alive, history.sums, self.failures, chosen[now]), torch.ones(1, dtype=torch.bool)
+            verdict = errors.judge(*of, error[now], reach[now], xi[passed], t + passed, ok)
+            gone = (self.alive & ~verdict.alive)[0].nonzero().flatten().tolist()
+            outcome = "eliminated" if gone else "kept, as the last one"
+            note(*next(tests), outcome, int(verdict.alive.sum()), tuple(gone))
+            history = replace(self, alive=verdict.alive, sums=verdict.sums, failures=verdict.failures)
+        return history, observations

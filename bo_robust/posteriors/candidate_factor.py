@@ -68,20 +68,23 @@ class CandidateFactor:
         """
         S = self.solved(cross)
         h, n, k = S.shape
-        C = within - S.mT @ S
-        new, info = torch.linalg.cholesky_ex(C + torch.diag_embed(self.noise_var.expand(h, k)))
+        C = within - S.mT @ S if n else within.clone()  # of many first points every copy counts
+        C.diagonal(dim1=-2, dim2=-1).add_(self.noise_var)
+        new, info = torch.linalg.cholesky_ex(C)
         # A pivot below lambda means a negative variance of f. Half the digits are allowed to rounding.
         slack = math.sqrt(torch.finfo(C.dtype).eps) * (within.diagonal(dim1=-2, dim2=-1) + self.noise_var)
-        lost = new.diagonal(dim1=-2, dim2=-1).square() - self.noise_var < -slack
-        bad = (info > 0) | lost.any(-1) | new.isnan().flatten(1).any(-1)
+        pivots = new.diagonal(dim1=-2, dim2=-1)  # a number that is none anywhere makes the pivot of its row none
+        bad = (info > 0) | ~(pivots.square() - self.noise_var >= -slack).all(-1)
         if bool(bad.any()):
             u = int(bad.nonzero()[0])
             raise ValueError(
                 f"{names[u]}: its kernel is not positive semi-definite on the points (or its noise_var "
                 f"{float(self.noise_var[u]):g} is lost in rounding); change the kernel or raise noise_var."
             )
-        L, z = C.new_zeros(h, n + k, n + k), C.new_zeros(h, k)
-        L[:, :n, :n], L[:, n:, :n], L[:, n:, n:] = self.L, S.mT, new
+        L, z = new, C.new_zeros(h, k)
+        if n:
+            L = C.new_zeros(h, n + k, n + k)
+            L[:, :n, :n], L[:, n:, :n], L[:, n:, n:] = self.L, S.mT, new
         if error is not None:
             error = error - self.raised(S)
             z = torch.linalg.solve_triangular(new, error.unsqueeze(-1), upper=False).squeeze(-1)
