@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(REGIMES))
     parser.add_argument("--methods", nargs="+", choices=list(DOORS), default=list(GRID))
     parser.add_argument("--seeds", type=int, default=10, help="their number")
+    parser.add_argument("--first", type=int, default=0, help="seed; settings are chosen on others than the reported")
     parser.add_argument("--evaluations", type=int, default=BUDGET, help="for trials")
     parser.add_argument("--budget", type=float, default=float("inf"), help="minutes; no cell is begun after them")
     parser.add_argument("--part", default="1/1", help="which of how many processes this is")
@@ -54,7 +55,8 @@ def main() -> None:
         vars(options).update(quick, results=Path(tempfile.mkdtemp()) / "doors.jsonl")
     torch.set_num_threads(1)
     report("environment", 0, "none", None, None, environment() | {"results": options.results.name})
-    seeds, until = range(options.seeds), time.monotonic() + 60.0 * options.budget
+    seeds = range(options.first, options.first + options.seeds)
+    until = time.monotonic() + 60.0 * options.budget
     if not (options.report or options.picture):
         part, parts = map(int, options.part.split("/"))
         todo = cells(options.problems, options.regimes, seeds, options.methods, part - 1, parts)

@@ -33,6 +33,7 @@ from torch.quasirandom import SobolEngine
 from benchmarks.robustness.problems import Problem
 from benchmarks.robustness.rcgp import rcgp
 from bo_robust import RobustGP, verify
+from bo_robust.methods.base import RANDOMISED
 
 __all__ = ["DOORS", "GRID", "OURS", "PEERS", "Door", "fitted", "winsorised"]
 
@@ -153,14 +154,14 @@ class BoTorchLoop:
 
 
 class StudyDoor:
-    """``Study`` with nothing set."""
+    """``Study`` with nothing set, or with a width: then it plays GP-UCB."""
 
-    def __init__(self, problem: Problem, seed: int, faults: np.ndarray) -> None:
+    def __init__(self, problem: Problem, seed: int, faults: np.ndarray, **width: Any) -> None:
         from bo_robust.study import Study
 
         self.folder = tempfile.TemporaryDirectory()  # removed with this object
         space = dict.fromkeys(_names(problem), (0.0, 1.0))
-        self.study = Study.create(Path(self.folder.name) / "run.study", space, seed=seed)
+        self.study = Study.create(Path(self.folder.name) / "run.study", space, seed=seed, **width)
 
     def start(self, x: Tensor, y: float) -> None:
         self.study.add(_parameters(x), y)
@@ -278,10 +279,12 @@ DOORS: dict[str, Made] = {
     "tpe": _optuna("tpe"),
     "optuna-gp": _optuna("gp"),
     "study": StudyDoor,
+    "study, gp-ucb": lambda problem, seed, faults: StudyDoor(problem, seed, faults, width=RANDOMISED),
     "robust-sampler": _optuna("robust"),
     "ax-robust": _ax(ours=True),
     "ax": _ax(ours=False),
 }
-GRID = tuple(name for name in DOORS if name != "robust-sampler")  # which asks what Study asks: a test plays both
+# Not the sampler, which asks what Study asks: a test plays both; nor what was chosen against.
+GRID = tuple(name for name in DOORS if name not in ("robust-sampler", "study, gp-ucb"))
 OURS = ("diff", "diff without verify", "study", "ax-robust")
 PEERS = tuple(name for name in GRID if name not in (*OURS, "plain", "known"))

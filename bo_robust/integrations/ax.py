@@ -26,6 +26,7 @@ from ax.adapter.transforms.derelativize import Derelativize
 from ax.adapter.transforms.standardize_y import StandardizeY
 from ax.api.client import Client
 from ax.core.trial_status import TrialStatus
+from ax.core.types import ComparisonOp
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
@@ -45,6 +46,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
 from bo_robust.acquisition.conditions import finite_environment
+from bo_robust.acquisition.input_constructors import CONSTRUCTORS
 from bo_robust.methods import DEFAULT, METHODS, Method, create_method
 from bo_robust.models import verify
 from bo_robust.models.reward_units import coarse_unit
@@ -79,18 +81,26 @@ class RobustAcquisition(Acquisition):
     X_observed: Tensor | None
     X_pending: Tensor | None
 
+    def __init__(self, *, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
+        several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None
+        if several and botorch_acqf_class in CONSTRUCTORS:
+            raise ValueError(
+                "this method takes one objective and no constraints on outcomes; generation_strategy() without a "
+                "method and a width takes them."
+            )
+        super().__init__(botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options)
+
     def optimize(
         self, n: int, search_space_digest: Any, *constraints: Any, **options: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
-        avoided, hallucinated = (self.X_observed, self.X_pending), self.acqf.X_pending
+        avoided = observed, pending = self.X_observed, self.X_pending
         self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
         points: list[Tensor] = []
         values: list[Tensor] = []
         try:
             for _ in range(n):
-                pending = self.acqf.X_pending
-                x = self._suspect(avoided[0], pending) if self.options.get("verify") else None
+                x = self._suspect(observed, pending) if self.options.get("verify") else None
                 if x is None:
                     # a copy, because Ax empties it
                     given = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
@@ -102,22 +112,26 @@ class RobustAcquisition(Acquisition):
                 points.append(x)
                 values.append(value.reshape(-1))
                 if len(points) < n:
-                    self.acqf.set_X_pending(torch.cat([*([] if pending is None else [pending]), x]))
+                    pending = x if pending is None else torch.cat([pending, x])
+                    self.acqf.set_X_pending(pending)
         finally:
             self.X_observed, self.X_pending = avoided
             if len(points) > 1:
-                self.acqf.set_X_pending(hallucinated)
+                self.acqf.set_X_pending(self.X_pending)
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
 
     def _suspect(self, observed: Tensor | None, pending: Tensor | None) -> Tensor | None:
-        """The best suspect to play again, ``1 x d``, that is in the search space and not on its way already."""
-        model: Any = self._model
-        maximize = bool(self._objective_weights.sum() > 0)
-        if verify(model, maximize) is None:
-            return None
-        for x in model.points[model.suspects(maximize)].unsqueeze(1):
-            if _holds(observed, x) and not _holds(pending, x):
-                return x.to(self._objective_weights)
+        """The best suspect to play again, ``1 x d``, that is in the search space and not on its way already.
+
+        Constraints have none: they have no better side.
+        """
+        models: Any = getattr(self._model, "models", [self._model])
+        for model, weight in zip(models, self._objective_weights.sum(0).tolist(), strict=True):
+            if weight == 0.0 or verify(model, weight > 0.0) is None:
+                continue
+            for x in model.points[model.suspects(weight > 0.0)].unsqueeze(1):
+                if _holds(observed, x) and not _holds(pending, x):
+                    return x.to(self._objective_weights)
         return None
 
     def _with_condition(self, x: Tensor, digest: Any) -> Tensor:
@@ -181,10 +195,11 @@ def generation_strategy(
     spec = GeneratorSpec(
         generator_enum=Generators.BOTORCH_MODULAR,
         generator_kwargs={
-            "surrogate_spec": SurrogateSpec(model_configs=[config]),
+            "surrogate_spec": SurrogateSpec(model_configs=[config], allow_batched_models=False),
             "acquisition_class": RobustAcquisition,
             "acquisition_options": {"verify": getattr(chosen, "verify", False)},
-            "botorch_acqf_class": chosen.acquisition_class,
+            # Ax' own choice: expected improvement, with constraints, or of hypervolume
+            "botorch_acqf_class": None if chosen.width is None else chosen.acquisition_class,
             "botorch_acqf_options": chosen.acquisition_options(known),
             "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if chosen.any_units else [])],
         },
@@ -236,10 +251,18 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
 
     They are those of the best mean, and not those of the luckiest observation, nor of one too bad to be believed.
     Where the method chooses conditions, the design comes without conditions, and mean and best are of the value at
-    risk (the UPPER tail where the objective is minimised). Raises ``ValueError`` if the generation strategy is not
-    one of ours, or its initial design is not completed.
+    risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the means there must keep
+    them. Raises ``ValueError`` if the generation strategy is not one of ours, its initial design is not completed, no
+    mean keeps the constraints, one is relative, or there are several objectives.
     """
-    method, model, data, options, sign, unit = _fitted(client)
+    node, adapter = _fitted(client)
+    optimization: Any = client._experiment.optimization_config
+    objective = optimization.objective
+    if len(objective.metric_names) > 1:
+        raise ValueError("recommend takes one objective; client.get_pareto_frontier() predicts by these models, too.")
+    sign = -1.0 if objective.minimize else 1.0
+    model, data, unit = _outcome(adapter, client._experiment.metrics[objective.metric_names[0]].signature)
+    options = node.generator_specs[0].generator_kwargs["botorch_acqf_options"]
     conditions: dict[str, float] = {}
     if "environment" in options:
         environment = finite_environment(options["environment"], data.X)
@@ -252,42 +275,66 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         with torch.no_grad():
             posterior = model.posterior(data.X)
         mean = getattr(posterior, "mixture_mean", posterior.mean)[..., 0]
-        unseen = METHODS[method].set_aside(model)
-        row = int((sign * mean).where(recommendable(data.X, sign * data.Y.squeeze(-1), unseen), -math.inf).argmax())
+        may = recommendable(data.X, sign * data.Y.squeeze(-1), METHODS[node.name].set_aside(model))
+        may &= _feasible(optimization.outcome_constraints, adapter, data.X)
+        if not may.any():
+            raise ValueError("no point observed so far is predicted to keep the constraints; go on with the loop.")
+        row = int((sign * mean).where(may, -math.inf).argmax())
         value = unit * float(mean[row])
     (arm,) = client._experiment.trials[int(data.group_indices[row])].arms
     return {name: value for name, value in arm.parameters.items() if name not in conditions}, value
 
 
 def set_aside(client: Client) -> list[int]:
-    """Return the indices of completed trials whose values the model does not believe (or truncates).
+    """Return the indices of completed trials of which the model does not believe (or truncates) a value.
 
-    Raises ``ValueError`` as :func:`recommend`.
+    Values are those of objectives and of constrained outcomes. Raises ``ValueError`` if the generation strategy is not
+    one of ours, or its initial design is not completed.
     """
-    method, model, data, *_ = _fitted(client)
-    unseen, trials = METHODS[method].set_aside(model), data.group_indices
-    return [] if unseen is None else [int(trials[row]) for row in unseen.nonzero().flatten().tolist()]
+    node, adapter = _fitted(client)
+    optimization: Any = client._experiment.optimization_config
+    trials: set[int] = set()
+    for signature in optimization.metric_signatures:
+        model, data, _ = _outcome(adapter, signature)
+        unseen = METHODS[node.name].set_aside(model)
+        rows = [] if unseen is None else unseen.nonzero().flatten().tolist()
+        trials |= {int(data.group_indices[row]) for row in rows}
+    return sorted(trials)
 
 
-def _fitted(client: Client) -> tuple[str, Any, Any, dict[str, Any], float, float]:
-    """Our method, its fitted model of the objective with its data, the acquisition's options, and sign and unit."""
+def _fitted(client: Client) -> tuple[GenerationNode, Any]:
+    """The node of our method, and the adapter with its fitted models."""
     strategy, experiment = client._generation_strategy, client._experiment
     node = strategy._nodes[-1]
-    given = node.generator_specs[0].generator_kwargs
-    if given.get("acquisition_class") is not RobustAcquisition:
+    if node.generator_specs[0].generator_kwargs.get("acquisition_class") is not RobustAcquisition:
         raise ValueError("this is for experiments whose generation strategy is generation_strategy(...) of bo_robust.")
     adapter: Any = strategy.fit(experiment)
     if strategy.current_node_name != node.name:
         raise ValueError("the initial design is not completed: there is no model yet.")
-    surrogate = adapter.generator.surrogate
-    optimization: Any = experiment.optimization_config
-    objective = optimization.objective
-    signature = experiment.metrics[objective.metric_names[0]].signature
-    output, sign = surrogate.outcomes.index(signature), -1.0 if objective.minimize else 1.0
-    coarse = adapter.transforms.get(CoarseUnits.__name__)
-    unit = 1.0 if coarse is None else coarse.Ystd[signature]
-    model = surrogate.model.models[output] if isinstance(surrogate.model, ModelListGP) else surrogate.model
-    return node.name, model, surrogate.training_data[output], given["botorch_acqf_options"], sign, unit
+    return node, adapter
+
+
+def _outcome(adapter: Any, signature: str) -> tuple[Any, Any, float]:
+    """Model, data and unit of an outcome."""
+    surrogate, coarse = adapter.generator.surrogate, adapter.transforms.get(CoarseUnits.__name__)
+    output = surrogate.outcomes.index(signature)
+    models = surrogate.model.models if isinstance(surrogate.model, ModelListGP) else [surrogate.model]
+    return models[output], surrogate.training_data[output], 1.0 if coarse is None else coarse.Ystd[signature]
+
+
+def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
+    """Whether the means of outcomes keep the constraints at points ``n x d`` of the models, ``n`` bool."""
+    feasible = torch.ones(len(X), dtype=torch.bool)
+    for constraint in constraints:
+        if constraint.relative:
+            raise ValueError(f"recommend knows no status quo: give {constraint.expression!r} as a number.")
+        total = torch.zeros(len(X), dtype=X.dtype)
+        for signature, weight in constraint.metric_weights:
+            model, _, unit = _outcome(adapter, signature)
+            with torch.no_grad():
+                total += weight * unit * model.posterior(X).mean[..., 0]
+        feasible &= total <= constraint.bound if constraint.op == ComparisonOp.LEQ else total >= constraint.bound
+    return feasible
 
 
 def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:

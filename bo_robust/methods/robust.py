@@ -1,13 +1,15 @@
-"""GP-UCB on the rewards that the model believes, with no setting to choose: the default method."""
+"""Expected improvement on the rewards that the model believes, with no setting to choose: the default method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
+import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from torch import Tensor
 
-from bo_robust.methods.base import GPMethod
+from bo_robust.methods.base import GPMethod, Spec
 from bo_robust.models import RobustGP, verify
 
 
@@ -22,6 +24,8 @@ class RobustMethod(GPMethod):
     study needs no ``center`` and no ``scale``.
 
     Args:
+        width: None: the acquisition is BoTorch's ``qLogNoisyExpectedImprovement``, over the points that may be
+            recommended. A width makes it GP-UCB.
         verify: Whether suspects are measured again.
     """
 
@@ -34,6 +38,7 @@ class RobustMethod(GPMethod):
     )
     study_defaults = MappingProxyType({"kernel": "rbf", "outputscale": 1.0})  # the prior of BoTorch's SingleTaskGP
 
+    width: Spec = None
     verify: bool = True
 
     @property
@@ -48,6 +53,21 @@ class RobustMethod(GPMethod):
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """As the base class; predictions keep no doubt, for suspects are measured again, and Ax may minimise."""
         return super().model_options(known) | {"maximize": None}
+
+    def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {} if self.width is None else super().acquisition_options(known)
+
+    def acquisition(
+        self,
+        model: Any,
+        known: Mapping[str, Any] | None = None,
+        X_pending: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Any:
+        """As the base class; expected improvement draws from PyTorch's global random numbers."""
+        if self.width is not None:
+            return super().acquisition(model, known, X_pending, generator)
+        return qLogNoisyExpectedImprovement(model, model.points[model.recommendable()], X_pending=X_pending)
 
     def suspects(self, model: Any, maximize: bool = True) -> list[int]:
         """As the base class; none where :func:`bo_robust.verify` asks for no reading, as enough were refuted."""

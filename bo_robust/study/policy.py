@@ -21,7 +21,7 @@ from bo_robust.study.round_models import RoundModel, RoundModels
 from bo_robust.study.search import maximise
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms, Point, Space
-from bo_robust.study.steps import stream_seed
+from bo_robust.study.steps import seeded, stream_seed
 from bo_robust.study.units import RewardUnits, coarse_units, units_of, warn_of_spoilt_units
 
 LARGEST_SEEN = 1e100  # limit of |reward| as models see it: they square it
@@ -94,7 +94,7 @@ class Policy:
             if suspect not in history.pending and suspect not in history.failed:
                 return dict(suspect)
         pending = self._unit(history.pending) if history.pending else None
-        acqf = now.acquisition(pending, torch.Generator().manual_seed(seed))
+        acqf = self._acquisition(now, pending, seed)
         x = self._maximise(acqf, seed, history)[0]
         if self.environment is None:
             return x
@@ -154,7 +154,7 @@ class Policy:
             center, scale = self.settings.common.center or 0.0, self.settings.common.scale or 1.0
             told = [(self._initial(0), center), (self._initial(1), center + scale)]
             now = self.round_model(History(told, [], []))
-            now.acquisition(None, torch.Generator().manual_seed(0))
+            self._acquisition(now, None, 0)
             now.upper()
         except (RuntimeError, AssertionError, TypeError) as error:
             raise ValueError(f"{self.settings.name} cannot be built with these settings: {error}") from error
@@ -182,6 +182,10 @@ class Policy:
         if self.environment is not None and len(points[0]) > len(self.space.names):
             rows = [row + self.environment.encode(p) for row, p in zip(rows, points, strict=True)]
         return torch.tensor(rows, dtype=torch.float64, device=self.settings.common.device)
+
+    def _acquisition(self, now: RoundModel, pending: Tensor | None, seed: int) -> Any:
+        with seeded(seed, self.settings.common.device):
+            return now.acquisition(pending, torch.Generator().manual_seed(seed))
 
     def _best(self, history: History) -> Tensor:
         """Points ``n x d`` of the best rewards; among them the search takes those of the largest means."""

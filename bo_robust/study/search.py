@@ -41,7 +41,8 @@ def maximise(
         bounds[1] = 1.0
         options: dict[str, Any] = {"seed": seed % 2**31}
         if best is not None:
-            acqf.X_baseline = best  # where BoTorch looks for them
+            if getattr(acqf, "X_baseline", None) is None:
+                acqf.X_baseline = best  # where BoTorch looks for them
             options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
         # The kinks of a value at risk end line searches, at good points: so there is no second try.
         x, value = optimize_acqf(acqf, bounds, q=1, options=options, retry_on_optimization_warning=False, **search)

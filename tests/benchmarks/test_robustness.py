@@ -304,7 +304,7 @@ def test_the_picture_is_drawn_of_what_was_played(tmp_path):
 
 def test_every_door_is_ours_or_a_peer():
     assert {*PEERS, *OURS, "plain", "known"} == set(GRID)
-    assert set(DOORS) - set(GRID) == {"robust-sampler"}
+    assert set(DOORS) - set(GRID) == {"robust-sampler", "study, gp-ucb"}
 
 
 def test_leave_one_out_is_that_of_the_rows_left():

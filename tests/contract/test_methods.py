@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.utils.datasets import SupervisedDataset
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
@@ -19,7 +20,7 @@ Z = {"points": [{"z": 0.0}, {"z": 1.0}], "probabilities": [0.25, 0.75]}
 GIVEN = {"v-ucb": {"environment": Z}}
 KNOWN = {"num_arms": 7, "dim": 2, "num_initial": 3, "seed": 5, "noise_var": 0.1, "num_features": 4}
 CLASSES = {
-    "robust": (RobustGP, GPUCB),
+    "robust": (RobustGP, qLogNoisyExpectedImprovement),
     "gp-ucb": (TruncatedGP, GPUCB),
     "tgp-ucb": (TruncatedGP, GPUCB),
     "ata-gp-ucb": (TruncatedFeatureGP, GPUCB),
@@ -53,7 +54,8 @@ def test_model_acquisition_and_bounds(name):
     assert (type(model), type(acqf)) == CLASSES[name]
     designs = X[:, :1] if name == "v-ucb" else X
     assert acqf(designs.unsqueeze(-2)).shape == (8,)
-    mean, lower, upper = method.bounds(method.acquisition(model, KNOWN), designs)
+    certified = dataclasses.replace(method, width=method.width or 2.0)
+    mean, lower, upper = certified.bounds(certified.acquisition(model, KNOWN), designs)
     assert mean.shape == lower.shape == upper.shape == (8,)
     assert bool((lower < mean).all() & (mean < upper).all())
     unseen = method.set_aside(model)
@@ -92,7 +94,7 @@ def test_what_differs_where_rewards_are_not_standardised():
         found[name] = {key for key in ours.keys() | reported.keys() if ours.get(key, "-") != reported.get(key, "-")}
     tail = {"width", "moment_bound", "alpha"}
     expected = {
-        "robust": {"width"},
+        "robust": set(),
         "gp-ucb": {"width"},
         "tgp-ucb": tail,
         "ata-gp-ucb": tail | {"features", "horizon", "noise_var"},

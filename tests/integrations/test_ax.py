@@ -13,6 +13,7 @@ pytest.importorskip("ax")
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 from ax.utils.common.random import with_rng_seed
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.integrations.ax import RobustAcquisition, complete_observed, generation_strategy, recommend, set_aside
@@ -110,6 +111,12 @@ def continued(tmp_path_factory):
     for acqf in (GPUCB, EliminationUCB, ValueAtRiskUCB):
         original = acqf.set_X_pending
         patch.setattr(acqf, "set_X_pending", lambda self, X=None, to=original: pending.append(X) or to(self, X))
+    start = qLogNoisyExpectedImprovement._init_baseline
+    patch.setattr(
+        qLogNoisyExpectedImprovement,
+        "_init_baseline",
+        lambda self, X_pending, **given: pending.append(X_pending) or start(self, X_pending=X_pending, **given),
+    )
     for method in METHODS:
         pending.clear()
         client = make(method)
@@ -292,6 +299,73 @@ def test_a_point_read_too_badly_to_be_believed_is_not_recommended(sign):
     client.get_next_trials(max_trials=1)
     assert set_aside(client) == [7]
     assert recommend(client)[0]["x"] in (6 / 14, 8 / 14)
+
+
+def several(method, objective, constraints=()):
+    client = Client(random_seed=0)
+    client.configure_experiment(
+        [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in ("a", "z")]
+    )
+    client.configure_optimization(objective=objective, outcome_constraints=constraints)
+    client.set_generation_strategy(
+        generation_strategy(method, initial=6, **SEARCH, **METHODS[method] | {"noise_var": None})
+    )
+    return client
+
+
+def play_outcomes(client, rounds, outcomes, faults):
+    """Points played; ``faults`` are added to what trials report."""
+    rows = []
+    for _ in range(rounds):
+        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        given = {name: value + faults.get((index, name), 0.0) for name, value in outcomes(p).items()}
+        client.complete_trial(index, raw_data=given)
+        rows.append(p)
+    return rows
+
+
+def test_a_constraint_keeps_its_say_where_values_of_both_outcomes_are_wrong():
+    """The best of a + z on a^2 + z^2 <= 1/2 is a = z = 1/2; trial 2 is infeasible, and 9 is not."""
+    client = several("robust", "y", ["g <= 0.5"])
+    faults = {(2, "g"): -30.0, (3, "y"): 30.0, (9, "g"): 30.0}
+    rows = play_outcomes(client, 14, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, faults)
+    assert rows[6] == pytest.approx(rows[3])  # the objective's suspect is played again, the constraint's are not
+    assert [rows.count(rows[i]) for i in (2, 9)] == [1, 1]
+    assert set_aside(client) == sorted({trial for trial, _ in faults})
+    best, value = recommend(client)
+    assert best["a"] ** 2 + best["z"] ** 2 < 0.51
+    assert value == pytest.approx(best["a"] + best["z"], abs=0.02)
+    assert value > 0.97
+
+
+def test_two_objectives_have_their_suspects_played_again():
+    """The best are between (.2, .2) and (.8, .8)."""
+    client = several("robust", "u, -v")
+    faults = {(3, "u"): 20.0, (8, "v"): -20.0, (4, "v"): 20.0}
+
+    def outcomes(p):
+        return {
+            name: sign * ((p["a"] - c) ** 2 + (p["z"] - c) ** 2) for name, sign, c in (("u", -1, 0.2), ("v", 1, 0.8))
+        }
+
+    rows = play_outcomes(client, 14, outcomes, faults)
+    assert [rows.count(rows[i]) for i in (3, 8, 4)] == [2, 2, 1]
+    assert set_aside(client) == [3, 4, 8]
+    front = client.get_pareto_frontier()
+    assert len(front) > 2
+    for p, predicted, *_ in front:
+        assert {name: float(mean) for name, (mean, _) in predicted.items()} == pytest.approx(outcomes(p), abs=0.1)
+    with pytest.raises(ValueError, match=r"recommend takes one objective; client\.get_pareto_frontier"):
+        recommend(client)
+
+
+@pytest.mark.parametrize("method", ["gp-ucb", "v-ucb"])
+def test_other_methods_refuse_constraints_and_several_objectives(method):
+    for objective, constraints in (("y", ["g <= 0.5"]), ("y, g", [])):
+        client = several(method, objective, constraints)
+        play_outcomes(client, 6, lambda p: {"y": p["a"], "g": p["z"]}, {})
+        with pytest.raises(ValueError, match="takes one objective and no constraints on outcomes"):
+            client.get_next_trials(max_trials=1)
 
 
 def choices(name, values):
