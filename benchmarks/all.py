@@ -43,7 +43,7 @@ SMALL: dict[str, list[str] | None] = {
     "width_rule": ["--quick"],
 }
 # What a suite cannot do without at full size.
-FULL = {"coco": ["--out", FOLDER]}
+FULL = {"bkb": ["--full"], "coco": ["--out", FOLDER]}
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:

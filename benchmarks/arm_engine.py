@@ -125,7 +125,7 @@ def against_numpy() -> None:
         kernel, _, f, noise = gp_problem(1000, d, lengthscale, 64, 1000, noise_var)
         assert kernel.matrix is not None
         K, f0, one = kernel.matrix.numpy(), f[0].numpy(), f[:1].contiguous()
-        for horizon, target in ((50, 1.0), (200, 1.0), (400, 1.0), (1000, 1.5)):
+        for horizon, target in ((50, 0.5), (200, 0.8), (400, 1.2), (1000, 1.6)):
             some = noise[:horizon, :1].contiguous()
             loop = functools.partial(numpy_loop, K, f0, some[:, 0].numpy(), noise_var, width)
             ours = functools.partial(play, algorithm, kernel, noise_var, one, some)
@@ -198,7 +198,7 @@ def million_arms() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     report("million_arms_peak_memory", peak, "GiB", "<= 4", peak <= 4.0, {"process": "alone, imports included"})
     detail |= {"achieved_GB_s": rates, "copy_GB_s": copies}
-    report_paired("million_arms_bandwidth_share", ratios(rates, copies), "of copy bandwidth", 0.65, detail=detail)
+    report_paired("million_arms_bandwidth_share", ratios(rates, copies), "of copy bandwidth", 0.75, detail=detail)
 
 
 def crossover() -> None:

@@ -1,7 +1,7 @@
 """BKB, BBKB and mini-GP-UCB against what they are to replace: ``python -m benchmarks.bkb [--only NAME ...]``.
 
 One JSON object a line; one BLAS thread; ratios within one process run, the same rewards for all. The width is the
-practical one for all (Srinivas et al., Theorem 1, w^2 / 5).
+practical one for all (Srinivas et al., Theorem 1, w^2 / 5). Without ``--full`` it takes some five minutes.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def linear() -> None:
     n, horizon = 1000, 1000
     width, worlds = FiniteWidth(n, 0.1, scale=EXPLORING), [linear_world(n, 5, seed) for seed in range(5)]
     makers: dict[str, tuple[float, Callable[[float], BKB | BBKB]]] = {
-        "BKB": (1.5, lambda _: BKB(width, 1.0)),
-        "BBKB, C = 2": (1.0, lambda noise_var: BBKB(width, 1.0, noise_var)),
+        "BKB": (1.0, lambda _: BKB(width, 1.0)),
+        "BBKB, C = 2": (0.8, lambda noise_var: BBKB(width, 1.0, noise_var)),
     }
     for name, (target, make) in makers.items():
         against_plain(f"{name}, linear kernel, over plain NumPy", make, worlds, np_linear, horizon, target)
@@ -115,9 +115,9 @@ def np_linear(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return product
 
 
-def small() -> None:
-    """n = 1000, d = 5, T = 1000, squared exponential: against plain NumPy."""
-    n, horizon, q = 1000, 1000, 5.0
+def small(horizon: int) -> None:
+    """n = 1000, d = 5, squared exponential: against plain NumPy."""
+    n, q = 1000, 5.0
     width = FiniteWidth(n, 0.1, scale=EXPLORING)
     worlds = [(*world(n, 5, 0.5, seed), NOISE_VAR) for seed in range(5)]
 
@@ -132,9 +132,9 @@ def small() -> None:
                   horizon, 1.5)  # fmt: skip
 
 
-def large() -> None:
-    """n = 10^5, T = 5000: mini-GP-UCB and BBKB against the exact engine; C and c were chosen on seeds 0 to 4."""
-    n, horizon = 100_000, 5000
+def large(horizon: int) -> None:
+    """n = 10^5: mini-GP-UCB and BBKB against the exact engine; C and c were chosen on seeds 0 to 4."""
+    n = 100_000
     width = FiniteWidth(n, 0.1, scale=EXPLORING)
     algorithms: dict[str, ArmAlgorithm] = {
         "exact": GPUCB(width),
@@ -149,24 +149,23 @@ def large() -> None:
             took, lost, _ = played(algorithm, kernel, f, horizon, seed)
             seconds[name].append(took)
             regret[name].append(lost)
-    report_large(seconds, regret)
+    report_large(horizon, seconds, regret)
 
 
-def report_large(seconds: dict[str, list[float]], regret: dict[str, list[float]]) -> None:
+def report_large(horizon: int, seconds: dict[str, list[float]], regret: dict[str, list[float]]) -> None:
     """Speed of the others over the exact engine, wanted where their regret is at most 1.3 x."""
     for name in ("mini-GP-UCB", "BBKB"):
         lost = ratios(regret[name], regret["exact"])
         detail = {"regret_ratio": lost.median, "regret": lost.detail(), "seconds": seconds[name]}
-        title = f"n=1e5, T=5000: {name} over the exact engine, with regret <= 1.3 x"
+        title = f"n=1e5, T={horizon}: {name} over the exact engine, with regret <= 1.3 x"
         report_ratio(title, seconds["exact"], seconds[name], 10.0, detail, lost.median <= 1.3)
 
 
-def slope() -> None:
+def slope(marks: tuple[int, ...]) -> None:
     """BBKB's total time against T at n = 10^5."""
     n = 100_000
     width = FiniteWidth(n, 0.1, scale=EXPLORING)
     kernel, f = world(n, 2, 0.1, 0)
-    marks = (1000, 2000, 4000, 8000)
     taken = [played(BBKB(width, 5.0, 0.3), kernel, f, T, 0)[0] for T in marks]
     value = float(np.polyfit(np.log(marks), np.log(taken), 1)[0])
     report(
@@ -217,16 +216,18 @@ def main() -> None:
     """All measurements, or those named."""
     works: dict[str, Callable[[], object]] = {
         "linear": linear,
-        "small": small,
-        "large": large,
-        "slope": slope,
-        "million": lambda: million(arguments.rounds),
+        "small": lambda: small(1000 if full else 300),
+        "large": lambda: large(5000 if full else 1000),
+        "slope": lambda: slope((1000, 2000, 4000, 8000) if full else (500, 1000, 2000)),
+        "million": lambda: million(arguments.rounds or (2000 if full else 500)),
     }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=works, nargs="+", default=list(works))
-    parser.add_argument("--rounds", type=int, default=2000, help="of `million`")
+    parser.add_argument("--rounds", type=int, help="of `million`")
+    parser.add_argument("--full", action="store_true", help="as many rounds as the goals speak of")
     torch.set_num_threads(1)
     arguments = parser.parse_args()
+    full = arguments.full
     report("environment", 0, "none", None, None, environment())
     for name in arguments.only:
         with torch.no_grad():

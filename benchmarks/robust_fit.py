@@ -52,7 +52,7 @@ def main() -> None:
             plain, robust = zip(*(pair(n, regime, seed) for seed in range(options.pairs)), strict=True)
             times = {"SingleTaskGP, s": statistics.median(plain), "RobustGP, s": statistics.median(robust)}
             name = f"fit, n = {n}, {regime}"
-            report_paired(name, ratios(robust, plain), "times SingleTaskGP", most=3.0, detail=times)
+            report_paired(name, ratios(robust, plain), "times SingleTaskGP", most=2.0, detail=times)
 
 
 if __name__ == "__main__":

@@ -90,10 +90,15 @@ class BBKB(FeatureSpaceAlgorithm):
         if posterior.ahead is None:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
         assert state.shortlist is not None
-        if dtc_single.is_single(posterior) and state.shortlist.outside.item() < math.inf:
-            arm, certain = best_of_single(state.shortlist, float(w), partial(dtc_single.variance_of, posterior))
-            if certain:
-                return Selection(torch.from_numpy(np.array([arm])), w)
+        if dtc_single.is_single(posterior):
+            known, n = state.shortlist, posterior.mean.shape[1]
+            if (void := known.outside.item() == math.inf) and n == known.arms.shape[1]:  # room for all arms
+                everyone = largest_bounds(posterior.mean, posterior.variance, torch.as_tensor(w).expand(1), n)
+                state.shortlist, void = everyone, False
+            if not void:
+                arm, certain = best_of_single(state.shortlist, float(w), partial(dtc_single.variance_of, posterior))
+                if certain:
+                    return Selection(torch.from_numpy(np.array([arm])), w)
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
         sure = torch.zeros_like(state.shortlist.valid)

@@ -15,7 +15,7 @@ these changes one by one (:mod:`bo_robust.posteriors.dtc_changes`), at O(n r) ea
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -62,6 +62,8 @@ class DTCPosterior:
     changes: Tensor  # Number of changes since the factors were last built from scratch, `s` long
     rounding: Tensor  # eps times the largest k(x, x) over lambda, `s`
     ahead: Tensor | None = None  # F after the pulls noted by :func:`downdate`, `s x r x r`; None without such pulls
+    # Of a single trial, from its last rebuild: k_D(x) of all arms, `r x n`, and k(x, x) - ||z(x)||^2, `n`
+    columns: tuple[np.ndarray, np.ndarray] | None = field(default=None, metadata={"derived": True})
 
     @property
     def size(self) -> Tensor:
@@ -346,7 +348,7 @@ def _store(
     r = posterior.points.shape[1]
     if isinstance(trials, slice):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights
-        posterior.ahead = None
+        posterior.ahead = posterior.columns = None
         return
     more, shorter, pad = points.shape[1] - r, r - points.shape[1], torch.nn.functional.pad
     flat = {"points": points, "weights": weights}

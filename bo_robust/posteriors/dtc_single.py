@@ -79,37 +79,47 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     F = trtrs(L, R, lower=1)[0]
     weights = F.T @ trtrs(L, own @ p.sums.numpy()[0, pulled], lower=1)[0]
     np.dot(weights, k, out=p.mean.numpy()[0])
-    left, variance = F @ k, p.variance.numpy()[0]
-    np.subtract(p.kernel.diagonal.numpy().reshape(-1), np.einsum("ij,ij->j", Z, Z), out=variance)
-    np.maximum(variance, 0.0, out=variance)
-    variance += noise * np.einsum("ij,ij->j", left, left)
+    left, rest = F @ k, _rest(p, Z, slice(None))
+    np.add(rest, noise * np.einsum("ij,ij->j", left, left), out=p.variance.numpy()[0])
     p.dictionary.copy_(keep)
     p.changes.zero_()
     p.learnt_counts.copy_(p.counts)
     p.learnt_sums.copy_(p.sums)
     p.points, p.weights = torch.from_numpy(points[None]), torch.from_numpy(weights[None])
     p.root, p.factor = torch.from_numpy(R[None]), torch.from_numpy(np.ascontiguousarray(F)[None])
-    p.ahead = None
+    p.ahead, p.columns = None, (k, rest)
+
+
+def _columns(posterior: DTCPosterior, arms: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """k_D(x), ``r x f``, and k(x, x) - ||z(x)||^2, ``f``, of f arms; those of all arms are kept from a rebuild."""
+    if posterior.columns is not None:
+        k, rest = posterior.columns
+        return k[:, arms], rest[arms]
+    places = np.atleast_1d(arms)
+    k = _matrix(posterior)[posterior.points.numpy()[0][:, None], places]
+    return k, _rest(posterior, posterior.root.numpy()[0] @ k, places)
+
+
+def _rest(posterior: DTCPosterior, Z: np.ndarray, arms: np.ndarray | slice) -> np.ndarray:
+    rest: np.ndarray = posterior.kernel.diagonal.numpy().reshape(-1)[arms] - np.einsum("ij,ij->j", Z, Z)
+    return np.maximum(rest, 0.0, out=rest)
 
 
 def downdate(posterior: DTCPosterior, arm: int) -> None:
     """See :func:`.dtc.downdate`."""
     assert posterior.ahead is not None
     F = posterior.ahead.numpy()[0]
-    u = F @ _matrix(posterior)[arm, posterior.points.numpy()[0]]
+    u = (F @ _columns(posterior, arm)[0]).reshape(-1)
     size = math.sqrt(1.0 + u @ u)
     F -= (u / (size * (size + 1.0)))[:, None] * (u @ F)
 
 
 def variance_of(posterior: DTCPosterior, arms: np.ndarray) -> np.ndarray:
     """See :func:`.dtc.variance_of`; ``arms`` is ``f``, and so is the result."""
-    p = posterior
-    k = _matrix(p)[arms[:, None], p.points.numpy()[0]]
-    explained, left = k @ p.root.numpy()[0].T, k @ (p.factor if p.ahead is None else p.ahead).numpy()[0].T
-    rest = p.kernel.diagonal.numpy().reshape(-1)[arms] - np.einsum("ij,ij->i", explained, explained)
-    np.maximum(rest, 0.0, out=rest)
-    rest += p.noise_var.item() * np.einsum("ij,ij->i", left, left)
-    return rest
+    p, (k, rest) = posterior, _columns(posterior, arms)
+    left = (p.factor if p.ahead is None else p.ahead).numpy()[0] @ k
+    found: np.ndarray = rest + p.noise_var.item() * np.einsum("ij,ij->j", left, left)
+    return found
 
 
 def draw_past(posterior: DTCPosterior, oversampling: float, past: Tensor, uniforms: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ def test_speed_counts_where_the_regret_is_not_larger(capsys):
     regret = {"exact": [1.0, 1.0, 1.0, 10.0, 10.0], "mini-GP-UCB": [1.2, 1.2, 1.2, 12.0, 20.0]}
     regret["BBKB"] = [1.4, 1.4, 1.4, 10.0, 10.0]
     seconds = {"exact": [10.0, 20.0, 40.0, 10.0, 10.0], "mini-GP-UCB": [1.0] * 5, "BBKB": [0.5] * 5}
-    report_large(seconds, regret)
+    report_large(5000, seconds, regret)
     mini, bbkb = rows_of(capsys.readouterr().out)
     assert (mini["value"], mini["met"], mini["detail"]["regret_ratio"]) == (10.0, True, pytest.approx(1.2))
     assert (bbkb["value"], bbkb["met"], bbkb["detail"]["regret_ratio"]) == (20.0, False, pytest.approx(1.4))
