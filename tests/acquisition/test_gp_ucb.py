@@ -10,7 +10,7 @@ from botorch.models import ModelList, ModelListGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms.input import Normalize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf
 
 import bo_robust.acquisition.rounds as rounds
 from bo_robust.acquisition import GPUCB
@@ -144,30 +144,8 @@ def test_batched_models_have_one_width_and_value_per_member(tkwargs):
         torch.testing.assert_close(pairs[:, s], single(rand(tkwargs, 4, 1, 2, 2, seed=3).squeeze(1)), atol=1e-9, rtol=0)
 
 
-def test_optimize_acqf_discrete_is_the_greedy_choice_by_hand(tkwargs):
-    model, arms = make(tkwargs, n=5), rand(tkwargs, 300, 2, seed=3)
-    acqf = GPUCB(model, ConstantWidth(3.0))
-    by_hand, numpy_arms = [], arms.cpu().numpy()
-    for _ in range(3):
-        pending = [numpy_arms[i] for i in by_hand]
-        by_hand.append(int(Dense(model).bound(numpy_arms, 3.0, pending).argmax()))
-    assert len(set(by_hand)) == 3
-    one, _ = optimize_acqf_discrete(acqf, q=1, choices=arms)
-    three, values = optimize_acqf_discrete(acqf, q=3, choices=arms, max_batch_size=100)
-    assert torch.equal(one, arms[by_hand[:1]])
-    assert torch.equal(three, arms[by_hand])
-    assert values.shape == (3,)
-    assert acqf.X_pending is None
-
-
-def test_posterior_transforms(tkwargs):
+def test_two_outputs_under_one_transform(tkwargs):
     model, x = make(tkwargs), rand(tkwargs, 10, 1, 2, seed=3)
-    pending = rand(tkwargs, 2, 2, seed=5)
-    minus = ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
-    lower = GPUCB(model, ConstantWidth(2.0), posterior_transform=minus, X_pending=pending)(x)
-    upper = GPUCB(model, ConstantWidth(2.0), X_pending=pending)(x)
-    mean = model.posterior(x.squeeze(-2)).mean.squeeze(-1)
-    torch.testing.assert_close(lower, upper - 2 * mean, atol=1e-10, rtol=0)
     X, Y = data(tkwargs)
     both = ModelListGP(model, SingleTaskGP(X, Y))
     weights = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.5], **tkwargs))
@@ -201,8 +179,6 @@ def test_bad_arguments_are_refused(tkwargs):
 
 def test_points_of_other_columns_are_refused(tkwargs):
     acqf, x = GPUCB(make(tkwargs), ConstantWidth(2.0)), rand(tkwargs, 5, 1, 2, seed=3)
-    with pytest.raises(ValueError, match="X_pending has 3 columns, the model's data 2"):
-        acqf.set_X_pending(rand(tkwargs, 2, 3, seed=3))
     with pytest.raises(ValueError, match="X has 3 columns, the model's data 2"):
         acqf(rand(tkwargs, 5, 1, 3, seed=3))
     acqf.model.input_transform = Normalize(2)  # whose points may have other columns than the data
@@ -272,19 +248,6 @@ def test_a_list_of_any_models_at_one_point(tkwargs):
         acqf(x)
     with pytest.raises(ValueError, match="pass t"):
         GPUCB(ModelList(members[0], make(tkwargs, n=9)), ConstantWidth(1.0), posterior_transform=weights)
-
-
-def test_float32_model(tkwargs):
-    double = make(tkwargs)
-    x, pending = rand(tkwargs, 9, 1, 2, seed=3), rand(tkwargs, 2, 2, seed=5)
-    expected = GPUCB(double, ConstantWidth(2.0), X_pending=pending)(x)
-    single = make(tkwargs).float()
-    acqf = GPUCB(single, ConstantWidth(2.0), X_pending=pending.float())
-    assert acqf.width.dtype == torch.float32
-    torch.testing.assert_close(acqf(x.float()).double(), expected, atol=1e-3, rtol=0)
-    torch.manual_seed(0)
-    candidates, _ = optimize_acqf(acqf, unit_box(tkwargs).float(), q=2, num_restarts=2, raw_samples=16, sequential=True)
-    assert candidates.dtype == torch.float32
 
 
 def test_pending_points_carry_no_gradient_and_no_alias(tkwargs):

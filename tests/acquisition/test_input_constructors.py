@@ -116,34 +116,3 @@ def test_ax_loop_with_pending_trials(monkeypatch):
     torch.testing.assert_close(model.rewards[:, 0], torch.tensor(rewards[:known], dtype=torch.float64))
     assert model.truncated[:, 0].nonzero().tolist() == [[2]]
     assert min(rewards[4:]) < -0.45
-
-
-def test_ax_loop_goes_on_from_json(tmp_path):
-    pytest.importorskip("ax")
-    from ax.api.client import Client
-    from ax.storage.botorch_modular_registry import register_acquisition_function, register_model
-
-    def play(client, trials):
-        for _ in range(trials):
-            for index, p in client.get_next_trials(max_trials=1).items():
-                client.complete_trial(trial_index=index, raw_data={"y": ax_reward(p)})
-
-    def rewards(client):
-        return client.summarize().sort_values("trial_index")["y"].tolist()
-
-    register_model(TruncatedGP)
-    register_acquisition_function(GPUCB)
-    client, file = tgp_ucb_client(), str(tmp_path / "experiment.json")
-    play(client, 5)
-    client.save_to_json_file(file)
-    again = Client.load_from_json_file(file)
-    assert rewards(again) == pytest.approx(rewards(client), abs=1e-9)  # Ax rounds data in its files
-    play(again, 2)
-    node = again._generation_strategy
-    assert node.current_node_name == "ours"
-    model = node.adapter.generator.surrogate.model
-    assert isinstance(model, TruncatedGP)
-    assert model.truncation == TGPTruncation(moment_bound=4.0, alpha=1.0)
-    known = len(model.rewards)
-    assert known >= 6
-    torch.testing.assert_close(model.rewards[:, 0], torch.tensor(rewards(again)[:known], dtype=torch.float64))

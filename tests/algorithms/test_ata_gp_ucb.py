@@ -143,23 +143,6 @@ def test_no_level_and_many_nodes_are_gp_ucb(root, device):
         torch.testing.assert_close(a.posterior.variance, b.posterior.variance, rtol=0, atol=1e-6)
 
 
-@ROOTS
-def test_a_batch_is_its_trials_to_the_tolerance_of_the_root(root, device):
-    X, (eta, uniforms) = square(30, device), heavy(50, 5, device)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
-    for features in (FourierFeatures(0.3, 5, BOX * 2), NystromDictionary(2.0, 1.2)):
-        algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(0.3, 0.9), features, root)
-        together = algorithm.init(kernel, 0.1, 5)
-        alone = algorithm.init(kernel, 0.1, 1)
-        for t in range(50):
-            arms = torch.arange(t, t + 5, device=device) % 30
-            algorithm.observe(together, arms, eta[t], uniforms[t])
-            algorithm.observe(alone, arms[3:4], eta[t, 3:4], uniforms[t, 3:4])
-        for name in ("mean", "variance"):
-            got, want = getattr(together.posterior, name)[3], getattr(alone.posterior, name)[0]
-            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("redraw", "rounds"), [(1.0, list(range(1, 13))), (1.5, [1, 2, 3, 5, 8, 12]), (2.0, [1, 2, 4, 8])]
 )
@@ -222,8 +205,6 @@ def test_static_mistakes(device):
     width, fourier = ConstantWidth(1.0), FourierFeatures(0.3, 5, BOX)
     with pytest.raises(ValueError, match="rule must be"):
         ATAGPUCB(width, NoTruncation(), fourier, rule="drop")
-    with pytest.raises(ValueError, match="root must be"):
-        ATAGPUCB(width, NoTruncation(), fourier, root="lu")
     algorithm = ATAGPUCB(width, NoTruncation(), fourier)
     with pytest.raises(ValueError, match="locations of the arms"):
         algorithm.init(ArmKernel.from_matrix(K), 0.1)
@@ -233,25 +214,12 @@ def test_static_mistakes(device):
         algorithm.init(ArmKernel.from_matrix(K, 3 * line(5, device)), 0.1)
     with pytest.raises(ValueError, match="prior mean zero"):
         algorithm.init(ArmKernel.from_matrix(K, line(5, device)), 0.1, prior_mean=torch.zeros(5))
-    with pytest.raises(ValueError, match="noise_var"):
-        algorithm.init(ArmKernel.from_matrix(K, line(5, device)), 0.0)
     state = ATAGPUCB(width, lambda t: 1.0 / t, fourier).init(ArmKernel.from_matrix(K, line(5, device)), 0.1)
     arm, y = torch.tensor([0], device=device), torch.ones(1, dtype=torch.float64, device=device)
     falling = ATAGPUCB(width, lambda t: 1.0 / t, fourier)
     falling.observe(state, arm, y)
     with pytest.raises(ValueError, match="level fell"):
         falling.observe(state, arm, y)
-
-
-def test_columns_of_a_kernel(device):
-    kernels = [SquaredExponential(ell)(square(6, device), square(6, device)) for ell in (0.2, 0.4)]
-    arms = torch.tensor([[1, 4, 1], [0, 5, 5]], device=device)
-    for kernel in (ArmKernel.from_matrix(kernels[0]), ArmKernel.from_matrix(torch.stack(kernels))):
-        columns = kernel.columns(arms)
-        assert columns.shape == (2, 6, 3)
-        for i in range(2):
-            K = kernel.matrix if kernel.matrix.ndim == 2 else kernel.matrix[i]
-            assert torch.equal(columns[i], K[:, arms[i]])
 
 
 READS = {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "unique_dim", "_unique2"}

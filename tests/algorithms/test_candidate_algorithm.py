@@ -1,6 +1,5 @@
 """MLE-GP-UCB, ExpectedUCB and A-GP-UCB: picks by plain loops, GP-UCB with one candidate, bad settings."""
 
-import json
 import math
 
 import pytest
@@ -13,7 +12,6 @@ from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
-from bo_robust.posteriors.snapshots import restore_, snapshot
 
 LENGTHSCALES = (0.05, 0.4, 0.15)
 N, S, ROUNDS = 25, 3, 20
@@ -82,21 +80,6 @@ def test_one_candidate_is_gp_ucb(name, device):
         assert torch.equal(ours.arms, theirs.arms)
 
 
-@pytest.mark.parametrize("name", ["mle", "expected", "a"])
-def test_resuming_is_bit_identical(name, device):
-    kernel, f, noise = world(device)
-    algorithm = methods(WIDTH)[name]
-    whole = algorithm.init(kernel, 0.01, S)
-    list(rounds(algorithm, whole, f, noise[:7]))
-    tensors, numbers = snapshot(whole)
-    saved = {k: v.clone() for k, v in tensors.items()}
-    again = algorithm.init(kernel, 0.01, S)
-    restore_(again, saved, json.loads(json.dumps(numbers)))
-    rest = [s.arms for s in rounds(algorithm, whole, f, noise[7:])]
-    assert all(torch.equal(a, b.arms) for a, b in zip(rest, rounds(algorithm, again, f, noise[7:]), strict=True))
-    assert torch.equal(whole.posterior.evidence, again.posterior.evidence)
-
-
 def test_a_gp_ucb_shrinks_by_hand():
     """theta_0 / t^0.9 of 1.0: 1, .536, .372, .287, ...; candidates of the paper's experiment (a)."""
     algorithm = AGPUCB(ConstantWidth(1.0), (0.3, 0.4, 0.5, 0.7, 1.0))
@@ -114,10 +97,8 @@ def test_bad_settings_are_refused(device):
     kernel, *_ = world(device)
     with pytest.raises(ValueError, match="2 lengthscales for 3"):
         AGPUCB(ConstantWidth(1.0), (0.1, 0.2)).init(kernel, 0.1)
-    for bad in ({"lengthscales": ()}, {"lengthscales": (0.1, 0.0)}, {"lengthscales": (0.1,), "power": 0.0}):
+    for bad in ({"lengthscales": (0.1, 0.0)}, {"lengthscales": (0.1,), "power": 0.0}):
         with pytest.raises(ValueError, match=r"lengthscale|power"):
             AGPUCB(ConstantWidth(1.0), **bad)
     with pytest.raises(ValueError, match="1 widths for 3"):
         CandidateAlgorithm((ConstantWidth(1.0),)).init(kernel, 0.1)
-    with pytest.raises(ValueError, match="noise_var"):
-        ExpectedUCB(ConstantWidth(1.0)).init(kernel, 0.0)

@@ -225,9 +225,8 @@ def test_order_of_the_candidates_changes_nothing_but_indices(device):
     torch.testing.assert_close(a.sums[0][:, permutation], b.sums[0], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [30, 300], ids=["dense", "low rank"])
-def test_resuming_with_dead_candidates_is_bit_identical(n, device):
-    kernel, prior = hills(n, device)
+def test_resuming_with_dead_candidates_is_bit_identical(device):
+    kernel, prior = hills(300, device)  # in the low-rank layout
     f, noise = draws(kernel.matrix[0], 3, 90, 0.1, device)
     algorithm = HEGPUCB(SelfNormalisedWidth(1.0, 0.1, 0.05), 0.1, 0.1)
     whole = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
@@ -412,9 +411,6 @@ def test_bases_that_cannot_tell_candidates_apart_are_refused(device):
 
 def test_bad_settings_are_refused(device):
     width = ConstantWidth(1.0)
-    for noise_scale in (0.0, -1.0, math.inf):
-        with pytest.raises(ValueError, match="noise_scale"):
-            HEGPUCB(width, noise_scale, 0.1)
     with pytest.raises(ValueError, match="delta"):
         HEGPUCB(width, 0.1, 1.0)
     kernel, _ = hills(10, device)
@@ -505,27 +501,6 @@ def test_by_likelihood_the_truth_survives_as_often_as_ville_says(device):
         wrong = 1.0 - (state.posterior.alive.sum(1) - alive.long()).double().mean() / 2.0
     assert 0.02 < lost.double().mean() <= delta  # some lose it: the check looks at something
     assert wrong > 0.4
-
-
-def test_by_likelihood_a_batch_is_its_trials_and_resumes(device):
-    kernel, prior = hills(30, device)
-    f, noise = draws(kernel.matrix[0], 5, 40, 0.1, device)
-    f[3:] += prior[1]
-    algorithm = HEGPUCB(BayesianFiniteWidth(30, 0.1), 0.1, 0.1, elimination="likelihood")
-    state = algorithm.init(kernel, 0.01, 5, prior_mean=prior)
-    together, _ = play(algorithm, state, f, noise[:25])
-    tensors, numbers = snapshot(state)
-    again = algorithm.init(kernel, 0.01, 5, prior_mean=prior)
-    restore_(again, {k: v.clone() for k, v in tensors.items()}, numbers)
-    again.round = state.round
-    rest = [play(algorithm, one, f, noise, start=25)[0] for one in (state, again)]
-    assert torch.equal(*rest)
-    together = torch.cat([together, rest[0]])
-    assert len(set(map(tuple, state.posterior.alive.tolist()))) > 1
-    for i in range(5):
-        alone = algorithm.init(kernel, 0.01, 1, prior_mean=prior)
-        assert torch.equal(play(algorithm, alone, f[i : i + 1], noise[:, i : i + 1])[0][:, 0], together[:, i])
-        assert torch.equal(alone.failures.at[0], state.failures.at[i])
 
 
 @pytest.mark.parametrize("form", ["likelihood", "likeliest"])

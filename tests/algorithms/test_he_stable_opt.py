@@ -9,7 +9,7 @@ import torch
 from bo_robust.algorithms.elimination_algorithm import eliminations
 from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.algorithms.stable_opt import StableOpt
-from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, SelfNormalisedWidth
+from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
@@ -88,15 +88,3 @@ def test_picks_and_both_tests_by_loops(device):
     restore_(again, {k: v.clone() for k, v in tensors.items()}, json.loads(json.dumps(numbers)))
     assert torch.equal(again.lower_sums[0], state.lower_sums[0])
     assert torch.equal(algorithm.select(again, u).arms, algorithm.select(state, u).arms)
-
-
-def test_bad_settings_are_refused(device):
-    with pytest.raises(ValueError, match="num_conditions"):
-        HEStableOpt(ConstantWidth(1.0), 0.1, 0.1, 0)
-    with pytest.raises(ValueError, match="noise_scale"):
-        HEStableOpt(ConstantWidth(1.0), 0.0, 0.1, 4)
-    points, *_ = world(device)
-    with pytest.raises(ValueError, match="not pairs"):
-        HEStableOpt(BayesianFiniteWidth(10, 0.1), 0.1, 0.1, 5).init(
-            ArmKernel.from_covariance(SquaredExponential(0.3), points), 0.1
-        )

@@ -188,12 +188,9 @@ def test_bad_settings_are_refused(tkwargs):
     width = ConstantWidth(1.0)
     for options, message in [
         ({"functional": 1.0}, "lower tail"),
-        ({"functional": "var"}, "functional must be"),
-        ({"num_conditions": 0}, "num_conditions"),
         ({"probabilities": (0.5, 0.5)}, "one per condition"),
         ({"probabilities": (0.5, 0.5, 0.1, -0.1, 0.0)}, ">= 0"),
         ({"probabilities": (0.5, 0.5, 0.1, math.nan, 0.0)}, ">= 0"),
-        ({"probabilities": (0.5, 0.3, 0.1, 0.0, 0.0)}, "sum to 1, got 0.9"),
         ({"pick": "best"}, "pick must be one of"),
     ]:
         with pytest.raises(ValueError, match=message):

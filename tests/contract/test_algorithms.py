@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import pickle
 
 import pytest
@@ -35,7 +36,7 @@ from bo_robust.confidence import (
 )
 from bo_robust.features import FourierFeatures
 from bo_robust.linalg import on_cuda
-from bo_robust.posteriors.snapshots import snapshot
+from bo_robust.posteriors.snapshots import forget, restore_, snapshot
 from bo_robust.truncation import TGPTruncation
 from tests.algorithms.worlds import LENGTHSCALES, N, begin, kernel, play, table
 
@@ -70,6 +71,8 @@ def variants():
     return {
         "tgp-ucb, residual": TGPUCB(FiniteWidth(N, 0.1), level, "residual", 1.0),
         "bkb, residual": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "residual", 1.0),
+        "bkb, persistent": BKB(FiniteWidth(N, 0.1), 1.5, "persistent"),
+        "he-gp-ucb, likelihood": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, elimination="likelihood"),
     }
 
 
@@ -171,11 +174,18 @@ def test_an_initial_design_is_learnt(name, device):
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_copies_go_on_alike(name, device):
-    """A deep copy and a pickled copy of the state play the same arms, and leave the original alone."""
+    """A deep copy, a pickled one and a state restored from a checkpoint play the same arms, to the same posterior."""
     algorithm = ROWS[name]
     f, noise, uniforms = table(3, 14, device)
     _, state = play(algorithm, kernel(device), f, noise[:8], uniforms[:8])
-    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
+    forget(state)
+    tensors, numbers = snapshot(state)
+    restored = begin(algorithm, kernel(device), 0.1, 3)
+    # as a file gives them back: contiguous copies, and numbers by way of JSON
+    saved = {k: v.cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
+    restore_(restored, saved, json.loads(json.dumps(numbers)))
+    restored.round = 8
+    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), restored, state]
     played = []
     for one in copies:
         picks = []
@@ -184,8 +194,9 @@ def test_copies_go_on_alike(name, device):
             algorithm.observe(one, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
             picks.append(arms)
         played.append(torch.stack(picks))
-    assert torch.equal(played[0], played[2])
-    assert torch.equal(played[1], played[2])
+    for one, arms in zip(copies, played, strict=True):
+        assert torch.equal(arms, played[-1])
+        assert torch.equal(one.posterior.mean, state.posterior.mean)
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

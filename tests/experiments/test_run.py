@@ -15,7 +15,7 @@ import torch
 import yaml
 from rich.console import Console
 
-from bo_robust.experiments import arm_loop, comparisons, traces
+from bo_robust.experiments import arm_loop, comparisons
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.cli import main
 from bo_robust.experiments.config import parse
@@ -105,21 +105,6 @@ def test_traces_are_reproduced_from_first_principles(tmp_path):
         assert row["regret"] == pytest.approx(f.max() - f[arm], abs=1e-12)
         arms.append(arm)
         rewards.append(reward)
-
-
-def test_trial_7_alone_is_trial_7_of_many():
-    from bo_robust.experiments.build import build_algorithm, build_problem
-
-    panel = config().panels[0]
-    seen = []
-    for trials in (range(9), [7]):
-        problem = build_problem(panel, trials, None, torch.device("cpu"))
-        algorithm = build_algorithm(panel.methods[2], panel, problem)
-        of = traces.Traces(300, len(trials), torch.device("cpu"), torch.float64)
-        arm_loop.play(algorithm, problem, trials, 0, 1.0, of)
-        seen.append((of.arms[:, -2 if len(trials) > 1 else 0], of.rewards[:, -2 if len(trials) > 1 else 0]))
-    assert torch.equal(seen[0][0], seen[1][0])
-    torch.testing.assert_close(seen[0][1], seen[1][1], rtol=0, atol=0)
 
 
 def interrupt_after(monkeypatch, chunks):

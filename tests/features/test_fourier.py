@@ -85,17 +85,6 @@ def test_error_table(dim):
             assert error / 1.3 < got < 1.3 * error, (ell, nodes)
 
 
-@pytest.mark.parametrize("ell", [1.0, 0.5, 0.3, 0.2])
-def test_exponential_beyond_the_rule_of_thumb(ell):
-    start = math.ceil(1 / ell**2)
-    errors = []
-    for nodes in range(start, start + 12):
-        errors.append(FourierFeatures(ell, nodes, (UNIT,)).sup_error())
-    ratios = [b / a for a, b in itertools.pairwise(errors) if b > 1e-14]
-    assert ratios
-    assert max(ratios) < 0.5
-
-
 @pytest.mark.parametrize(("dim", "nodes"), [(1, 9), (2, 5), (3, 4)])
 def test_sup_error_is_that_of_all_differences(dim, nodes, device):
     ell = (0.3, 0.8, 0.45)[:dim]
@@ -233,11 +222,8 @@ def test_json_round_trip():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"lengthscale": 0.0}, "lengthscale"),
         ({"lengthscale": (0.1, 0.2, 0.3)}, "3 lengthscales for bounds of 2"),
-        ({"lengthscale": "0.1"}, "lengthscale"),
         ({"outputscale": -1.0}, "outputscale"),
-        ({"nodes": 0}, "nodes"),
         ({"nodes": 257}, "are 66049 frequencies"),
         ({"bounds": ()}, "bounds"),
         ({"bounds": (0.0, 1.0)}, "bounds"),

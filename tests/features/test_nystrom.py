@@ -369,67 +369,6 @@ def test_the_last_pivots_claim_nothing(seed, device):
     assert (variance_of_regression(X, 12, 0.24, 1e-6) / dtc_variance_in_60_digits(X, 12, 0.24, 1e-6)).min() > 0.7
 
 
-def golden_ata(data, section, features, V_root, device):
-    """ATA's naive mean (all rewards re-truncated in every direction) and DTC variance (algorithms.md, section 2)."""
-    X, X_test, y = (torch.tensor(data[k], dtype=torch.float64, device=device) for k in ("X", "X_test", "y"))
-    noise_var, level = data["noise_var"], section["level"]
-    phi, phi_test = features(X), features(X_test)
-    V = phi.T @ phi + noise_var * torch.eye(features.num_features, dtype=X.dtype, device=device)
-    W = V_root(V)
-    U = W @ phi.T
-    r = torch.zeros(features.num_features, dtype=X.dtype, device=device)
-    for i in range(features.num_features):
-        for tau in range(len(y)):
-            value = U[i, tau] * y[tau]
-            if abs(value) <= level:
-                r[i] += value
-    residual = features.residual(X_test, phi_test)
-    return phi_test @ (W.T @ r), regression(phi, y, phi_test, residual, noise_var)[1]
-
-
-def test_golden_ata(golden, device):
-    """The golden variance comes from any root; the golden mean from the symmetric root of K_D (and of V) alone."""
-    data, section = golden["data"], golden["ata_nystrom"]
-    assert data["kernel"] == "exp(-r^2/(2*0.4^2))"
-    X = torch.tensor(data["X"], dtype=torch.float64, device=device)
-    D = X[section["dictionary"]]
-    mean, variance = (torch.tensor(section[k], dtype=torch.float64, device=device) for k in ("mean", "variance"))
-    for root in ("cholesky", "symmetric"):
-        features = NystromFeatures.from_points(SquaredExponential(0.4), D, root)
-        got_mean, got_variance = golden_ata(data, section, features, inverse_symmetric_root, device)
-        torch.testing.assert_close(got_variance, variance, rtol=1e-9, atol=0.0)
-        if root == "symmetric":
-            torch.testing.assert_close(got_mean, mean, rtol=1e-9, atol=0.0)
-        else:
-            assert (got_mean - mean).abs().max() > 0.1
-    by_cholesky = golden_ata(data, section, features, lambda V: torch.linalg.inv(torch.linalg.cholesky(V)), device)
-    assert (by_cholesky[0] - mean).abs().max() > 0.1
-
-
-def test_golden_bkb(golden, device):
-    data, section = golden["data"], golden["bkb"]
-    X, X_test, y = (torch.tensor(data[k], dtype=torch.float64, device=device) for k in ("X", "X_test", "y"))
-    features = NystromFeatures.from_points(SquaredExponential(0.4), X[section["dictionary"]])
-    phi = features(X_test)
-    mean, variance, _ = regression(features(X), y, phi, features.residual(X_test, phi), data["noise_var"])
-    scaled = torch.tensor(section["variance_scaled_by_1_over_lambda"], dtype=torch.float64, device=device)
-    torch.testing.assert_close(mean, torch.tensor(section["mean"], dtype=X.dtype, device=device), rtol=1e-9, atol=0.0)
-    torch.testing.assert_close(variance / data["noise_var"], scaled, rtol=1e-9, atol=0.0)
-
-
-def test_ata_needs_only_the_cholesky_features_and_the_axes(device):
-    """V^(-1/2) Phi^T = Q (A + noise_var I)^(-1/2) F^T, as the docstring of symmetric_axes says."""
-    X, D = points(device, 12, 1), points(device, 5, 1, seed=1)
-    K_D, noise_var = Matern(0.5, 0.3)(D, D), 0.2
-    root = dictionary_root(K_D)
-    F, Q = root.features(Matern(0.5, 0.3)(X, D)), symmetric_axes(root.features(K_D))
-    phi = Matern(0.5, 0.3)(X, D) @ inverse_symmetric_root(K_D)
-    eye = torch.eye(5, dtype=X.dtype, device=device)
-    want = inverse_symmetric_root(phi.T @ phi + noise_var * eye) @ phi.T
-    got = Q @ inverse_symmetric_root(F.T @ F + noise_var * eye) @ F.T
-    torch.testing.assert_close(got, want, rtol=0.0, atol=1e-12)
-
-
 # Features of points -----------------------------------------------------------------------------------------
 
 
@@ -487,10 +426,3 @@ def test_mistakes_of_points(device):
         NystromFeatures.from_points(SE, points(device, 3, 1) / 0.0 - math.inf)
     with pytest.raises(ValueError, match="put at least one"):
         NystromFeatures.from_points(SE, points(device, 0, 1))
-
-
-def test_frozen(device):
-    root = dictionary_root(torch.eye(2, device=device))
-    assert isinstance(root, DictionaryRoot)
-    with pytest.raises(AttributeError):
-        root.rank = None

@@ -53,17 +53,6 @@ def test_features_are_the_papers(batched, device):
         assert float(table.residual[i, members].max()) < 1e-9
 
 
-def test_probability_of_an_arm_is_that_of_any_of_its_copies(device):
-    # q sigma^2 = 0.2; an arm of c pulls enters with 1 - 0.8^c; 4000 trials, standard error below 0.008
-    s = 4000
-    kernel = ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device))
-    counts = torch.tensor([[1.0, 3.0, 30.0]], dtype=torch.float64, device=device).expand(s, -1)
-    uniform = torch.rand(s, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
-    table = NystromDictionary(0.4).draw(kernel, torch.full_like(counts, 0.5), counts, uniform)
-    kept = (table.residual < 0.5).double().mean(0)  # K = I: an arm in the dictionary has no residual
-    assert kept.tolist() == pytest.approx([0.2, 1 - 0.8**3, 1.0], abs=0.03)
-
-
 def test_a_trial_without_rewards_draws_from_all_arms(device):
     kernel = kernel_of(device)
     counts = torch.zeros(2, N, dtype=torch.float64, device=device)
@@ -99,38 +88,3 @@ def test_all_arms_in_the_dictionary_is_the_exact_gp(root, device):
         torch.testing.assert_close(ours.mean, exact.mean, rtol=0, atol=1e-7 * float(exact.mean.abs().max()))
         torch.testing.assert_close(ours.variance, exact.variance, rtol=0, atol=1e-8)
     torch.testing.assert_close(ours.information_gain, exact.information_gain, rtol=1e-6, atol=0)
-
-
-def test_small_oversampling_keeps_few(device):
-    kernel = kernel_of(device, 0.3)
-    sizes = {}
-    for q in (0.3, 3.0, 1e6):
-        posterior = truncated.init(empty_table(kernel), torch.ones(4, dtype=torch.float64, device=device))
-        g, dictionary = torch.Generator().manual_seed(6), NystromDictionary(q)
-        for _ in range(60):
-            arms = torch.randint(0, N, (4,), generator=g).to(device)
-            rewards = torch.randn(4, generator=g, dtype=torch.float64).to(device)
-            uniform = torch.rand(4, generator=g, dtype=torch.float64).to(device)
-            truncated.observe(
-                posterior,
-                arms,
-                rewards,
-                1.0,
-                lambda p, u=uniform, d=dictionary: d.draw(kernel, p.variance, p.counts, u),
-            )
-        table = posterior.whitening.table
-        sizes[q] = table.axes.square().sum((1, 2)).mean().item()  # orthonormal columns: their number
-        # q sigma^2 <= 1: the expected size is at most q sum_i sigma^2(x_i), here a few standard deviations more
-        if q < 1:
-            assert sizes[q] < 3 * q * float((posterior.counts * posterior.variance).sum(1).mean()) + 2
-    assert sizes[0.3] < sizes[3.0] < sizes[1e6]
-    assert sizes[0.3] < 0.4 * sizes[1e6]
-
-
-def test_static_mistakes():
-    with pytest.raises(ValueError, match="oversampling"):
-        NystromDictionary(0.0)
-    with pytest.raises(ValueError, match="redraw_growth"):
-        NystromDictionary(1.0, 0.9)
-    with pytest.raises(ValueError, match="redraw_growth"):
-        NystromDictionary(1.0, math.nan)

@@ -7,7 +7,6 @@ import torch
 
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures
-from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors import reward_lists, truncated, whitening
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dictionary import NystromDictionary
@@ -143,28 +142,6 @@ def test_every_round_is_the_definition(reads, root, rule, kind, monkeypatch, dev
         torch.testing.assert_close(posterior.information_gain, 0.5 * torch.logdet(V), rtol=tol, atol=0)
 
 
-@ROOTS
-@BRANCHES
-def test_float32(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
-    table = to(feature_table("fourier 1d", root), device, torch.float32)
-    noise = torch.tensor([0.05, 0.4, 2.0], dtype=torch.float32, device=device)
-    posterior = truncated.init(table, noise, root)
-    record, g, compared = Record(3, device), torch.Generator().manual_seed(11), 0
-    for _ in range(60):
-        arms = torch.randint(0, 25, (3,), generator=g).to(device)
-        rewards = rewards_of(g, 3, dtype=torch.float32).to(device)
-        truncated.observe(posterior, arms, rewards, 0.4)
-        record.add(arms, rewards, torch.zeros(3, device=device))
-        mean, variance, gap, _ = direct(table, record, noise, 0.4, root, "zero")
-        close(posterior.variance, variance, 1e-3)
-        far = gap > 1e-4
-        close(posterior.mean[far], mean[far], 2e-3)
-        compared += int(far.sum())
-    assert compared > 150
-    assert posterior.mean.dtype == posterior.variance.dtype == torch.float32
-
-
 @pytest.mark.parametrize(
     ("root", "rule", "reads", "T"),
     [
@@ -281,29 +258,6 @@ def test_no_truncation_is_ridge_regression(reads, root, rule, monkeypatch, devic
         assert bool((infinite.lists.size == 0).all())
 
 
-@ROOTS
-@BRANCHES
-def test_many_nodes_and_no_truncation_are_the_exact_gp(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
-    X = torch.linspace(0, 1, 30, dtype=torch.float64, device=device).unsqueeze(1)
-    Phi = FourierFeatures(0.3, 40, ((0.0, 1.0),))(X)
-    table = FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)
-    noise = torch.tensor([0.1, 1.0], dtype=torch.float64, device=device)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
-    ours, exact = truncated.init(table, noise, root), arm_states.init(kernel, noise, 2)
-    g = torch.Generator().manual_seed(4)
-    for _ in range(60):
-        arms = torch.randint(0, 30, (2,), generator=g).to(device)
-        rewards = torch.randn(2, generator=g, dtype=torch.float64).to(device)
-        truncated.observe(ours, arms, rewards, math.inf)
-        arm_states.observe(exact, arms, rewards)
-        close(ours.mean, exact.mean, max(1e-9, tolerance(root, reads)))
-        torch.testing.assert_close(ours.variance, exact.variance, rtol=0, atol=1e-9 + 0.1 * tolerance(root, reads))
-        torch.testing.assert_close(ours.information_gain, exact.information_gain, rtol=1e-6, atol=0)
-    # counts as the information gain knows them: 1/2 log det(I + K / lambda) of the pulls, repeated arms included
-    assert torch.equal(ours.counts, exact.counts)
-
-
 @pytest.mark.parametrize("section", ["ata_qff_m6", "ata_qff_m10"])
 @ROOTS
 @BRANCHES
@@ -395,26 +349,6 @@ def test_huge_rewards_do_no_more_than_a_truncated_one(reads, root, rule, size, m
             truncated.observe(posterior, arms, reward, 0.5)
     assert bool(huge.mean.isfinite().all())
     close(huge.mean, large.mean, 1e-6)
-
-
-@ROOTS
-@BRANCHES
-def test_a_failed_pull_changes_nothing(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
-    table = to(feature_table("fourier 1d", root), device)
-    posterior = truncated.init(table, torch.full((3,), 0.5, dtype=torch.float64, device=device), root, "residual")
-    g = torch.Generator().manual_seed(6)
-    for _ in range(30):
-        arms = torch.randint(0, 25, (3,), generator=g).to(device)
-        truncated.observe(posterior, arms, rewards_of(g, 3).to(device), 0.5)
-    before = [x.clone() for x in (posterior.mean, posterior.variance, posterior.counts, posterior.information_gain)]
-    bad = torch.tensor([math.nan, math.inf, -math.inf], dtype=torch.float64, device=device)
-    ok, lost = truncated.observe(posterior, arms, bad, 0.5)
-    assert ok.tolist() == lost.tolist() == [False] * 3
-    close(posterior.mean, before[0], 1e-7)
-    close(posterior.variance, before[1], 1e-7)
-    assert torch.equal(posterior.counts, before[2])
-    assert torch.equal(posterior.information_gain, before[3])
 
 
 def test_static_mistakes(device):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bo_robust.study import Arms, Box, Categorical, Float, Integer
-from bo_robust.study.space import all_points, as_space, space_from_json
+from bo_robust.study.space import all_points, space_from_json
 
 
 def test_coordinates_by_hand():
@@ -95,11 +95,8 @@ def test_numbers_of_numpy_are_plain_ones():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Float(1.0, 1.0), "low < high"),
         (lambda: Float(0.0, math.inf), "finite"),
         (lambda: Float(-1e308, 1e308), "overflows"),
-        (lambda: Float(0.0, 1.0, log=True), "low > 0"),
-        (lambda: Integer(0.5, 2), "whole"),
         (lambda: Float(1e10, 1e10 + 1e-5, log=True), "logarithms"),
         (lambda: Float(0.0, 10**400), "finite"),
         (lambda: Integer(0, 10**400), "finite"),
@@ -114,13 +111,8 @@ def test_numbers_of_numpy_are_plain_ones():
         (lambda: Arms([{"a": 10**400}, {"a": 1.0}]), "arm 0: a"),
         (lambda: Arms([{"a": 1.0}, {"a": 2.0}]).check({"a": [1.0]}), "not one of the 2 arms"),
         (lambda: Arms([{"a": 1.0, "b": 0}, {"a": 2.0, "b": 0}]).check({"a": [1.0], "b": 0}), "not one of the 2 arms"),
-        (lambda: Box({}), "at least one"),
-        (lambda: Box({"x": 3.0}), "'x' must be Float"),
-        (lambda: Arms([{"a": 1.0}]), "at least two"),
-        (lambda: Arms([{"a": 1.0}, {"b": 1.0}]), "a point has a value for each of a"),
         (lambda: Arms([{"a": 1.0}, {"a": math.nan}]), "arm 1: a = nan"),
         (lambda: Arms([{"a": 1.0}, {"a": 1.0}, {"a": 2.0}]), "1 arms are there twice"),
-        (lambda: as_space([0.0, 1.0]), "dict of parameters"),
         (lambda: Box({"x": (0.0, 1.0)}).check({"x": 1.5}), "x = 1.5 is not in"),
         (lambda: Box({"k": Integer(0, 3)}).check({"k": 1.5}), "k = 1.5 is not in"),
         (lambda: Box({"x": (0.0, 1.0)}).check({"y": 0.5}), "value for each of x"),

@@ -60,5 +60,3 @@ def test_settings(data_dir):
     assert problem.kernel == SquaredExponential(1.5)
     assert problem.rewards == StudentT(3.0)
     assert problem.noise_var == 0.1
-    with pytest.raises(ValueError, match="lengthscale"):
-        make_problem("abalone", [0], 0, data_dir=data_dir, lengthscale=-1.0)

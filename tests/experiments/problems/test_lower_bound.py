@@ -68,12 +68,3 @@ def test_constants_scale_with_the_gap():
     assert two.norm_bound == pytest.approx(1.7414, abs=1e-4)
     assert (two.moment_bound, two.alpha) == (1.0, 1.0)
     assert two.noise_scale == pytest.approx(2.5)  # rewards in {0, 5}
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="peaks"):
-        make_problem("hard_instance", [0], 0, peaks=0)
-    with pytest.raises(ValueError, match=r"peaks=400 .* fewer peaks"):
-        make_problem("hard_instance", [0], 0, peaks=400)
-    with pytest.raises(ValueError, match="smaller gap"):
-        make_problem("hard_instance", [0], 0, gap=2.0, v=1.0)

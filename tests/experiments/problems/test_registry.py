@@ -2,12 +2,51 @@
 
 import importlib.util
 import inspect
+import math
 
 import pytest
 import torch
 
 from bo_robust.experiments.problems import PROBLEMS, make_conditions_problem, make_problem, of_loop
 from bo_robust.random import stream
+
+REFUSED = [
+    ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
+    ("zzz", {}, "one of: abalone, cmu_light"),
+    ("branin", {}, "unknown problem 'branin'"),
+    ("intel_lab", {"rows": 3}, r"has no 'rows'; choose one of: data_dir"),
+    ("gp_draw", {"seed": 3}, "has no 'seed'"),
+    ("rkhs_function", {"noise": {"kind": "pareto"}}, "positive=True"),
+    ("rkhs_function", {"kernel": "rbf"}, "kernel must be one of"),
+    ("rkhs_function", {"lengthscale": -0.2}, "lengthscale"),
+    ("rkhs_function", {"num_arms": 0}, "num_arms"),
+    ("rkhs_function", {"alpha": 1.2}, "alpha must be in"),
+    ("rkhs_function", {"noise_var": 0.0}, "noise_var"),
+    ("spiked_function", {"num_arms": 1}, "num_arms must be at least 2"),
+    ("spiked_function", {"magnitude": 0.0}, "magnitude"),
+    ("many_arms", {"num_arms": 0}, "num_arms"),
+    ("many_arms", {"dim": 0}, "dim"),
+    ("many_arms", {"lengthscale": 0.0}, "lengthscale"),
+    ("many_arms", {"num_arms": 5, "noise_var": 0.0}, "noise_var"),
+    ("hard_instance", {"peaks": 0}, "peaks"),
+    ("hard_instance", {"peaks": 400}, r"peaks=400 .* fewer peaks"),
+    ("hard_instance", {"gap": 2.0, "v": 1.0}, "smaller gap"),
+    ("abalone", {"lengthscale": -1.0}, "lengthscale"),
+    ("djia29", {"scaling": "raw"}, "scaling must be one of"),
+    ("seattle_latency", {"view": "server"}, "view must be"),
+    ("sp500", {"bad_ticks": 1.5}, "probability"),
+    ("unknown_lengthscale", {"lengthscales": []}, "at least one number"),
+    ("unknown_lengthscale", {"lengthscales": [0.5, 0.5]}, "all different"),
+    ("unknown_lengthscale", {"lengthscales": [-0.5]}, "lengthscale"),
+    ("unknown_lengthscale", {"kernel": "rbf"}, "kernel must be one of"),
+    ("unknown_lengthscale", {"noise_scale": 0.0}, "noise_scale"),
+    ("unknown_lengthscale", {"norm_bound": -1.0}, "norm_bound"),
+    ("unknown_decomposition", {"per_axis": 1}, "per_axis"),
+    ("unknown_decomposition", {"lengthscale": math.inf}, "lengthscale"),
+    ("unknown_mean", {"outputscale": 2.0}, "<= 1"),
+    ("unknown_mean", {"hill": 3.0}, "0 < hill < tallest"),
+    ("unknown_mean", {"noise_scale": -1.0}, "noise_scale"),
+]
 
 SMALL = {"gp_draw": {"num_arms": 60}, "unknown_decomposition": {"per_axis": 4}}
 
@@ -19,9 +58,10 @@ def build(request):
     def make(name, trials, **params):
         if name == "sp500" and importlib.util.find_spec("skfolio") is None:
             pytest.skip("skfolio is not installed")
-        reads = "data_dir" in inspect.signature(PROBLEMS[name]).parameters and name != "sp500"
+        settings = inspect.signature(PROBLEMS[name]).parameters if name in PROBLEMS else ()
+        reads = "data_dir" in settings and name != "sp500"
         folder = request.getfixturevalue("data_dir") if reads else None
-        return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}), **params)
+        return make_problem(name, trials, 4, data_dir=folder, **SMALL.get(name, {}) | params)
 
     return make
 
@@ -71,24 +111,14 @@ def test_seeds_and_trials_differ(build):
     assert len(torch.unique(f, dim=0)) == 8
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "message"),
-    [
-        ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
-        ("zzz", {}, "one of: abalone, cmu_light"),
-        ("intel_lab", {"rows": 3}, r"has no 'rows'; choose one of: data_dir"),
-        ("gp_draw", {"seed": 3}, "has no 'seed'"),
-    ],
-)
-def test_typos_name_the_nearest(name, params, message):
+@pytest.mark.parametrize(("name", "params", "message"), REFUSED)
+def test_refused(build, name, params, message):
     with pytest.raises(ValueError, match=message):
-        make_problem(name, [0], 0, **params)
+        build(name, [0], **params)
 
 
 def test_a_problem_is_of_one_loop():
     assert {**of_loop("arms"), **of_loop("conditions")} == PROBLEMS
-    with pytest.raises(ValueError, match="unknown problem 'branin'"):
-        make_problem("branin", [0], 0)
     with pytest.raises(ValueError, match="unknown problem 'gp_draw'"):
         make_conditions_problem("gp_draw")
 

@@ -52,17 +52,6 @@ def test_hard_rewards_have_mean_f_and_bounded_moment(gap, v, alpha, device):
         assert probability * value ** (1 + alpha) <= v * (1 + 1e-12)
 
 
-def test_hard_rewards_sampled(device):
-    model = HardRewards(0.1, 1.0, 1.0)  # 5 with probability 0.04 at the peak
-    rounds = 100_000
-    draws = torch.from_numpy(model.draw(np.random.default_rng(0), rounds)).to(device)
-    f = torch.full((rounds, 1), 0.2, dtype=torch.float64, device=device)
-    y = model(f, torch.zeros(rounds, dtype=torch.long, device=device), draws)
-    assert set(y.unique().tolist()) == {0.0, 5.0}
-    assert float(y.mean()) == pytest.approx(0.2, abs=0.0125)  # 4 standard errors
-    assert float((y**2).mean()) == pytest.approx(1.0, abs=0.0625)
-
-
 def test_hard_rewards_refuse_what_is_no_probability():
     with pytest.raises(ValueError, match="smaller gap"):
         HardRewards(gap=0.6, v=1.0, alpha=1.0)  # 1.2 * 1.2 > 1

@@ -77,8 +77,6 @@ def test_bad_ticks_change_rewards_only():
     assert dirty.noise_scale is None
     assert "SIMULATED" in dirty.notes
     assert "SIMULATED" not in clean.notes
-    with pytest.raises(ValueError, match="probability"):
-        make_problem("sp500", [0], 0, bad_ticks=1.5)
 
 
 @needs_skfolio

@@ -85,10 +85,3 @@ def test_seattle_latency(data_dir, device, view, arms):
     assert f"(y - {centre:.6g}) / {scale:.6g}" in problem.notes
     best = problem.arm_names[problem.f[0].argmax()]
     assert best == f"node {[j for j in range(99) if view == 'node' or j][rewards[344:].mean(axis=0).argmax()]}"
-
-
-def test_bad_input(data_dir):
-    with pytest.raises(ValueError, match="scaling must be one of"):
-        make_problem("djia29", [0], 0, data_dir=data_dir, scaling="raw")
-    with pytest.raises(ValueError, match="view must be"):
-        make_problem("seattle_latency", [0], 0, data_dir=data_dir, view="server")

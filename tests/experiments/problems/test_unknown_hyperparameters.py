@@ -138,24 +138,3 @@ def test_temperature(data_dir):
     alike = np.corrcoef(past - past.mean(1, keepdims=True), rowvar=False)
     shown = [np.diag(alike, lag).mean() for lag in (1, 5, 10)]
     assert shown == pytest.approx([0.77, 0.24, -0.05], abs=0.005)
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "message"),
-    [
-        ("unknown_lengthscale", {"lengthscales": []}, "at least one number"),
-        ("unknown_lengthscale", {"lengthscales": [0.5, 0.5]}, "all different"),
-        ("unknown_lengthscale", {"lengthscales": [-0.5]}, "lengthscale"),
-        ("unknown_lengthscale", {"kernel": "rbf"}, "kernel must be one of"),
-        ("unknown_lengthscale", {"noise_scale": 0.0}, "noise_scale"),
-        ("unknown_lengthscale", {"norm_bound": -1.0}, "norm_bound"),
-        ("unknown_decomposition", {"per_axis": 1}, "per_axis"),
-        ("unknown_decomposition", {"lengthscale": math.inf}, "lengthscale"),
-        ("unknown_mean", {"outputscale": 2.0}, "<= 1"),
-        ("unknown_mean", {"hill": 3.0}, "0 < hill < tallest"),
-        ("unknown_mean", {"noise_scale": -1.0}, "noise_scale"),
-    ],
-)
-def test_bad_parameters(name, params, message):
-    with pytest.raises(ValueError, match=message):
-        make_problem(name, [0], 0, **params)
