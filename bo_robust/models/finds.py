@@ -74,7 +74,7 @@ class Finds:
     def about(self, row: int, given: Conditioned, price: float, scale: float) -> Iterator[Find]:
         """Finds of all radii about a row that is set aside; ``price`` is h."""
         deviation = float(given.weights[row])
-        likewise = ~given.believed & (given.weights * deviation > 0.0)
+        likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
         size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
         for radius in RADII:
