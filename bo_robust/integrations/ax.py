@@ -48,7 +48,7 @@ from bo_robust.acquisition import recommend_design
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS
 from bo_robust.methods import DEFAULT, METHODS, Method, create_method
-from bo_robust.models import verify
+from bo_robust.models import RobustGP, verify
 from bo_robust.models.reward_units import coarse_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.validation import check_count
@@ -328,12 +328,15 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
     for constraint in constraints:
         if constraint.relative:
             raise ValueError(f"recommend knows no status quo: give {constraint.expression!r} as a number.")
-        total = torch.zeros(len(X), dtype=X.dtype)
+        total, upper = torch.zeros(len(X), dtype=X.dtype), constraint.op == ComparisonOp.LEQ
         for signature, weight in constraint.metric_weights:
             model, _, unit = _outcome(adapter, signature)
             with torch.no_grad():
                 total += weight * unit * model.posterior(X).mean[..., 0]
-        feasible &= total <= constraint.bound if constraint.op == ComparisonOp.LEQ else total >= constraint.bound
+            if isinstance(model, RobustGP):  # not where only other points speak against a reading that breaks it
+                broken = model.points[~model.recommendable((weight > 0.0) != upper)]
+                feasible &= ~(X.unsqueeze(1) == broken).all(-1).any(1)
+        feasible &= total <= constraint.bound if upper else total >= constraint.bound
     return feasible
 
 

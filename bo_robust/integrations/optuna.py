@@ -22,7 +22,8 @@ from torch import Tensor
 from bo_robust.methods import DEFAULT, METHODS
 from bo_robust.random import stream
 from bo_robust.study.policy import History, Policy, Recommendation
-from bo_robust.study.settings import WITH_CONSTRAINTS, complete
+from bo_robust.study.records import WITH_CONSTRAINTS
+from bo_robust.study.settings import complete
 from bo_robust.study.space import Box, Categorical, Float, Integer, Parameter, Point, Space
 from bo_robust.validation import check_count
 
@@ -76,7 +77,7 @@ class RobustSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """Return the parameters of all completed trials that have more than one value."""
         if len(study.directions) > 1:
-            raise ValueError("RobustSampler optimises one objective; make a study with one direction.")
+            raise ValueError(f"RobustSampler optimises one objective; for several {WITH_CONSTRAINTS}.")
         known = intersection_search_space(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
         return {name: d for name, d in known.items() if not d.single()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from botorch.models.model import Model
+from botorch.models.model import Model, ModelList
 from torch import Tensor
 
 from bo_robust.models.robust import ROUNDING, RobustGP
@@ -23,20 +23,25 @@ def verify(
             candidate, _ = optimize_acqf(...)
 
     Args:
-        model: A fitted model; only a ``RobustGP`` has suspects.
+        model: A fitted model; only a ``RobustGP`` has suspects. A list of models is asked one by one, each for its own
+            good side; one that was made with ``maximize=None``, as that of a constraint, is passed over.
         maximize: Whether large rewards are good. None: as the model was made, or True where it does not say.
         at_most: No more is verified once this share of all rewards, and at least one, belongs to refuted suspects.
         q: The most points to return, the best suspect first. Fill a batch up by the acquisition.
         X_pending: ``m x d`` points where another reading is under way or has failed; suspects there are passed over.
 
     Raises:
-        ValueError: if a ``RobustGP`` is not fitted, or hides in a list of models, or q is below 1.
+        ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, or q is below 1.
     """
     if q < 1:
         raise ValueError(f"q must be at least 1, got {q!r}.")
+    if isinstance(model, ModelList):
+        if maximize is not None:
+            raise ValueError("give maximize to each RobustGP of the list, None to that of a constraint, not to verify.")
+        sided = [part for part in model.models if isinstance(part, RobustGP) and part.maximize is not None]
+        found = (verify(part, None, at_most, q, X_pending) for part in sided)
+        return next((points for points in found if points is not None), None)
     if not isinstance(model, RobustGP):
-        if any(isinstance(part, RobustGP) for part in getattr(model, "models", ())):
-            raise ValueError("verify looks at one model; pass that of the objective, such as model.models[0].")
         return None
     if not model.judged:
         raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")

@@ -9,6 +9,7 @@ from typing import Any
 from bo_robust.specs import quoted
 
 LARGEST_TOLD = 1e300  # limit of |value|: beyond it, squares and sums overflow long before a model sees them
+WITH_CONSTRAINTS = "use Ax with bo_robust.integrations.ax.generation_strategy()"
 
 
 class _Outcome(enum.Enum):
@@ -73,6 +74,8 @@ def checked_value(value: Any, trial: int | None = None) -> float | None:
     """Return a value, of a trial, as stored: a number, or None for FAILED; raise ``ValueError`` for anything else."""
     if value is FAILED:
         return None
+    if isinstance(value, list | tuple | dict):
+        raise ValueError(f"a study takes one objective and no constraints: {WITH_CONSTRAINTS}.")
     try:
         number = math.nan if isinstance(value, bool | str | bytes) else float(value)
         # RuntimeError: PyTorch's, for a complex tensor for example.

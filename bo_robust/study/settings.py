@@ -28,11 +28,11 @@ from bo_robust.methods import (
     setting,
 )
 from bo_robust.specs import SpecError, build
+from bo_robust.study.records import WITH_CONSTRAINTS
 from bo_robust.study.space import Arms, Space
 from bo_robust.validation import check_positive, check_settings, quoted
 
 KERNEL_NAMES = ("matern52", "rbf")
-WITH_CONSTRAINTS = "use Ax with bo_robust.integrations.ax.generation_strategy()"
 UNKNOWN = {"noise_var": 1.0, "num_features": 1, "seed": 0}  # stand-ins for values of a model that does not exist yet
 
 
@@ -129,7 +129,7 @@ def complete(method: str, given: Mapping[str, Any], space: Space) -> StudySettin
     Raises ``ValueError`` if a method or setting is unknown (the nearest is named), or a value is out of range, of
     another type or no plain JSON.
     """
-    if "constraints" in given:
+    if "constraints" in given or "constraints_func" in given:
         raise SpecError(f"a study has no constraints: {WITH_CONSTRAINTS}.")
     made = method_class(method)
     parts: dict[type, dict[str, Any]] = {CommonSettings: {}} | ({KernelSettings: {}} if made.fits_kernel else {})

@@ -129,8 +129,8 @@ class Study:
     def tell(self, trial: int, value: Any) -> None:
         """Tell the value of the trial of this id: a finite number of at most 1e300 in size, or ``FAILED``.
 
-        Telling the same again does nothing. Raises ``ValueError`` for any other value, or if the trial was never asked
-        or was told something else.
+        Telling the same again does nothing. Raises ``ValueError`` for any other value (constraints and several
+        objectives are for Ax), or if the trial was never asked or was told something else.
         """
         self.tell_many([(trial, value)])
 
