@@ -68,6 +68,22 @@ def test_draws_and_their_mixture_are_those_of_a_dense_grid(tkwargs):
     torch.testing.assert_close(found.variance[:, 0], variance, rtol=0.15, atol=0.02)
 
 
+def test_the_evidence_is_that_of_a_gp_with_a_standard_normal_mean(tkwargs):
+    X, Y = data(tkwargs, d=3)
+    evidence, theta = draws._Evidence(X, Y[:, 0]), torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).to(X)
+    lengthscale, noise_var = evidence.hyperparameters(theta)
+    for value, scales, noise in zip(evidence(theta), lengthscale, noise_var, strict=True):
+        C = torch.exp(-0.5 * torch.cdist(X / scales, X / scales).square()) + 1.0 + noise * torch.eye(len(X)).to(X)
+        torch.testing.assert_close(value, MultivariateNormal(torch.zeros_like(Y[:, 0]), C).log_prob(Y[:, 0]))
+    gp = SingleTaskGP(X, Y)  # whose priors have these medians
+    middle = evidence.hyperparameters(torch.zeros(1, 4).to(X))
+    for prior, median in (
+        (gp.covar_module.lengthscale_prior, middle[0][0]),
+        (gp.likelihood.noise_covar.noise_prior, middle[1]),
+    ):
+        torch.testing.assert_close(median, prior.loc.exp().to(X).expand_as(median), rtol=1e-6, atol=0)
+
+
 def test_the_step_of_the_exponent_leaves_half_of_the_particles():
     value = torch.linspace(-50.0, 0.0, 64, dtype=torch.float64)
     step = draws._step(value, 1.0)
