@@ -22,6 +22,7 @@ from torch.distributions import Normal, Uniform
 
 import bo_robust
 from bo_robust import acquisition, algorithms, confidence, covariance, features, functionals, tails, truncation
+from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.confidence import information_gain as gains
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
@@ -231,15 +232,24 @@ MISTAKES = {
     "batch of mini": (lambda: algorithms.MiniGPUCB(WIDTH, 0.5), "batch_constant"),
     "batch of mini as text": (lambda: algorithms.MiniGPUCB(WIDTH, "1.1"), "batch_constant"),
     "batch of BBKB": (lambda: algorithms.BBKB(WIDTH, 5.0, -1.0), "batch_constant"),
+    "oversampling of StreamedBBKB": (lambda: algorithms.StreamedBBKB(WIDTH, 0.0, 1.0), "oversampling"),
+    "batch of StreamedBBKB": (lambda: algorithms.StreamedBBKB(WIDTH, 5.0, -1.0), "batch_constant"),
     "lengths of A-GP-UCB": (lambda: algorithms.AGPUCB(WIDTH, ()), "lengthscales"),
     "one length of A-GP-UCB": (lambda: algorithms.AGPUCB(WIDTH, 0.2), "lengthscales"),
     "noise of HE": (lambda: algorithms.HEGPUCB(WIDTH, 0.0, 0.1), "noise_scale"),
     "base of HE": (lambda: algorithms.HEGPUCB(WIDTH, 1.0, 0.1, base="tgp-ucb"), "base"),
     "conditions of V-UCB": (lambda: algorithms.VUCB(WIDTH, 0.1, 0), "num_conditions"),
+    "conditions of StableOpt": (lambda: algorithms.StableOpt(WIDTH, 0), "num_conditions"),
+    "conditions of HE-StableOpt": (lambda: HEStableOpt(WIDTH, 0.1, 0.1, 0), "num_conditions"),
+    "noise of HE-StableOpt": (lambda: HEStableOpt(WIDTH, 0.0, 0.1, 4), "noise_scale"),
     "alpha of V-UCB": (lambda: algorithms.VUCB(WIDTH, 10, 2), "functional"),
     "probabilities of V-UCB": (lambda: algorithms.VUCB(WIDTH, 0.1, 2, (0.5, 0.6)), "probabilities"),
     "probabilities as text": (lambda: algorithms.VUCB(WIDTH, 0.1, 2, "ab"), "probabilities"),
     "pairs that do not fit": (lambda: state(algorithms.VUCB(WIDTH, 0.1, 4)), "are not pairs of designs with 4"),
+    "pairs that do not fit HE-StableOpt": (
+        lambda: state(HEStableOpt(WIDTH, 0.1, 0.1, 4)),
+        "not pairs of designs with 4",
+    ),
     "margin of 0": (lambda: algorithms.ProbabilityOfImprovement(0.0), "margin"),
     "no noise": (lambda: state(noise_var=0.0), "noise_var"),
     "noise NaN": (lambda: state(noise_var=float("nan")), "noise_var"),
@@ -253,11 +263,12 @@ MISTAKES = {
     "prior mean of other arms": (lambda: state(prior_mean=ARMS[:3, 0]), "prior_mean"),
     "a matrix for a kernel": (lambda: algorithms.GPUCB(WIDTH).init(torch.eye(3), 0.1), "kernel"),
     "reward of one trial": (lambda: observe(torch.zeros(2).long(), torch.ones(1).double()), "one entry per trial (2)"),
+    "arm of one trial": (lambda: observe(torch.zeros(1).long(), torch.ones(2).double()), "one entry per trial (2)"),
     "reward as number": (lambda: observe(torch.zeros(2).long(), 1.0), "rewards"),
     "arm as number": (lambda: observe(0, torch.ones(2).double()), "arms"),
     "arm as float": (lambda: observe(torch.zeros(2), torch.ones(2).double()), "arms"),
     "arm that is none": (lambda: observe(torch.tensor([0, 9]), torch.ones(2).double()), "arms"),
-    "rewards in float32": (lambda: observe(torch.zeros(2).long(), torch.ones(2)), "rewards"),
+    "rewards in float32": (lambda: observe(torch.zeros(2).long(), torch.ones(2)), "rewards is torch.float32"),
     "no draw for BKB": (
         lambda: observe(torch.zeros(2).long(), torch.ones(2).double(), algorithms.BKB(WIDTH, 5.0)),
         "observe needs `uniform`",
