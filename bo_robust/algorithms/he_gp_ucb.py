@@ -45,6 +45,8 @@ class HEGPUCB(EliminationAlgorithm):
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under any candidate alive, and that candidate; ties go to the first."""
         posterior: CandidatePosterior = state.posterior
+        if self.elimination == "likeliest" and not isinstance(self.base, VUCB):  # the leader decides alone
+            return super().select(state, uniform)
         w, base = self.widths(posterior, state.round + 1, uniform), self.base
         reach, means = reaches(posterior.variances, w), posterior.means
         if not isinstance(base, VUCB):
