@@ -32,6 +32,7 @@ SMALL: dict[str, list[str] | None] = {
     "gpu": ["--quick"],
     "heavy_tails": None,
     "lnso": ["--quick"],
+    "pairs": ["--only", "1 trial, n=1000, T=200", "--pairs", "5"],
     "ranks": ["--quick"],
     "reproduce": None,
     "robust_fit": ["--pairs", "5"],
