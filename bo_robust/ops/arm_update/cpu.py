@@ -239,7 +239,7 @@ def _slot(buffers: ArmBuffers, views: Views, trials: int | slice, arm: int, kern
     if slot < 0:
         everyone = np.array([trials]) if isinstance(trials, int) else np.arange(trials.start, trials.stop)
         slot = views.filled.item(everyone[0])
-        place = torch.from_numpy(np.full_like(everyone, arm)), torch.from_numpy(everyone)
+        place = torch.from_numpy(np.array([arm] * len(everyone))), torch.from_numpy(everyone)
         if views.rows.shape[-1] > NUMPY_MAX_ARMS:
             kernel_rows(*place, buffers.rows[trials, slot : slot + 1])
         else:
