@@ -158,7 +158,8 @@ def report_large(horizon: int, seconds: dict[str, list[float]], regret: dict[str
         lost = ratios(regret[name], regret["exact"])
         detail = {"regret_ratio": lost.median, "regret": lost.detail(), "seconds": seconds[name]}
         title = f"n=1e5, T={horizon}: {name} over the exact engine, with regret <= 1.3 x"
-        report_ratio(title, seconds["exact"], seconds[name], 10.0 if horizon >= 5000 else None, detail, lost.median <= 1.3)
+        target = 10.0 if horizon >= 5000 else None
+        report_ratio(title, seconds["exact"], seconds[name], target, detail, lost.median <= 1.3)
 
 
 def slope(marks: tuple[int, ...]) -> None:
