@@ -77,7 +77,14 @@ def mediocre_looks_best(values):
     return {(int((values[:, 0] - 0.4).abs().argmin()), 0): FAULT}
 
 
-@pytest.mark.parametrize("faults", [infeasible_looks_best, best_looks_infeasible, mediocre_looks_best])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(infeasible_looks_best, marks=pytest.mark.slow),
+        pytest.param(best_looks_infeasible, marks=pytest.mark.slow),
+        mediocre_looks_best,
+    ],
+)
 def test_a_fault_in_objective_or_constraint_does_not_decide(faults):
     X, Y = start(constrained, faults)
     best = []
@@ -103,6 +110,7 @@ def test_a_fault_in_objective_or_constraint_does_not_decide(faults):
     assert theirs < 0.9 or their_cost > 0.5
 
 
+@pytest.mark.slow
 def test_faults_in_two_objectives_leave_the_front_where_it_is():
     X, Y = start(opposed, lambda values: {(3, 0): FAULT, (8, 1): FAULT})
     covered, wrong = [], []
