@@ -53,7 +53,7 @@ def test_the_two_commands_stand_there_as_one_line_each():
 def test_the_table_shows_the_numbers_that_are_kept():
     kept = json.loads((ROOT / "benchmarks" / "results" / "curves" / "quickstart.json").read_text(encoding="utf-8"))
     (panel,) = [panel for panel in kept["panels"] if f"{panel['name']}: {panel['trials']} trials" in README]
-    for name, found in panel["algorithms"].items():  # kept before the word was method
+    for name, found in panel["methods"].items():
         (row,) = re.findall(rf"^{name} +(.+)$", README, flags=re.M)
         regrets = [f"{mean:.3g} ± {error:.2g}" for mean, error in (found["average_regret"], found["simple_regret"])]
         assert re.split(r"  +", row)[:2] == regrets, name
