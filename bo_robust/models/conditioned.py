@@ -38,12 +38,12 @@ class Conditioned:
             self.swept[np.ix_(others, others)] = total[np.ix_(others, others)] - known @ regression
             self.weights[others] -= known @ weights
 
-    def with_rows(self, rows: Indices, price: float) -> tuple[Conditioned, float]:
-        """A copy that believes these rows too, and log p(y_rows | y_S) - |rows| price."""
+    def with_rows(self, rows: Indices) -> tuple[Conditioned, float]:
+        """A copy that believes these rows too, and log p(y_rows | y_S)."""
         other, gain = object.__new__(Conditioned), 0.0
         other.swept, other.weights, other.believed = self.swept.copy("F"), self.weights.copy(), self.believed.copy()
         for row in rows:
-            gain += float(other.log_densities()[row]) - price
+            gain += float(other.log_densities()[row])
             other.move(int(row))
         return other, gain
 

@@ -7,7 +7,7 @@ f = g + sum_j b_j. The find b_j about the point c of a reward that deviates by a
 in the box of the points, all of whose sides are 1. Its prior probability is that a point lies in a bump of that size:
 min(1, max(NEEDLE, DENSE V_d r^d)), V_d r^d the volume of the ball. Its size is as likely beforehand as that of a fault:
 density p_0 in robust standard deviations s. So, with S believed, D the rewards that come back with it and h the log
-density of a fault, the log odds of the find against |D| faults are
+density of one fault more than those elsewhere, the log odds of the find against |D| faults are
 
     Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - |D| h + log prior + log(p_0 |a| sqrt(2 pi e) / s);
 
@@ -71,9 +71,10 @@ class Finds:
         """Squared distances of all points, ``n x n``."""
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
-    def about(self, row: int, given: Conditioned, price: float, scale: float) -> Iterator[Find]:
-        """Finds of all radii about a row that is set aside; ``price`` is h."""
+    def about(self, row: int, given: Conditioned, levels: Array, scale: float) -> Iterator[Find]:
+        """Finds of all radii about a row that is set aside; ``levels`` has h by the number of faults elsewhere."""
         deviation = float(given.weights[row])
+        outliers = int((~given.believed).sum())
         likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
         size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
@@ -81,7 +82,9 @@ class Finds:
             back = likewise & (self.nearness(row, radius) > WITHIN)
             key = back.tobytes()
             if key not in returned:
-                returned[key] = given.with_rows(np.flatnonzero(back), price)
+                together, gain = given.with_rows(np.flatnonzero(back))
+                rows = int(back.sum())
+                returned[key] = together, gain - rows * float(levels[outliers - rows])
             together, gain = returned[key]
             log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
             yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)

@@ -2,12 +2,14 @@
 
 Some rewards S are believed, the others D are faults. With the hyperparameters theta they maximise
 
-    J(S, theta) = log p(y_S | theta) + log p(theta) + |D| h + STRONG [D is empty],
-    h = log(share / (1 - share) density),
+    J(S, theta) = log p(y_S | theta) + log p(theta) + h_1 + ... + h_|D| + STRONG [D is empty],
+    h_k = log(k / (b + n - k) density),    b = 1 / share - 1,
 
-the density of a fault's size being in robust standard deviations of the rewards. At fixed theta row i leaves if
-log p(y_i | y_S without i) < h, and j enters if log p(y_j | y_S) > h: leave-one-out in closed form (Rasmussen & Williams
-2006, equations 5.10 to 5.12). The search climbs over S and theta in turn, from several first sets.
+the density of a fault's size being in robust standard deviations of the rewards. The share of faults is Beta(1, b)
+beforehand, with mean ``share``: so h_k is the k-th fault's log odds, and where there are many, one more costs less. At
+fixed theta row i leaves if log p(y_i | y_S without i) < h_(|D| + 1), and j enters if log p(y_j | y_S) > h_|D|:
+leave-one-out in closed form (Rasmussen & Williams 2006, equations 5.10 to 5.12). The search climbs over S and theta in
+turn, from several first sets.
 
 Then rows come back together where a find, a region in which f deviates, is likelier than as many faults; see
 :mod:`bo_robust.models.finds`. With the finds as part of the GP the rows are chosen once more. All are believed if J of
@@ -36,7 +38,8 @@ FEWEST = 4  # rewards from which on one can be judged by the others
 STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperparameters in turn
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
 FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
-SHARES = (0.1, 0.25)  # least likely rewards that are left out of other first sets; the larger: the least dense
+UNLIKELY = 0.1  # share of rewards, the least likely, that are left out of another one
+SPARSE = (0.15, 0.3, 0.45)  # shares that are left out of further ones: all but the densest rewards
 # Noise that the search adds, in standard deviations of the believed rewards: where hyperparameters of few rewards leave
 # hardly any, all that no kernel fits exactly would look like an outlier. At least so many robust standard deviations:
 # else it would pay to believe only a cluster of nearly equal rewards.
@@ -107,7 +110,8 @@ class OutlierSearch:
         scale: float | None,
     ) -> None:
         self._evidence, self._twins, self._scale = evidence, twins, scale
-        self._price = math.log(share / (1.0 - share) * density)
+        faults = np.arange(1, len(y) + 1)
+        self._prices = np.log(faults / (1.0 / share - 1.0 + len(y) - faults) * density)  # h_1, h_2, ...
         self._robust, self._finds = spread_units(y, places), Finds(places, density)
         if scale is None:  # a kernel of variance 1 sees rewards as they are
             evidence.blur = (BLUR * min(self._robust.scale, 1.0)) ** 2
@@ -168,14 +172,13 @@ class OutlierSearch:
         finds: list[Find] = []
         if believed.all():
             return believed, finds
-        units, level = self._units(believed), self._level(self._units(believed))
-        confirmed = self._confirmed(theta, units)
+        units = self._units(believed)
+        levels, confirmed = self._levels(units), self._confirmed(theta, units)
         given = self._given(theta, believed, units)
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            scale = self._robust.scale / units.scale
-            found = [find for row in centres for find in self._finds.about(int(row), given, level, scale)]
+            found = [find for row in centres for find in self._about(int(row), given, units)]
             likeliest = max(
                 (find for find in found if len(find.rows) > 1), key=lambda find: find.log_odds, default=None
             )
@@ -186,9 +189,9 @@ class OutlierSearch:
             together = given.believed.copy()
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, units, finds)
-            self._settle(given, level, confirmed)
+            self._settle(given, levels, confirmed)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_rows(rest, level)[1] + STRONG > 0.0:
+        if finds and given.with_rows(rest)[1] + STRONG > levels[: len(rest)].sum():
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 
@@ -233,9 +236,14 @@ class OutlierSearch:
             prior = prior._replace(covariance=prior.covariance + self._finds.covariance(here))
         return Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
-    def _level(self, units: Units) -> float:
-        """Log density, in these units, of a reward that might as well be an outlier."""
-        return self._price + math.log(units.scale / self._robust.scale)
+    def _levels(self, units: Units) -> Array:
+        """Log density, in these units, of the first, the second, ... outlier, ``n``."""
+        levels: Array = self._prices + math.log(units.scale / self._robust.scale)
+        return levels
+
+    def _about(self, row: int, given: Conditioned, units: Units) -> Iterator[Find]:
+        """Finds about a row."""
+        return self._finds.about(row, given, self._levels(units), self._robust.scale / units.scale)
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -254,10 +262,10 @@ class OutlierSearch:
         loss, _ = self._evidence.loss(theta, (self._y - units.center) / units.scale, rows, self._unit(units))
         found = -loss - len(rows) * math.log(units.scale / self._robust.scale)
         dropped = len(believed) - len(rows)
-        return found + (dropped * self._price if dropped else STRONG)
+        return found + (float(self._prices[:dropped].sum()) if dropped else STRONG)
 
     def _first_sets(self) -> Iterator[Rows]:
-        """All rows; those not far from what is expected; all but a share of the least likely; the densest rewards."""
+        """All rows; those not far from what is expected; all but the least likely; the densest rewards."""
         n = len(self._y)
         given = self._given(self._evidence.start, np.ones(n, dtype=bool), self._robust)
         residual, variance = given.expected()
@@ -265,14 +273,14 @@ class OutlierSearch:
         near = residual**2 < FAR**2 * variance
         if 2 * near.sum() >= n:
             yield near
-        for share in SHARES:
-            while n - given.believed.sum() < math.ceil(share * n):
-                given.move(int(np.where(given.believed, given.log_densities(), math.inf).argmin()))
-            if 2 * given.believed.sum() >= n:
-                yield given.believed.copy()
-        left, order = int(max(SHARES) * n), self._y.argsort(kind="stable")
-        start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
-        yield np.isin(np.arange(n), order[start : start + n - left])
+        while n - given.believed.sum() < math.ceil(UNLIKELY * n):
+            given.move(int(np.where(given.believed, given.log_densities(), math.inf).argmin()))
+        yield given.believed
+        order = self._y.argsort(kind="stable")
+        for share in SPARSE:
+            left = int(share * n)
+            start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
+            yield np.isin(np.arange(n), order[start : start + n - left])
 
     def _climb(self, theta: Array, believed: Rows) -> Rows:
         """Rows that no single move from these improves any more."""
@@ -280,14 +288,14 @@ class OutlierSearch:
         given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
         for row in np.flatnonzero(confirmed & ~believed):
             given.move(int(row))
-        self._settle(given, self._level(units), confirmed)
+        self._settle(given, self._levels(units), confirmed)
         return given.believed
 
-    def _settle(self, given: Conditioned, level: float, confirmed: Rows) -> None:
+    def _settle(self, given: Conditioned, levels: Array, confirmed: Rows) -> None:
         """Drop or add the row that gains most, until none gains."""
         n = len(given.believed)
         for _ in range(2 * n):
-            gain = given.log_densities() - level
+            gain = given.log_densities() - _next_level(levels, given.believed)
             gain[given.believed] *= -1.0
             stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
             gain[stay] = -math.inf
@@ -319,29 +327,29 @@ class OutlierSearch:
 
     def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = ()) -> Judgement:
         units = self._units(believed)
-        level, given = self._level(units), self._given(theta, believed, units, finds)
+        levels, given = self._levels(units), self._given(theta, believed, units, finds)
         residual, variance = given.expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - level
+        margin = -0.5 * (LOG_2PI + np.log(variance)) - _next_level(levels, believed)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / units.scale)[believed]))
         explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
-        possible = self._possible(given, level, units)
+        possible = self._possible(given, units)
         return Judgement(believed, probability, surprise, limit, self._barely_believed(believed), explained, possible)
 
-    def _possible(self, given: Conditioned, level: float, units: Units) -> tuple[Find, ...]:
+    def _possible(self, given: Conditioned, units: Units) -> tuple[Find, ...]:
         """The likeliest finds about rows that are set aside, beyond all believed rewards and beyond what is expected.
 
         A row within a likelier find has none of its own: it would count the same variance twice.
         """
-        inside, scale = self._y[given.believed], self._robust.scale / units.scale
+        inside = self._y[given.believed]
         above, below = (
             (self._y > inside.max()) & (given.weights > 0.0),
             (self._y < inside.min()) & (given.weights < 0.0),
         )
-        about = (self._finds.about(int(row), given, level, scale) for row in np.flatnonzero(above | below))
+        about = (self._about(int(row), given, units) for row in np.flatnonzero(above | below))
         likeliest = [max(finds, key=lambda find: find.log_odds) for finds in about]
         kept: list[Find] = []
         for find in sorted(likeliest, key=lambda find: -find.log_odds):
@@ -363,8 +371,14 @@ class OutlierSearch:
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 units = self._units(rest)
                 densities = self._given(self._fit_theta(rest), rest, units).log_densities()
-                barely_believed |= pair & (densities < self._level(units))
+                barely_believed |= pair & (densities < self._levels(units)[len(believed) - believed.sum()])
         return barely_believed
+
+
+def _next_level(levels: Array, believed: Rows) -> Array:
+    """Log density ``n`` of each row as an outlier: as one more of those set aside, or as the last of them."""
+    k = len(believed) - int(believed.sum())
+    return np.where(believed, levels[min(k, len(levels) - 1)], levels[max(k - 1, 0)])
 
 
 def _different(sets: Iterable[Rows]) -> list[Rows]:

@@ -73,7 +73,7 @@ class RobustGP(MovableGP):
         train_X: ``n x d`` points, n >= 1.
         train_Y: ``n x 1`` rewards, finite. Several outputs or data sets need a ``ModelListGP``.
         train_Yvar: ``n x 1`` noise variances, where they are known.
-        outlier_share: Share of outliers among all rewards, as thought before they are seen, in (0, .5).
+        outlier_share: Share of outliers among all rewards, as expected before they are seen, in (0, .5).
         outlier_density: Density of an outlier, per robust standard deviation of the rewards: 1/20 is that of a range of
             20 standard deviations.
         maximize: Whether large rewards are good. A good reading that is set aside leaves doubt in predictions; on the

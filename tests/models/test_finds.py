@@ -49,7 +49,7 @@ def peak(n=40, sd=0.1, seed=0, near=0):
 
 def test_log_odds_are_those_of_dense_densities():
     draws = np.random.default_rng(0)
-    n, level, scale, density = 12, -4.0, 0.7, 0.05
+    n, levels, scale, density = 12, np.array([-4.0, -3.0]), 0.7, 0.05
     places, y = draws.random((n, 2)), draws.normal(size=n)
     y[[3, 7]] += 6.0
     A = draws.normal(size=(n, n))
@@ -57,7 +57,7 @@ def test_log_odds_are_those_of_dense_densities():
     believed = np.ones(n, dtype=bool)
     believed[[3, 7]] = False
     finds = Finds(places, density)
-    for find in finds.about(3, Conditioned(prior, y, believed), level, scale):
+    for find in finds.about(3, Conditioned(prior, y, believed), levels, scale):
 
         def log_density(rows, covariance):
             total = (covariance + 0.1 * np.eye(n))[np.ix_(rows, rows)]
@@ -69,7 +69,7 @@ def test_log_odds_are_those_of_dense_densities():
         expected = log_density(together, prior.covariance + finds.covariance(find)) - log_density(
             kept, prior.covariance
         )
-        expected += -len(find.rows) * level + math.log(max(0.1 * ball, 0.01))
+        expected += -len(find.rows) * levels[2 - len(find.rows)] + math.log(max(0.1 * ball, 0.01))
         expected += math.log(density * abs(find.deviation) / scale * math.sqrt(2.0 * math.pi * math.e))
         assert find.log_odds == pytest.approx(expected, abs=2e-2)  # of what is far from the centre
         assert find.probability == pytest.approx(1.0 / (1.0 + math.exp(-find.log_odds)))
@@ -185,7 +185,7 @@ class TestDoubt:
         prior, believed = Prior(expected, np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         X, Y = data_of(y)
         search = RobustGP(X, Y)._search()
-        possible = search._possible(Conditioned(prior, y, believed), -4.0, Units(0.0, 1.0))
+        possible = search._possible(Conditioned(prior, y, believed), Units(0.0, 1.0))
         assert [(find.row, find.deviation) for find in possible] == [(7, pytest.approx(7.0))]
 
     def test_neighbours_have_one(self):
@@ -194,7 +194,7 @@ class TestDoubt:
         prior, believed = Prior(np.zeros(n), np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         for apart, rows in ((0.001, 1), (0.5, 2)):
             X, Y = data_of(y, apart)
-            possible = RobustGP(X, Y)._search()._possible(Conditioned(prior, y, believed), -4.0, Units(0.0, 1.0))
+            possible = RobustGP(X, Y)._search()._possible(Conditioned(prior, y, believed), Units(0.0, 1.0))
             assert len(possible) == rows
 
     def test_an_acquisition_goes_and_looks_there(self):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from scipy import stats
+from scipy import special, stats
 
 from bo_robust.models.conditioned import Conditioned
 from bo_robust.models.evidence import Prior, evidence_of
@@ -48,12 +48,19 @@ def naive_expected(prior, y, believed):
     return np.array(found).T
 
 
-def plausibility(evidence, y, believed, theta, price):
+def price(X, y, k, share=0.02):
+    """Log density of k outliers whose share is Beta(1, 1 / share - 1), over that of none."""
+    n, b = len(y), 1.0 / share - 1.0
+    of_size = math.log(0.05 / spread_units(y, boxed(X)).scale)
+    return special.betaln(1 + k, b + n - k) - special.betaln(1, b + n) + k * of_size
+
+
+def plausibility(evidence, X, y, believed, theta):
     """J up to the log prior, from a dense normal density."""
     prior = evidence.prior(theta)
     rows = np.flatnonzero(believed)
     total = (prior.covariance + np.diag(prior.noise))[np.ix_(rows, rows)]
-    return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + (len(y) - len(rows)) * price
+    return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + price(X, y, len(y) - len(rows))
 
 
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
@@ -90,8 +97,9 @@ class TestSearch:
         assert not judged.believed[4]
         assert judged.believed.sum() == N - 1
         np.testing.assert_allclose(judged.surprise, residual / np.sqrt(variance), atol=1e-9)
-        # An outlier has share / (1 - share) times the density .05 per robust standard deviation.
-        height = 0.02 / 0.98 * 0.05 / spread_units(y, boxed(X)).scale
+        # It is the first outlier, and any other one would be the second.
+        first, second = (math.exp(price(X, y, k) - price(X, y, k - 1)) for k in (1, 2))
+        height = np.where(judged.believed, second, first)
         inlier = stats.norm.pdf(residual, 0.0, np.sqrt(variance))
         np.testing.assert_allclose(judged.inlier_probability, inlier / (inlier + height), atol=1e-12)
         at_level = stats.norm.pdf(judged.surprise_limit * np.sqrt(variance), 0.0, np.sqrt(variance))
@@ -105,13 +113,12 @@ class TestSearch:
         Y[seed] += 4.0
         found, evidence = search(X, Y)
         judged, y = found.judge(), Y.numpy().ravel()
-        price = math.log(0.02 / 0.98 * 0.05) - math.log(spread_units(y, boxed(X)).scale)
-        best = plausibility(evidence, y, judged.believed, evidence.start, price)
+        best = plausibility(evidence, X, y, judged.believed, evidence.start)
         for i in range(N):
             other = judged.believed.copy()
             other[i] = not other[i]
             if 2 * other.sum() >= N:
-                assert plausibility(evidence, y, other, evidence.start, price) <= best + 1e-6
+                assert plausibility(evidence, X, y, other, evidence.start) <= best + 1e-6
 
     def test_two_wild_rewards_are_found_among_all_sets(self):
         """The climb finds the best of all sets of at least half of the rows."""
@@ -119,9 +126,8 @@ class TestSearch:
         Y[[1, 6]] += torch.tensor([[4.0], [-5.0]], dtype=torch.float64)
         found, evidence = search(X, Y)
         y = Y.numpy().ravel()
-        price = math.log(0.02 / 0.98 * 0.05) - math.log(spread_units(y, boxed(X)).scale)
         sets = [np.array(rows) for rows in itertools.product([True, False], repeat=N) if 2 * sum(rows) >= N]
-        best = max(sets, key=lambda rows: plausibility(evidence, y, rows, evidence.start, price))
+        best = max(sets, key=lambda rows: plausibility(evidence, X, y, rows, evidence.start))
         np.testing.assert_array_equal(found.judge().believed, best)
         np.testing.assert_array_equal(np.flatnonzero(~best), [1, 6])
 
