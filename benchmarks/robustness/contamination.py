@@ -11,7 +11,7 @@ from scipy import stats
 from benchmarks.robustness.problems import Problem
 from bo_robust.random import stream
 
-__all__ = ["FAULTY", "REGIMES", "Draws", "Regime", "draw"]
+__all__ = ["FAULTY", "MAIN", "REGIMES", "Draws", "Regime", "draw"]
 
 STUDENT_SCALE = 0.3  # of Student-t(2) noise, in sd of f: then 8 % of it lies beyond one sd of f
 DEAD_RANGE = 3.0  # what a dead sensor shows lies within this many sd of f's mean
@@ -45,6 +45,7 @@ REGIMES: dict[str, Regime] = {
     "20% cauchy": Regime("cauchy", 0.2, 1.0),
     "dead sensor": Regime("dead", 0.15),
 }
+MAIN = tuple(REGIMES)[:3]  # of the whole grid; the others are played as time allows
 FAULTY = tuple(name for name in REGIMES if name != "clean")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.robustness.contamination import FAULTY
+from benchmarks.robustness.contamination import MAIN
 from benchmarks.robustness.summary import FLOOR, reported
 
 __all__ = ["draw", "gaps"]
@@ -35,12 +35,12 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, sharey=True, figsize=(9, 3.6), layout="constrained")
-    for axis, title, regimes in ((axes[0], "no faults", ("clean",)), (axes[1], "with faults", FAULTY)):
-        table = reported(rows, regimes)
+    figure, axes = plt.subplots(1, len(MAIN), sharey=True, figsize=(12, 3.6), layout="constrained")
+    for axis, title, regime in zip(axes, ("no faults", "10 % faults", "30 % faults"), MAIN, strict=True):
+        table = reported(rows, [regime])
         for shift, (method, (label, colour, line)) in enumerate(SHOWN.items()):
             parts: dict[int, dict[tuple[str, int], list[float]]] = defaultdict(lambda: defaultdict(list))
-            for problem, regime, seed in table[method].keys() & table["plain"].keys():
+            for problem, _, seed in table[method].keys() & table["plain"].keys():
                 pair = problem, regime, seed
                 for t, gap in gaps(table[method][pair], table["plain"][pair]).items():
                     parts[t][problem, seed].append(gap)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.robustness.contamination import FAULTY, REGIMES
+from benchmarks.robustness.contamination import FAULTY, MAIN, REGIMES
 from benchmarks.robustness.doors import GRID, OURS, PEERS
 from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, SETTINGS
 
@@ -149,13 +149,13 @@ def _played(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
     """How many cells there are of those wanted, and by regime and method which are not whole."""
     wanted = {(name, seed) for name in FUNCTIONS if name not in SETTINGS for seed in seeds}
     there, missing = 0, dict[str, dict[str, str]]()
-    for regime in REGIMES:
+    for regime in MAIN:
         table = reported(rows, [regime])
         counts = {method: len({(p, s) for p, _, s in table[method]} & wanted) for method in GRID}
         there += sum(counts.values())
         short = {method: f"{n} of {len(wanted)}" for method, n in counts.items() if n < len(wanted)}
         missing |= {regime: short} if short else {}
-    whole = len(wanted) * len(REGIMES) * len(GRID)
+    whole = len(wanted) * len(MAIN) * len(GRID)
     detail = {"wanted": whole, "not whole": missing, "by": sorted({row["by"] for row in rows}), "floor": FLOOR}
     yield _line("cells of functions reported", there, "cells", detail, str(whole), there == whole)
 
