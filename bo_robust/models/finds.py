@@ -71,8 +71,8 @@ class Finds:
         """Squared distances of all points, ``n x n``."""
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
-    def about(self, row: int, given: Conditioned, levels: Array, scale: float) -> Iterator[Find]:
-        """Finds of all radii about a row that is set aside; ``levels`` has h by the number of faults elsewhere."""
+    def about(self, row: int, given: Conditioned, prices: Array, scale: float) -> Iterator[Find]:
+        """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere."""
         deviation = float(given.weights[row])
         outliers = int((~given.believed).sum())
         likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
@@ -84,7 +84,7 @@ class Finds:
             if key not in returned:
                 together, gain = given.with_rows(np.flatnonzero(back))
                 rows = int(back.sum())
-                returned[key] = together, gain - rows * float(levels[outliers - rows])
+                returned[key] = together, gain - rows * float(prices[outliers - rows])
             together, gain = returned[key]
             log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
             yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)

@@ -173,7 +173,7 @@ class OutlierSearch:
         if believed.all():
             return believed, finds
         units = self._units(believed)
-        levels, confirmed = self._levels(units), self._confirmed(theta, units)
+        prices, confirmed = self._prices_in(units), self._confirmed(theta, units)
         given = self._given(theta, believed, units)
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
@@ -189,9 +189,9 @@ class OutlierSearch:
             together = given.believed.copy()
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, units, finds)
-            self._settle(given, levels, confirmed)
+            self._settle(given, prices, confirmed)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_rows(rest)[1] + STRONG > levels[: len(rest)].sum():
+        if finds and given.with_rows(rest)[1] + STRONG > prices[: len(rest)].sum():
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 
@@ -236,14 +236,14 @@ class OutlierSearch:
             prior = prior._replace(covariance=prior.covariance + self._finds.covariance(here))
         return Conditioned(prior, (self._y - units.center) / units.scale, believed)
 
-    def _levels(self, units: Units) -> Array:
+    def _prices_in(self, units: Units) -> Array:
         """Log density, in these units, of the first, the second, ... outlier, ``n``."""
-        levels: Array = self._prices + math.log(units.scale / self._robust.scale)
-        return levels
+        prices: Array = self._prices + math.log(units.scale / self._robust.scale)
+        return prices
 
     def _about(self, row: int, given: Conditioned, units: Units) -> Iterator[Find]:
         """Finds about a row."""
-        return self._finds.about(row, given, self._levels(units), self._robust.scale / units.scale)
+        return self._finds.about(row, given, self._prices_in(units), self._robust.scale / units.scale)
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -288,14 +288,14 @@ class OutlierSearch:
         given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
         for row in np.flatnonzero(confirmed & ~believed):
             given.move(int(row))
-        self._settle(given, self._levels(units), confirmed)
+        self._settle(given, self._prices_in(units), confirmed)
         return given.believed
 
-    def _settle(self, given: Conditioned, levels: Array, confirmed: Rows) -> None:
+    def _settle(self, given: Conditioned, prices: Array, confirmed: Rows) -> None:
         """Drop or add the row that gains most, until none gains."""
         n = len(given.believed)
         for _ in range(2 * n):
-            gain = given.log_densities() - _next_level(levels, given.believed)
+            gain = given.log_densities() - _next_price(prices, given.believed)
             gain[given.believed] *= -1.0
             stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
             gain[stay] = -math.inf
@@ -327,11 +327,11 @@ class OutlierSearch:
 
     def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = ()) -> Judgement:
         units = self._units(believed)
-        levels, given = self._levels(units), self._given(theta, believed, units, finds)
+        prices, given = self._prices_in(units), self._given(theta, believed, units, finds)
         residual, variance = given.expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - _next_level(levels, believed)
+        margin = -0.5 * (LOG_2PI + np.log(variance)) - _next_price(prices, believed)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / units.scale)[believed]))
@@ -371,14 +371,14 @@ class OutlierSearch:
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 units = self._units(rest)
                 densities = self._given(self._fit_theta(rest), rest, units).log_densities()
-                barely_believed |= pair & (densities < self._levels(units)[len(believed) - believed.sum()])
+                barely_believed |= pair & (densities < self._prices_in(units)[len(believed) - believed.sum()])
         return barely_believed
 
 
-def _next_level(levels: Array, believed: Rows) -> Array:
+def _next_price(prices: Array, believed: Rows) -> Array:
     """Log density ``n`` of each row as an outlier: as one more of those set aside, or as the last of them."""
     k = len(believed) - int(believed.sum())
-    return np.where(believed, levels[min(k, len(levels) - 1)], levels[max(k - 1, 0)])
+    return np.where(believed, prices[min(k, len(prices) - 1)], prices[max(k - 1, 0)])
 
 
 def _different(sets: Iterable[Rows]) -> list[Rows]:
