@@ -242,11 +242,11 @@ class ModuleEvidence(Evidence):
 
     def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
         self._set(theta)
-        mean, covariance, noise = self._moments(unit)
         rows = torch.as_tensor(kept)
-        total = covariance[rows][:, rows] + torch.diag(noise[rows])
-        root, failed = torch.linalg.cholesky_ex(total)
-        if failed:
+        try:  # GPyTorch factorises a covariance to which a linear kernel's is added
+            mean, covariance, noise = self._moments(unit)
+            root = torch.linalg.cholesky(covariance[rows][:, rows] + torch.diag(noise[rows]))
+        except torch.linalg.LinAlgError:
             return IMPOSSIBLE, np.zeros_like(theta)
         residual = torch.linalg.solve_triangular(root, (torch.as_tensor(y).to(mean) - mean)[rows, None], upper=False)
         value: Any = 0.5 * residual.square().sum() + root.diagonal().log().sum() + 0.5 * len(kept) * LOG_2PI

@@ -11,7 +11,7 @@ from botorch.models.transforms import Log, Normalize
 from botorch.models.transforms.input import Warp
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from gpytorch.constraints import GreaterThan, Interval, Positive
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -196,17 +196,17 @@ def test_one_reward_by_hand():
 
 
 def test_no_cholesky_factor_is_a_large_loss_without_slope():
-    """All points equal and no noise: the covariance is a matrix of ones."""
+    """All points equal and no noise: a matrix of ones. Without a lengthscale GPyTorch cannot add a linear kernel."""
     X, Y = data()
-    model = SingleTaskGP(torch.full_like(X, 0.5), Y)
+    model, added = (SingleTaskGP(torch.full_like(X, 0.5), Y, covar_module=k) for k in (None, rbf() + LinearKernel()))
     plain, modules = evidence_of(copy.deepcopy(model)), ModuleEvidence(copy.deepcopy(model))
-    names = [name for name, _ in model.named_parameters()]
+    names, others = ([name for name, _ in one.named_parameters()] for one in (model, added))
     for evidence, place, nothing in (
         (plain, D, -1000.0),
         (modules, names.index("likelihood.noise_covar.raw_noise"), 0),
+        (ModuleEvidence(added), others.index("covar_module.kernels.0.raw_lengthscale"), -1000.0),
     ):
         theta = evidence.start.copy()
         theta[place] = nothing
         value, slope = evidence.loss(theta, Y.numpy().ravel(), np.arange(N))
-        assert value == 1e10
-        assert not slope.any()
+        assert value == 1e10 > np.abs(slope).sum() == 0.0
