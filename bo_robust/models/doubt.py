@@ -16,8 +16,8 @@ class Doubt(Kernel):
     """The covariance sum_j P_j B_j of finds that are not believed; see :mod:`bo_robust.models.finds` for B.
 
     A find of probability P and size a at its centre deviates from what is believed by a^2 P in the mean square: so
-    much variance f has there. Its prior mean is 0, so the mean of the posterior stays that of the believed rewards, but
-    an acquisition goes and looks. What it reads there, and nearby, conditions the find like the rest of f.
+    much variance f has there. Its prior mean is 0, so the mean of the posterior does not follow the reading, but an
+    acquisition goes and looks. What is read there, and nearby, before too, conditions the find like the rest of f.
     """
 
     centres: Tensor

@@ -53,9 +53,9 @@ class RobustGP(MovableGP):
     Where all are believed, the model is ``SingleTaskGP``, bit for bit. Without a fit all are believed.
 
     Rewards that are set aside come back where a find, a region in which f deviates, is likelier than as many faults.
-    One reading alone cannot tell. If it is better than all believed ones, then the mean of predictions is that of the
-    believed rewards, but their variance grows about its point by P a^2: P is the probability of a find, a its size. So
-    acquisitions go and look, and a recommendation by the mean does not follow it before.
+    One reading alone cannot tell. If it is better than all believed ones, then the mean of predictions does not follow
+    it, but their variance grows about its point by P a^2: P is the probability of a find, a its size. So acquisitions
+    go and look; not Thompson sampling by ``draw_matheron_paths``, which sees ``covar_module`` alone.
 
     At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
     than four rewards, all are. Where more than half of them are equal, only rewards that deviate eight times as much as
