@@ -194,7 +194,7 @@ class RobustGP(MovableGP):
         None stands for what the model was made with, and where that is None too for True.
         """
         maximize = self.maximize if maximize is None else maximize
-        return (-self.rewards if maximize is False else self.rewards).squeeze(-1)
+        return (self.rewards if maximize is None or maximize else -self.rewards).squeeze(-1)
 
     def suspects(self, maximize: bool | None = None) -> Tensor:
         """Rows of rewards that are better than all that the others support, and need another reading.
@@ -303,8 +303,8 @@ class RobustGP(MovableGP):
 
     def _set_doubt(self, finds: Sequence[Find]) -> None:
         """Doubt about what may be a find on the good side, as the kernel sees the points now."""
-        sign, self._finds = {True: 1.0, False: -1.0, None: 0.0}[self.maximize], tuple(finds)
-        good = [find for find in finds if sign * find.deviation > 0.0]
+        self._finds = tuple(finds)
+        good = [find for find in finds if self.maximize is not None and (find.deviation > 0.0) == bool(self.maximize)]
         self._doubt.set(self._points_seen(), good, self._unit() or 1.0)
         self.prediction_strategy = None
 

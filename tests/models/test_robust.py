@@ -326,11 +326,11 @@ class TestVerify:
 
     def test_minimising_mirrors_maximising_bit_for_bit(self):
         X, Y, _ = data(30, wild=4)
-        model, mirror = fit(RobustGP(X, Y)), fit(RobustGP(X, -Y, maximize=False))
+        model, mirror = fit(RobustGP(X, Y)), fit(RobustGP(X, -Y, maximize=torch.tensor(False)))
         (mean, variance), (other, same) = moments(model), moments(mirror)
         assert torch.equal(mean, -other)
         assert torch.equal(variance, same)
-        for side in (True, False):
+        for side in torch.tensor([True, False]):  # a comparison of tensors gives no Python bools
             assert torch.equal(model.suspects(side), mirror.suspects(not side))
         assert torch.equal(model.suspects(), mirror.suspects())
         assert torch.equal(model.recommendable(), mirror.recommendable())
