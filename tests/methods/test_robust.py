@@ -159,13 +159,13 @@ def test_minimising_asks_the_mirror_image_of_maximising(tmp_path):
 
 
 def test_a_region_that_fails_is_avoided_and_a_suspect_is_still_asked(tmp_path):
-    with told(tmp_path / "a", n=5, outliers=()) as study:
+    with told(tmp_path / "a", n=8, outliers=()) as study:
         for i in range(4):
             study.add({"a": 0.1 * i, "b": 0.5}, FAILED)
         study.add({"a": 0.9, "b": 0.5}, OUTLIER)
-        now = study._policy.round_model(study._history(10, 10, []))
-        assert len(now.model.rewards) == 9  # the failures and all but the outlier
-        assert now.suspects == [5]
+        now = study._policy.round_model(study._history(13, 10, []))
+        assert len(now.model.rewards) == 12  # the failures and all but the outlier
+        assert now.suspects == [8]
         (trial,) = study.ask(2)[:1]
         assert trial.x == {"a": 0.9, "b": 0.5}
 
