@@ -77,7 +77,8 @@ def checked_value(value: Any, trial: int | None = None) -> float | None:
     if isinstance(value, list | tuple | dict):
         raise ValueError(f"a study takes one objective and no constraints: {WITH_CONSTRAINTS}.")
     try:
-        number = math.nan if isinstance(value, bool | str | bytes) else float(value)
+        given = value.item() if hasattr(value, "item") else value  # of an array with one entry
+        number = math.nan if isinstance(given, bool | str | bytes) else float(given)
         # RuntimeError: PyTorch's, for a complex tensor for example.
     except (TypeError, ValueError, OverflowError, RuntimeError):
         number = math.nan

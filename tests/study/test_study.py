@@ -143,7 +143,7 @@ def test_tells_are_taken_once_and_nonsense_never(path):
         study.tell(a.id, 0.1)
         study.tell(a.id, 0.1)
         study.tell(a.id, Fraction(1, 10))
-        study.tell(np.int64(b.id), torch.tensor(2.0))
+        study.tell(np.int64(b.id), np.array([2.0]))
         with pytest.raises(ValueError, match=r"trial 0 was told 0\.1 before and now 0\.2"):
             study.tell(a.id, 0.2)
         with pytest.raises(ValueError, match=r"told 0\.1 before and now FAILED; the first stands"):
