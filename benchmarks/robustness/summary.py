@@ -129,7 +129,7 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
             yield _line(name, gap.value, DECADES, gap.detail(), "<= -.3, interval below 0", met)
         yield from _many_faults(reported(rows, ["30% 10sd either"]), ours)
         yield from _alkox(rows, ours)
-    doors = reported(rows)
+    doors = reported(rows, MAIN)
     for ours in OURS[1:]:
         if gap := difference(doors, ours, "diff"):
             met = abs(gap.value) <= 0.1
