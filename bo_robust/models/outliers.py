@@ -144,8 +144,10 @@ class OutlierSearch:
                     best, theta_best, top = believed, theta, plausibility
                 believed = self._climb(theta, believed)
         believed, finds = self._with_finds(theta_best, best)
-        if finds and self._plausibility(self._fit_theta(believed), believed) <= tried[every.tobytes()]:
-            believed = every
+        if finds:
+            own = self._plausibility(self._fit_theta(believed), believed)
+            if -math.inf < own <= tried[every.tobytes()]:  # infinite where noise of that fit would confirm twins set aside
+                believed = every
         return self._judgement(theta_best, believed, finds)
 
     def judge(self, known: Rows | None = None) -> Judgement:

@@ -100,6 +100,22 @@ def test_a_search_that_closes_in_on_an_optimum_loses_at_most_one_reward(seed):
     assert int((~fit(RobustGP(X, Y)).believed).sum()) <= 1
 
 
+def test_twin_faults_stay_aside_where_a_find_comes_back():
+    """The noise of the fit without them would confirm them."""
+    draws = np.random.default_rng(5007)
+    X, centre = draws.random((30, 2)), draws.random(2)
+    X[:5] = centre + 0.06 * draws.normal(size=(5, 2))
+    X[7::2][:4] = X[6:14:2]
+    y = np.sin(3.0 * X).sum(1) + 0.1 * draws.normal(size=30)
+    y += 6.0 * np.exp(-0.5 * ((X - centre) ** 2).sum(1) / 0.08**2)
+    shift = draws.choice([-1, 1]) * draws.uniform(2.0, 6.0)
+    y[6:8] += [shift, shift + draws.uniform(0.2, 1.0)]
+    y[14:17] += 5.0 * draws.normal(size=3)
+    believed = RobustGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1))._search().fit().believed
+    assert believed[:5].all()
+    assert not believed[6:8].any()
+
+
 class TestDoubt:
     def one(self):
         """One reading in a plain stands out."""
