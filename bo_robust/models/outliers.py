@@ -146,7 +146,7 @@ class OutlierSearch:
         believed, finds = self._with_finds(theta_best, best)
         if finds:
             own = self._plausibility(self._fit_theta(believed), believed)
-            if -math.inf < own <= tried[every.tobytes()]:  # infinite where noise of that fit would confirm twins set aside
+            if -math.inf < own <= tried[every.tobytes()]:  # infinite: the noise of that fit would confirm twin faults
                 believed = every
         return self._judgement(theta_best, believed, finds)
 
