@@ -17,7 +17,6 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import Standardize
 from botorch.optim import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -114,7 +113,7 @@ def draws() -> None:
         ask(model)
 
     def drawn() -> None:
-        ask(AveragedGP(CandidateEnsemble(X, Y, "posterior", elimination=None, outcome_transform=Standardize(m=1))))
+        ask(AveragedGP(CandidateEnsemble(X, Y, "posterior", elimination=None)))
 
     fitted()
     ours, theirs = cpu_times(9, drawn, fitted)

@@ -33,8 +33,7 @@ class VUCBSettings:
         prior: How a run fits length-scales; False: by likelihood. True: with the priors of BoTorch's ``SingleTaskGP``,
             on standardised observations. A study and Ax fit those of all their methods alike.
         max_lengthscale: With priors, the largest length-scale, in units of the box; None: no limit.
-        candidates: In place of one fit, "posterior": the average over draws of all hyperparameters; or, eliminated by
-            "errors" or "likelihood", the largest bound of several length-scales. All are those of
+        candidates: "posterior": in place of one fit, the average over draws of all hyperparameters, which are those of
             :class:`~bo_robust.models.CandidateEnsemble`.
     """
 
@@ -49,10 +48,8 @@ class VUCBSettings:
         super().__post_init__()  # type: ignore[misc]  # of the face that has these settings
         check_pick(self.pick, MODEL_PICKS)
         check_count(0, explore_every=self.explore_every)
-        if self.candidates not in (None, "errors", "likelihood", "posterior"):
-            raise ValueError(
-                f"candidates must be null, errors, likelihood or posterior; got {quoted(self.candidates)}."
-            )
+        if self.candidates not in (None, "posterior"):
+            raise ValueError(f"candidates must be null or posterior; got {quoted(self.candidates)}.")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -28,7 +28,7 @@ class AveragedGP(Model):
         ValueError: if it is another model.
 
     Example:
-        >>> ensemble = CandidateEnsemble(X, Y, "posterior", elimination=None, outcome_transform=Standardize(m=1))
+        >>> ensemble = CandidateEnsemble(X, Y, "posterior", elimination=None)
         >>> acqf = GPUCB(AveragedGP(ensemble), ConstantWidth(2.0))
     """
 
@@ -43,7 +43,7 @@ class AveragedGP(Model):
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
-        """Those of the ensemble, as :attr:`train_targets` and :attr:`likelihood` are."""
+        """Those of the ensemble, as :attr:`train_targets` are."""
         return self.ensemble.train_inputs
 
     @property

@@ -77,7 +77,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
         train_Y: ``n x 1`` rewards, finite.
         candidates: U, at least one: each a :class:`Candidate` or a dict of arguments of :func:`candidate`. Their
             modules are copied to the dtype and device of the data. A candidate's index is its index here. "posterior":
-            16 of :func:`~bo_robust.models.posterior_candidates`, for ``elimination`` that is not by errors.
+            16 of :func:`~bo_robust.models.posterior_candidates`, of standardised rewards even if ``outcome_transform``
+            is None, for ``elimination`` that is not by errors.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or one per candidate.
             The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n, delta)``
             halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms, and
@@ -135,7 +136,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
         functional: Functional | float | None = None,
     ) -> None:
         check_rows(train_X, train_Y)
-        self.standardises = check_outcome_transform(outcome_transform)
+        drawn = isinstance(candidates, str) and candidates == "posterior"
+        self.standardises = check_outcome_transform(outcome_transform) or drawn
         self._validate_tensor_args(X=train_X, Y=train_Y)
         check_transform(input_transform)
         super().__init__()
@@ -145,10 +147,9 @@ class CandidateEnsemble(GPyTorchModel, GP):
         self.eval()
         self.train_inputs, self.train_targets = (train_X[:0],), train_Y[:0, 0]
         points = self._inputs("train_X", train_X)
-        drawn = isinstance(candidates, str) and candidates == "posterior"
         if drawn and elimination == "errors":
             raise ValueError("draws have seen the rewards; give elimination=None (or likelihood, or likeliest).")
-        given: Any = posterior_candidates(points, train_Y, standardised=self.standardises) if drawn else candidates
+        given: Any = posterior_candidates(points, train_Y) if drawn else candidates
         gps = CandidateGPs.empty(given, points[:0])
         self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize, elimination)
         self.risk = Risk.checked(environment, functional, maximize, train_X)

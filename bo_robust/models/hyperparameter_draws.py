@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import torch
 from botorch.utils.sampling import draw_sobol_normal_samples
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
@@ -67,29 +67,23 @@ def draw_hyperparameters(X: Tensor, y: Tensor, num: int = NUM_DRAWS, seed: int =
     return lengthscale, noise_var, center + variance.sqrt() * torch.special.ndtri(levels)
 
 
-def posterior_candidates(
-    X: Tensor, Y: Tensor, num: int = NUM_DRAWS, seed: int = 0, standardised: bool = False
-) -> list[Candidate]:
-    """Draw candidates from their posterior, all equally likely: see :func:`draw_hyperparameters`.
+def posterior_candidates(X: Tensor, Y: Tensor, num: int = NUM_DRAWS, seed: int = 0) -> list[Candidate]:
+    """Draw candidates for standardised rewards from their posterior, all equally likely.
 
     Args:
         X: Points ``n x d`` of the unit box.
         Y: Rewards ``n x 1``, in any units.
         num: How many.
-        seed: Of the draws.
-        standardised: Whether candidates are in units of standardised rewards, in place of those given.
+        seed: As for :func:`draw_hyperparameters`.
     """
     y = Y[:, 0].detach().double()
     center, scale = units(y)
-    draws = draw_hyperparameters(X, (y - center) / scale, num, seed)
-    if standardised:
-        center, scale = 0.0, 1.0
     made = []
-    for lengthscale, noise_var, constant in zip(*draws, strict=True):
-        kernel, mean = ScaleKernel(RBFKernel(ard_num_dims=X.shape[-1])).to(y), ConstantMean().to(y)
-        kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, scale**2
-        mean.constant.data.fill_(center + scale * float(constant))
-        made.append(Candidate(kernel, scale**2 * float(noise_var), mean))
+    for lengthscale, noise_var, constant in zip(*draw_hyperparameters(X, (y - center) / scale, num, seed), strict=True):
+        kernel, mean = RBFKernel(ard_num_dims=X.shape[-1]).to(y), ConstantMean().to(y)
+        kernel.lengthscale = lengthscale
+        mean.constant.data.copy_(constant)
+        made.append(Candidate(kernel, float(noise_var), mean))
     return made
 
 
@@ -128,14 +122,14 @@ class _Evidence:
         return variance * products[:, 0, 1], variance
 
     def __call__(self, theta: Tensor) -> Tensor:
-        """Log evidence ``k``; -inf beyond BoTorch's bounds, or where the matrix has no factor."""
+        """Log evidence ``k``; -inf beyond BoTorch's bounds, within which the matrix has a factor."""
         products, log_det = self._products(theta)
         precision = 1.0 + products[:, 1, 1]
         square = products[:, 0, 0] - products[:, 0, 1].square() / precision
         value = -0.5 * (square + log_det + precision.log() + self._n * math.log(2.0 * math.pi))
         lengthscale, noise_var = self.hyperparameters(theta)
         inside = (lengthscale >= SHORTEST).all(-1) & (noise_var >= LEAST_NOISE)
-        return value.nan_to_num(nan=-math.inf).masked_fill(~inside, -math.inf)
+        return value.masked_fill(~inside, -math.inf)
 
 
 def _step(value: Tensor, left: float) -> float:

@@ -105,10 +105,11 @@ def test_few_and_many_rows(n, tkwargs, monkeypatch):
 def test_draws_follow_the_units_of_the_rewards(tkwargs):
     X, Y = data(tkwargs, d=2)
     plain = AveragedGP(CandidateEnsemble(X, Y, "posterior", elimination=None)).marginal(X + 0.1)
-    for transform in (None, Standardize(m=1)):
-        ensemble = CandidateEnsemble(X, 50.0 + 20.0 * Y, "posterior", elimination=None, outcome_transform=transform)
+    for transform, center, scale in ((None, 50.0, 20.0), (Standardize(m=1), 50.0, 20.0), (None, 0.0, 1e-9)):
+        rewards = center + scale * Y
+        ensemble = CandidateEnsemble(X, rewards, "posterior", elimination=None, outcome_transform=transform)
         mean, variance = AveragedGP(ensemble).marginal(X + 0.1)
-        torch.testing.assert_close(((mean - 50.0) / 20.0, variance / 400.0), plain, atol=1e-6, rtol=0)
+        torch.testing.assert_close(((mean - center) / scale, variance / scale**2), plain, atol=1e-6, rtol=0)
 
 
 def test_weights_are_alike_until_rewards_come_that_were_not_drawn_by(tkwargs):

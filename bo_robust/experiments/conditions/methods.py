@@ -64,8 +64,8 @@ class VUCB(VUCBSettings, _UpperBound):
 
     @property
     def bounds_regret(self) -> bool:
-        """The paper's bound needs the largest upper bound of one posterior, and a lacing value."""
-        return self.pick != "informative" and self.explore_every == 0 and self.candidates in (None, "posterior")
+        """The paper's bound needs the design of the largest upper bound, and a lacing value."""
+        return self.pick != "informative" and self.explore_every == 0
 
     @property
     def schedule(self) -> Width:
@@ -85,13 +85,9 @@ class VUCB(VUCBSettings, _UpperBound):
 
     @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
     def bound(self, now: Round) -> ValueAtRiskUCB:
-        environment, functional = now.problem.environment, self.functional(now.problem.alpha)
-        if self.candidates in (None, "posterior"):
-            model = now.gp.model(now.X, now.Y) if self.candidates is None else now.gp.averaged(now.X, now.Y)
-            return ValueAtRiskUCB(model, environment, functional, self.schedule, t=now.t)
-        num_initial = len(now.X) - now.t + 1
-        risk = environment, functional, self.schedule, num_initial, self.candidates
-        return ValueAtRiskUCB(now.gp.candidates(now.X, now.Y, *risk), environment, functional)
+        model = now.gp.model(now.X, now.Y) if self.candidates is None else now.gp.averaged(now.X, now.Y)
+        functional = self.functional(now.problem.alpha)
+        return ValueAtRiskUCB(model, now.problem.environment, functional, self.schedule, t=now.t)
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:
         return self.bound(now)

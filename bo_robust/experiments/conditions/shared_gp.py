@@ -5,10 +5,9 @@ likelihood. Ours: a constant mean, fitted too, and inputs scaled to the unit box
 """
 
 import copy
-import math
+import statistics
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -23,10 +22,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from bo_robust.confidence import Width
-from bo_robust.environments import Environment
-from bo_robust.functionals import Functional
-from bo_robust.models import AveragedGP, CandidateEnsemble, candidate
+from bo_robust.models import AveragedGP, CandidateEnsemble
+from bo_robust.models.candidate_gps import units
 from bo_robust.specs import quoted
 from bo_robust.validation import check_positive
 
@@ -34,8 +31,6 @@ MIN_NOISE_VAR = 1e-4
 # Where a fit starts, in the unit box: short enough that bumps are seen, long enough that points know of each other.
 LENGTHSCALE = 0.3
 SHORTEST = 0.025  # length-scale that BoTorch's fits can find
-# Length-scales of candidates, in the unit box.
-LADDER = (0.1, 0.2, 0.4, 0.8)
 # The boundary of a constraint is at infinity of the raw parameter.
 INSIDE = 1.0001
 
@@ -87,8 +82,10 @@ class SharedGP:
         Return whether that succeeded; otherwise the hyperparameters stay as they were.
         """
         if self.fitting.draws:
-            self._drawn = self._ensemble(X, Y, "posterior", elimination=None)
-            noise_var = float(self._drawn.weights @ Y.new_tensor([c.noise_var for c in self._drawn.candidates]))
+            transform = Normalize(self.bounds.shape[-1], bounds=self.bounds)
+            data = X, Y.unsqueeze(-1), "posterior"
+            self._drawn = CandidateEnsemble(*data, input_transform=transform, elimination=None)
+            noise_var = statistics.fmean(c.noise_var for c in self._drawn.candidates) * units(Y)[1] ** 2
             self.likelihood.noise = max(noise_var, INSIDE * self.min_noise_var)
             return True
         before = [copy.deepcopy(part.state_dict()) for part in self._parts()]
@@ -151,37 +148,10 @@ class SharedGP:
         self.covariance.base_kernel.lengthscale = lengthscale
         self.likelihood.noise = noise_var
 
-    def candidates(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        environment: Environment,
-        functional: Functional,
-        width: Width,
-        num_initial: int,
-        elimination: str = "errors",
-    ) -> CandidateEnsemble:
-        """One candidate for every length-scale of :data:`LADDER` of x and of z, after ``n x d`` points, ``n`` rewards.
-
-        Mean and signal variance are those of the observations, the noise is that of the last fit.
-        """
-        d_z, spread = environment.appended, float(Y.var().clamp_min(1e-2)) if len(Y) > 1 else 1.0
-        noise_var, mean = float(self.likelihood.noise.detach()), ConstantMean().to(Y)
-        mean.constant.data.copy_(Y.mean())
-        scales = [[a] * (X.shape[-1] - d_z) + [b] * d_z for a in LADDER for b in LADDER]
-        U = [replace(candidate("rbf", s, noise_var, outputscale=spread), mean_module=mean) for s in scales]
-        risk = {"environment": environment, "functional": functional, "elimination": elimination}
-        scale = math.sqrt(noise_var)
-        return self._ensemble(X, Y, U, width=width, noise_scale=scale, delta=0.1, num_initial=num_initial, **risk)
-
     def averaged(self, X: Tensor, Y: Tensor) -> AveragedGP:
         """The average over the draws of the last fit, after ``n x d`` points and ``n`` rewards."""
         rows = len(self._drawn.train_targets)
         return AveragedGP(self._drawn.condition_on_observations(X[rows:], Y[rows:].unsqueeze(-1)))
-
-    def _ensemble(self, X: Tensor, Y: Tensor, candidates: Any, **settings: Any) -> CandidateEnsemble:
-        transform = Normalize(X.shape[-1], bounds=self.bounds)
-        return CandidateEnsemble(X, Y.unsqueeze(-1), candidates, input_transform=transform, **settings)
 
     def model(self, X: Tensor, Y: Tensor, append: Tensor | None = None) -> SingleTaskGP:
         """The posterior given points (x, z) ``n x d`` and observations ``n``, at the present hyperparameters.

@@ -1,7 +1,5 @@
 """What the methods propose, and the knowledge gradient against a plain loop."""
 
-import math
-
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -62,8 +60,6 @@ def test_proposals_are_possible(name, z, device):
 @pytest.mark.parametrize(
     "options",
     [
-        {"candidates": "errors"},
-        {"candidates": "likelihood"},
         {"candidates": "posterior", "max_lengthscale": None},
         {"pick": "widest"},
     ],
@@ -79,9 +75,6 @@ def test_v_ucb_as_it_is_set(options):
     proposal = method.propose(now)
     bound = method.bound(now)
     assert proposal.max_upper == pytest.approx(float(bound(proposal.point[None, :2]).detach()), abs=1e-8)
-    if options.get("candidates") == "likelihood":
-        evidence, h = bound.model.evidence, len(bound.model.candidates)
-        assert torch.equal(bound.model.alive, evidence >= evidence.max() - math.log(h / 0.1))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +82,7 @@ def test_v_ucb_as_it_is_set(options):
     [
         ({"prior": False}, "max_lengthscale is for fits with priors"),
         ({"max_lengthscale": 0.01}, "max_lengthscale must be above"),
-        ({"candidates": "shrinking"}, "candidates must be null, errors, likelihood or posterior; got 'shrinking'"),
+        ({"candidates": "shrinking"}, "candidates must be null or posterior; got 'shrinking'"),
         ({"candidates": "posterior"}, "max_lengthscale is for fits, not for candidates: posterior"),
         ({"explore_every": -1}, "explore_every must be"),
         ({"pick": "best"}, "pick must be one of"),
@@ -119,13 +112,12 @@ def test_presets_of_v_ucb_are_settings_of_one_method():
 def test_two_w_sigma_is_recorded_only_where_it_bounds_the_regret():
     assert CONDITIONS_METHODS["v-ucb"]().bounds_regret
     assert CONDITIONS_METHODS["v-ucb"](pick="uniform", width=2.0).bounds_regret
-    for options in ({"pick": "informative"}, {"explore_every": 3}, {"candidates": "errors"}):
+    for options in ({"pick": "informative"}, {"explore_every": 3}):
         assert not CONDITIONS_METHODS["v-ucb"](**options).bounds_regret
     assert not CONDITIONS_METHODS["gp-ucb-mean"]().bounds_regret
 
 
-@pytest.mark.parametrize("candidates", [None, "likelihood"])
-def test_v_ucb_explores_where_a_reading_would_tell_little(candidates):
+def test_v_ucb_explores_where_a_reading_would_tell_little():
     """Branin, read at x = 1 under every z, and at two bad x: the GP believes that nothing is better than x = 1."""
     problem = make("branin")
     X = torch.cat([torch.ones_like(problem.points), problem.points], -1)
@@ -139,21 +131,20 @@ def test_v_ucb_explores_where_a_reading_would_tell_little(candidates):
         now = Round(problem, surrogate, X, Y, t)
         for every in (0, 3):
             torch.manual_seed(0)
-            method = tuned(explore_every=every, candidates=candidates)
+            method = tuned(explore_every=every)
             proposed[t, every] = method.propose(now).point
     assert torch.equal(proposed[2, 3], proposed[2, 0])
-    if candidates is None:
-        assert float(proposed[2, 0][0]) > 0.95
-        assert 0.2 < float(proposed[3, 3][0]) < 0.6  # the widest gap of the data
-        certificate = method.bound(now).certificate
-        x = torch.linspace(0.0, 1.0, 101, dtype=torch.float64).unsqueeze(-1)
-        assert float(certificate(proposed[3, 3][:1])) == pytest.approx(float(certificate(x).max()), rel=1e-2)
+    assert float(proposed[2, 0][0]) > 0.95
+    assert 0.2 < float(proposed[3, 3][0]) < 0.6  # the widest gap of the data
+    certificate = method.bound(now).certificate
+    x = torch.linspace(0.0, 1.0, 101, dtype=torch.float64).unsqueeze(-1)
+    assert float(certificate(proposed[3, 3][:1])) == pytest.approx(float(certificate(x).max()), rel=1e-2)
     # Nothing is known yet where all data are far away.
     now = Round(problem, surrogate, X[-3:], Y[-3:], 3)
     torch.manual_seed(0)
-    plain = tuned(explore_every=0, candidates=candidates).propose(now).point
+    plain = tuned(explore_every=0).propose(now).point
     torch.manual_seed(0)
-    assert torch.equal(tuned(candidates=candidates).propose(now).point, plain)
+    assert torch.equal(tuned().propose(now).point, plain)
 
 
 def test_systematic_resampling(device):

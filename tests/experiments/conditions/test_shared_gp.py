@@ -8,12 +8,10 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust.confidence import ConstantWidth
 from bo_robust.experiments.conditions import shared_gp as module
 from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, Fitting, SharedGP
 from bo_robust.experiments.conditions_loop import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.functionals import ValueAtRisk
 
 
 def data(device, n=20):
@@ -106,15 +104,3 @@ def test_priors_are_those_of_botorch_in_any_units(device, limit):
         ours, theirs = (one.posterior(points) for one in (first.model(X, Y), model))
     torch.testing.assert_close(ours.mean, theirs.mean, atol=1e-2, rtol=0)
     torch.testing.assert_close(ours.variance, theirs.variance, atol=1e-2, rtol=0)
-
-
-def test_candidates_are_the_ladder_in_units_of_the_box_and_of_the_observations(device):
-    problem = make("branin", device=device)
-    surrogate, X, Y = data(device)
-    surrogate.fit(X, Y)
-    model = surrogate.candidates(X, Y, problem.environment, ValueAtRisk(0.1), ConstantWidth(2.0), 3)
-    assert len(model.candidates) == len(module.LADDER) ** 2
-    kernel = model.candidates[1].covar_module
-    assert kernel.base_kernel.lengthscale.flatten().tolist() == pytest.approx([0.1, 0.2])
-    assert float(kernel.outputscale) == pytest.approx(float(Y.var()))
-    assert float(model.candidates[1].mean_module(X[:1])) == pytest.approx(float(Y.mean()))
