@@ -40,6 +40,7 @@ SMALL: dict[str, list[str] | None] = {
     "study": ["--kills", "2", "--skip-speed"],
     "torture": ["--quick"],
     "value_at_risk": ["--quick"],
+    "value_at_risk_faults": ["--quick"],
     "value_at_risk_settings": ["--quick"],
     "width_rule": ["--quick"],
 }

@@ -269,7 +269,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         weight = ScalarizedPosteriorTransform(data.X.new_tensor([-1.0])) if sign < 0 else None
         designs = data.X[:, : -environment.appended]
         design = recommend_design(model, environment, options["functional"], designs, weight)
-        row, value = int(design.index), sign * float(design.value)
+        row, value = int(design.index), sign * unit * float(design.value)
         conditions = options["environment"]["points"][0]
     else:
         with torch.no_grad():

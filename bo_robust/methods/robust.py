@@ -14,19 +14,11 @@ from bo_robust.models import RobustGP, verify
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustMethod(GPMethod):
-    """Outliers handled from the data alone: the model judges every reward by what the others let expect there.
-
-    Before the acquisition is maximised, a reward that is better than all believed ones, but not believed, is measured
-    again: :func:`bo_robust.verify`. It is an outlier or the find of the campaign, and one more reading tells.
+class JudgingMethod(GPMethod):
+    """A method whose model judges every reward by what the others let expect there.
 
     The model standardises by the believed rewards. So ``noise_var`` is in units of the rewards as they are told, and a
     study needs no ``center`` and no ``scale``.
-
-    Args:
-        width: None: the acquisition is BoTorch's ``qLogNoisyExpectedImprovement``, over the points that may be
-            recommended. A width makes it GP-UCB.
-        verify: Whether suspects are measured again.
     """
 
     model_class = RobustGP
@@ -38,9 +30,6 @@ class RobustMethod(GPMethod):
     )
     study_defaults = MappingProxyType({"kernel": "rbf", "outputscale": 1.0})  # the prior of BoTorch's SingleTaskGP
 
-    width: Spec = None
-    verify: bool = True
-
     @property
     def any_units(self) -> bool:
         """As the base class: where the noise is learned."""
@@ -51,8 +40,25 @@ class RobustMethod(GPMethod):
         return ~cast(Tensor, model.believed)
 
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """As the base class; predictions keep no doubt, for suspects are measured again, and Ax may minimise."""
+        """As the base class; predictions keep no doubt: suspects are measured again, or bad, and Ax may minimise."""
         return super().model_options(known) | {"maximize": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustMethod(JudgingMethod):
+    """Outliers handled from the data alone.
+
+    Before the acquisition is maximised, a reward that is better than all believed ones, but not believed, is measured
+    again: :func:`bo_robust.verify`. It is an outlier or the find of the campaign, and one more reading tells.
+
+    Args:
+        width: None: the acquisition is BoTorch's ``qLogNoisyExpectedImprovement``, over the points that may be
+            recommended. A width makes it GP-UCB.
+        verify: Whether suspects are measured again.
+    """
+
+    width: Spec = None
+    verify: bool = True
 
     def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {} if self.width is None else super().acquisition_options(known)

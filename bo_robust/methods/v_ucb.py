@@ -11,8 +11,8 @@ from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.acquisition.condition_choice import MODEL_PICKS
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.functionals import ValueAtRisk
-from bo_robust.methods.base import ABSENT, GPMethod, Spec, setting
-from bo_robust.models import TruncatedGP
+from bo_robust.methods.base import ABSENT, Spec, setting
+from bo_robust.methods.robust import JudgingMethod
 from bo_robust.picks import check_pick
 from bo_robust.validation import check_count, quoted
 
@@ -31,7 +31,7 @@ class VUCBSettings:
         pick: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_condition`, the choice of z.
         explore_every: Rounds from one call of :func:`bo_robust.acquisition.explore` to the next; 0: none.
         prior: How a run fits length-scales; False: by likelihood. True: with the priors of BoTorch's ``SingleTaskGP``,
-            on standardised observations. A study and Ax fit those of all their methods alike.
+            on standardised observations, as a study and Ax have them.
         max_lengthscale: With priors, the largest length-scale, in units of the box; None: no limit.
         candidates: "posterior": in place of one fit, the average over draws of all hyperparameters, which are those of
             :class:`~bo_robust.models.CandidateEnsemble`.
@@ -60,15 +60,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class VUCBMethod(VUCBSettings, GPMethod):
+class VUCBMethod(VUCBSettings, JudgingMethod):
     """V-UCB: chooses a design and the condition to observe it under. Other settings are in :class:`VUCBSettings`.
+
+    A faulty reading looks like the bad tail, so the model is a ``RobustGP``.
 
     Args:
         environment: ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``; without probabilities all are equal.
         risk_level: alpha of the value at risk: the worst share of the conditions, the LOWER tail of the reward.
     """
 
-    model_class = TruncatedGP
     acquisition_class = ValueAtRiskUCB
 
     environment: Spec
@@ -78,9 +79,6 @@ class VUCBMethod(VUCBSettings, GPMethod):
         super().__post_init__()
         finite_environment(self.environment, torch.zeros(1, dtype=torch.float64))  # raises
         ValueAtRisk(self.risk_level)  # raises
-
-    def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        return super().model_options(known) | {"truncation": {"kind": "none"}}
 
     def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         risk = {"environment": dict(self.environment), "functional": self.risk_level}

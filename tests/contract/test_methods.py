@@ -24,7 +24,7 @@ CLASSES = {
     "gp-ucb": (TruncatedGP, GPUCB),
     "tgp-ucb": (TruncatedGP, GPUCB),
     "ata-gp-ucb": (TruncatedFeatureGP, GPUCB),
-    "v-ucb": (TruncatedGP, ValueAtRiskUCB),
+    "v-ucb": (RobustGP, ValueAtRiskUCB),
     "he-gp-ucb": (CandidateEnsemble, EliminationUCB),
     "bkb": (BKBModel, GPUCB),
 }
@@ -42,7 +42,7 @@ def make(name, **given):
 def test_every_method_is_tested():
     assert set(CLASSES) == set(METHODS)
     assert DEFAULT == "robust"
-    assert [name for name in METHODS if METHODS[name].judges_rewards] == ["robust"]
+    assert [name for name in METHODS if METHODS[name].judges_rewards] == ["robust", "v-ucb"]
 
 
 @pytest.mark.filterwarnings("ignore:Data")

@@ -142,6 +142,7 @@ def test_every_result_is_on_a_page():
     shown = set(re.findall(r"\]\(\.\./\.\./benchmarks/results/([^)]+)\)", text))
     raw = {
         "robustness/doors.jsonl",
+        "value_at_risk/faults.jsonl",
         "value_at_risk/fine_tuning.jsonl",
         "value_at_risk/settings.jsonl",
     }  # summarised
