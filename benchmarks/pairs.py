@@ -52,6 +52,13 @@ def dictionary(batches: bool, rounds: int) -> Work:
     return lambda: played(algorithm, kernel, f, rounds, 0, noise_var)
 
 
+def smooth_dictionary(n: int, rounds: int) -> Work:
+    """BBKB over a squared exponential, whose dictionaries have some hundred points."""
+    kernel, f = world(n, 5, 0.5, 0)
+    algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 0.3)
+    return lambda: played(algorithm, kernel, f, rounds, 0)
+
+
 def elimination(n: int, trials: int, form: str) -> Work:
     """HE-GP-UCB over 16 candidates."""
     kernel, f, noise = candidates_world(n, trials, torch.device("cpu"))
@@ -85,6 +92,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "1 trial, n=1e6, T=30": lambda: many_arms(1_000_000, 6, 30),
     "BKB, linear kernel, T=200": lambda: dictionary(False, 200),
     "BBKB, linear kernel, T=300": lambda: dictionary(True, 300),
+    "BBKB, smooth kernel, n=1000, T=100": lambda: smooth_dictionary(1000, 100),
+    "BBKB, smooth kernel, n=4000, T=100": lambda: smooth_dictionary(4000, 100),
     "HE-GP-UCB, n=100, 8 trials": lambda: elimination(100, 8, "errors"),
     "HE-GP-UCB, n=1000, 2 trials": lambda: elimination(1000, 2, "errors"),
     "MLE-GP-UCB, n=1000, 2 trials": lambda: elimination(1000, 2, "likeliest"),

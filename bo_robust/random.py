@@ -33,10 +33,11 @@ def spread(uniform: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     Flood 2014). The numbers are the same on every device. Uniforms that differ by 2^-53 give unrelated rows.
     """
     # The first constant keeps the seeds of neighbouring uniforms apart; the other three are those of SplitMix64.
-    index = torch.arange(1, n + 1, device=uniform.device) if places is None else places + 1
-    seed = (uniform.double() * 2.0**53).long().unsqueeze(1) * _int64(0xD1342543DE82EF95)
-    z, mixed = (seed, index) if on_cuda(uniform) else (seed.numpy(), index.numpy())  # NumPy is faster where few are
-    z = z + mixed * _int64(0x9E3779B97F4A7C15)
+    index: Any = torch.arange(1, n + 1, device=uniform.device) if places is None else places + 1
+    seed: Any = (uniform.double() * 2.0**53).long()
+    if not on_cuda(uniform):  # NumPy is faster where few are
+        seed, index = seed.numpy(), index.numpy()
+    z = seed[:, None] * _int64(0xD1342543DE82EF95) + index * _int64(0x9E3779B97F4A7C15)
     z = (z ^ _shifted(z, 30)) * _int64(0xBF58476D1CE4E5B9)
     z = (z ^ _shifted(z, 27)) * _int64(0x94D049BB133111EB)
     bits = 53 if uniform.dtype == torch.float64 else 24

@@ -44,7 +44,6 @@ SHARED: dict[str, str] = {
     "observe": "stays: of each posterior over arms, read as arms.observe",
     "rebuild": "stays: a posterior's own step; dtc_single is the same for one trial",
     "resume": "stays: the command, and the function that it calls",
-    "variance_of": "stays: a posterior's own step; dtc_single is the same for one trial",
 }
 # Names that use a word which the glossary replaces, or a word outside its rooms, as NAME, FILE.
 OTHER_WORDS: dict[tuple[str, str], str] = {

@@ -2,19 +2,17 @@
 
 Calandriello, Carratino, Lazaric, Valko, Rosasco (ICML 2020), Algorithm 1 with its global batch rule. A batch ends once
 1 + sum of sigma~^2 at its start, over the arms it pulled, exceeds C. Then a new dictionary is drawn and the rewards
-enter the mean. Within a batch, variances are computed only for arms that can be chosen (:mod:`.shortlist`); the choice
-is exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
+enter the mean. Within a batch, variances are computed only for arms that can be chosen (:mod:`.shortlist`), by a single
+trial over a matrix for all; the choice is exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
 
 A dictionary saves time where arms are pulled again. Where nearly every pull is a new arm, take :class:`.GPUCB`, whose
 exact posterior is then cheaper.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +24,6 @@ from bo_robust.algorithms.shortlist import (
     SHORTLIST_SIZE,
     Shortlist,
     best_of,
-    best_of_single,
     check_batch_constant,
     empty_shortlist,
     largest_bounds,
@@ -89,16 +86,9 @@ class BBKB(FeatureSpaceAlgorithm):
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         if posterior.ahead is None:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
-        assert state.shortlist is not None
         if dtc_single.is_single(posterior):
-            known, n = state.shortlist, posterior.mean.shape[1]
-            if (void := known.outside.item() == math.inf) and n == known.arms.shape[1]:  # room for all arms
-                everyone = largest_bounds(posterior.mean, posterior.variance, torch.as_tensor(w).expand(1), n)
-                state.shortlist, void = everyone, False
-            if not void:
-                arm, certain = best_of_single(state.shortlist, float(w), partial(dtc_single.variance_of, posterior))
-                if certain:
-                    return Selection(torch.from_numpy(np.array([arm])), w)
+            return Selection(largest_bound(posterior.mean, dtc_single.present(posterior)[1], w), w)
+        assert state.shortlist is not None
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
         sure = torch.zeros_like(state.shortlist.valid)
@@ -122,8 +112,9 @@ class BBKB(FeatureSpaceAlgorithm):
         ok = dtc.count(posterior, arms, rewards)
         state.round += 1
         if dtc_single.is_single(posterior):
-            state.spent += posterior.variance.numpy()[0, int(arms)] * ok.item()
-            if state.spent.item() <= self.batch_constant and state.round > 1:
+            spent = state.spent.numpy()
+            spent[0] += posterior.variance.numpy()[0, int(arms)] * ok.item()
+            if spent[0] <= self.batch_constant and state.round > 1:
                 dtc.downdate(posterior, arms, ok)
                 return Info(ok)
         else:

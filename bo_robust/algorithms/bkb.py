@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
@@ -124,7 +125,7 @@ def fresh_dictionary(
         uniforms = spread(uniform, n) if uniforms is None else uniforms
         return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
     # Only past arms can enter: a single trial draws for these alone.
-    past = posterior.counts[0].bool().nonzero().squeeze(1)
+    past = torch.from_numpy(posterior.counts.numpy()[0].nonzero()[0])
     return draw_past(posterior, oversampling, past, spread(uniform, n, past) if uniforms is None else uniforms[:, past])
 
 

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -116,27 +115,3 @@ def best_of(
     first = row_argmax(bounds).unsqueeze(1)
     best = bounds.gather(1, first).squeeze(1)
     return places.gather(1, first).squeeze(1), best, best > shortlist.threshold(width)
-
-
-def best_of_single(
-    shortlist: Shortlist, width: float, variance_of: Callable[[np.ndarray], np.ndarray]
-) -> tuple[int, bool]:
-    """:func:`best_of` of a single trial on a CPU: the arm, and whether its bound is above all outside."""
-    arms, mean, known = (x.numpy()[0] for x in (shortlist.arms, shortlist.mean, shortlist.variance))
-    bound = np.sqrt(known)
-    bound *= width
-    bound += mean
-
-    def refresh(places: np.ndarray) -> np.ndarray:
-        known[places] = variance = np.minimum(variance_of(arms[places]), known[places])
-        fresh: np.ndarray = mean[places] + width * np.sqrt(variance)
-        return fresh
-
-    places = np.array([bound.argmax()])
-    bounds = refresh(places)
-    if np.count_nonzero(rivals := bound >= bounds[0]) > 1:
-        places = rivals.nonzero()[0]
-        bounds = refresh(places)
-    first = bounds.argmax()
-    grown = max(width - float(shortlist.width), 0.0) * float(shortlist.outside_sd)
-    return int(arms[places[first]]), bool(bounds[first] > float(shortlist.outside) + grown)

@@ -62,8 +62,8 @@ class DTCPosterior:
     changes: Tensor  # Number of changes since the factors were last built from scratch, `s` long
     rounding: Tensor  # eps times the largest k(x, x) over lambda, `s`
     ahead: Tensor | None = None  # F after the pulls noted by :func:`downdate`, `s x r x r`; None without such pulls
-    # Of a single trial, from its last rebuild: k_D(x) of all arms, `r x n`, and k(x, x) - ||z(x)||^2, `n`
-    columns: tuple[np.ndarray, np.ndarray] | None = field(default=None, metadata={"derived": True})
+    # See :func:`.dtc_single.present`, of a single trial
+    present: tuple[np.ndarray, Tensor] | None = field(default=None, metadata={"derived": True})
 
     @property
     def size(self) -> Tensor:
@@ -237,12 +237,12 @@ def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> None:
 
     Nothing else of the posterior changes.
     """
-    if posterior.ahead is None:
-        posterior.ahead = posterior.factor.clone()
     if dtc_single.is_single(posterior):
-        if bool(ok):
+        if ok.item():
             dtc_single.downdate(posterior, int(arms))
         return
+    if posterior.ahead is None:
+        posterior.ahead = posterior.factor.clone()
     trials = torch.arange(arms.shape[0], device=arms.device)
     k = posterior.kernel.between(arms.unsqueeze(1), posterior.points, trials).squeeze(1)
     dtc_changes.learn_(posterior.ahead, k, ok.to(k))
@@ -348,7 +348,7 @@ def _store(
     r = posterior.points.shape[1]
     if isinstance(trials, slice):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights
-        posterior.ahead = posterior.columns = None
+        posterior.ahead = posterior.present = None
         return
     more, shorter, pad = points.shape[1] - r, r - points.shape[1], torch.nn.functional.pad
     flat = {"points": points, "weights": weights}

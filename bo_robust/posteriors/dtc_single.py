@@ -69,57 +69,61 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     # No point at all has variance: one slot, empty.
     R = trtrs(L[:r, :r], np.eye(r, dtype=C.dtype), lower=1)[0] / sd[order] if r else np.zeros((1, 1), C.dtype)
     k = K[points]
-    Z = R @ k
-    counts, noise = p.counts.numpy()[0], p.noise_var.numpy()[0]
+    counts, noise = p.counts.numpy()[0], p.noise_var.item()
     pulled = counts.nonzero()[0]
-    own = Z[:, pulled]
-    V = (own * counts[pulled]) @ own.T
+    own = R.dot(k[:, pulled])
+    V = (own * counts[pulled]).dot(own.T)
     V.flat[:: len(V) + 1] += noise
     L = potrf(V, lower=1)[0]
-    F = trtrs(L, R, lower=1)[0]
-    weights = F.T @ trtrs(L, own @ p.sums.numpy()[0, pulled], lower=1)[0]
+    F = np.ascontiguousarray(trtrs(L, R, lower=1)[0])
+    weights = trtrs(L, own.dot(p.sums.numpy()[0, pulled]), lower=1)[0].dot(F)
     np.dot(weights, k, out=p.mean.numpy()[0])
-    left, rest = F @ k, _rest(p, Z, slice(None))
-    np.add(rest, noise * np.einsum("ij,ij->j", left, left), out=p.variance.numpy()[0])
-    p.dictionary.copy_(keep)
+    p.variance.numpy()[0] = _variance(p, R, F, k)
+    p.dictionary = keep
     p.changes.zero_()
     p.learnt_counts.copy_(p.counts)
     p.learnt_sums.copy_(p.sums)
     p.points, p.weights = torch.from_numpy(points[None]), torch.from_numpy(weights[None])
-    p.root, p.factor = torch.from_numpy(R[None]), torch.from_numpy(np.ascontiguousarray(F)[None])
-    p.ahead, p.columns = None, (k, rest)
+    p.root, p.factor = torch.from_numpy(R[None]), torch.from_numpy(F[None])
+    p.ahead = p.present = None
 
 
-def _columns(posterior: DTCPosterior, arms: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """k_D(x), ``r x f``, and k(x, x) - ||z(x)||^2, ``f``, of f arms; those of all arms are kept from a rebuild."""
-    if posterior.columns is not None:
-        k, rest = posterior.columns
-        return k[:, arms], rest[arms]
-    places = np.atleast_1d(arms)
-    k = _matrix(posterior)[posterior.points.numpy()[0][:, None], places]
-    return k, _rest(posterior, posterior.root.numpy()[0] @ k, places)
+def _variance(posterior: DTCPosterior, R: np.ndarray, F: np.ndarray, k: np.ndarray) -> np.ndarray:
+    both = np.concatenate([R, F]).dot(k).reshape(2, *k.shape)
+    explained, left = np.einsum("irn,irn->in", both, both)
+    rest: np.ndarray = posterior.kernel.diagonal.numpy().reshape(-1) - explained
+    np.maximum(rest, 0.0, out=rest)
+    left *= posterior.noise_var.item()
+    rest += left
+    return rest
 
 
-def _rest(posterior: DTCPosterior, Z: np.ndarray, arms: np.ndarray | slice) -> np.ndarray:
-    rest: np.ndarray = posterior.kernel.diagonal.numpy().reshape(-1)[arms] - np.einsum("ij,ij->j", Z, Z)
-    return np.maximum(rest, 0.0, out=rest)
+def present(posterior: DTCPosterior) -> tuple[np.ndarray, Tensor]:
+    """k_D(x) of all arms, ``r x n``, and their variance with :func:`downdate` included, ``1 x n``."""
+    p = posterior
+    if p.present is None:
+        k, variance = _matrix(p)[p.points.numpy()[0]], p.variance.clone()
+        if p.ahead is not None:
+            variance.numpy()[0] = _variance(p, p.root.numpy()[0], p.ahead.numpy()[0], k)
+        p.present = k, variance
+    return p.present
 
 
 def downdate(posterior: DTCPosterior, arm: int) -> None:
-    """See :func:`.dtc.downdate`."""
-    assert posterior.ahead is not None
-    F = posterior.ahead.numpy()[0]
-    u = (F @ _columns(posterior, arm)[0]).reshape(-1)
-    size = math.sqrt(1.0 + u @ u)
-    F -= (u / (size * (size + 1.0)))[:, None] * (u @ F)
-
-
-def variance_of(posterior: DTCPosterior, arms: np.ndarray) -> np.ndarray:
-    """See :func:`.dtc.variance_of`; ``arms`` is ``f``, and so is the result."""
-    p, (k, rest) = posterior, _columns(posterior, arms)
-    left = (p.factor if p.ahead is None else p.ahead).numpy()[0] @ k
-    found: np.ndarray = rest + p.noise_var.item() * np.einsum("ij,ij->j", left, left)
-    return found
+    """See :func:`.dtc.downdate`; the variance of all arms follows, so that none has to be looked up."""
+    k, variance = present(posterior)
+    if posterior.ahead is None:
+        posterior.ahead = posterior.factor.clone()
+    F, now = posterior.ahead.numpy()[0], variance.numpy()[0]
+    u = F.dot(k[:, arm])
+    h, grown = u.dot(F), 1.0 + float(u.dot(u))
+    root = math.sqrt(grown)
+    F -= (u / (root * (root + 1.0)))[:, None] * h
+    fall = h.dot(k)
+    fall *= fall
+    fall *= posterior.noise_var.item() / grown
+    now -= fall
+    np.maximum(now, 0.0, out=now)
 
 
 def draw_past(posterior: DTCPosterior, oversampling: float, past: Tensor, uniforms: Tensor) -> Tensor:
@@ -128,7 +132,7 @@ def draw_past(posterior: DTCPosterior, oversampling: float, past: Tensor, unifor
     ``uniforms`` are theirs (``1 x k``). Without a past arm it is arm 0.
     """
     p, arms = posterior, past.numpy()
-    share = np.minimum(p.variance.numpy()[0, arms] * (oversampling / p.noise_var.numpy()[0]), 1.0)
+    share = np.minimum(p.variance.numpy()[0, arms] * (oversampling / p.noise_var.item()), 1.0)
     with np.errstate(divide="ignore"):
         at_least_one = -np.expm1(p.counts.numpy()[0, arms] * np.log1p(-share))
     chosen = arms[uniforms.numpy()[0] < at_least_one]
