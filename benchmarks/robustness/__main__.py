@@ -5,7 +5,7 @@
 number; a reading to verify is an evaluation. There are 40 evaluations with noise of sd .1; all is in sd of f. Finished
 cells are appended to ``--results`` at once, one JSON object a line, and are not played again. So the grid may be
 stopped at any moment: by a signal, or after ``--budget`` minutes. For two processes start it twice, with ``--part 1/2``
-and ``--part 2/2``. The whole grid, three regimes and four seeds, takes some HOURS CPU hours.
+and ``--part 2/2``. The whole grid, three regimes and four seeds, takes some 2.5 CPU hours.
 
 **Choose and report.** Settings are chosen on Branin, Levy-4 and a bump in one dimension. Reported are the other
 functions, by ``--report``, which says too what is missing; ``--picture FILE`` draws them. Both play nothing.

@@ -77,8 +77,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         train_Y: ``n x 1`` rewards, finite.
         candidates: U, at least one: each a :class:`Candidate` or a dict of arguments of :func:`candidate`. Their
             modules are copied to the dtype and device of the data. A candidate's index is its index here. "posterior":
-            16 of :func:`~bo_robust.models.posterior_candidates`, of standardised rewards even if ``outcome_transform``
-            is None, for ``elimination`` that is not by errors.
+            16 of :func:`~bo_robust.models.posterior_candidates`, of rewards always standardised; not with "errors".
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or one per candidate.
             The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n, delta)``
             halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms, and
