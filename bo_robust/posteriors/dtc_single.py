@@ -79,7 +79,7 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     weights = trtrs(L, own.dot(p.sums.numpy()[0, pulled]), lower=1)[0].dot(F)
     np.dot(weights, k, out=p.mean.numpy()[0])
     p.variance.numpy()[0] = _variance(p, R, F, k)
-    p.dictionary = keep
+    p.dictionary.copy_(keep)
     p.changes.zero_()
     p.learnt_counts.copy_(p.counts)
     p.learnt_sums.copy_(p.sums)
