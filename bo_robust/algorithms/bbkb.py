@@ -2,8 +2,9 @@
 
 Calandriello, Carratino, Lazaric, Valko, Rosasco (ICML 2020), Algorithm 1 with its global batch rule. A batch ends once
 1 + sum of sigma~^2 at its start, over the arms it pulled, exceeds C. Then a new dictionary is drawn and the rewards
-enter the mean. Within a batch, variances are computed only for arms that can be chosen (:mod:`.shortlist`), by a single
-trial over a matrix for all; the choice is exact. Difference from :mod:`bkb`: when the posterior is rebuilt.
+enter the mean. Within a batch, variances are computed only for arms that can be chosen (:mod:`.shortlist`); a single
+trial over a matrix keeps those of all arms. The choice is exact. Difference from :mod:`bkb`: when the posterior is
+rebuilt.
 
 A dictionary saves time where arms are pulled again. Where nearly every pull is a new arm, take :class:`.GPUCB`, whose
 exact posterior is then cheaper.
