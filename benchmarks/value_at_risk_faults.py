@@ -56,17 +56,21 @@ def work(cell: Cell) -> Row:
     designs = torch.linspace(0, 1, 64, dtype=torch.float64).unsqueeze(-1)  # both problems are over [0, 1]
     error[wrong] -= SIZE * float(problem.f(problem.environment.points(designs)).std())
     points = [{"z": z} for (z,) in problem.points.tolist()]
-    given = {"environment": {"points": points, "probabilities": problem.probabilities.tolist()}}
+    options: dict[str, Any] = {"risk_level": problem.alpha, "num_initial": problem.initial}
+    options["environment"] = {"points": points, "probabilities": problem.probabilities.tolist()}
     losses = []
-    with tempfile.TemporaryDirectory() as folder, patch.dict(METHODS, {"v-ucb": Plain} if method == "plain" else {}):
-        options = given | {"risk_level": problem.alpha, "num_initial": problem.initial}
-        with Study.create(Path(folder, "run.study"), {"x": (0.0, 1.0)}, "v-ucb", seed=repetition, **options) as study:
-            for i in range(READINGS):
-                (trial,) = study.ask()
-                study.tell(trial.id, float(problem.f(designs.new_tensor([trial.x["x"], trial.x["z"]]))) + error[i])
-                if (i + 1) % EVERY == 0:
-                    losses.append(float(regret(problem, designs.new_tensor([study.recommend().x["x"]]))))
-            aside = {trial.id for trial, _ in study.set_aside()}
+    given = {"v-ucb": Plain} if method == "plain" else {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.dict(METHODS, given),
+        Study.create(Path(folder, "run.study"), {"x": (0.0, 1.0)}, "v-ucb", seed=repetition, **options) as study,
+    ):
+        for i in range(READINGS):
+            (trial,) = study.ask()
+            study.tell(trial.id, float(problem.f(designs.new_tensor([trial.x["x"], trial.x["z"]]))) + error[i])
+            if (i + 1) % EVERY == 0:
+                losses.append(float(regret(problem, designs.new_tensor([study.recommend().x["x"]]))))
+        aside = {trial.id for trial, _ in study.set_aside()}
     found = len(aside & set(wrong.tolist()))
     return {"regret": [round(x, 6) for x in losses], "faults_set_aside": found, "set_aside": len(aside) - found}
 
