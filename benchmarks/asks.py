@@ -1,8 +1,8 @@
 """Whole asks with their fits against BoTorch, Ax and Optuna, and fits of ``BKBModel`` against ``FeatureGP``.
 
-``python -m benchmarks.asks [--sizes 10,103,996] [--repeats 20,20,5] [--fits 1000,5000]``: one JSON object a line. Times
-are CPU seconds of one thread: those of a busy machine can be compared. In a repeat every tool gets the same data, one
-after the other. Ratios are taken within a repeat; medians, with the smallest and largest in ``detail``.
+``python -m benchmarks.asks [--sizes 10,103,996] [--repeats 20,20,5] [--fits 1000,5000] [--tools robust ax]``: one
+JSON object a line. Times are CPU seconds of one thread: those of a busy machine can be compared. In a repeat every tool
+gets the same data, one after the other. Ratios are taken within a repeat; medians, with their interval in ``detail``.
 
 The sizes are such that a study fits all its rewards at that ask. Peers fit at every ask. Optuna and Ax are asked once
 before, as they keep something from ask to ask; the second ask is timed.
@@ -36,7 +36,8 @@ from bo_robust.study import Study
 
 D, NOISE = 4, 0.1
 OURS = ("robust", "gp-ucb", "tgp-ucb", "bkb", "he-gp-ucb")
-SLOWEST = 2.5  # seconds that an ask at the largest size may take
+# Seconds that an ask at the largest size may take, and the next one, which fits nothing.
+SLOWEST, NEXT = 2.5, {"next_robust": 0.3, "next_he-gp-ucb": 0.5}
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda X: torch.sin(5.0 * X).sum(-1),
     lambda X: 5.0 * (-20.0 * (X - 0.3).square().sum(-1)).exp() + X[:, 0],
@@ -123,28 +124,28 @@ def ax(X: Tensor, Y: Tensor, seed: int) -> Ask:
 THEIRS = {"botorch": botorch, "ax": ax, "optuna": optuna}
 
 
-def asks(n: int, repeats: int, quiet: bool = False) -> None:
-    """The ask at n rewards by every tool; ours also the ask after one more, which need not fit."""
+def asks(n: int, repeats: int, tools: list[str], quiet: bool = False) -> None:
+    """The ask at n rewards by these tools; ours also the ask after one more, which need not fit."""
     took: dict[str, list[float]] = {}
     for seed in range(repeats):
         X, Y, _ = data(n, seed)
-        for name in OURS:
+        for name in filter(tools.__contains__, OURS):
             study = ours(name)(X, Y, seed)
             took.setdefault(name, []).append(seconds(study.ask, time.process_time))
             if n > LAST:
                 study.tell(n, float(Y[-1]))
                 took.setdefault(f"next_{name}", []).append(seconds(study.ask, time.process_time))
-        for name, prepare in THEIRS.items():
-            took.setdefault(name, []).append(seconds(prepare(X, Y, seed), time.process_time))
+        for name in filter(tools.__contains__, THEIRS):
+            took.setdefault(name, []).append(seconds(THEIRS[name](X, Y, seed), time.process_time))
     if quiet:
         return
     for name, times in took.items():
         value = statistics.median(times)
-        target = SLOWEST if name in OURS and n > 500 else None
+        target = (NEXT | dict.fromkeys(OURS, SLOWEST)).get(name) if n > 500 else None
         met = None if target is None else value <= target
         report(f"ask_{name}_{n}", value, "s", f"<= {target}" if target else None, met, {"n": n, "d": D, "each": times})
-    for name in OURS:
-        for peer in THEIRS:
+    for name in filter(took.__contains__, OURS):
+        for peer in filter(took.__contains__, THEIRS):
             most = 1.0 if peer == "optuna" else None
             report_paired(f"ask_{name}_over_{peer}_{n}", ratios(took[name], took[peer]), "ratio", most=most)
 
@@ -180,14 +181,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("sizes", "10,103,996"), ("repeats", "20,20,5"), ("fits", "1000,5000")):
         parser.add_argument(f"--{name}", default=default)
+    parser.add_argument("--tools", nargs="+", choices=(*OURS, *THEIRS), default=[*OURS, *THEIRS])
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     print(json.dumps({"environment": environment()}), flush=True)
+    tools = vars(options).pop("tools")
     numbers = {name: [int(part) for part in text.split(",") if part] for name, text in vars(options).items()}
-    asks(10, 1, quiet=True)  # what a first ask loads
+    asks(10, 1, tools, quiet=True)  # what a first ask loads
     for n, repeats in zip(numbers["sizes"], numbers["repeats"], strict=True):
-        asks(n, repeats)
+        asks(n, repeats, tools)
     for n in numbers["fits"]:
         fits(n, 0.7 if n <= 1000 else 4.0)
 

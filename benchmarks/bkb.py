@@ -1,14 +1,13 @@
 """BKB, BBKB and mini-GP-UCB against what they are to replace: ``python -m benchmarks.bkb [--only NAME ...]``.
 
 One JSON object a line; one BLAS thread; ratios within one process run, the same rewards for all. The width is the
-practical one for all (Srinivas et al., Theorem 1, w^2 / 5). Without ``--full`` it takes some five minutes.
+practical one for all (Srinivas et al., Theorem 1, w^2 / 5). ``--full`` plays as many rounds as the goals speak of.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import environment, report
-from benchmarks.loop import additive, noise_and_uniforms, play, rounds
+from benchmarks.loop import noise_and_uniforms, play
 from benchmarks.plain_bkb import Kernel, plain_bbkb
 from benchmarks.stats import ratios, report_ratio
 from bo_robust.algorithms import ArmAlgorithm
@@ -162,69 +161,15 @@ def report_large(horizon: int, seconds: dict[str, list[float]], regret: dict[str
         report_ratio(title, seconds["exact"], seconds[name], target, detail, lost.median <= 1.3)
 
 
-def slope(marks: tuple[int, ...]) -> None:
-    """BBKB's total time against T at n = 10^5."""
-    n = 100_000
-    width = FiniteWidth(n, 0.1, scale=EXPLORING)
-    kernel, f = world(n, 2, 0.1, 0)
-    taken = [played(BBKB(width, 5.0, 0.3), kernel, f, T, 0)[0] for T in marks]
-    value = float(np.polyfit(np.log(marks), np.log(taken), 1)[0])
-    report(
-        "BBKB, n=1e5: total time against T",
-        value,
-        "log-log slope",
-        "<= 1.3",
-        value <= 1.3,
-        dict(zip(map(str, marks), taken, strict=True)),
-    )
-
-
-def million(horizon: int) -> None:
-    """n = 10^6, d = 6: memory, rounds a second, and |S_t| against its bound along the run."""
-    n, q, epsilon = 1_000_000, 5.0, 0.5
-    kernel, f = world(n, 6, 0.5, 0)
-    algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), q, 4.0)
-    noise, uniforms = noise_and_uniforms(0, horizon, NOISE_VAR)
-    state = algorithm.init(kernel, NOISE_VAR, 1)
-    best, regret, unique, along = float(f.max()), 0.0, set(), {}
-    marks = sorted({int(x) for x in np.geomspace(10, horizon, 12)})
-    began = time.perf_counter()
-    for t, (arms, _) in enumerate(rounds(algorithm, state, additive(f.unsqueeze(0), noise), uniforms), start=1):
-        regret += best - float(f[arms])
-        unique.add(int(arms))
-        if t in marks:
-            d_eff = float(state.posterior.effective_dimension)
-            # Theorem 1: |S| <= 3 (1 + kappa^2 / lambda) alpha q d_eff, alpha = (1 + epsilon) / (1 - epsilon)
-            bound = 3.0 * (1.0 + 1.0 / NOISE_VAR) * (1.0 + epsilon) / (1.0 - epsilon) * q * d_eff
-            along[t] = {
-                "dictionary": int(state.posterior.size),
-                "estimated_d_eff": round(d_eff, 1),
-                "bound": round(bound),
-                "average_regret": round(regret / t, 4),
-                "seconds": round(time.perf_counter() - began, 1),
-            }
-    took, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    detail = {
-        "rounds_per_second": horizon / took,
-        "average_regret_of_a_random_arm": best - float(f.mean()),
-        "unique_arms": len(unique),
-        "along": along,
-    }
-    report(f"BBKB, n=1e6, d=6, T={horizon}: peak memory", peak, "GiB", "<= 4", peak <= 4.0, detail)
-
-
 def main() -> None:
     """All measurements, or those named."""
     works: dict[str, Callable[[], object]] = {
         "linear": linear,
         "small": lambda: small(1000 if full else 300),
         "large": lambda: large(5000 if full else 1000),
-        "slope": lambda: slope((1000, 2000, 4000, 8000) if full else (500, 1000, 2000)),
-        "million": lambda: million(arguments.rounds or (2000 if full else 500)),
     }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=works, nargs="+", default=list(works))
-    parser.add_argument("--rounds", type=int, help="of `million`")
     parser.add_argument("--full", action="store_true", help="as many rounds as the goals speak of")
     torch.set_num_threads(1)
     arguments = parser.parse_args()

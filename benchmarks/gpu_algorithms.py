@@ -204,7 +204,7 @@ def check_bbkb(device: torch.device) -> None:
 
 
 def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
-    """n = 10^6, d = 6, the run of ``benchmarks.bkb --only million --rounds 10000``."""
+    """n = 10^6, d = 6, 10,000 rounds of BBKB, as ``benchmarks/results/bkb/million_10000.jsonl``."""
     n, horizon = MANY_ARMS, bench.full(10_000)
     kernel, f = bkb.world(n, 6, 0.5, 0)
     kernel, f = moved(kernel, bench.device), f.to(bench.device).unsqueeze(0)

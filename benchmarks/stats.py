@@ -19,7 +19,7 @@ import torch
 from benchmarks.common import report
 from bo_robust.experiments.comparisons import mean_interval
 
-__all__ = ["Paired", "copy_bandwidth", "cpu_times", "differences", "medians", "ratios", "report_paired", "report_ratio"]
+__all__ = ["Paired", "copy_bandwidth", "cpu_times", "differences", "ratios", "report_paired", "report_ratio"]
 
 LEAST, MISSED = 5, 0.0625
 
@@ -125,11 +125,6 @@ def wall_times(
 def cpu_times(repeats: int, *works: Callable[[], Any]) -> list[list[float]]:
     """The same in CPU seconds, which a busy machine changes less."""
     return wall_times(repeats, *works, clock=time.process_time)
-
-
-def medians(repeats: int, *works: Callable[[], Any]) -> list[float]:
-    """Median wall times."""
-    return [statistics.median(column) for column in wall_times(repeats, *works)]
 
 
 def copy_bandwidth(device: str = "cpu", size: int = 1 << 25) -> float:

@@ -1,0 +1,27 @@
+"""Slopes are exponents, and every method that has one can be played."""
+
+import pytest
+
+from benchmarks.slopes import WORKS, Played, arms, slope
+
+
+def test_the_slope_of_a_power_is_its_exponent():
+    sizes = (20, 100, 500, 2000)
+    assert slope(sizes, [3.0 * n**2.5 for n in sizes]) == pytest.approx(2.5)
+    assert slope(sizes, [7.0] * 4) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("name", [name for name, work in WORKS.items() if work.T])
+def test_every_method_is_played_and_costs_more_where_more_is_known(name):
+    work = WORKS[name]
+    played = arms(name, 30, 6)
+    assert played.seconds > 0.0
+    assert 0 < played.points <= 30
+    assert (played.rebuilt > 0) == (name in ("bkb", "bbkb"))
+    more = work.cost(60, 12, played._replace(points=2 * played.points, rebuilt=2 * played.rebuilt))
+    assert all(a > b > 0 for a, b in zip(more, work.cost(30, 6, played), strict=True))
+
+
+def test_the_cost_of_the_exact_posterior_is_that_of_its_rows():
+    run = Played(1.0, 1.0, points=64)
+    assert WORKS["he-gp-ucb"].cost(100, 10, run) == (10 * 4 * 100 * 74, 4 * 100 * 74)
