@@ -37,7 +37,10 @@ def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """Choose the arm of largest mu + w sigma; ties go to the first."""
     posterior = state.posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
-    return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
+    single = getattr(posterior, "single", None)
+    if single is None:
+        return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
+    return Selection(bound_of_one(single.mean, single.variance, w), w)
 
 
 def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tensor:
@@ -48,12 +51,17 @@ def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tens
     if on_cuda(mean) or mean.numel() > NUMPY_MAX_ARMS:
         per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
         return row_argmax(torch.sqrt(variance).mul_(per_arm).add_(mean))
-    if len(mean) == 1:
-        bound = np.sqrt(variance.numpy()[0])
-        bound *= width.item() if isinstance(width, Tensor) else width
-        bound += mean.numpy()[0]
-        return torch.from_numpy(bound.argmax(keepdims=True))
+    if mean.shape[0] == 1:
+        return bound_of_one(mean.numpy()[0], variance.numpy()[0], width)
     bound = np.sqrt(variance.numpy())
     bound *= width.numpy()[:, None] if isinstance(width, Tensor) else width
     bound += mean.numpy()
     return torch.from_numpy(bound.argmax(1))
+
+
+def bound_of_one(mean: np.ndarray, variance: np.ndarray, width: Tensor | float) -> Tensor:
+    """:func:`largest_bound` of a single trial, from arrays ``n``."""
+    bound = np.sqrt(variance)
+    bound *= width.item() if isinstance(width, Tensor) else width
+    bound += mean
+    return torch.from_numpy(bound.argmax(keepdims=True))

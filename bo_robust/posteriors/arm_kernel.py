@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -140,6 +141,14 @@ class ArmKernel:
         else:
             rows = self.matrix[torch.arange(arms.shape[0], device=arms.device) if trials is None else trials, arms]
         return rows if out is None else out.copy_(rows)
+
+    def write_row(self, arm: int, trials: int | slice, out: np.ndarray) -> None:
+        """Write K[a, :] of one arm on a CPU into ``out``: ``n`` in one trial, ``t x n`` in neighbouring ones."""
+        if self.matrix is None:
+            self.rows(torch.tensor([arm]), None, torch.from_numpy(out).view(-1, self.num_arms))
+        else:
+            K = self.matrix.numpy()
+            out[...] = K[arm] if K.ndim == 2 else K[trials, arm]
 
     def columns(self, arms: Tensor) -> Tensor:
         """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bo_robust.linalg import on_cuda
 from bo_robust.ops import arm_update
-from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch
+from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch, Views
 from bo_robust.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
 from bo_robust.validation import check_count, check_finite, check_like, check_tensor
 
@@ -80,6 +80,11 @@ class ArmPosterior:
         return self.buffers.noise_var
 
     @property
+    def single(self) -> Views | None:
+        """Views of the only trial, where a CPU plays it in NumPy; None otherwise, and before a block's first round."""
+        return self.scratch.single
+
+    @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the rewards so far, in nats, ``s``."""
         return self.buffers.information_gain
@@ -140,7 +145,7 @@ def init(
         variance=kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0),
         counts=like.new_zeros(trials, n),
         information_gain=like.new_zeros(trials),
-        pending=zeros_like_shape((trials, block, n), mean),
+        pending=mean.new_empty(trials, block, n),  # written before it is read
         rows=rows,
         row_arm=like.new_zeros(trials, tracked, dtype=torch.long),
         row_counts=like.new_zeros(trials, tracked),
@@ -187,7 +192,7 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
         if posterior.row_budget == 0:
             _reserve(posterior)
         posterior.row_budget -= 1
-    return arm_update.update_(posterior.buffers, arms, rewards, posterior.kernel.rows, posterior.scratch, counts)
+    return arm_update.update_(posterior.buffers, arms, rewards, posterior.kernel, posterior.scratch, counts)
 
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,6 +80,11 @@ class _SharedKernel(ArmKernel):
 
     def rows(self, arms: Tensor, trials: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         return super().rows(arms, self._candidate(arms, trials), out)
+
+    def write_row(self, arm: int, trials: int | slice, out: np.ndarray) -> None:
+        assert self.matrix is not None
+        first = (trials if isinstance(trials, int) else trials.start) % self.matrix.shape[0]
+        super().write_row(arm, first if isinstance(trials, int) else slice(first, first + len(out)), out)
 
     def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
         return super().block(arms, block, self._candidate(arms, trials))

@@ -261,8 +261,8 @@ def test_an_arm_known_from_the_start_is_repeated_for_ever(device):
 # counted observations of the arm engine, which the repetitions rest on
 
 
-def _naive_update(buffers, arms, rewards, kernel_rows, scratch, counts):
-    return naive.update_(buffers, arms, rewards, kernel_rows, counts)
+def _naive_update(buffers, arms, rewards, kernel, scratch, counts):
+    return naive.update_(buffers, arms, rewards, kernel.rows, counts)
 
 
 @pytest.mark.parametrize("dense", [True, False])

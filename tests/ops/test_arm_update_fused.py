@@ -190,12 +190,12 @@ def test_twenty_rounds_without_waiting_for_the_device(fused, dense, device):
     try:
         torch.cuda.set_sync_debug_mode("error")
         for t in range(20):
-            arm_update.update_(buffers, arms[t], rewards[t], kernel.rows, Scratch([]))
+            arm_update.update_(buffers, arms[t], rewards[t], kernel, Scratch([]))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     with naive_ops():
         for t in range(20):
-            arm_update.update_(plain, arms[t], rewards[t], kernel.rows, Scratch([]))
+            arm_update.update_(plain, arms[t], rewards[t], kernel, Scratch([]))
     assert_same(buffers, plain, torch.float64)
 
 

@@ -103,7 +103,7 @@ def test_naive_op_equals_cpu_op(trials, dense, monkeypatch):
     pulls, rewards = random_rounds(300, trials, 250, "cpu")
     rewards[17, 0] = float("nan")
     fast = play(init(kernel, 0.1, trials, dense=dense), pulls, rewards)
-    monkeypatch.setattr(arm_states.arm_update, "update_", lambda *args: naive.update_(*args[:4]))
+    monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
     slow = init(kernel, 0.1, trials, dense=dense)
     for name in ("rows", "pending"):  # what is read before it is written would spread NaN
         if not (dense and name == "rows"):
@@ -173,7 +173,7 @@ def test_no_drift_after_20000_rounds(dense, device):
 def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean_tol, variance_tol, path, monkeypatch):
     """Near-singular SE kernel on 1000 points, 333 of them pulled at random, 800 rounds."""
     if path == "naive":
-        monkeypatch.setattr(arm_states.arm_update, "update_", lambda *args: naive.update_(*args[:4]))
+        monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
     kernel = grid_kernel(1000, 0.2, "cpu", dtype=dtype)
     pulls, rewards = random_rounds(333, 1, 800, "cpu", dtype=dtype)
     pulls = pulls * 3
@@ -203,7 +203,7 @@ def test_the_path_of_long_rows(trials, monkeypatch):
 @pytest.mark.parametrize("rounds", [None, 4000])
 def test_rows_are_counted_often_enough(rounds, monkeypatch):
     """Without looking at the data the branch-free path still reads rows near the number in use."""
-    monkeypatch.setattr(arm_states.arm_update, "update_", lambda *args: naive.update_(*args[:4]))
+    monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
     kernel = grid_kernel(400, 0.05, "cpu")
     pulls, rewards = random_rounds(400, 2, 1000, "cpu", distinct=20)
     posterior = init(kernel, 0.1, 2, rounds=rounds)

@@ -8,18 +8,18 @@ from torch import Tensor
 
 from bo_robust.linalg import all_numbers, on_cuda
 from bo_robust.ops.arm_update import cpu, naive
-from bo_robust.ops.arm_update.cpu import Scratch
+from bo_robust.ops.arm_update.cpu import PriorRows, Scratch, Views
 from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
 from bo_robust.ops.checked import dispatch
 
-__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "Scratch", "update_"]
+__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "PriorRows", "Scratch", "Views", "update_"]
 
 
 def update_(
     buffers: ArmBuffers,
     arms: Tensor,
     rewards: Tensor,
-    kernel_rows: KernelRows,
+    kernel: PriorRows,
     scratch: Scratch,
     counts: Tensor | None = None,
 ) -> Tensor:
@@ -28,7 +28,7 @@ def update_(
     Nothing counts as taken in where mean and variance are no numbers after it.
     """
     if not on_cuda(arms):
-        return cpu.update_(buffers, arms, rewards, kernel_rows, scratch, counts)
-    given = buffers, arms, rewards.detach(), kernel_rows, counts
+        return cpu.update_(buffers, arms, rewards, kernel, scratch, counts)
+    given = buffers, arms, rewards.detach(), kernel.rows, counts
     ok = dispatch("arm_update", buffers.mean, lambda fused: fused.update_(*given), lambda: naive.update_(*given))
     return ok & all_numbers(buffers.mean, buffers.variance)

@@ -13,7 +13,7 @@ the same memory. Beyond, a row is read from memory whole: in pieces that fit the
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -33,6 +33,16 @@ from bo_robust.ops.arm_update.naive import (
 NUMPY_MAX_ARMS = 20_000
 # Up to this many trials are played one by one: a batched round has some forty calls whatever the number of trials.
 FEW_TRIALS = 4
+
+
+class PriorRows(Protocol):
+    """The prior covariance, :class:`bo_robust.posteriors.arm_kernel.ArmKernel`."""
+
+    @property
+    def rows(self) -> KernelRows: ...
+
+    def write_row(self, arm: int, trials: int | slice, out: np.ndarray) -> None:
+        """Write K[a, :] of one arm into ``out``: ``n`` in one trial, ``t x n`` in neighbouring ones."""
 
 
 class Views(NamedTuple):
@@ -79,6 +89,12 @@ class Scratch:
             self.views[first] = Views(*parts, *(getattr(buffers, name).numpy() for name in shared))
         return self.views[first]
 
+    @property
+    def single(self) -> Views | None:
+        """The views of the only trial, if they are made and it is played in NumPy."""
+        views = self.views.get(0) if len(self.pulled) == 1 else None
+        return None if views is None or len(views.mean) > NUMPY_MAX_ARMS else views
+
     def clear(self) -> None:
         """Forget everything."""
         self.views.clear()
@@ -90,7 +106,7 @@ def update_(
     buffers: ArmBuffers,
     arms: Tensor,
     rewards: Tensor,
-    kernel_rows: KernelRows,
+    kernel: PriorRows,
     scratch: Scratch,
     counts: Tensor | None = None,
 ) -> Tensor:
@@ -98,28 +114,29 @@ def update_(
     if buffers.num_pending == buffers.pending.shape[1]:
         end_block_(buffers)
         scratch.clear()
-    s, n = buffers.mean.shape
-    if s == 1:
-        arm, reward, count = int(arms), float(rewards), 1.0 if counts is None else float(counts)
-        if not 0 <= arm < n:
-            raise ValueError(_out_of_range(n, arms))
+    if len(scratch.pulled) == 1:
+        views = scratch.views_of(buffers, 0)
+        arm, reward, count = int(arms.item()), rewards.item(), 1.0 if counts is None else counts.item()
+        if not 0 <= arm < len(views.mean):
+            raise ValueError(_out_of_range(len(views.mean), arms))
         took = math.isfinite(reward) and count != 0.0
         if took:
-            took = _take_in_(buffers, 0, arm, reward, count, kernel_rows, scratch)
+            took = _take_in_(buffers, 0, views, arm, reward, count, kernel, scratch)
             buffers.num_pending += 1
         return torch.from_numpy(np.array([took]))
+    s, n = buffers.mean.shape
     rewards = rewards.detach()
     low, high = arms.aminmax()
     if int(low) < 0 or int(high) >= n:
         raise ValueError(_out_of_range(n, arms))
     few = s <= FEW_TRIALS and scratch.group == 1
     if few or n > NUMPY_MAX_ARMS or (counts is not None and not counts.all()):
-        return _update_each_(buffers, arms, rewards, kernel_rows, scratch, counts)
+        return _update_each_(buffers, arms, rewards, kernel, scratch, counts)
     if buffers.dense:
         base = buffers.rows.view(s * n, n).index_select(0, arms + torch.arange(0, s * n, n))
         ok = apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
     else:
-        ok = _update_all_(buffers, arms, rewards, kernel_rows, scratch, counts)
+        ok = _update_all_(buffers, arms, rewards, kernel, scratch, counts)
     return ok.logical_and_(all_numbers(buffers.mean, buffers.variance))
 
 
@@ -127,7 +144,7 @@ def _update_all_(
     buffers: ArmBuffers,
     arms: Tensor,
     rewards: Tensor,
-    kernel_rows: KernelRows,
+    kernel: PriorRows,
     scratch: Scratch,
     counts: Tensor | None,
 ) -> Tensor:
@@ -137,7 +154,7 @@ def _update_all_(
     out, noise_var = row.numpy(), buffers.noise_var.numpy()
     for i, arm in zip(range(0, s, g), pulled, strict=True):
         trials = slice(i, i + g) if g > 1 else i
-        _row_(buffers, trials, arm, kernel_rows, scratch, out[trials])
+        _row_(buffers, trials, scratch.views_of(buffers, trials), arm, kernel, scratch, out[trials])
     if counts is not None:
         noise_var = noise_var / counts.numpy()
     factors = noise_var / np.sqrt(noise_var + np.maximum(out[np.arange(s), arms.numpy()], 0.0))
@@ -152,7 +169,7 @@ def _update_each_(
     buffers: ArmBuffers,
     arms: Tensor,
     rewards: Tensor,
-    kernel_rows: KernelRows,
+    kernel: PriorRows,
     scratch: Scratch,
     counts: Tensor | None,
 ) -> Tensor:
@@ -163,7 +180,8 @@ def _update_each_(
     buffers.pending.numpy()[~ok.numpy(), buffers.num_pending] = 0.0
     for i in ok.nonzero().squeeze(1).tolist():
         count = 1.0 if counts is None else float(counts[i])
-        ok[i] = _take_in_(buffers, i, int(arms[i]), float(rewards[i]), count, kernel_rows, scratch)
+        views = scratch.views_of(buffers, i)
+        ok[i] = _take_in_(buffers, i, views, int(arms[i]), float(rewards[i]), count, kernel, scratch)
     buffers.num_pending += 1
     return ok
 
@@ -171,19 +189,20 @@ def _update_each_(
 def _take_in_(
     buffers: ArmBuffers,
     trial: int,
+    views: Views,
     arm: int,
     reward: float,
     count: float,
-    kernel_rows: KernelRows,
+    kernel: PriorRows,
     scratch: Scratch,
 ) -> bool:
     """One trial's part of a round, after which the caller raises ``num_pending``.
 
     Returns whether mean and variance are numbers everywhere.
     """
-    views, k = scratch.views_of(buffers, trial), buffers.num_pending
+    k = buffers.num_pending
     mean, variance, row = views.mean, views.variance, views.pending[k]
-    _row_(buffers, trial, arm, kernel_rows, scratch, row)
+    _row_(buffers, trial, views, arm, kernel, scratch, row)
     noise_var, prior_variance = views.noise_var.item(trial) / count, max(row.item(arm), 0.0)
     scale = 1.0 / math.sqrt(prior_variance + noise_var)
     scratch.pulled[trial][arm] = k, noise_var * scale
@@ -196,7 +215,8 @@ def _take_in_(
     else:
         mean += row * step
         variance -= row * row
-        np.maximum(variance, 0.0, out=variance)
+        if not variance[variance.argmin()] >= 0.0:  # rounding, or no number
+            np.maximum(variance, 0.0, out=variance)
     views.counts[arm] += count
     views.information_gain[trial] += 0.5 * math.log1p(prior_variance / noise_var)
     if math.isfinite(mean.dot(variance)):
@@ -207,22 +227,23 @@ def _take_in_(
 def _row_(
     buffers: ArmBuffers,
     trials: int | slice,
+    views: Views,
     arm: int,
-    kernel_rows: KernelRows,
+    kernel: PriorRows,
     scratch: Scratch,
     out: np.ndarray,
 ) -> None:
     """Write C[a, :] of a trial (``n``) or of all in a group (``g x n``) into ``out``."""
-    views, k = scratch.views_of(buffers, trials), buffers.num_pending
+    k = buffers.num_pending
     first = trials.start if isinstance(trials, slice) else trials
     done, factor = scratch.pulled[first].get(arm, (-1, 1.0))
     if done >= 0:
-        np.multiply(views.pending[..., done, :], factor, out=out)
+        np.multiply(views.pending[..., done, :], factor, out)
     elif buffers.dense:
         out[:] = views.rows[arm]
     else:
         m = views.block_filled.item(first)
-        out[:] = views.rows[..., _slot(buffers, views, trials, arm, kernel_rows), :]
+        out[:] = views.rows[..., _slot(buffers, views, trials, arm, kernel), :]
         if m:
             if not views.root_ready[first]:
                 refresh_root_(buffers, slice(first, first + (1 if out.ndim == 1 else len(out))), m, branch_free=False)
@@ -233,17 +254,12 @@ def _row_(
         _subtract_product_(out, since[..., arm].copy(), since)
 
 
-def _slot(buffers: ArmBuffers, views: Views, trials: int | slice, arm: int, kernel_rows: KernelRows) -> int:
+def _slot(buffers: ArmBuffers, views: Views, trials: int | slice, arm: int, kernel: PriorRows) -> int:
     """The slot of an arm's prior row, the same in all trials of a group; stores the row of a new arm first."""
     slot = views.slots.item(arm)
     if slot < 0:
-        everyone = np.array([trials]) if isinstance(trials, int) else np.arange(trials.start, trials.stop)
-        slot = views.filled.item(everyone[0])
-        place = torch.from_numpy(np.array([arm] * len(everyone))), torch.from_numpy(everyone)
-        if views.rows.shape[-1] > NUMPY_MAX_ARMS:
-            kernel_rows(*place, buffers.rows[trials, slot : slot + 1])
-        else:
-            views.rows[..., slot, :] = kernel_rows(*place).numpy()
+        slot = views.filled.item(trials if isinstance(trials, int) else trials.start)
+        kernel.write_row(arm, trials, views.rows[..., slot, :])
         views.row_arm[..., slot], views.slots[..., arm], views.filled[trials] = arm, slot, slot + 1
         buffers.num_rows = max(buffers.num_rows, slot + 1)
     return slot

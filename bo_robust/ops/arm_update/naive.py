@@ -172,7 +172,7 @@ def end_block_(buffers: ArmBuffers) -> None:
         buffers.root_ready.fill_(False)
         if buffers.pending.shape[1] < m // 4:  # keeps the O(m^3) factorisation at O(m^2) per round
             s, n = buffers.mean.shape
-            buffers.pending = buffers.pending.new_zeros(s, m // 4, n)
+            buffers.pending = buffers.pending.new_empty(s, m // 4, n)
     buffers.num_pending = 0
 
 
