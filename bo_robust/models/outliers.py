@@ -63,7 +63,7 @@ class Judgement(NamedTuple):
         barely_believed: Whether it is the largest or smallest, and only a second reading of its point supports it.
         explained: Share of the believed rewards' variance that the others let expect, a number; NaN without a look.
         finds: The likeliest finds about rows that are set aside and larger or smaller than all believed rewards, with
-            deviations in the units of the rewards.
+            deviations in the units of the rewards; none of a fit, whose hyperparameters are not the last ones.
     """
 
     believed: Rows
@@ -97,6 +97,7 @@ class OutlierSearch:
         density: Of an outlier, per robust standard deviation of the rewards.
         scale: Of the rewards, now, where the GP sees them standardised by the believed ones; None where it sees them as
             they are.
+        doubts: Whether a judgement at given hyperparameters has finds.
     """
 
     def __init__(
@@ -108,8 +109,9 @@ class OutlierSearch:
         share: float,
         density: float,
         scale: float | None,
+        doubts: bool = True,
     ) -> None:
-        self._evidence, self._twins, self._scale = evidence, twins, scale
+        self._evidence, self._twins, self._scale, self._doubts = evidence, twins, scale, doubts
         faults = np.arange(1, len(y) + 1)
         self._prices = np.log(faults / (1.0 / share - 1.0 + len(y) - faults) * density)  # h_1, h_2, ...
         self._robust, self._finds = spread_units(y, places), Finds(places, density)
@@ -163,11 +165,11 @@ class OutlierSearch:
         if known is not None:
             first[: len(known)] = known
             if len(known) == n:
-                return self._judgement(theta, first)
+                return self._judgement(theta, first, doubts=self._doubts)
         starts = _different([first, *islice(self._first_sets(), 1, 2)])
         sets = _different([every, first, *(self._climb(theta, start) for start in starts)])
         best = max(sets, key=lambda believed: self._plausibility(theta, believed))
-        return self._judgement(theta, *self._with_finds(theta, best))
+        return self._judgement(theta, *self._with_finds(theta, best), self._doubts)
 
     def _with_finds(self, theta: Array, believed: Rows) -> tuple[Rows, list[Find]]:
         """Rows, and the finds that at least two that were set aside share, the likeliest first."""
@@ -327,7 +329,7 @@ class OutlierSearch:
         others, against = ((self._twins & votes).sum(axis=1) for votes in (agree, contrary))
         return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
 
-    def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = ()) -> Judgement:
+    def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = (), doubts: bool = False) -> Judgement:
         units = self._units(believed)
         prices, given = self._prices_in(units), self._given(theta, believed, units, finds)
         residual, variance = given.expected()
@@ -338,7 +340,7 @@ class OutlierSearch:
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / units.scale)[believed]))
         explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
-        possible = self._possible(given, units)
+        possible = self._possible(given, units) if doubts else ()
         return Judgement(believed, probability, surprise, limit, self._barely_believed(believed), explained, possible)
 
     def _possible(self, given: Conditioned, units: Units) -> tuple[Find, ...]:

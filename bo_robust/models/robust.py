@@ -166,7 +166,7 @@ class RobustGP(MovableGP):
         plain = copy.copy(self)
         plain.__class__ = SingleTaskGP
         fit_gpytorch_mll(type(mll)(self.likelihood, plain), **options)
-        if judgement.finds:  # at the hyperparameters now fitted
+        if self.num_set_aside:  # at the hyperparameters now fitted
             self.judge(restandardise=False, known=self.believed)
         return mll.eval()
 
@@ -351,14 +351,13 @@ class RobustGP(MovableGP):
             model.likelihood.noise_covar.noise = (self._variances.double() / unit**2).flatten()
         seen = self._points_seen().detach().to("cpu", torch.float64)
         low, sides = seen.amin(0), seen.amax(0) - seen.amin(0)
+        options = self.outlier_share, self.outlier_density, unit, self.maximize is not None
         return OutlierSearch(
             evidence_of(model),
             y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
             ((seen - low) / sides)[:, sides > 0.0].numpy(),
             self.twins().cpu().numpy(),
-            self.outlier_share,
-            self.outlier_density,
-            unit,
+            *options,
         )
 
     def _follow(self, judgement: Judgement, restandardise: bool) -> None:
