@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -129,6 +129,7 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
             yield _line(name, gap.value, DECADES, gap.detail(), "<= -.3, interval below 0", met)
         yield from _many_faults(reported(rows, ["30% 10sd either"]), ours)
         yield from _alkox(rows, ours)
+    yield from _every_regime(rows)
     doors = reported(rows, MAIN)
     for ours in OURS[1:]:
         if gap := difference(doors, ours, "diff"):
@@ -165,6 +166,22 @@ def _best_peer(table: Table) -> tuple[str, dict[str, float]]:
     gaps = {peer: difference(table, peer, "plain") for peer in PEERS}
     means = {peer: gap.value for peer, gap in gaps.items() if gap}
     return (min(means, key=lambda peer: means[peer]), means) if means else ("plain", {})
+
+
+def _every_regime(rows: list[Row]) -> Iterator[dict[str, Any]]:
+    """The share of what knowing the faults gains, over problems and seeds that were played in every faulty regime."""
+    faulty = [name for name, regime in REGIMES.items() if regime.kind not in ("none", "student")]
+    table = reported(rows, faulty)
+    played = Counter((problem, seed) for problem, _, seed in table["plain"].keys() & table["known"].keys())
+    for method in (*OURS, *PEERS):
+        mine = Counter((problem, seed) for problem, _, seed in table[method])
+        whole = {at for at, count in (played & mine).items() if count == len(faulty)}
+        even = {name: {p: row for p, row in part.items() if (p[0], p[2]) in whole} for name, part in table.items()}
+        if share := difference(even, method, "plain", known="known"):
+            target = {"diff without verify": ">= 0.75"}.get(method, ">= 0.85") if method in OURS else None
+            met = share.value >= float(target[3:]) if target else None
+            name = f"every faulty regime: {method}, share of what knowing the faults gains"
+            yield _line(name, share.value, "share", share.detail(), target, met)
 
 
 def _peaks(table: Table, ours: str) -> Iterator[dict[str, Any]]:

@@ -272,6 +272,24 @@ def test_bad_ends_at_thirty_per_cent_may_be_said():
         assert line["met"] is met
 
 
+def test_every_faulty_regime_weighs_alike():
+    """Half of the gain at one regime, all of it at the others; a seed that lacks a regime does not count."""
+    faulty = [name for name, regime in contamination.REGIMES.items() if regime.kind not in ("none", "student")]
+    rows = [row("diff", 0.1 if regime == faulty[0] else 0.01, regime=regime) for regime in faulty]
+    rows += [
+        row(method, regret, regime=regime) for regime in faulty for method, regret in (("plain", 1.0), ("known", 0.01))
+    ]
+    rows += [row(method, 1.0, regime=faulty[0], seed=1) for method in ("plain", "diff")] + [
+        row("known", 0.001, regime=faulty[0], seed=1)
+    ]
+    lines = {line["name"]: line for line in summary.summarise(rows, range(2))}
+    share = lines["every faulty regime: diff, share of what knowing the faults gains"]
+    assert share["detail"]["pairs"] == len(faulty) == 7
+    assert share["value"] == pytest.approx(1.0 - 0.5 / 7)
+    assert share["met"] is True
+    assert lines["contaminated: diff, share of what knowing the faults gains"]["detail"]["pairs"] == 3
+
+
 def test_differences_are_paired_and_resampled_by_problem_and_seed():
     regimes = [f"r{i}" for i in range(3)]
     table = {
