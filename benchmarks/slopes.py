@@ -169,11 +169,12 @@ def grown(name: str, axis: str, n: int, T: int) -> None:
     fixed = f", T={T}" * (axis == "n" and T > 0) + f", n={n}" * (axis == "T")
     for i, (what, unit, limit) in enumerate((("time", "s", HOUR), ("memory", "MiB", MEMORY))):
         measured, theirs = [run[i] for run in runs], [cost[i] for cost in costs]
-        theory, last = slope(along, theirs), slope(along[-2:], theirs[-2:])
-        wall = along[-1] * (limit / measured[-1]) ** (1.0 / last) if last > 0.05 else math.inf
+        theory, last = slope(along, theirs), slope(along[-2:], measured[-2:])
+        steeper = max(last, slope(along[-2:], theirs[-2:]))
+        wall = along[-1] * (limit / measured[-1]) ** (1.0 / steeper) if steeper > 0.05 else math.inf
         detail: dict[str, Any] = {
             "theory": round(theory, 2),
-            "last two": round(slope(along[-2:], measured[-2:]), 2),
+            "last two": round(last, 2),
             axis: along,
             unit: [float(f"{x:.3g}") for x in measured],
             "an hour at" if unit == "s" else "24 GiB at": f"{wall:.2g}" if wall < 1e12 else "never",
