@@ -71,7 +71,7 @@ def main() -> None:
     if options.picture:
         from benchmarks.robustness.picture import draw
 
-        draw(load(options.results), options.picture)
+        draw([row for row in load(options.results) if row["seed"] in seeds], options.picture)
 
 
 if __name__ == "__main__":

@@ -112,9 +112,14 @@ DECADES, SD = "decades of regret, paired mean", "sd of f, paired mean of regret"
 
 
 def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
-    """The arguments of ``benchmarks.common.report``, a line at a time; ``seeds`` are those that were wanted."""
+    """The arguments of ``benchmarks.common.report``, a line at a time.
+
+    ``seeds`` are those that were wanted; others count for clean narrow peaks, tables and every faulty regime only, so
+    that all functions weigh alike elsewhere.
+    """
     yield from _played(rows, seeds)
-    faulty = reported(rows, FAULTY)
+    whole = [row for row in rows if row["seed"] in seeds]
+    faulty = reported(whole, FAULTY)
     peer, peers = _best_peer(faulty)
     yield _line(f"best peer: {peer}", peers.get(peer, 0.0), DECADES, {name: round(v, 3) for name, v in peers.items()})
     for ours in OURS:
@@ -127,16 +132,16 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
             met = gap.value <= -0.3 and gap.high < 0.0
             name = f"contaminated: {ours} against the best peer, {peer}"
             yield _line(name, gap.value, DECADES, gap.detail(), "<= -.3, interval below 0", met)
-        yield from _many_faults(reported(rows, ["30% 10sd either"]), ours)
+        yield from _many_faults(reported(whole, ["30% 10sd either"]), ours)
         yield from _alkox(rows, ours)
     yield from _every_regime(rows)
-    doors = reported(rows, MAIN)
+    doors = reported(whole, MAIN)
     for ours in OURS[1:]:
         if gap := difference(doors, ours, "diff"):
             met = abs(gap.value) <= 0.1
             yield _line(f"front doors: {ours} against diff", gap.value, DECADES, gap.detail(), "within .1", met)
     for regime in ("contaminated", *REGIMES):
-        table = faulty if regime == "contaminated" else reported(rows, [regime])
+        table = faulty if regime == "contaminated" else reported(whole, [regime])
         for method in GRID:
             gap = difference(table, method, "plain")
             if gap and gap.clusters > 1 and method != "plain":
