@@ -10,13 +10,14 @@ from bo_robust.models.robust import ROUNDING, RobustGP
 
 
 def verify(
-    model: Model, maximize: bool | None = None, at_most: float = 0.05, q: int = 1, X_pending: Tensor | None = None
+    model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None
 ) -> Tensor | None:
     """The points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
 
     A reward that is better than all believed ones, but not believed, is an outlier or the find of the campaign. One
     more reading tells: if it agrees, both are believed, and a third one makes sure; if not, the point is never asked
-    for again. Use it as ::
+    for again. No more is verified once the share of outliers that the model expects, its ``outlier_share``, and at
+    least one reward, belongs to refuted suspects. Use it as ::
 
         candidate = verify(model)
         if candidate is None:
@@ -26,7 +27,6 @@ def verify(
         model: A fitted model; only a ``RobustGP`` has suspects. A list of models is asked one by one, each for its own
             good side; one that was made with ``maximize=None``, as that of a constraint, is passed over.
         maximize: Whether large rewards are good. None: as the model was made, or True where it does not say.
-        at_most: No more is verified once this share of all rewards, and at least one, belongs to refuted suspects.
         q: The most points to return, the best suspect first. Fill a batch up by the acquisition.
         X_pending: ``m x d`` points where another reading is under way or has failed; suspects there are passed over.
 
@@ -39,7 +39,7 @@ def verify(
         if maximize is not None:
             raise ValueError("give maximize to each RobustGP of the list, None to that of a constraint, not to verify.")
         sided = [part for part in model.models if isinstance(part, RobustGP) and part.maximize is not None]
-        found = (verify(part, None, at_most, q, X_pending) for part in sided)
+        found = (verify(part, None, q, X_pending) for part in sided)
         return next((points for points in found if points is not None), None)
     if not isinstance(model, RobustGP):
         return None
@@ -49,7 +49,7 @@ def verify(
     value = model.value(maximize)
     refuted = ~model.believed & twins.any(1) & (value > value.median())
     refuted[suspects] = False
-    if int(refuted.sum()) >= max(1.0, at_most * len(model.believed)):
+    if int(refuted.sum()) >= max(1.0, model.outlier_share * len(model.believed)):
         return None
     chosen: list[int] = []
     for row in suspects.tolist():

@@ -140,8 +140,8 @@ show(models[0])
 #
 # A narrow peak looks like a spike at first. Suppose that the first campaign meets one, of height 6. One reading is
 # set aside, and `verify` names its point. The second reading agrees, so both are believed; a third makes sure, because
-# a sensor may fail twice in the same way. (`at_most` of `verify` says which share of all readings refuted spikes may
-# have; beyond it no suspect is measured again.)
+# a sensor may fail twice in the same way. (Once refuted spikes are `outlier_share` of all readings, no suspect is
+# measured again.)
 
 # %%
 peak = torch.tensor([[0.95, 0.05]], dtype=torch.float64)

@@ -294,15 +294,16 @@ class TestVerify:
         assert lost(sure) == []
         assert verify(sure) is None
 
-    def test_at_most(self):
+    def test_no_more_is_verified_than_outliers_are_expected(self):
         """One of 21 rewards refuted a suspect."""
         X, Y = self.spiked()
         X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 8.0])
         Y[3] += 30.0
         model = fit(RobustGP(X, Y))
         assert model.suspects().tolist() == [3]
-        assert torch.equal(verify(model, at_most=0.05), X[3:4])
-        assert verify(model, at_most=0.04) is None
+        assert torch.equal(verify(model), X[3:4])
+        model.outlier_share = 0.04
+        assert verify(model) is None
 
     def test_a_batch_has_several_and_those_under_way_are_passed_over(self):
         X, Y = self.spiked()
