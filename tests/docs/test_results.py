@@ -90,6 +90,26 @@ SAID = [
         "`SingleTaskGP` takes {} s",
         ("bkb/scaling.jsonl", "SingleTaskGP: fit at n=2000", "value", ".0f"),
     ),
+    (
+        "many_rounds_and_arms.md",
+        "Two on two million arms were {} times as fast",
+        ("bkb/ranks.jsonl", "BBKB, n=2e+06, 40 rounds: two processes against one", "value", ".1f"),
+    ),
+    (
+        "many_rounds_and_arms.md",
+        "4 of 5,400 arms take {} MiB",
+        ("slopes.jsonl", "he-gp-ucb, kernels of 4 candidates: memory against n", "detail > MiB > 3", ".0f"),
+    ),
+    (
+        "many_rounds_and_arms.md",
+        "3,000 rounds of 5,000 arms take {} s",
+        ("slopes.jsonl", "bkb, n=5000: time against T", "detail > s > 3", ".0f"),
+    ),
+    (
+        "many_rounds_and_arms.md",
+        "{} s for 2,000 rewards",
+        ("slopes.jsonl", "RobustGP, fit: time against n", "detail > s > 3", ".0f"),
+    ),
     ("value_at_risk.md", "accuracy of {} in the worst", (TUNING, "held-out worst 10 %: value at risk", "value", ".3f")),
     ("value_at_risk.md", "tuning the mean has {},", (TUNING, "held-out worst 10 %: mean", "value", ".3f")),
     (
