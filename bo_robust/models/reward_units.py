@@ -50,6 +50,11 @@ def spread_units(y: Array, places: Array) -> Units:
 
 
 def _weighted_median(y: Array, weights: Array) -> float:
+    """That of -y is minus that of y: where half of the weight lies below, the middle of the two beside it."""
+    return 0.5 * _lower_median(y, weights) - 0.5 * _lower_median(-y, weights)
+
+
+def _lower_median(y: Array, weights: Array) -> float:
     order = y.argsort(kind="stable")
     below = np.cumsum(weights[order])
     return float(y[order[min(int(np.searchsorted(below, 0.5 * below[-1])), len(y) - 1)]])

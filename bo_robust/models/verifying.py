@@ -9,9 +9,7 @@ from torch import Tensor
 from bo_robust.models.robust import ROUNDING, RobustGP
 
 
-def verify(
-    model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None
-) -> Tensor | None:
+def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None) -> Tensor | None:
     """The points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
 
     A reward that is better than all believed ones, but not believed, is an outlier or the find of the campaign. One

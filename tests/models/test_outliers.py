@@ -274,6 +274,16 @@ def test_robust_units_by_hand():
     assert robust_units(np.full(4, 7.0)) == (7.0, 1.0)
 
 
+@pytest.mark.parametrize("y", [[0.0, 1.0, 3.0, 7.0, 7.5, 20.0], [0.0, 0.0, 0.0, 1.0, 1.0, 5.0]])
+def test_the_spread_is_that_of_the_rewards_turned_where_half_of_the_weight_lies_below(y):
+    """Far apart all points weigh the same, and the units are those of the rewards alone."""
+    y, places = np.array(y), np.arange(len(y))[:, None] * 10.0
+    assert spread_units(y, places) == robust_units(y)
+    assert spread_units(-y, places).scale == spread_units(y, places).scale
+    near = np.array([0.0, 0.02, 0.04, 1.0, 1.02, 1.04])[:, None]  # two clusters alike
+    assert spread_units(-y, near).scale == spread_units(y, near).scale
+
+
 @pytest.mark.parametrize("exponent", [-990, -30, 0, 1, 30, 1000, 1022])
 def test_the_coarse_unit_follows_rewards_to_the_ends_of_floating_point(exponent):
     y = np.array([-1.9, -1.0, 0.0, 1.0, 1.9]) * 2.0**exponent
