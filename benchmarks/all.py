@@ -42,7 +42,6 @@ SMALL: dict[str, list[str] | None] = {
     "torture": ["--quick"],
     "value_at_risk": ["--quick"],
     "value_at_risk_faults": ["--quick"],
-    "value_at_risk_settings": ["--quick"],
     "width_rule": ["--quick"],
 }
 # Seconds that a suite may take, and all of them, with the options of the small run.

@@ -38,7 +38,7 @@ from benchmarks.stats import differences
 from bo_robust.acquisition import recommend_design
 from bo_robust.experiments.conditions.base import ConditionsMethod, Round
 from bo_robust.experiments.conditions.methods import VUCB, MCVaR, Random
-from bo_robust.experiments.conditions.shared_gp import Fitting, SharedGP
+from bo_robust.experiments.conditions.shared_gp import INSIDE, LENGTHSCALE, MIN_NOISE_VAR, SharedGP, maximised
 from bo_robust.experiments.conditions_loop import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions import ConditionsProblem
@@ -55,33 +55,28 @@ AIMS: dict[str, Functional] = {"value at risk": ValueAtRisk(0.1), "tail mean": T
 
 @dataclass(frozen=True, kw_only=True)
 class Aimed(VUCB):
-    """The upper bound of any functional, with BoTorch's priors and width 2; only the functional differs."""
+    """The upper bound of any functional, with width 2; only the functional differs."""
 
     aim: Functional = TAIL
     width: float = 2.0
-    prior: bool = True
 
     def functional(self, alpha: float) -> Functional:  # type: ignore[override]
         return self.aim
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Alike(ConditionsMethod):
-    """Fitted as :class:`Aimed` is."""
+class PriorGP(SharedGP):
+    """Fitted under the priors of BoTorch's ``SingleTaskGP``, on standardised observations."""
 
-    @property
-    def fitting(self) -> Fitting:
-        return Fitting(prior=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomSearch(_Alike, Random):
-    """Random x and users; the same GP recommends."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoTorch(_Alike, MCVaR):
-    """BoTorch's own route to the value at risk; a user drawn at random."""
+    def _fit(self, X: Tensor, Y: Tensor) -> bool:
+        shift, scale = Y.mean(), Y.std().clamp_min(0.1) if len(Y) > 1 else Y.new_tensor(1.0)
+        transform = Normalize(self.bounds.shape[-1], bounds=self.bounds)
+        unit = SingleTaskGP(X, ((Y - shift) / scale).unsqueeze(-1), outcome_transform=None, input_transform=transform)
+        unit.covar_module.lengthscale = LENGTHSCALE
+        fitted = maximised(unit)
+        constant, noise_var = unit.mean_module.constant.detach(), unit.likelihood.noise.detach()
+        noise_var = (scale.square() * noise_var).clamp_min(INSIDE * MIN_NOISE_VAR)
+        self._set(shift + scale * constant, scale.square(), noise_var, unit.covar_module.lengthscale.detach())
+        return fitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +98,8 @@ SEARCH: dict[str, Any] = {"restarts": 2, "raw_samples": 32, "maxiter": 50}
 METHODS: dict[str, ConditionsMethod] = {
     **{name: Aimed(aim=aim, **SEARCH) for name, aim in AIMS.items()},
     "mean, users unseen": Unseen(samples=64, **SEARCH),
-    "random": RandomSearch(),
-    "BoTorch": BoTorch(samples=64, **SEARCH),
+    "random": Random(),  # the same GP recommends
+    "BoTorch": MCVaR(samples=64, **SEARCH),  # BoTorch's own route; a user drawn at random
 }
 # Label, whose data, by which aim the design is picked.
 ENTRIES = {
@@ -143,7 +138,7 @@ def played(method: ConditionsMethod, seed: int, device: str, rounds: int) -> tup
     X = initial_pairs(problem, n, seed, 0)
     luck = FIRST_EVALUATION + torch.arange(n + rounds)
     Y = problem.f.scores(X, luck[:n])  # type: ignore[attr-defined]
-    surrogate = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
+    surrogate = PriorGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
     for r in range(rounds):
         if r % REFIT_EVERY == 0:
             surrogate.fit(X, Y)

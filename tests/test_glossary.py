@@ -33,7 +33,7 @@ COMMON_SUFFIXES = ("Algorithm", "Method", "Width", "Truncation", "Features", "Ma
 SHARED: dict[str, str] = {
     "VUCB": "stays: one method with two faces, over arms and over (x, z)",
     "key random": "stays: one method with two faces, over arms and over (x, z)",
-    "key v-ucb": "stays: one method with one class of settings; runs play it by a class of their own",
+    "key v-ucb": "stays: one method with one default; runs play it by a class of their own",
     "GPUCB": "stays: one method with two faces, an acquisition and a rule over arms",
     "StableOpt": "stays: one method with two faces, an acquisition and a rule over arms",
     "app": "stays: two command lines",

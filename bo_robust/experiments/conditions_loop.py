@@ -66,7 +66,7 @@ def play_trial(
       for methods that do not find the maximum;
     - ``point``: the point chosen next, as a list; ``y``: the observation there; ``chosen_regret``: the regret of its x;
     - ``bound``: 2 w sigma(x, z) at that point; NaN unless it bounds ``chosen_regret``
-      (:attr:`~.conditions.base.ConditionsMethod.bounds_regret`);
+      (:class:`~.conditions.base.ConditionsMethod`);
     - ``seconds``: time to choose the point, without the fit;
     - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
     - ``noise_var``: noise variance of the GP.
@@ -78,7 +78,7 @@ def play_trial(
     noise = math.sqrt(problem.noise_var) * noise
     Y = problem.f(X) + noise[:n]
     seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
-    gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1), method.fitting)
+    gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
     functional = ValueAtRisk(problem.alpha)
 
     @functools.cache
@@ -126,7 +126,7 @@ def play_trial(
             if not last:
                 point = chosen.point.unsqueeze(0)
                 y = problem.f(point) + noise[n + r]
-                if method.bounds_regret:
+                if method.certifies:
                     with torch.no_grad():
                         lower, upper = bound.bounds_of(point, None)
                     row["bound"] = float((upper - lower).max())

@@ -8,70 +8,29 @@ import torch
 from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB
-from bo_robust.acquisition.condition_choice import MODEL_PICKS
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.functionals import ValueAtRisk
-from bo_robust.methods.base import ABSENT, Spec, setting
+from bo_robust.methods.base import Spec, setting
 from bo_robust.methods.robust import JudgingMethod
-from bo_robust.picks import check_pick
-from bo_robust.validation import check_count, quoted
 
-
-def _of_runs(default: Any) -> Any:
-    """Make a setting that experiments have. A study and Ax play its default; they have no such setting."""
-    return setting(default, standardised=ABSENT, reported=ABSENT)
+WIDTH = {"kind": "finite", "num_arms": 1}  # of the paper's experiments; a study, Ax and runs play it
 
 
 @dataclass(frozen=True, kw_only=True)
-class VUCBSettings:
-    """How V-UCB chooses, wherever it is played. The defaults are the paper's; :data:`PRESETS` names other settings.
-
-    Args:
-        width: w, a number or ``{"kind": name in WIDTHS, ...}``. By default that of the paper's experiments.
-        pick: Of :meth:`~bo_robust.acquisition.ValueAtRiskUCB.select_condition`, the choice of z.
-        explore_every: Rounds from one call of :func:`bo_robust.acquisition.explore` to the next; 0: none.
-        prior: How a run fits length-scales; False: by likelihood. True: with the priors of BoTorch's ``SingleTaskGP``,
-            on standardised observations, as a study and Ax have them.
-        max_lengthscale: With priors, the largest length-scale, in units of the box; None: no limit.
-        candidates: "posterior": in place of one fit, the average over draws of all hyperparameters, which are those of
-            :class:`~bo_robust.models.CandidateEnsemble`.
-    """
-
-    width: Spec = setting({"kind": "finite", "num_arms": 1})
-    pick: str = _of_runs("probable")
-    explore_every: int = _of_runs(0)
-    prior: bool = _of_runs(False)
-    max_lengthscale: float | None = _of_runs(None)
-    candidates: str | None = _of_runs(None)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[misc]  # of the face that has these settings
-        check_pick(self.pick, MODEL_PICKS)
-        check_count(0, explore_every=self.explore_every)
-        if self.candidates not in (None, "posterior"):
-            raise ValueError(f"candidates must be null or posterior; got {quoted(self.candidates)}.")
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    # Chosen on three problems by a rule stated beforehand: benchmarks/value_at_risk_settings.py.
-    "tuned": {"width": 2.0, "pick": "informative", "explore_every": 3, "prior": True, "max_lengthscale": 0.3},
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class VUCBMethod(VUCBSettings, JudgingMethod):
-    """V-UCB: chooses a design and the condition to observe it under. Other settings are in :class:`VUCBSettings`.
+class VUCBMethod(JudgingMethod):
+    """V-UCB: chooses a design and the condition to observe it under, the most probable lacing value.
 
     A faulty reading looks like the bad tail, so the model is a ``RobustGP``.
 
     Args:
+        width: w, a number or ``{"kind": name in WIDTHS, ...}``. By default that of the paper's experiments.
         environment: ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``; without probabilities all are equal.
         risk_level: alpha of the value at risk: the worst share of the conditions, the LOWER tail of the reward.
     """
 
     acquisition_class = ValueAtRiskUCB
 
+    width: Spec = setting(WIDTH)
     environment: Spec
     risk_level: float = 0.1
 

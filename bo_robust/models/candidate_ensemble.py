@@ -77,7 +77,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         train_Y: ``n x 1`` rewards, finite.
         candidates: U, at least one: each a :class:`Candidate` or a dict of arguments of :func:`candidate`. Their
             modules are copied to the dtype and device of the data. A candidate's index is its index here. "posterior":
-            16 of :func:`~bo_robust.models.posterior_candidates`, of rewards always standardised; not with "errors".
+            16 of :func:`~bo_robust.models.posterior_candidates`, of rewards always standardised; without elimination.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or one per candidate.
             The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n, delta)``
             halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms, and
@@ -146,8 +146,8 @@ class CandidateEnsemble(GPyTorchModel, GP):
         self.eval()
         self.train_inputs, self.train_targets = (train_X[:0],), train_Y[:0, 0]
         points = self._inputs("train_X", train_X)
-        if drawn and elimination == "errors":
-            raise ValueError("draws have seen the rewards; give elimination=None (or likelihood, or likeliest).")
+        if drawn and elimination is not None:
+            raise ValueError("draws have seen the rewards and are equally likely: give elimination=None.")
         given: Any = posterior_candidates(points, train_Y) if drawn else candidates
         gps = CandidateGPs.empty(given, points[:0])
         self._history = CandidateHistory.start(gps, width, noise_scale, delta, num_initial, maximize, elimination)

@@ -4,9 +4,14 @@ import json
 
 import pytest
 import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from benchmarks import fine_tuning
 from benchmarks.grid import load
+from bo_robust.experiments.conditions_loop import initial_pairs
+from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions.fine_tuning import users
 
 pytest.importorskip("sklearn")
@@ -44,6 +49,25 @@ def test_play_appends_what_is_missing_and_repeats_itself(short, tmp_path):
     ours, theirs = (fine_tuning.played(fine_tuning.METHODS[m], 0, "cpu", 1)[1] for m in ("value at risk", "random"))
     assert torch.equal(ours.X[:20], theirs.X[:20])
     assert torch.equal(ours.Y[:20], theirs.Y[:20])
+
+
+def test_priors_are_those_of_botorch_in_any_units():
+    problem = make_conditions_problem("branin")
+    X = initial_pairs(problem, 20, 0, 0)
+    Y = problem.f(X)
+    first, second = (fine_tuning.PriorGP(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).to(X)) for _ in range(2))
+    assert first.fit(X, Y)
+    assert second.fit(X, 5.0 + 100.0 * Y)
+    a, b = first.hyperparameters(), second.hyperparameters()
+    assert a["lengthscale"] == pytest.approx(b["lengthscale"], rel=1e-4)
+    assert b["mean"][0] == pytest.approx(5.0 + 100.0 * a["mean"][0], abs=0.1)
+    model = SingleTaskGP(X, Y.unsqueeze(-1))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    points = initial_pairs(problem, 30, 1, 1)
+    with torch.no_grad():
+        ours, theirs = (one.posterior(points) for one in (first.model(X, Y), model))
+    torch.testing.assert_close(ours.mean, theirs.mean, atol=1e-2, rtol=0)
+    torch.testing.assert_close(ours.variance, theirs.variance, atol=1e-2, rtol=0)
 
 
 def test_differences_by_hand(tmp_path, capsys):

@@ -51,7 +51,7 @@ SAID = [
     ),
     (
         "README.md",
-        "the preset `tuned` is {} decades",
+        "bumpy functions is {} decades",
         (SETTINGS, "real: prior, cap, explore, informative less paper", "value", ".2f"),
     ),
     ("heavy_tails.md", "{} times less regret after 40 evaluations than with `SingleTaskGP`", GAIN),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
-from bo_robust.experiments.conditions.shared_gp import Fitting, SharedGP
+from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.validation import check_count
@@ -58,19 +58,13 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionsMethod(ABC):
-    """Base of the methods. Methods that ``certify`` find max_x VaR_alpha(u(x, Z))."""
+    """Base of the methods.
+
+    Methods that ``certify`` find max_x VaR_alpha(u(x, Z)), and while l <= f <= u, 2 w sigma at the point that they
+    choose bounds the regret of its x.
+    """
 
     certifies: ClassVar[bool] = False
-
-    @property
-    def bounds_regret(self) -> bool:
-        """Whether 2 w sigma at the point chosen bounds the regret of its x, while l <= f <= u."""
-        return False
-
-    @property
-    def fitting(self) -> Fitting:
-        """How the hyperparameters of the GP are found; the paper's way by default."""
-        return Fitting()
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended and certified."""

@@ -3,7 +3,6 @@
 A method is a frozen dataclass of its settings; the configuration names it by its key in :data:`CONDITIONS_METHODS`.
 """
 
-import functools
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,23 +14,27 @@ from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
 from bo_robust import specs
-from bo_robust.acquisition.condition_choice import ConditionChoice
-from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.environments import ContinuousEnvironment
 from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Proposal, Round
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
-from bo_robust.experiments.conditions.shared_gp import Fitting
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
-from bo_robust.methods.v_ucb import PRESETS, VUCBSettings
-from bo_robust.validation import check_count, check_positive, is_number, quoted
+from bo_robust.methods.base import Spec, setting
+from bo_robust.methods.v_ucb import WIDTH
+from bo_robust.picks import check_pick
+from bo_robust.validation import check_count, check_positive, is_number
 
 
 @dataclass(frozen=True, kw_only=True)
 class _UpperBound(Optimised):
     """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers."""
+
+    @property
+    def schedule(self) -> Width:
+        """The width by round."""
+        return PAPER_WIDTH
 
     @abstractmethod
     def functional(self, alpha: float) -> Functional:
@@ -39,64 +42,47 @@ class _UpperBound(Optimised):
 
     def acquisition(self, now: Round) -> ValueAtRiskUCB:
         model, functional = now.gp.model(now.X, now.Y), self.functional(now.problem.alpha)
-        return ValueAtRiskUCB(model, now.problem.environment, functional, PAPER_WIDTH, t=now.t)
+        return ValueAtRiskUCB(model, now.problem.environment, functional, self.schedule, t=now.t)
 
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
         x, value = self.maximised(bound, now.problem.x_bounds)
-        return Proposal(self.choose(bound, x, now).point[0], float(value.max()) if self.certifies else None)
-
-    def choose(self, bound: ValueAtRiskUCB, x: Tensor, now: Round) -> ConditionChoice:
-        """Choose the condition to observe the design ``x``, ``d_x``, under."""
-        return bound.select_condition(x.unsqueeze(0))
+        point = bound.select_condition(x.unsqueeze(0), getattr(self, "pick", "probable")).point[0]
+        return Proposal(point, float(value.max()) if self.certifies else None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class VUCB(VUCBSettings, _UpperBound):
-    """V-UCB (Nguyen et al. 2021) with :class:`bo_robust.methods.v_ucb.VUCBSettings`, or a preset of them."""
+class VUCB(_UpperBound):
+    """V-UCB (Nguyen et al. 2021).
+
+    Args:
+        width: As of :class:`bo_robust.methods.VUCBMethod`.
+        pick: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
+    """
 
     certifies: ClassVar[bool] = True
-    __hash__ = object.__hash__  # a width may be a mapping
+
+    width: Spec = setting(WIDTH)
+    pick: str = "probable"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.schedule, self.fitting  # raise
-
-    @property
-    def bounds_regret(self) -> bool:
-        """The paper's bound needs the design of the largest upper bound, and a lacing value."""
-        return self.pick != "informative" and self.explore_every == 0
+        _ = self.schedule  # raises
+        check_pick(self.pick, ("probable", "uniform"))
 
     @property
     def schedule(self) -> Width:
-        """The width by round."""
         if is_number(self.width):
             check_positive(width=self.width)
             return ConstantWidth(self.width)
         schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA}, "width")
         return schedule
 
-    @property
-    def fitting(self) -> Fitting:
-        return Fitting(self.prior, self.max_lengthscale, draws=self.candidates == "posterior")
-
     def functional(self, alpha: float) -> ValueAtRisk:
         return ValueAtRisk(alpha)
 
-    @functools.lru_cache(maxsize=1)  # noqa: B019  the play asks for it, then the search
     def bound(self, now: Round) -> ValueAtRiskUCB:
-        model = now.gp.model(now.X, now.Y) if self.candidates is None else now.gp.averaged(now.X, now.Y)
-        functional = self.functional(now.problem.alpha)
-        return ValueAtRiskUCB(model, now.problem.environment, functional, self.schedule, t=now.t)
-
-    def acquisition(self, now: Round) -> ValueAtRiskUCB:
-        return self.bound(now)
-
-    def choose(self, bound: ValueAtRiskUCB, x: Tensor, now: Round) -> ConditionChoice:
-        choice = bound.select_condition(x.unsqueeze(0), self.pick)
-        if self.explore_every and now.t % self.explore_every == 0:
-            choice = explore(bound, choice, now.problem.x_bounds, self.pick)
-        return choice
+        return self.acquisition(now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,16 +223,7 @@ CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
 
 
 def build_method(name: str, options: dict[str, Any]) -> ConditionsMethod:
-    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting.
-
-    ``preset`` of v-ucb names settings (:data:`bo_robust.methods.v_ucb.PRESETS`), which other options override.
-    """
-    if CONDITIONS_METHODS.get(name) is VUCB:
-        options = dict(options)
-        preset = options.pop("preset", "paper")
-        if not isinstance(preset, str) or preset not in PRESETS:
-            raise specs.SpecError(f"unknown preset {quoted(preset)} of v-ucb; {specs.nearest(preset, PRESETS)}")
-        options = PRESETS[preset] | options
+    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting."""
     return specs.build({"kind": name, **options}, CONDITIONS_METHODS, {}, "method")
 
 

@@ -23,7 +23,6 @@ def data(**over):
         ({"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "it is a problem of `loop: arms`"),
         ({"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: conditions`"),
         ({"methods": ["v-ucbb"]}, "did you mean 'v-ucb'"),
-        ({"methods": [{"name": "v-ucb", "preset": "tunde"}]}, "unknown preset 'tunde' of v-ucb; did you mean 'tuned'"),
         ({"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
         ({"methods": [{"name": "random", "restarts": 3}]}, "panel 'B': method 'random' has no 'restarts'"),
         ({"methods": [{"name": "rho-kg-apx", "fantasies": 0}]}, "fantasies must be a whole number >= 1"),
@@ -69,8 +68,6 @@ def test_loops_do_not_mix(tmp_path):
 
 
 def test_a_setting_that_is_null_is_none_and_not_the_default():
-    entry = parse(data(methods=[{"name": "v-ucb", "preset": "tuned", "max_lengthscale": None}])).panels[0].methods[0]
-    assert build_method("v-ucb", {"preset": "tuned"}).max_lengthscale == 0.3
-    assert build_method(entry.name, entry.options).max_lengthscale is None
-    with pytest.raises(RunError, match="explore_every of method 'v-ucb' must be a whole number, got None"):
-        parse(data(methods=[{"name": "v-ucb", "explore_every": None}]))
+    for name, key in (("v-ucb", "pick"), ("mc-var", "samples")):
+        with pytest.raises(RunError, match=f"{key} .*None"):
+            parse(data(methods=[{"name": name, key: None}]))

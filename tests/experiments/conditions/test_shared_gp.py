@@ -3,13 +3,10 @@
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from botorch.models.transforms.outcome import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.experiments.conditions import shared_gp as module
-from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, Fitting, SharedGP
+from bo_robust.experiments.conditions.shared_gp import MIN_NOISE_VAR, SharedGP
 from bo_robust.experiments.conditions_loop import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 
@@ -66,7 +63,7 @@ def test_fits_of_observations_of_large_variance_succeed(device):
     """Round 15 of a portfolio run: in raw units the first step leaves a kernel matrix that is not positive definite."""
     surrogate, X, Y = data(device)
     attempts = []
-    fit = module._maximised
+    fit = module.maximised
 
     def first_fails(model):
         attempts.append(float(model.train_targets.var()))
@@ -74,33 +71,11 @@ def test_fits_of_observations_of_large_variance_succeed(device):
 
     expected = SharedGP(surrogate.bounds)
     assert expected.fit(X, 10.0 * Y)
-    module._maximised = first_fails
+    module.maximised = first_fails
     try:
         assert surrogate.fit(X, 10.0 * Y)
     finally:
-        module._maximised = fit
+        module.maximised = fit
     assert attempts[0] > 10.0
     assert attempts[1] == pytest.approx(20 / 19)  # standardised
     assert likelihood(surrogate, X, 10.0 * Y) == pytest.approx(likelihood(expected, X, 10.0 * Y), abs=1e-3)
-
-
-@pytest.mark.parametrize("limit", [None, 0.2])
-def test_priors_are_those_of_botorch_in_any_units(device, limit):
-    _, X, Y = data(device)
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=X.dtype, device=device)
-    first, second = (SharedGP(bounds, Fitting(prior=True, max_lengthscale=limit)) for _ in range(2))
-    assert first.fit(X, Y)
-    assert second.fit(X, 5.0 + 100.0 * Y)
-    a, b = first.hyperparameters(), second.hyperparameters()
-    assert a["lengthscale"] == pytest.approx(b["lengthscale"], rel=1e-4)
-    assert b["mean"][0] == pytest.approx(5.0 + 100.0 * a["mean"][0], abs=0.1)
-    if limit is not None:
-        assert max(a["lengthscale"]) == pytest.approx(limit, rel=1e-6)
-        return
-    model = SingleTaskGP(X, Y.unsqueeze(-1), outcome_transform=Standardize(1))
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    points = initial_pairs(make("branin", device=device), 30, 1, 1)
-    with torch.no_grad():
-        ours, theirs = (one.posterior(points) for one in (first.model(X, Y), model))
-    torch.testing.assert_close(ours.mean, theirs.mean, atol=1e-2, rtol=0)
-    torch.testing.assert_close(ours.variance, theirs.variance, atol=1e-2, rtol=0)
