@@ -11,6 +11,7 @@ PAGES = ROOT / "docs" / "pages"
 README = ROOT / "README.md"
 REPORT = "robustness/doors_report.jsonl"
 SETTINGS = "value_at_risk/settings_summary.jsonl"
+LOOPS = "value_at_risk/fault_loops_summary.jsonl"
 TUNING = "value_at_risk/fine_tuning_summary.jsonl"
 SYNTHETIC = ("curves/srinivas_synthetic.json", "-")
 WINS = "unknown_hyperparameters/wins/wins.jsonl"
@@ -119,6 +120,11 @@ SAID = [
     ),
     (
         "value_at_risk.md",
+        "regret {} times as large",
+        (LOOPS, "branin and goldstein_price: faults, plain less clean, plain", "detail > end > 0", "fold .0f"),
+    ),
+    (
+        "value_at_risk.md",
         "{} decades of regret ahead of BoTorch's",
         (SETTINGS, "report: prior, cap, explore, informative less MC-VaR", "value", "size .2f"),
     ),
@@ -173,6 +179,7 @@ def test_every_result_is_on_a_page():
     shown = set(re.findall(r"\]\(\.\./\.\./benchmarks/results/([^)]+)\)", text))
     raw = {
         "robustness/doors.jsonl",
+        "value_at_risk/fault_loops.jsonl",
         "value_at_risk/faults.jsonl",
         "value_at_risk/fine_tuning.jsonl",
         "value_at_risk/settings.jsonl",
