@@ -20,7 +20,7 @@ from torch import Tensor
 from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
 from bo_robust.algorithms.bkb import fresh_dictionary, sparse_width
 from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
-from bo_robust.algorithms.gp_ucb import largest_bound
+from bo_robust.algorithms.gp_ucb import best_arms, bound_of_one
 from bo_robust.algorithms.shortlist import (
     SHORTLIST_SIZE,
     Shortlist,
@@ -86,9 +86,9 @@ class BBKB(FeatureSpaceAlgorithm):
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         if posterior.ahead is None:  # every trial at the start of a batch
-            return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
+            return Selection(best_arms(posterior, w), w)
         if dtc_single.is_single(posterior):
-            return Selection(largest_bound(posterior.mean, dtc_single.present(posterior)[1], w), w)
+            return Selection(bound_of_one(dtc_single.views_of(posterior).mean, dtc_single.present(posterior)[1], w), w)
         assert state.shortlist is not None
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
@@ -113,10 +113,11 @@ class BBKB(FeatureSpaceAlgorithm):
         ok = dtc.count(posterior, arms, rewards)
         state.round += 1
         if dtc_single.is_single(posterior):
-            spent = state.spent.numpy()
-            spent[0] += posterior.variance.numpy()[0, int(arms)] * ok.item()
+            spent, arm, took = state.spent.numpy(), int(arms), ok.item()
+            spent[0] += dtc_single.views_of(posterior).variance[arm] * took
             if spent[0] <= self.batch_constant and state.round > 1:
-                dtc.downdate(posterior, arms, ok)
+                if took:
+                    dtc_single.downdate(posterior, arm)
                 return Info(ok)
         else:
             state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok

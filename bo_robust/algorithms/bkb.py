@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
 from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
-from bo_robust.algorithms.gp_ucb import largest_bound
+from bo_robust.algorithms.gp_ucb import best_arms
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import redrawn
@@ -23,7 +23,7 @@ from bo_robust.linalg import all_numbers, on_cuda
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
-from bo_robust.posteriors.dtc_single import draw_past
+from bo_robust.posteriors.dtc_single import draw_past, views_of
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
 from bo_robust.validation import check_oversampling, check_rule, quoted
@@ -86,7 +86,7 @@ class BKB(FeatureSpaceAlgorithm):
         posterior, w = state.posterior, sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
-        return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
+        return Selection(best_arms(posterior, w), w)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards, truncated, and redraw the dictionaries."""
@@ -125,7 +125,7 @@ def fresh_dictionary(
         uniforms = spread(uniform, n) if uniforms is None else uniforms
         return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
     # Only past arms can enter: a single trial draws for these alone.
-    past = torch.from_numpy(posterior.counts.numpy()[0].nonzero()[0])
+    past = torch.from_numpy(views_of(posterior).counts.nonzero()[0])
     return draw_past(posterior, oversampling, past, spread(uniform, n, past) if uniforms is None else uniforms[:, past])
 
 

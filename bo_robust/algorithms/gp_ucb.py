@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, Selection, State
+from bo_robust.algorithms.base import ArmAlgorithm, PosteriorOverArms, Selection, State
 from bo_robust.confidence import Width
 from bo_robust.linalg import on_cuda, row_argmax
 from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
@@ -37,10 +37,15 @@ def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """Choose the arm of largest mu + w sigma; ties go to the first."""
     posterior = state.posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
+    return Selection(best_arms(posterior, w), w)
+
+
+def best_arms(posterior: PosteriorOverArms, width: Tensor | float) -> Tensor:
+    """The arm of largest mu + width sigma in every trial, ``s`` long; of a single trial by its views, if it has any."""
     single = getattr(posterior, "single", None)
     if single is None:
-        return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
-    return Selection(bound_of_one(single.mean, single.variance, w), w)
+        return largest_bound(posterior.mean, posterior.variance, width)
+    return bound_of_one(single.mean, single.variance, width)
 
 
 def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tensor:

@@ -220,8 +220,8 @@ def within(arms: Tensor, rewards: Tensor, num_arms: int) -> tuple[Tensor, Tensor
     if on_cuda(arms):
         inside = (arms >= 0) & (arms < num_arms)
         return arms.clamp(0, num_arms - 1), torch.where(inside, rewards, math.nan)
-    low, high = (int(arms),) * 2 if arms.shape[0] == 1 else (int(x) for x in arms.aminmax())
-    if not 0 <= low <= high < num_arms:
+    low, high = arms.aminmax() if arms.shape[0] > 1 else (arms, arms)
+    if not 0 <= int(low) <= int(high) < num_arms:
         raise ValueError(f"arms must be between 0 and {num_arms - 1}, got {arms.tolist()}.")
     return arms, rewards
 

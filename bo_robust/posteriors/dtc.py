@@ -24,6 +24,7 @@ from torch import Tensor
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
 from bo_robust.linalg import on_cuda
+from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
 from bo_robust.posteriors import dtc_changes, dtc_single
 from bo_robust.posteriors.arm_kernel import ArmKernel, noise_of_trials
@@ -63,7 +64,13 @@ class DTCPosterior:
     rounding: Tensor  # eps times the largest k(x, x) over lambda, `s`
     ahead: Tensor | None = None  # F after the pulls noted by :func:`downdate`, `s x r x r`; None without such pulls
     # See :func:`.dtc_single.present`, of a single trial
-    present: tuple[np.ndarray, Tensor] | None = field(default=None, metadata={"derived": True})
+    present: tuple[np.ndarray, np.ndarray] | None = field(default=None, metadata={"derived": True})
+    views: dtc_single.DTCViews | None = field(default=None, repr=False, metadata={"derived": True})
+
+    @property
+    def single(self) -> dtc_single.DTCViews | None:
+        """Views of the only trial, where a CPU plays it in NumPy and has made them."""
+        return self.views if self.counts.shape[1] <= NUMPY_MAX_ARMS else None
 
     @property
     def size(self) -> Tensor:
@@ -271,7 +278,7 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
     for name in ("counts", "sums", "learnt_counts", "learnt_sums", "mean", "dictionary"):
         setattr(posterior, name, torch.nn.functional.pad(getattr(posterior, name), (0, new)))
     posterior.variance = torch.cat([posterior.variance, kernel.diagonal[..., n:].expand(s, new)], 1)
-    posterior.kernel = kernel
+    posterior.kernel, posterior.views = kernel, None
 
 
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:

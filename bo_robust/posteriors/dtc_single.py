@@ -8,7 +8,7 @@ LAPACK's pivoted Cholesky in one call, so that dependent points (any beyond the 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,31 @@ def is_single(posterior: DTCPosterior) -> bool:
     return matrix is not None and posterior.weights.shape[0] == 1 and not on_cuda(matrix)
 
 
+class DTCViews(NamedTuple):
+    """NumPy views of the tensors that a posterior keeps for good; whoever replaces one makes ``views`` None."""
+
+    noise_var: np.ndarray  # `1`, as the next one; the others are `n`
+    information_gain: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    counts: np.ndarray
+    sums: np.ndarray
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """A copy, or what is pickled, is None: views of the original would not follow the copy's tensors."""
+        return type(None), ()
+
+
+def views_of(posterior: DTCPosterior) -> DTCViews:
+    """The views, made when first asked for."""
+    p = posterior
+    if p.views is None:
+        rows = (x.numpy()[0] for x in (p.mean, p.variance, p.counts, p.sums))
+        p.views = DTCViews(p.noise_var.numpy(), p.information_gain.numpy(), *rows)
+    views: DTCViews = p.views
+    return views
+
+
 def _matrix(posterior: DTCPosterior) -> np.ndarray:
     matrix = posterior.kernel.matrix
     assert matrix is not None
@@ -45,16 +70,16 @@ def count(posterior: DTCPosterior, arm: int, reward: float) -> bool:
     """See :func:`.dtc.count`."""
     if not math.isfinite(reward):
         return False
-    p = posterior
-    p.information_gain.numpy()[0] += 0.5 * math.log1p(p.variance.numpy()[0, arm] / p.noise_var.item())
-    p.counts.numpy()[0, arm] += 1.0
-    p.sums.numpy()[0, arm] += reward
+    views = views_of(posterior)
+    views.information_gain[0] += 0.5 * math.log1p(views.variance[arm] / views.noise_var.item())
+    views.counts[arm] += 1.0
+    views.sums[arm] += reward
     return True
 
 
 def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     """See :func:`.dtc.rebuild`."""
-    p, K, dtype = posterior, _matrix(posterior), posterior.mean.dtype
+    p, K, dtype, views = posterior, _matrix(posterior), posterior.mean.dtype, views_of(posterior)
     pstrf, potrf, trtrs = LAPACK[dtype]
     arms = keep.numpy()[0].nonzero()[0]
     C = K[arms[:, None], arms]
@@ -69,16 +94,16 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
     # No point at all has variance: one slot, empty.
     R = trtrs(L[:r, :r], np.eye(r, dtype=C.dtype), lower=1)[0] / sd[order] if r else np.zeros((1, 1), C.dtype)
     k = K[points]
-    counts, noise = p.counts.numpy()[0], p.noise_var.item()
+    counts, noise = views.counts, views.noise_var.item()
     pulled = counts.nonzero()[0]
     own = R.dot(k[:, pulled])
     V = (own * counts[pulled]).dot(own.T)
     V.flat[:: len(V) + 1] += noise
     L = potrf(V, lower=1)[0]
     F = np.ascontiguousarray(trtrs(L, R, lower=1)[0])
-    weights = trtrs(L, own.dot(p.sums.numpy()[0, pulled]), lower=1)[0].dot(F)
-    np.dot(weights, k, out=p.mean.numpy()[0])
-    p.variance.numpy()[0] = _variance(p, R, F, k)
+    weights = trtrs(L, own.dot(views.sums[pulled]), lower=1)[0].dot(F)
+    np.dot(weights, k, out=views.mean)
+    views.variance[:] = _variance(p, R, F, k)
     p.dictionary.copy_(keep)
     p.changes.zero_()
     p.learnt_counts.copy_(p.counts)
@@ -93,37 +118,39 @@ def _variance(posterior: DTCPosterior, R: np.ndarray, F: np.ndarray, k: np.ndarr
     explained, left = np.einsum("irn,irn->in", both, both)
     rest: np.ndarray = posterior.kernel.diagonal.numpy().reshape(-1) - explained
     np.maximum(rest, 0.0, out=rest)
-    left *= posterior.noise_var.item()
+    left *= views_of(posterior).noise_var.item()
     rest += left
     return rest
 
 
-def present(posterior: DTCPosterior) -> tuple[np.ndarray, Tensor]:
-    """k_D(x) of all arms, ``r x n``, and their variance with :func:`downdate` included, ``1 x n``."""
+def present(posterior: DTCPosterior) -> tuple[np.ndarray, np.ndarray]:
+    """k_D(x) of all arms, ``r x n``, and their variance with :func:`downdate` included, ``n``."""
     p = posterior
     if p.present is None:
-        k, variance = _matrix(p)[p.points.numpy()[0]], p.variance.clone()
-        if p.ahead is not None:
-            variance.numpy()[0] = _variance(p, p.root.numpy()[0], p.ahead.numpy()[0], k)
-        p.present = k, variance
+        k = _matrix(p)[p.points.numpy()[0]]
+        if p.ahead is None:
+            p.present = k, views_of(p).variance.copy()
+        else:
+            p.present = k, _variance(p, p.root.numpy()[0], p.ahead.numpy()[0], k)
     return p.present
 
 
 def downdate(posterior: DTCPosterior, arm: int) -> None:
     """See :func:`.dtc.downdate`; the variance of all arms follows, so that none has to be looked up."""
-    k, variance = present(posterior)
+    k, now = present(posterior)
     if posterior.ahead is None:
         posterior.ahead = posterior.factor.clone()
-    F, now = posterior.ahead.numpy()[0], variance.numpy()[0]
+    F = posterior.ahead.numpy()[0]
     u = F.dot(k[:, arm])
     h, grown = u.dot(F), 1.0 + float(u.dot(u))
     root = math.sqrt(grown)
     F -= (u / (root * (root + 1.0)))[:, None] * h
     fall = h.dot(k)
     fall *= fall
-    fall *= posterior.noise_var.item() / grown
+    fall *= views_of(posterior).noise_var.item() / grown
     now -= fall
-    np.maximum(now, 0.0, out=now)
+    if not now[now.argmin()] >= 0.0:  # rounding, or no number
+        np.maximum(now, 0.0, out=now)
 
 
 def draw_past(posterior: DTCPosterior, oversampling: float, past: Tensor, uniforms: Tensor) -> Tensor:
@@ -131,13 +158,13 @@ def draw_past(posterior: DTCPosterior, oversampling: float, past: Tensor, unifor
 
     ``uniforms`` are theirs (``1 x k``). Without a past arm it is arm 0.
     """
-    p, arms = posterior, past.numpy()
-    share = np.minimum(p.variance.numpy()[0, arms] * (oversampling / p.noise_var.item()), 1.0)
+    views, arms = views_of(posterior), past.numpy()
+    share = np.minimum(views.variance[arms] * (oversampling / views.noise_var.item()), 1.0)
     with np.errstate(divide="ignore"):
-        at_least_one = -np.expm1(p.counts.numpy()[0, arms] * np.log1p(-share))
+        at_least_one = -np.expm1(views.counts[arms] * np.log1p(-share))
     chosen = arms[uniforms.numpy()[0] < at_least_one]
     if not len(chosen):
         chosen = arms[at_least_one.argmax()] if len(arms) else 0
-    keep = np.zeros(p.mean.shape, dtype=bool)
+    keep = np.zeros((1, len(views.counts)), dtype=bool)
     keep[0, chosen] = True
     return torch.from_numpy(keep)

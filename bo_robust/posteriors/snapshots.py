@@ -38,6 +38,7 @@ def snapshot(posterior: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def restore_(posterior: Any, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
     """Put a snapshot into a state or posterior fresh from its ``init`` with the same arguments."""
+    forget(posterior)
     _unpack_(posterior, "", tensors, numbers, getattr(posterior, "posterior", posterior).mean)
 
 

@@ -1,5 +1,7 @@
 """A single trial in NumPy, against the same trial in a batch, which plain torch plays."""
 
+import copy
+
 import pytest
 import torch
 
@@ -58,9 +60,9 @@ def test_single_trial_is_a_batch_of_one(name, dtype, atol):
         dtc.downdate(two, torch.tensor([arm, arm]), torch.tensor([True, True]))
         want = dtc.variance_of(two, arms, everyone)[0]
         torch.testing.assert_close(dtc.variance_of(one, arms[:1], everyone[:1])[0], want, rtol=0.0, atol=atol)
-        torch.testing.assert_close(dtc_single.present(one)[1][0], want, rtol=0.0, atol=atol)
+        torch.testing.assert_close(torch.from_numpy(dtc_single.present(one)[1]), want, rtol=0.0, atol=atol)
     one.present = None  # as in a copy restored within a batch
-    torch.testing.assert_close(dtc_single.present(one)[1][0], want, rtol=0.0, atol=atol)
+    torch.testing.assert_close(torch.from_numpy(dtc_single.present(one)[1]), want, rtol=0.0, atol=atol)
 
 
 def test_dictionary_of_points_without_variance():
@@ -111,3 +113,13 @@ def test_near_duplicates_are_kept_as_in_a_batch():
         dtc.rebuild(posterior, posterior.counts > 0)
     assert ((one.mean[0] - two.mean[0]).abs() / two.variance[0].sqrt()).max() < 0.05
     torch.testing.assert_close(one.variance[0], two.variance[0], rtol=0.01, atol=0.0)
+
+
+def test_a_copy_counts_for_itself():
+    """Views of the original would write into its tensors."""
+    one, _ = pair(kernels()["smooth"])
+    assert one.views is not None
+    before, twin = one.counts.clone(), copy.deepcopy(one)
+    dtc.count(twin, torch.tensor([3]), torch.ones(1, dtype=torch.float64))
+    assert torch.equal(one.counts, before)
+    assert int((twin.counts - before).sum()) == 1
