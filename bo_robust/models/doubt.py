@@ -50,14 +50,14 @@ class Doubt(Kernel):
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Covariances ``... x n x m`` of points ``... x n x d`` and ``... x m x d``; ``... x n`` if ``diag``."""
         first, second = ((x - self.low) / self.sides for x in (x1, x2))
-        centres = ((self.centres - self.low) / self.sides).unsqueeze(-2)
-        from_first, from_second = (
-            (x.unsqueeze(-3) - centres).square().sum(-1) for x in (first, second)
-        )  # ... x k x n, ... x k x m
-        if diag:
-            square = from_first + from_second + (first - second).square().sum(-1).unsqueeze(-2)
-            return (self.variances.unsqueeze(-1) * (-0.5 * square / self.radii.unsqueeze(-1) ** 2).exp()).sum(-2)
-        apart = (first.unsqueeze(-2) - second.unsqueeze(-3)).square().sum(-1)
-        square = from_first.unsqueeze(-1) + from_second.unsqueeze(-2) + apart.unsqueeze(-3)
-        variances, radii = self.variances[:, None, None], self.radii[:, None, None]
-        return (variances * (-0.5 * square / radii**2).exp()).sum(-3)
+        centres = (self.centres - self.low) / self.sides
+        apart = (first - second if diag else first.unsqueeze(-2) - second.unsqueeze(-3)).square().sum(-1)
+        total = torch.zeros_like(apart)
+        for radius in self.radii.unique():  # few, while finds may be a hundred
+            here, rate = self.radii == radius, -0.5 / radius**2
+            one, other = (
+                ((x.unsqueeze(-2) - centres[here]).square().sum(-1) * rate).exp() for x in (first, second)
+            )  # ... x n x k, ... x m x k
+            weighted = self.variances[here] * one
+            total = total + (rate * apart).exp() * ((weighted * other).sum(-1) if diag else weighted @ other.mT)
+        return total
