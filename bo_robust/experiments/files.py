@@ -62,7 +62,7 @@ def read(path: Path, including: tuple[Path, ...] = ()) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise RunError(f"cannot read the configuration {path}: {error.strerror}.") from None
+        raise RunError(f"cannot read the configuration {path}: {error.strerror}; see `bo-robust list`.") from None
     except UnicodeDecodeError as error:
         raise RunError(f"{path} is not valid YAML: it is no text in UTF-8 ({error.reason}).") from None
     data = _mapping(_parsed(text, str(path)), str(path))

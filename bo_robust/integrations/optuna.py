@@ -229,7 +229,7 @@ def _check(method: str, settings: dict[str, Any]) -> None:
     if method in conditional:
         known = ", ".join(name for name in METHODS if name not in conditional)
         raise ValueError(f"{method} needs conditions, which Optuna does not know of; choose one of {known}.")
-    if "minimize" in settings:
-        raise ValueError("minimize is the direction of the Optuna study; leave it out.")
+    for name in {"minimize", "maximize"} & set(settings):
+        raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
     # Lengthscales are left out because the number of columns is not known yet.
     complete(method, {k: v for k, v in settings.items() if k != "lengthscale"}, _unit_box(2))

@@ -124,6 +124,8 @@ class RobustGP(MovableGP):
         check_data("RobustGP", train_X, train_Y, batched=False)
         if not 0.0 < outlier_share < 0.5:
             raise ValueError(f"outlier_share must be in (0, .5), got {outlier_share!r}.")
+        if maximize not in (True, False, None):
+            raise ValueError(f"maximize must be True, False or None, got {maximize!r}.")
         check_positive(outlier_density=outlier_density)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
@@ -189,10 +191,7 @@ class RobustGP(MovableGP):
         return int((~self.believed).sum())
 
     def value(self, maximize: bool | None = None) -> Tensor:
-        """Rewards ``n``, the larger the better; small ones are good unless ``maximize``.
-
-        None stands for what the model was made with, and where that is None too for True.
-        """
+        """Rewards ``n``, the larger the better; ``maximize=None`` is as the model was made, else True."""
         maximize = self.maximize if maximize is None else maximize
         return (self.rewards if maximize is None or maximize else -self.rewards).squeeze(-1)
 
@@ -216,8 +215,10 @@ class RobustGP(MovableGP):
         """Whether the point of each row may be recommended, ``n`` bool; ``maximize`` as in :meth:`suspects`.
 
         Not if its only readings are not believed and worse than the median of those that are: the posterior there comes
-        from other points, and it may be as bad as it was read. ``points`` has the points.
+        from other points, and it may be as bad as it was read. Raises ``ValueError`` before a fit.
         """
+        if not self.judged:
+            raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll first.")
         return recommendable(self.points, self.value(maximize), ~self.believed)
 
     def load_state_dict(  # type: ignore[override]

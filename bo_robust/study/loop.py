@@ -54,7 +54,7 @@ def optimize(
         own.shutdown()
     status = study.status()
     if not status.told:
-        last = f", the last with {loop.last_error}" if loop.last_error else ""
+        last = f", the last with {loop.last_error.rstrip('.')}" if loop.last_error else ""
         raise ValueError(
             f"all {status.failed} trials FAILED{last}; mend the objective, then raise `rounds`, or start a new file."
         )

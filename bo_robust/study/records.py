@@ -87,6 +87,6 @@ def checked_value(value: Any, trial: int | None = None) -> float | None:
         whose = "" if trial is None else f" of trial {trial}"
         raise ValueError(
             f"the value{whose} must be a finite number of at most {LARGEST_TOLD:g} in size, got {quoted(value)}; "
-            "if the objective gave none, tell FAILED."
+            "if the objective gave none, tell FAILED (or return it from the objective)."
         )
     return number + 0.0  # 0.0 for -0.0, as SQLite keeps it

@@ -163,7 +163,7 @@ def _conditions(method: Method, space: Space) -> list[dict[str, float]]:
     except ValueError as error:
         raise SpecError(f"the points of the environment: {error}") from None
     if shared := set(points[0]) & set(space.names):
-        raise SpecError(f"{', '.join(shared)} cannot be a parameter and a condition.")
+        raise SpecError(f"{', '.join(shared)} cannot be a parameter and a condition; leave it out of the space.")
     return [dict(point) for point in points]
 
 

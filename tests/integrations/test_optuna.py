@@ -323,6 +323,8 @@ def test_bad_settings_are_refused():
         ValueError, match=r"v-ucb needs conditions.* one of robust, gp-ucb, tgp-ucb, ata-gp-ucb, he-gp-ucb, bkb"
     ):
         RobustSampler("v-ucb")
+    with pytest.raises(ValueError, match="maximize is the direction"):
+        RobustSampler(maximize=True)
     with pytest.raises(ValueError, match="minimize is the direction"):
         RobustSampler("gp-ucb", minimize=True)
     with pytest.raises(ValueError, match="did you mean 'moment_bound'"):

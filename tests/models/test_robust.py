@@ -116,6 +116,8 @@ def test_before_a_fit_all_are_believed():
     assert_equal(model, SingleTaskGP(X, Y))
     assert lost(model) == []
     assert not model.judged
+    with pytest.raises(ValueError, match="call fit_gpytorch_mll"):
+        model.recommendable()
     with pytest.raises(ValueError, match="call fit_gpytorch_mll before verify"):
         verify(model)
     assert fit(model).judged
@@ -414,6 +416,8 @@ class TestBadInput:
             RobustGP(X.expand(2, 20, 2), Y.expand(2, 20, 1))
         with pytest.raises(ValueError, match="ModelListGP"):
             RobustGP(X, torch.cat([Y, Y], -1))
+        with pytest.raises(ValueError, match="maximize must be True, False or None, got 'no'"):
+            RobustGP(X, Y, maximize="no")
         with pytest.raises(ValueError, match=r"outlier_share must be in \(0, .5\)"):
             RobustGP(X, Y, outlier_share=0.5)
         with pytest.raises(ValueError, match="outlier_density"):

@@ -100,7 +100,11 @@ def test_conditions_are_told_to_the_model_in_the_unit_cube(tmp_path):
         ("gp-ucb", {"lengthscale": [0.1]}, "1 lengthscales for 2 columns"),
         ("gp-ucb", {"num_initial": 0}, "num_initial must be"),
         ("gp-ucb", {"device": "tpu"}, "'cpu' or 'cuda'"),
-        ("v-ucb", {"environment": {"points": [{"x": 0.0}, {"x": 1.0}]}}, "x cannot be a parameter and a condition"),
+        (
+            "v-ucb",
+            {"environment": {"points": [{"x": 0.0}, {"x": 1.0}]}},
+            "x cannot be a parameter and a condition; leave",
+        ),
         ("v-ucb", {"environment": Z | {"probabilities": [0.5, 0.4]}}, "sum to 1"),
     ],
 )
