@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bo_robust.methods.base import GPMethod, Spec
 from bo_robust.models import RobustGP, verify
+from bo_robust.models.training_data import recommendable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,8 @@ class RobustMethod(JudgingMethod):
         """As the base class; expected improvement draws from PyTorch's global random numbers."""
         if self.width is not None:
             return super().acquisition(model, known, X_pending, generator)
-        return qLogNoisyExpectedImprovement(model, model.points[model.recommendable()], X_pending=X_pending)
+        best = recommendable(model.points, model.value(), ~model.believed)  # of a model not fitted, all
+        return qLogNoisyExpectedImprovement(model, model.points[best], X_pending=X_pending)
 
     def suspects(self, model: Any, maximize: bool = True) -> list[int]:
         """As the base class; none where :func:`bo_robust.verify` asks for no reading, as enough were refuted."""
