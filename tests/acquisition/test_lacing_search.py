@@ -68,7 +68,7 @@ def test_finds_the_edge_of_the_lacing_set(tkwargs):
         mask = (lower <= var_lower) & (upper >= var_upper)
         best = acqf.environment.log_prob(grid).expand_as(mask).masked_fill(~mask, -torch.inf).amax(-1)
     assert bool(mask.any(-1).all())
-    torch.testing.assert_close(acqf.environment.log_prob(found.z), best, rtol=0.0, atol=2e-3)
+    torch.testing.assert_close(acqf.environment.log_prob(found.z), best, rtol=0.0, atol=5e-3)
 
 
 def test_stays_in_the_box_where_the_density_rises_beyond_it(tkwargs):

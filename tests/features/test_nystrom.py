@@ -78,12 +78,14 @@ def test_all_points_reproduce_the_matrix(covariance, seed, device):
 
 
 def test_numerical_rank_of_even_points(device):
+    """The 21st pivot is above the rounding error everywhere, the 22nd on some processors."""
     X = line(device, 100)
     root = dictionary_root(SE(X, X))
-    assert root.rank.item() == root.inverse.shape[-1] == 21
+    assert root.rank.item() == root.inverse.shape[-1]
+    assert root.rank.item() in (21, 22)
     assert dictionary_root(SE(X, X), tol=4e-11).rank.item() == 17
     twice = dictionary_root(SE(X.repeat_interleave(2, 0), X.repeat_interleave(2, 0)))
-    assert twice.rank.item() == 21
+    assert twice.rank.item() in (21, 22)
 
 
 def test_rank_one_and_single_point(device):
