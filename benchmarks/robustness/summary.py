@@ -124,10 +124,7 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
     yield _line(f"best peer: {peer}", peers.get(peer, 0.0), DECADES, {name: round(v, 3) for name, v in peers.items()})
     for ours in OURS:
         yield from _peaks(reported(rows, ["clean"], PEAKS), ours)
-        if share := difference(faulty, ours, "plain", known="known"):
-            least = 0.75 if ours == "diff without verify" else 0.85
-            name = f"contaminated: {ours}, share of what knowing the faults gains"
-            yield _line(name, share.value, "share", share.detail(), f">= {least}", share.value >= least)
+        yield from _share("contaminated", faulty, ours)
         if gap := difference(faulty, ours, peer):
             met = gap.value <= -0.3 and gap.high < 0.0
             name = f"contaminated: {ours} against the best peer, {peer}"
@@ -174,6 +171,15 @@ def _best_peer(table: Table) -> tuple[str, dict[str, float]]:
     return (min(means, key=lambda peer: means[peer]), means) if means else ("plain", {})
 
 
+def _share(where: str, table: Table, method: str) -> Iterator[dict[str, Any]]:
+    """The share of what knowing the faults gains; something is asked of our methods only."""
+    if share := difference(table, method, "plain", known="known"):
+        least = 0.75 if method == "diff without verify" else 0.85
+        target, met = (f">= {least}", share.value >= least) if method in OURS else (None, None)
+        name = f"{where}: {method}, share of what knowing the faults gains"
+        yield _line(name, share.value, "share", share.detail(), target, met)
+
+
 def _every_regime(rows: list[Row]) -> Iterator[dict[str, Any]]:
     """The share of what knowing the faults gains, over problems and seeds that were played in every faulty regime."""
     faulty = [name for name, regime in REGIMES.items() if regime.kind not in ("none", "student")]
@@ -183,11 +189,7 @@ def _every_regime(rows: list[Row]) -> Iterator[dict[str, Any]]:
         mine = Counter((problem, seed) for problem, _, seed in table[method])
         whole = {at for at, count in (played & mine).items() if count == len(faulty)}
         even = {name: {p: row for p, row in part.items() if (p[0], p[2]) in whole} for name, part in table.items()}
-        if share := difference(even, method, "plain", known="known"):
-            target = {"diff without verify": ">= 0.75"}.get(method, ">= 0.85") if method in OURS else None
-            met = share.value >= float(target[3:]) if target else None
-            name = f"every faulty regime: {method}, share of what knowing the faults gains"
-            yield _line(name, share.value, "share", share.detail(), target, met)
+        yield from _share("every faulty regime", even, method)
 
 
 def _peaks(table: Table, ours: str) -> Iterator[dict[str, Any]]:

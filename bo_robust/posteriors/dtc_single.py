@@ -114,6 +114,7 @@ def rebuild(posterior: DTCPosterior, keep: Tensor) -> None:
 
 
 def _variance(posterior: DTCPosterior, R: np.ndarray, F: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Posterior variance of all arms, ``n``: k(x, x) - ||R k_D(x)||^2, not below 0, + lambda ||F k_D(x)||^2."""
     both = np.concatenate([R, F]).dot(k).reshape(2, *k.shape)
     explained, left = np.einsum("irn,irn->in", both, both)
     rest: np.ndarray = posterior.kernel.diagonal.numpy().reshape(-1) - explained
