@@ -143,7 +143,16 @@ class Policy:
             return self.space.check(x)
         names = self.space.names
         design = self.space.check({k: v for k, v in x.items() if k in names})
-        return design | self.environment.check({k: v for k, v in x.items() if k not in names})
+        return design | self.condition({k: v for k, v in x.items() if k not in names})
+
+    def condition(self, z: Any) -> Point:
+        """Return an observed condition as stored; raise ``ValueError`` if the model does not take it.
+
+        The model of (x, z) takes every z in the box of the environment's points: its coordinates are in [0, 1].
+        """
+        if self.environment is None:
+            raise ValueError(f"a study of {self.settings.name} has no conditions: leave `condition` out.")
+        return self.environment.check_condition(z)
 
     def try_out(self) -> None:
         """Build everything once from two points, to find what the checks of single settings miss.

@@ -31,7 +31,8 @@ class Trial:
 
     Attributes:
         id: Its number in the study, from 0.
-        x: ``{"name": value}``; for v-ucb it includes the condition to evaluate under.
+        x: ``{"name": value}``; for v-ucb it includes the condition to evaluate under, or, once told under another one,
+            that one.
         round: One more than the number of values told when it was chosen; 0 if it was added by hand.
         repeats: Id of the first trial of the same point, if this one is another reading of it: a reward there is too
             good to be believed at once, or the method asks a point again because the noise hides how good it is.

@@ -286,6 +286,21 @@ class Arms:
             raise ValueError(f"{plain} is not one of the {len(self.points)} arms.")
         return plain
 
+    def check_condition(self, z: Mapping[str, Any]) -> Point:
+        """Return a condition as stored, where the arms are those of an environment.
+
+        Raises ``ValueError`` unless each of its numbers is between the smallest and the largest of the arms.
+        """
+        _check_names(z, self.names, "a condition")
+        for name in self.names:
+            low, high = (end(p[name] for p in self.points) for end in (min, max))
+            if not is_number(z[name]) or not low <= z[name] <= high:
+                raise ValueError(
+                    f"{name} = {quoted(z[name])} is no number from {low!r} to {high!r}, the range of the environment; a "
+                    "new study may list farther conditions, if need be with probability 0, and `add` these results."
+                )
+        return {name: _plain(z[name]) for name in self.names}
+
     def encode(self, x: Mapping[str, float]) -> list[float]:
         """Coordinates in the unit cube, ``d``."""
         return [(x[name] - low) / side for name, (low, side) in zip(self.names, self._ranges, strict=True)]
@@ -328,9 +343,9 @@ def _plain(value: Any) -> float:
     return int(value) if isinstance(value, Integral) else float(value)
 
 
-def _check_names(x: Mapping[str, Any], names: tuple[str, ...]) -> None:
+def _check_names(x: Mapping[str, Any], names: tuple[str, ...], what: str = "a point") -> None:
     if not isinstance(x, Mapping) or set(x) != set(names):
-        raise ValueError(f"a point has a value for each of {', '.join(names)}; got {quoted(x)}.")
+        raise ValueError(f"{what} has a value for each of {', '.join(names)}; got {quoted(x)}.")
 
 
 def _check_range(kind: str, low: float, high: float, log: bool) -> None:

@@ -8,7 +8,8 @@ next connection rolls back with it what was not committed.
 
 Two tables only grow. ``trials`` holds what was asked; only its leases ever change. ``tells`` holds what came back, in
 the order of the commits; a value of NULL is a failure. ``settings`` has one row. Each row carries a CRC-32 of its
-content, because SQLite does not see a flipped bit within a value.
+content, because SQLite does not see a flipped bit within a value. The first value told under another condition than
+asked gives ``tells`` a last column, ``condition``, and the file the next version: earlier packages then refuse it.
 
 A file is opened only if it is a whole study: its structure (``PRAGMA integrity_check``), its numbering and the
 checksums of its rows. An older copy of the file, or one whose journal was deleted after a crash, may pass as whole.
@@ -24,7 +25,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-VERSION = 4
+VERSION, WITH_CONDITIONS = 4, 5
 APPLICATION = 0x626F7362  # "bosb", in the header of the file
 SCHEMA = """
 CREATE TABLE settings (json TEXT NOT NULL, checksum INTEGER);
@@ -41,6 +42,7 @@ CREATE TABLE tells (
 """
 INSERT_TRIAL = "INSERT INTO trials (id, x, asked_after, checksum) VALUES (?1, ?2, ?3, checksum_of(?1, ?2, ?3))"
 INSERT_TELL = "INSERT INTO tells (trial, value, checksum) VALUES (?1, ?2, checksum_of(?1, ?2))"
+INSERT_OBSERVED = "INSERT INTO tells (trial, value, condition, checksum) VALUES (?1, ?2, ?3, checksum_of(?1, ?2, ?3))"
 FAULTS = (  # each gives a row for everything that is wrong
     "SELECT integrity_check FROM pragma_integrity_check(3) WHERE integrity_check != 'ok'",
     "SELECT 'the settings are missing' WHERE (SELECT count(*) FROM settings) != 1",
@@ -49,8 +51,12 @@ FAULTS = (  # each gives a row for everything that is wrong
     "SELECT 'there is no trial ' || trial FROM tells WHERE trial NOT IN (SELECT id FROM trials)",
     "SELECT 'checksum of the settings' FROM settings WHERE checksum IS NOT checksum_of(json)",
     "SELECT 'checksum of trial ' || id FROM trials WHERE checksum IS NOT checksum_of(id, x, asked_after)",
-    "SELECT 'checksum of tell ' || seq FROM tells WHERE checksum IS NOT checksum_of(trial, value)",
 )
+FAULTS_OF_TELLS = {  # by version
+    VERSION: "SELECT 'checksum of tell ' || seq FROM tells WHERE checksum IS NOT checksum_of(trial, value)",
+    WITH_CONDITIONS: "SELECT 'checksum of tell ' || seq FROM tells WHERE checksum IS NOT iif("
+    "condition IS NULL, checksum_of(trial, value), checksum_of(trial, value, condition))",
+}
 NO_ACCESS = {  # errors of SQLite that say nothing about the content of the file
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -111,9 +117,13 @@ class Store:
         rows = self._read("SELECT id, x, asked_after FROM trials WHERE id > ? ORDER BY id", after)
         return [(trial, json.loads(x), asked_after) for trial, x, asked_after in rows]
 
-    def tells(self, after: int) -> list[tuple[int, int, float | None]]:
-        """(seq, trial, value) of the tells beyond ``after``, in the order of the commits."""
-        return self._read("SELECT seq, trial, value FROM tells WHERE seq > ? ORDER BY seq", after)
+    def tells(self, after: int) -> list[tuple[int, int, float | None, dict[str, Any] | None]]:
+        """(seq, trial, value, condition) of the tells beyond ``after``, in the order of the commits.
+
+        The condition is None where it is the one asked.
+        """
+        rows = self._read("SELECT * FROM tells WHERE seq > ? ORDER BY seq", after)
+        return [(seq, trial, value, _condition(rest)) for seq, trial, value, _, *rest in rows]
 
     def leases(self) -> dict[int, float]:
         """The end of the lease, in seconds of the epoch, of every trial without a tell, by id."""
@@ -151,22 +161,27 @@ class Store:
             db.execute(INSERT_TELL, (trial, value))
         return trial
 
-    def tell(self, results: Sequence[tuple[int, float | None]]) -> None:
-        """Commit results (trial, value or None for a failure), all or none of them.
+    def tell(self, results: Sequence[tuple[int, float | None, Mapping[str, Any] | None]]) -> None:
+        """Commit results (trial, value or None for a failure, condition or None for the one asked), all or none.
 
         Raises ``ValueError`` if a trial was never asked, or was told something else.
         """
-        query = "SELECT tells.seq, tells.value FROM trials LEFT JOIN tells ON trial = id WHERE id = ?"
+        query = "SELECT tells.* FROM trials LEFT JOIN tells ON trial = id WHERE id = ?"
         with self._commit() as db:
-            for trial, value in results:
+            for trial, value, condition in results:
                 known = db.execute(query, (trial,)).fetchone()
                 if known is None:
                     raise ValueError(f"trial {trial} was never asked.")
-                if known[0] is None:
+                seq, _, told, _, *rest = known
+                if seq is not None:
+                    if (told, _condition(rest)) != (value, condition):
+                        before, now = _words(told, _condition(rest)), _words(value, condition)
+                        raise ValueError(f"trial {trial} was told {before} before and now {now}; the first stands.")
+                elif condition is None:
                     db.execute(INSERT_TELL, (trial, value))
-                elif known[1] != value:
-                    before, now = ("FAILED" if number is None else repr(number) for number in (known[1], value))
-                    raise ValueError(f"trial {trial} was told {before} before and now {now}; the first stands.")
+                else:
+                    _know_conditions(db)
+                    db.execute(INSERT_OBSERVED, (trial, value, json.dumps(condition)))
 
     def backup(self, path: str | Path) -> None:
         """See :meth:`bo_robust.study.Study.backup`."""
@@ -213,9 +228,10 @@ class Store:
         )
         if application != APPLICATION:
             raise self._damaged("it is no study, or its creation was interrupted: then create it again")
-        if version != VERSION:
-            raise self._damaged(f"its schema version is {version}, and this bo_robust reads {VERSION}")
-        for query in FAULTS:
+        if version not in FAULTS_OF_TELLS:
+            read = " and ".join(map(str, FAULTS_OF_TELLS))
+            raise self._damaged(f"its schema version is {version}, and this bo_robust reads {read}")
+        for query in (*FAULTS, FAULTS_OF_TELLS[version]):
             if (fault := db.execute(query).fetchone()) is not None:
                 raise self._damaged(fault[0])
 
@@ -261,6 +277,22 @@ def checksum(*row: Any) -> int:
 
 def _know_checksum(db: sqlite3.Connection) -> None:
     db.create_function("checksum_of", -1, checksum, deterministic=True)
+
+
+def _know_conditions(db: sqlite3.Connection) -> None:
+    """Give the tells their column for conditions, if they have none."""
+    if db.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+        db.execute("ALTER TABLE tells ADD COLUMN condition TEXT")
+        db.execute(f"PRAGMA user_version = {WITH_CONDITIONS}")
+
+
+def _condition(rest: Sequence[str | None]) -> dict[str, Any] | None:
+    """The condition of a tell, from what follows its checksum: nothing where the file has no conditions."""
+    return json.loads(rest[0]) if rest and rest[0] is not None else None
+
+
+def _words(value: float | None, condition: Mapping[str, Any] | None) -> str:
+    return ("FAILED" if value is None else repr(value)) + ("" if condition is None else f" under {dict(condition)}")
 
 
 def _set_leases(db: sqlite3.Connection, ids: Sequence[int], until: float) -> None:

@@ -43,6 +43,7 @@ class Study:
         self._asking, self._reading = threading.Lock(), threading.Lock()
         self._points: list[tuple[Point, int | None]] = []  # x and asked_after, by id
         self._tells: list[tuple[int, float | None]] = []  # trial and value, in the order of the commits
+        self._observed: dict[int, Point] = {}  # by trial: the condition told, where it is not the one asked
         try:
             space = space_from_json(store.settings["space"])
             settings = complete(store.settings["method"], store.settings["settings"], space)
@@ -66,7 +67,8 @@ class Study:
 
         Args:
             path: Its file. SQLite's ``PATH-journal`` lies beside it during a commit.
-            space: ``{"name": (low, high) | Float | Integer | Categorical}``, a ``Box`` or ``Arms``.
+            space: ``{"name": (low, high) | Float | Integer | Categorical}``, a ``Box`` or ``Arms``. ``(1, 5)`` is a
+                Float; whole numbers are ``Integer(1, 5)``.
             method: A name in :data:`bo_robust.methods.METHODS`.
             seed: Seed of everything random, >= 0.
             lease_seconds: How long a trial may take before it is handed out again, > 0.
@@ -126,27 +128,37 @@ class Study:
             self._refresh()
             return [self._trial(i) for i in [*again, *range(known, known + len(xs))]]
 
-    def tell(self, trial: int, value: Any) -> None:
+    def tell(self, trial: int, value: Any, condition: Mapping[str, Any] | None = None) -> None:
         """Tell the value of the trial of this id: a finite number of at most 1e300 in size, or ``FAILED``.
 
-        Telling the same again does nothing. Raises ``ValueError`` for any other value (constraints and several
-        objectives are for Ax), or if the trial was never asked or was told something else.
-        """
-        self.tell_many([(trial, value)])
+        ``condition`` is for methods that choose conditions: the one observed, ``{"name": number}``, where it is not the
+        one asked. It may be any within the range of the environment's points, column by column. The model then has the
+        value there, and so has the trial's ``x``.
 
-    def tell_many(self, results: Sequence[tuple[int, Any]]) -> None:
-        """Tell ``(id, value)`` of several trials in one commit: all of them or, on an error of :meth:`tell`, none."""
+        Telling the same again does nothing. Raises ``ValueError`` for any other value (constraints and several
+        objectives are for Ax) or condition, or if the trial was never asked or was told something else.
+        """
+        self.tell_many([(trial, value, condition)])
+
+    def tell_many(self, results: Sequence[tuple[Any, ...]]) -> None:
+        """Tell ``(id, value)`` or ``(id, value, condition)`` of several trials in one commit.
+
+        All of them are told or, on an error of :meth:`tell`, none.
+        """
         try:
-            pairs = [(trial, value) for trial, value in results]
-        except (TypeError, ValueError):
-            raise ValueError(f"results are pairs (id, value) in a list, got {quoted(results)}.") from None
-        self._store.tell([(checked_id(trial), checked_value(value, trial)) for trial, value in pairs])
+            told = [_result(*result) for result in results]
+        except TypeError:
+            raise ValueError(
+                f"results are pairs (id, value), or (id, value, condition), in a list, got {quoted(results)}."
+            ) from None
+        rows = [(checked_id(trial), checked_value(value, trial), condition) for trial, value, condition in told]
+        self._store.tell([(trial, value, self._unasked(trial, condition)) for trial, value, condition in rows])
 
     def add(self, x: Mapping[str, Any], value: Any) -> Trial:
         """Add a point that was evaluated elsewhere, such as old data: a trial asked and told in one commit.
 
-        The point includes its condition where the method chooses one. Raises ``ValueError`` if it is not in the space,
-        or if :meth:`tell` would refuse the value.
+        The point includes its condition where the method chooses one: any that :meth:`tell` takes. Raises
+        ``ValueError`` if it is not in the space, or if :meth:`tell` would refuse the value.
         """
         trial = self._store.add(self._policy.checked(x), checked_value(value))
         self._refresh()
@@ -177,6 +189,8 @@ class Study:
 
     def replay(self, trial: int) -> Point:
         """Compute the point of a trial anew, from what was on disk when it was asked: the result is its ``x``.
+
+        (It is the ``x`` asked, where :meth:`tell` gave another condition.)
 
         Another version of the package may fit or search differently, and so find another point. Raises ``ValueError``
         if the trial was added by hand or there is none.
@@ -282,8 +296,10 @@ class Study:
     def _refresh(self) -> None:
         """Read what was committed since the last call."""
         with self._reading:
-            for _, trial, value in self._store.tells(len(self._tells)):
+            for _, trial, value, condition in self._store.tells(len(self._tells)):
                 self._tells.append((trial, value))
+                if condition is not None:
+                    self._observed[trial] = condition
             for _, x, asked_after in self._store.trials(len(self._points) - 1):
                 self._points.append((x, asked_after))
 
@@ -304,11 +320,28 @@ class Study:
         tells = self._tells[:seq]
         done = {i for i, _ in tells}
         pending = [x for i, (x, _) in enumerate(self._points[:trial]) if i not in done]
-        told = [(self._points[i][0], value) for i, value in tells if value is not None]
-        return History(told, [self._points[i][0] for i, value in tells if value is None], pending + new)
+        told = [(self._x(i), value) for i, value in tells if value is not None]
+        return History(told, [self._x(i) for i, value in tells if value is None], pending + new)
+
+    def _x(self, trial: int) -> Point:
+        """The point of a trial, with the condition it was told under."""
+        return self._points[trial][0] | self._observed.get(trial, {})
+
+    def _unasked(self, trial: int, condition: Mapping[str, Any] | None) -> Point | None:
+        """An observed condition as stored; None where it is the one asked."""
+        if condition is None:
+            return None
+        observed = self._policy.condition(condition)
+        self._refresh()
+        asked = self._points[trial][0] if trial < len(self._points) else {}  # the store refuses an unknown trial
+        return None if observed.items() <= asked.items() else observed
 
     def _trial(self, trial: int) -> Trial:
-        x, asked_after = self._points[trial]
+        x, asked_after = self._x(trial), self._points[trial][1]
         told = -1 if asked_after is None else sum(value is not None for _, value in self._tells[:asked_after])
-        first = next(i for i, (point, _) in enumerate(self._points) if point == x)
-        return Trial(trial, dict(x), told + 1, None if first == trial else first)
+        first = next(i for i in range(len(self._points)) if self._x(i) == x)
+        return Trial(trial, x, told + 1, None if first == trial else first)
+
+
+def _result(trial: Any, value: Any, condition: Any = None) -> tuple[Any, Any, Any]:
+    return trial, value, condition

@@ -449,12 +449,115 @@ def test_added_points_must_be_in_the_space_and_are_no_asks(path):
     with Study.create(path, LINE, "v-ucb", environment=ENVIRONMENT, **FIXED) as study:
         trial = study.add({"x": 0.5, "z": 0.5}, 1.0)
         assert (trial.id, trial.round) == (0, 0)
-        for bad in ({"x": 0.5}, {"x": 0.5, "z": 0.7}, {"x": 2.0, "z": 0.5}, 0.5):
-            with pytest.raises(ValueError, match=r"point|arms|not in"):
+        for bad, message in (
+            ({"x": 0.5}, "a condition has a value for each of z"),
+            ({"x": 0.5, "z": 1.1}, r"z = 1\.1 is no number from 0\.0 to 1\.0, the range of the environment"),
+            ({"x": 0.5, "z": math.nan}, "z = nan is no number"),
+            ({"x": 2.0, "z": 0.5}, "x = 2.0 is not in"),
+            (0.5, "a point has a value for each of x"),
+        ):
+            with pytest.raises(ValueError, match=message):
                 study.add(bad, 1.0)
+        assert study.add({"x": 0.5, "z": 0.7}, 1.0).x == {"x": 0.5, "z": 0.7}  # none of the environment's points
         with pytest.raises(ValueError, match="not asked by the method"):
             study.replay(trial.id)
-        assert study.status().asked == 1
+        assert study.status().asked == 2
+
+
+TEMPERATURES = {"points": [{"temp": t, "wind": w} for t in (10, 20, 30) for w in (0.0, 4.0)]}
+
+
+@pytest.mark.parametrize("space", [LINE, Arms([{"x": i / 20} for i in range(21)])], ids=["box", "arms"])
+def test_the_model_has_the_value_where_it_was_observed(path, tmp_path, space):
+    """By hand: of 10 to 30 degrees 15 is a quarter, of 0 to 4 m/s 3 are three quarters."""
+
+    def play(path, observed, reopen=False):
+        study, points = Study.create(path, space, "v-ucb", environment=TEMPERATURES, seed=2, **FIXED), []
+        for i in range(6):
+            (trial,) = study.ask()
+            assert {name: trial.x[name] for name in ("temp", "wind")} in TEMPERATURES["points"]
+            points.append(trial.x)
+            value = FAILED if i == 4 else f(trial.x) + i / 10
+            study.tell(trial.id, value, observed if i > 0 else None)
+            if reopen:
+                study.close()
+                study = Study.open(path)
+        (last,) = study.ask()
+        with study:
+            model = study._policy.round_model(study._history(6, 6, [])).model
+            seen = [[round(u, 9) for u in row] for row in model.points.tolist()]
+            assert [study.replay(i) for i in range(7)] == [*points, last.x]
+            return points, seen, study.results(), last, study.recommend()
+
+    points, seen, results, last, recommended = play(tmp_path / "a", {"wind": 3, "temp": 15.0})
+    xs = [round(p["x"], 9) for p in points]
+    first = [points[0]["temp"] / 20 - 0.5, points[0]["wind"] / 4]
+    assert seen == [[xs[0], *first], *([xs[i], 0.25, 0.75] for i in (1, 2, 3, 5, 4))]  # failures come last
+    assert [t.x for t, _ in results] == [points[0], *(p | {"temp": 15.0, "wind": 3} for p in points[1:])]
+    assert list(recommended.x) == ["x"]
+    assert play(tmp_path / "b", {"wind": 3, "temp": 15.0}, reopen=True) == (points, seen, results, last, recommended)
+    assert play(tmp_path / "c", None)[3] != last
+    with Study.create(path, space, "v-ucb", environment=TEMPERATURES, seed=2, **FIXED) as other:  # what was is data
+        for trial, value in results:
+            other.add(trial.x, value)
+        assert other.ask()[0].x == last.x
+
+
+def test_a_wrong_condition_is_refused_in_words_and_loses_nothing(path):
+    with Study.create(path, LINE, "v-ucb", environment=TEMPERATURES, **FIXED) as study:
+        first, second = study.ask(2)
+        condition = {"temp": 15.0, "wind": 3.0}
+        for bad, message in (
+            ({"temp": 15.0}, "a condition has a value for each of temp, wind"),
+            (condition | {"x": 0.5}, "a condition has a value for each of temp, wind"),
+            (15.0, "a condition has a value for each of temp, wind"),
+            (condition | {"temp": 31}, r"temp = 31 is no number from 10 to 30.*a new study.*`add` these results"),
+            (condition | {"temp": "hot"}, "temp = 'hot' is no number from 10 to 30"),
+            (condition | {"wind": math.nan}, "wind = nan is no number"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                study.tell_many([(first.id, 1.0), (second.id, 2.0, bad)])
+        with pytest.raises(ValueError, match="pairs"):
+            study.tell_many([(first.id, 1.0, condition, 3)])
+        with pytest.raises(ValueError, match="never asked"):
+            study.tell(2, 1.0, condition)
+        assert study.status().open == 2
+        study.tell_many([(first.id, 1.0), (second.id, 2.0, condition)])
+        asked = {name: first.x[name] for name in ("temp", "wind")}
+        study.tell_many([(first.id, 1.0, asked), (second.id, 2.0, condition)])  # the same again
+        for trial, value, other in ((first, 1.0, condition), (second, 2.0, None), (second, FAILED, condition)):
+            with pytest.raises(ValueError, match=r"was told .* before and now .*; the first stands"):
+                study.tell(trial.id, value, other)
+        assert [(t.x, value) for t, value in study.results()] == [(first.x, 1.0), (second.x | condition, 2.0)]
+    with Study.create(f"{path}.b", LINE, **FIXED) as study:
+        (trial,) = study.ask()
+        with pytest.raises(ValueError, match="a study of robust has no conditions: leave `condition` out"):
+            study.tell(trial.id, 1.0, {"temp": 15.0})
+        assert study.status().open == 1
+
+
+def test_another_reading_is_one_under_the_same_condition(path):
+    with Study.create(path, LINE, "v-ucb", environment=ENVIRONMENT, **FIXED) as study:
+        (first,) = study.ask()
+        study.tell(first.id, 1.0, {"z": 0.3})
+        assert study.add(first.x, 1.0).repeats is None
+        assert study.add(first.x | {"z": 0.3}, 1.0).repeats == first.id
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"x": (0.0, 1.0), "n": Integer(1, 5)},
+        {"x": (0.0, 1.0), "kind": Categorical(["a", "b"])},
+        Arms([{"x": i / 40, "n": n} for i in range(41) for n in range(1, 6)]),
+    ],
+    ids=["integers", "choices", "arms"],
+)
+def test_a_search_warns_of_nothing_that_a_user_cannot_change(space, path):
+    """Without noise points come close, and covariances are singular to rounding."""
+    with Study.create(path, space) as study, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.optimize(lambda x: -((x["x"] - 0.7) ** 2) - abs(x.get("n", 3) - 3) / 10 + (x.get("kind") == "b"), 14)
 
 
 def test_killed_writers_lose_nothing(tmp_path):
