@@ -8,6 +8,7 @@ carried from trial to trial.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,9 +19,9 @@ from torch.quasirandom import SobolEngine
 from bo_robust.models.training_data import recommendable
 from bo_robust.random import stream
 from bo_robust.study.round_models import RoundModel, RoundModels
-from bo_robust.study.search import maximise
+from bo_robust.study.search import expected_ignored, maximise, maximise_among
 from bo_robust.study.settings import StudySettings
-from bo_robust.study.space import Arms, Point, Space
+from bo_robust.study.space import Arms, Box, Point, Space, all_points
 from bo_robust.study.steps import seeded, stream_seed
 from bo_robust.study.units import RewardUnits, coarse_units, units_of, warn_of_spoilt_units
 
@@ -192,8 +193,13 @@ class Policy:
             rows = [row + self.environment.encode(p) for row, p in zip(rows, points, strict=True)]
         return torch.tensor(rows, dtype=torch.float64, device=self.settings.common.device)
 
+    @cached_property
+    def _all_points(self) -> Tensor:
+        """Coordinates ``n x d`` of all points of a finite space; of 50,000 arms they take .3 s."""
+        return all_points(self.space).to(self.settings.common.device)
+
     def _acquisition(self, now: RoundModel, pending: Tensor | None, seed: int) -> Any:
-        with seeded(seed, self.settings.common.device):
+        with seeded(seed, self.settings.common.device), expected_ignored():
             return now.acquisition(pending, torch.Generator().manual_seed(seed))
 
     def _best(self, history: History) -> Tensor:
@@ -205,6 +211,9 @@ class Policy:
         """The best point, and its value."""
         # Other starts may miss the peak of the points told. An acquisition on conditions too takes no such starts.
         best = self._best(history) if self.environment is None else None
+        if self.space.points is not None:
+            return maximise_among(acqf, self.space.points, self._all_points)
+        assert isinstance(self.space, Box)
         return maximise(acqf, self.space, self.settings.common, seed, best)
 
     def _units(self, rewards: list[float]) -> RewardUnits:

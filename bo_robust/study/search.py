@@ -1,40 +1,68 @@
 """The search for the point of the largest acquisition in a space."""
 
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.monte_carlo import SampleReducingMCAcquisitionFunction
 from botorch.optim import optimize_acqf
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from bo_robust.study.settings import CommonSettings
-from bo_robust.study.space import Box, Categorical, Point, Space, all_points
+from bo_robust.study.space import Box, Categorical, Point
 from bo_robust.study.steps import seeded
 
 CHUNK = 4096  # points evaluated at once
 
 
-def maximise(
-    acqf: AcquisitionFunction, space: Space, settings: CommonSettings, seed: int, best: Tensor | None
-) -> tuple[Point, float]:
-    """Return the best point found, and its value.
+@contextmanager
+def expected_ignored() -> Iterator[None]:
+    """Ignore two warnings of good searches, about which a user can do nothing.
 
-    All points of a finite space are looked at. A box without discrete parameters is searched from random starts and,
-    where ``best`` has any, from about its points ``n x d`` in the unit cube. Discrete parameters take their own values
-    only: between these the variance stays largest for ever at the points farthest from all of them, and rounding brings
-    every such point back to a value that was played.
+    Where points were played, or lie close, the covariance of f there is singular to rounding: linear_operator adds the
+    jitter that it takes. And line searches end at good points, where rounding or a kink ends them: BoTorch's mixed
+    search tries once more, or goes on from there, and has no option to do so in silence.
     """
-    if space.points is not None:
-        with torch.no_grad():
-            chunks = all_points(space).to(settings.device).unsqueeze(-2).split(CHUNK)
-            values = torch.cat([acqf(chunk) for chunk in chunks])
-        row = int(values.argmax())
-        return dict(space.points[row]), float(values[row])
-    assert isinstance(space, Box)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A not p.d., added jitter", NumericalWarning)
+        warnings.filterwarnings("ignore", "Optimization failed (in|on)", RuntimeWarning)
+        yield
+
+
+def maximise_among(acqf: AcquisitionFunction, points: Sequence[Mapping[str, Any]], X: Tensor) -> tuple[Point, float]:
+    """Return the best of finitely many points, with coordinates ``n x d`` in the unit cube, and its value.
+
+    Among 50,000 arms (15 rewards, d = 5, one core) that takes 2 s for the default's expected improvement, whose time
+    goes into its 512 draws at each arm, and .1 s for GP-UCB.
+    """
+    if isinstance(acqf, SampleReducingMCAcquisitionFunction):
+        # Its smooth maximum over q = 1 points is the value of the one, to the bit, and takes half of the time.
+        acqf._q_reduction = partial(torch.squeeze, dim=-1)
+    with torch.no_grad(), expected_ignored():
+        values = torch.cat([acqf(chunk) for chunk in X.unsqueeze(-2).split(CHUNK)])
+    row = int(values.argmax())
+    return dict(points[row]), float(values[row])
+
+
+def maximise(
+    acqf: AcquisitionFunction, space: Box, settings: CommonSettings, seed: int, best: Tensor | None
+) -> tuple[Point, float]:
+    """Return the best point found in a box of more than finitely many points, and its value.
+
+    A box without discrete parameters is searched from random starts and, where ``best`` has any, from about its points
+    ``n x d`` in the unit cube. Discrete parameters take their own values only: between these the variance stays largest
+    for ever at the points farthest from all of them, and rounding brings every such point back to a value that was
+    played.
+    """
     search: dict[str, Any] = {"num_restarts": settings.restarts, "raw_samples": settings.raw_samples}
-    with seeded(seed, settings.device):
+    with seeded(seed, settings.device), expected_ignored():
         if any(p.values() is not None for p in space.parameters.values()):
             return _maximise_mixed(acqf, space, settings.device, search)
         bounds = torch.zeros(2, len(space.columns), dtype=torch.float64, device=settings.device)

@@ -167,7 +167,7 @@ class Box:
 
     Args:
         parameters: Maps names to :class:`Float`, :class:`Integer`, :class:`Categorical`, or ``(low, high)``, which is
-            short for ``Float(low, high)``.
+            short for ``Float(low, high)``, also where low and high are whole numbers.
     """
 
     parameters: Mapping[str, Any]
@@ -182,7 +182,7 @@ class Box:
             if isinstance(p, tuple | list) and len(p) == 2 and all(map(is_number, p)):
                 p = Float(*p)
             if not isinstance(p, Parameter):
-                wanted = f"parameter {quoted(name)} must be Float, Integer, Categorical or (low, high)"
+                wanted = f"parameter {quoted(name)} must be Float, Integer, Categorical or (low, high), a Float"
                 listed = isinstance(p, tuple | list) and len(p) > 1 and all(map(_is_choice, p))
                 hint = f"write Categorical({quoted(list(p))})" if listed else CONDITIONAL
                 raise ValueError(f"{wanted}, got {quoted(p)}; {hint}.")
@@ -296,8 +296,8 @@ class Arms:
             low, high = (end(p[name] for p in self.points) for end in (min, max))
             if not is_number(z[name]) or not low <= z[name] <= high:
                 raise ValueError(
-                    f"{name} = {quoted(z[name])} is no number from {low!r} to {high!r}, the range of the environment; a "
-                    "new study may list farther conditions, if need be with probability 0, and `add` these results."
+                    f"{name} = {quoted(z[name])} is no number from {low!r} to {high!r}, the range of the environment; "
+                    "a new study may list farther conditions, if need be with probability 0, and `add` these results."
                 )
         return {name: _plain(z[name]) for name in self.names}
 
