@@ -28,9 +28,10 @@ from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned
 from bo_robust.models.evidence import LOG_2PI, Array, Indices
 
 RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to "no other point does"
+POINT = 1e-6  # radius of a find that only readings of one point share
 DENSE = 0.1  # expected finds of one radius, in volumes of the box; with .3 more faults of 10 sd come back
 NEEDLE = 0.01  # least prior of a find: a fifth of that of a fault, so that one reading alone decides nothing
-WITHIN = 0.1  # of the find's height: rewards that deviate likewise where it is larger come back with it
+WITHIN = 0.1  # of the find's height: rewards come back with it where it is larger
 LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it were not there
 
 
@@ -72,14 +73,20 @@ class Finds:
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
     def about(self, row: int, given: Conditioned, prices: Array, scale: float) -> Iterator[Find]:
-        """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere."""
+        """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere.
+
+        Of the other rows set aside those come back that deviate likewise, and no more than the centre.
+        """
         deviation = float(given.weights[row])
         outliers = int((~given.believed).sum())
-        likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
+        along = given.weights * np.sign(deviation)
+        likewise = ~given.believed & (along > 0.0) & (along <= abs(deviation))  # the row itself always
         size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
-        for radius in RADII:
+        for radius in (*RADII, POINT):
             back = likewise & (self.nearness(row, radius) > WITHIN)
+            if radius == POINT and back.sum() == 1:
+                continue
             key = back.tobytes()
             if key not in returned:
                 together, gain = given.with_rows(np.flatnonzero(back))
