@@ -38,12 +38,13 @@ class Conditioned:
             self.swept[np.ix_(others, others)] = total[np.ix_(others, others)] - known @ regression
             self.weights[others] -= known @ weights
 
-    def with_rows(self, rows: Indices) -> tuple[Conditioned, float]:
-        """A copy that believes these rows too, and log p(y_rows | y_S)."""
+    def with_moved(self, rows: Indices) -> tuple[Conditioned, float]:
+        """A copy in which these rows have moved, and log p(y_T) - log p(y_S), T being the rows that it believes."""
         other, gain = object.__new__(Conditioned), 0.0
         other.swept, other.weights, other.believed = self.swept.copy("F"), self.weights.copy(), self.believed.copy()
         for row in rows:
-            gain += float(other.log_densities()[row])
+            density = float(other.log_densities()[row])
+            gain += -density if other.believed[row] else density
             other.move(int(row))
         return other, gain
 

@@ -31,6 +31,7 @@ RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to
 POINT = 1e-6  # radius of a find that only readings of one point share
 DENSE = 0.1  # expected finds of one radius, in volumes of the box; with .3 more faults of 10 sd come back
 NEEDLE = 0.01  # least prior of a find: a fifth of that of a fault, so that one reading alone decides nothing
+MAJORITY = 3  # readings of one point that agree: twice the same fault is rare, three times is no fault
 WITHIN = 0.1  # of the find's height: rewards come back with it where it is larger
 LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it were not there
 
@@ -75,7 +76,8 @@ class Finds:
     def about(self, row: int, given: Conditioned, prices: Array, scale: float) -> Iterator[Find]:
         """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere.
 
-        Of the other rows set aside those come back that deviate likewise, and no more than the centre.
+        Of the other rows set aside those come back that deviate likewise, and no more than the centre. If MAJORITY
+        readings of one point come back, the believed ones of that point leave, as faults.
         """
         deviation = float(given.weights[row])
         outliers = int((~given.believed).sum())
@@ -84,14 +86,16 @@ class Finds:
         size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
         for radius in (*RADII, POINT):
-            back = likewise & (self.nearness(row, radius) > WITHIN)
+            inside = self.nearness(row, radius) > WITHIN
+            back = likewise & inside
             if radius == POINT and back.sum() == 1:
                 continue
-            key = back.tobytes()
+            contrary = given.believed & inside & (radius == POINT and back.sum() >= MAJORITY)
+            key = (back | contrary).tobytes()
             if key not in returned:
-                together, gain = given.with_rows(np.flatnonzero(back))
-                rows = int(back.sum())
-                returned[key] = together, gain - rows * float(prices[outliers - rows])
+                together, gain = given.with_moved(np.flatnonzero(back | contrary))
+                rows, leave = int(back.sum()), int(contrary.sum())
+                returned[key] = together, gain - (rows - leave) * float(prices[outliers - rows])
             together, gain = returned[key]
             log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
             yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)

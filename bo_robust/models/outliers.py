@@ -47,9 +47,7 @@ BLUR = 0.1
 # Of finds in a search; of rows, the most deviating, about which each is looked for, beside those of points read again.
 MOST_FINDS, CENTRES = 4, 6
 HALF = 0.5  # of a find's height: rows where it is larger have no doubt of their own
-NONE = (
-    5.0  # log odds, beforehand, that there are no faults at all: very strong evidence is needed (Kass & Raftery 1995)
-)
+NONE = 5.0  # log odds beforehand that there are no faults: very strong evidence is needed (Kass & Raftery 1995)
 HUGE = 1e300  # size of rewards whose differences do not overflow
 
 
@@ -197,7 +195,7 @@ class OutlierSearch:
             given = self._given(theta, together, units, finds)
             self._settle(given, prices)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_rows(rest)[1] + NONE > prices[: len(rest)].sum():
+        if finds and given.with_moved(rest)[1] + NONE > prices[: len(rest)].sum():
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 

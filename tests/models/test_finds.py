@@ -47,22 +47,23 @@ def peak(n=40, sd=0.1, seed=0, near=0):
     return X, f + 0.01 * torch.randn(len(X), 1, generator=draws, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_log_odds_are_those_of_dense_densities(again):
-    """Of one point read twice too."""
+@pytest.mark.parametrize(("again", "contrary"), [(0, 0), (1, 0), (2, 0), (2, 1), (1, 1)])
+def test_log_odds_are_those_of_dense_densities(again, contrary):
+    """Of one point read again too; where three readings come back, the believed ones of their point leave."""
     draws = np.random.default_rng(0)
-    n, prices, scale, density = 12, np.array([-4.0, -3.0]), 0.7, 0.05
+    n, prices, scale, density = 12, np.array([-4.0, -3.0, -2.0]), 0.7, 0.05
     places, y = draws.random((n, 2)), draws.normal(size=n)
-    y[[3, 7]] += 6.0
-    if again:
-        places[7], y[7] = places[3], y[3] - 2.0
+    aside, same = [3, 7, 9], [7, 9][:again] + [5][:contrary]
+    y[aside] += 6.0
+    places[same] = places[3]
+    y[[7, 9][:again]] = y[3] - 2.0
     A = draws.normal(size=(n, n))
     prior = Prior(np.zeros(n), A @ A.T / n + np.eye(n), np.full(n, 0.1))
     believed = np.ones(n, dtype=bool)
-    believed[[3, 7]] = False
+    believed[aside] = False
     finds = Finds(places, density)
     found = list(finds.about(3, Conditioned(prior, y, believed), prices, scale))
-    assert [find.radius for find in found] == [*RADII, POINT][: 6 + again]
+    assert [find.radius for find in found] == [*RADII, POINT][: 6 + (again > 0)]
     for find in found:
 
         def log_density(rows, covariance):
@@ -70,12 +71,13 @@ def test_log_odds_are_those_of_dense_densities(again):
             return stats.multivariate_normal(np.zeros(len(rows)), total).logpdf(y[rows])
 
         kept = np.flatnonzero(believed)
-        together = np.sort([*kept, *find.rows])
+        leave = [5] if contrary and find.radius == POINT and len(find.rows) == 3 else []
+        together = np.setdiff1d([*kept, *find.rows], leave)
         ball = math.pi * find.radius**2
         expected = log_density(together, prior.covariance + finds.covariance(find)) - log_density(
             kept, prior.covariance
         )
-        expected += -len(find.rows) * prices[2 - len(find.rows)] + math.log(max(0.1 * ball, 0.01))
+        expected += -(len(find.rows) - len(leave)) * prices[3 - len(find.rows)] + math.log(max(0.1 * ball, 0.01))
         expected += math.log(density * abs(find.deviation) / scale * math.sqrt(2.0 * math.pi * math.e))
         assert find.log_odds == pytest.approx(expected, abs=2e-2)  # of what is far from the centre
         assert find.probability == pytest.approx(1.0 / (1.0 + math.exp(-find.log_odds)))
