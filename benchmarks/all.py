@@ -42,6 +42,7 @@ SMALL: dict[str, list[str] | None] = {
     "torture": ["--quick"],
     "value_at_risk": ["--quick"],
     "value_at_risk_faults": ["--quick"],
+    "value_at_risk_rivals": ["--quick"],
     "width_rule": ["--quick"],
 }
 # Seconds that a suite may take, and all of them, with the options of the small run.

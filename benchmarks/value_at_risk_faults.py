@@ -14,7 +14,7 @@ import itertools
 import math
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +26,7 @@ from benchmarks.common import environment, report
 from benchmarks.grid import Cell, Row, fill, load
 from benchmarks.stats import differences
 from bo_robust.experiments.problems import make_conditions_problem
-from bo_robust.experiments.problems.conditions import regret
+from bo_robust.experiments.problems.conditions import ConditionsProblem, regret
 from bo_robust.methods import METHODS, VUCBMethod
 from bo_robust.random import stream
 from bo_robust.study import Study
@@ -45,34 +45,58 @@ class Plain(VUCBMethod):
         return super().model_options(known) | {"outlier_density": 1e-300}
 
 
+def play_study(
+    problem: ConditionsProblem, error: np.ndarray, seed: int, judged: Callable[[int], bool]
+) -> tuple[list[float], set[int]]:
+    """Play a study with ``v-ucb`` and no setting, whose readings are f plus the ``error`` of each.
+
+    Returns the regret of what it recommends after every number of readings that is ``judged``, and the numbers, from 0,
+    of the readings that it sets aside at the end. A continuous Z is the points of its environment.
+    """
+    names = [f"x{i}" for i in range(problem.dim_x)]
+    z, p = problem.environment.z, problem.environment.probabilities
+    points = [{f"z{i}": value for i, value in enumerate(row)} for row in z.tolist()]
+    options: dict[str, Any] = {"risk_level": problem.alpha, "num_initial": problem.initial}
+    options["environment"] = {"points": points} | ({} if p is None else {"probabilities": p.tolist()})
+    box = {name: (low, high) for name, low, high in zip(names, *problem.x_bounds.tolist(), strict=True)}
+    losses = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Study.create(Path(folder, "run.study"), box, "v-ucb", seed=seed, **options) as study,
+    ):
+        for i, wrong_by in enumerate(error):
+            (trial,) = study.ask()
+            study.tell(
+                trial.id, float(problem.f(z.new_tensor([trial.x[name] for name in (*names, *points[0])]))) + wrong_by
+            )
+            if judged(i + 1):
+                found = study.recommend().x
+                losses.append(float(regret(problem, z.new_tensor([found[name] for name in names]))))
+        return losses, {trial.id for trial, _ in study.set_aside()}
+
+
 def work(cell: Cell) -> Row:
     """One study: the regret of its recommendations, and how many faults and true readings it set aside."""
     name, faults, method, repetition = cell
     problem, draws = problem_of(name), stream(0, f"value at risk, {name}", repetition)  # the same for all compared
-    assert problem.points is not None
-    assert problem.probabilities is not None
     error = math.sqrt(problem.noise_var) * draws.standard_normal(READINGS)
     wrong = draws.permutation(READINGS)[:FAULTY] if faults == "faults" else np.empty(0, int)
     designs = torch.linspace(0, 1, 64, dtype=torch.float64).unsqueeze(-1)  # both problems are over [0, 1]
     error[wrong] -= SIZE * float(problem.f(problem.environment.points(designs)).std())
-    points = [{"z": z} for (z,) in problem.points.tolist()]
-    options: dict[str, Any] = {"risk_level": problem.alpha, "num_initial": problem.initial}
-    options["environment"] = {"points": points, "probabilities": problem.probabilities.tolist()}
-    losses = []
-    given = {"v-ucb": Plain} if method == "plain" else {}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        patch.dict(METHODS, given),
-        Study.create(Path(folder, "run.study"), {"x": (0.0, 1.0)}, "v-ucb", seed=repetition, **options) as study,
-    ):
-        for i in range(READINGS):
-            (trial,) = study.ask()
-            study.tell(trial.id, float(problem.f(designs.new_tensor([trial.x["x"], trial.x["z"]]))) + error[i])
-            if (i + 1) % EVERY == 0:
-                losses.append(float(regret(problem, designs.new_tensor([study.recommend().x["x"]]))))
-        aside = {trial.id for trial, _ in study.set_aside()}
+    with patch.dict(METHODS, {"v-ucb": Plain} if method == "plain" else {}):
+        losses, aside = play_study(problem, error, repetition, lambda n: n % EVERY == 0)
     found = len(aside & set(wrong.tolist()))
     return {"regret": [round(x, 6) for x in losses], "faults_set_aside": found, "set_aside": len(aside) - found}
+
+
+def compared(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """log10 regret of a less that of b, pair by pair, over the curve and at the end: mean and half of its interval."""
+    curves = [np.log10(np.maximum(regrets, FLOOR)) for regrets in (a, b)]
+    detail: dict[str, Any] = {"pairs": len(a)}
+    for name, value in (("end", lambda c: c[:, -1]), ("curve", lambda c: c.mean(1))):
+        mean, low, _ = differences(*(value(curve).tolist() for curve in curves)).mean_interval()
+        detail[name] = [round(mean, 3), round(mean - low, 3)]
+    return detail
 
 
 def summarise(path: Path) -> None:
@@ -85,11 +109,7 @@ def summarise(path: Path) -> None:
         keys = [(p, r) for p, *of, r in rows if tuple(of) == a and p in problems and (p, *b, r) in rows]
         if len(keys) < 2:
             continue
-        curves = [np.log10(np.maximum([rows[p, *of, r]["regret"] for p, r in keys], FLOOR)) for of in (a, b)]
-        detail: dict[str, Any] = {"pairs": len(keys)}
-        for name, value in (("end", lambda c: c[:, -1]), ("curve", lambda c: c.mean(1))):
-            mean, low, _ = differences(*(value(curve).tolist() for curve in curves)).mean_interval()
-            detail[name] = [round(mean, 3), round(mean - low, 3)]
+        detail = compared(*([rows[p, *of, r]["regret"] for p, r in keys] for of in (a, b)))
         detail |= {of: sum(rows[p, *a, r][of] for p, r in keys) for of in ("faults_set_aside", "set_aside")}
         label = f"{' and '.join(problems)}: {', '.join(a)} less {', '.join(b)}"
         report(label, detail["curve"][0], "log10 regret", None, None, detail)

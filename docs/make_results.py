@@ -34,7 +34,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ROOT / "docs" / "results"
 TEMPLATES = PAGES / "templates"
 TRANSFORMS = {"fold": lambda x: 10 ** abs(x), "percent": lambda x: 100 * x, "size": abs}
-FLOOR = 1e-3  # of regret over (x, z), as in benchmarks.value_at_risk_settings
+FLOOR = 1e-3  # of regret over (x, z), as in benchmarks.value_at_risk_faults
 NOTE = "<!-- Generated from docs/results/templates/{name} by python -m docs.make_results: do not edit. -->"
 
 
