@@ -99,7 +99,14 @@ def summarise(path: Path) -> None:
             played = [runs[p, method].values() for p in problems if (p, method) in runs]
             if ends := [log_regret([curve[-1] for curve in curves]) for curves in played]:
                 stuck = np.concatenate([end > np.median(end) + 1.0 for end in ends])
-                report(f"{method}: stuck, {field}", stuck.mean(), "of the runs", None, None, {"runs": len(stuck)})
+                report(
+                    f"{method}: stuck on {field} problems",
+                    stuck.mean(),
+                    "of the runs",
+                    None,
+                    None,
+                    {"runs": len(stuck)},
+                )
         rows = {f"all {field}": list(problems)} | {problem: [problem] for problem in problems}
         for i, rival in enumerate(RIVALS):
             found = {label: one for label, of in rows.items() if (one := paired(runs, of, rival))}

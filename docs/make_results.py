@@ -190,8 +190,9 @@ def columns_table(file: str, suffixes: str, pattern: str = "") -> list[str]:
         body = []
         for label in labels:
             cells = [found.get(f"{label}: {suffix}") for suffix in wanted]
-            pairs = next((cell["detail"]["pairs"] for cell in cells if cell and "pairs" in cell["detail"]), "")
-            body.append([label, str(pairs), *(interval(cell) if cell else "" for cell in cells)])
+            pairs = sorted({cell["detail"]["pairs"] for cell in cells if cell and "pairs" in cell["detail"]})
+            span = " to ".join(map(str, pairs[:: max(len(pairs) - 1, 1)]))
+            body.append([label, span, *(interval(cell) if cell else "" for cell in cells)])
         if body:
             lines += ["", *table(["", "pairs", *wanted], body), "", origin(file, environment)]
     return lines

@@ -190,7 +190,7 @@ def test_every_result_is_on_a_page():
         "value_at_risk/fault_loops.jsonl",
         "value_at_risk/faults.jsonl",
         "value_at_risk/fine_tuning.jsonl",
-        "value_at_risk/settings.jsonl",
+        "value_at_risk/rivals.jsonl",
     }  # summarised
     files = {
         path.relative_to(RESULTS).as_posix()
