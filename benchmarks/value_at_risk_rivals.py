@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import environment, report
 from benchmarks.grid import Cell, Row, fill, load
+from benchmarks.stats import LEAST
 from benchmarks.value_at_risk_faults import compared, play_study
 from bo_robust.experiments.conditions.methods import build_method
 from bo_robust.experiments.conditions_loop import play_trial
@@ -78,10 +79,10 @@ def work(cell: Cell) -> Row:
 
 
 def paired(runs: Runs, problems: Iterable[str], rival: str) -> dict[str, Any] | None:
-    """V-UCB less a rival, on the repetitions that all of the problems have of both; None for fewer than two."""
+    """V-UCB less a rival, on the repetitions that all of the problems have of both; None for fewer than five pairs."""
     both = [[runs.get((problem, method), {}) for problem in problems] for method in (OURS, rival)]
     common = set.intersection(*(set(found) for found in itertools.chain(*both)))
-    if len(common) < 2:
+    if len(common) * len(both[0]) < LEAST:
         return None
     detail = compared(*([found[r] for found in of for r in sorted(common)] for of in both))
     mean, half = detail.pop("curve")
