@@ -97,17 +97,10 @@ def summarise(path: Path) -> None:
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     for ax, (field, problems) in zip(figure.subplots(1, len(FIELDS)), FIELDS.items(), strict=True):
         for method in METHODS:
-            played = [runs[p, method].values() for p in problems if (p, method) in runs]
+            played = [runs[p, method].values() for p in problems if len(runs.get((p, method), ())) >= LEAST]
             if ends := [log_regret([curve[-1] for curve in curves]) for curves in played]:
                 stuck = np.concatenate([end > np.median(end) + 1.0 for end in ends])
-                report(
-                    f"{method}: stuck on {field} problems",
-                    stuck.mean(),
-                    "of the runs",
-                    None,
-                    None,
-                    {"runs": len(stuck)},
-                )
+                report(f"{method}: stuck on {field}", stuck.mean(), "of the runs", None, None, {"runs": len(stuck)})
         rows = {f"all {field}": list(problems)} | {problem: [problem] for problem in problems}
         for i, rival in enumerate(RIVALS):
             found = {label: one for label, of in rows.items() if (one := paired(runs, of, rival))}
@@ -117,10 +110,11 @@ def summarise(path: Path) -> None:
                 middle, y = (low + high) / 2, list(rows).index(label) + 0.12 * (i - 2)
                 ax.errorbar(middle, y, xerr=(high - low) / 2, fmt="o", color=f"C{i}", markersize=3, capsize=2)
             ax.plot([], [], "o", color=f"C{i}", label=rival)
-            limits = [found[problem]["95 %"] for problem in problems if problem in found]
+            if not (limits := [found[problem]["95 %"] for problem in problems if problem in found]):
+                continue
             lower, below = sum(low + high < 0 for low, high in limits), sum(high < 0 for _, high in limits)
             counts = {"problems": len(limits), "significantly": below, "above": sum(low > 0 for low, _ in limits)}
-            met = lower == len(problems) and below >= REACH[field] if len(limits) == len(problems) else None
+            met = (lower == len(problems) and below >= REACH[field]) if len(limits) == len(problems) else None
             target = f"all, {REACH[field]} significantly"
             report(f"{field}: lower than {rival}", lower, "problems", target, met, counts)
         ax.set_yticks(range(len(rows)), rows)
