@@ -136,7 +136,7 @@ SAID = [
     ("value_at_risk.md", "and on {} of 4 smooth ones", (*SMOOTH, "value", ".0f")),
     ("value_at_risk.md", "smooth ones, significantly on {}.", (*SMOOTH, "detail > significantly", "d")),
     ("value_at_risk.md", "It is {} decades ahead on the bumpy", (RIVALS, "all bumpy: MC-VaR", "value", "size .2f")),
-    ("value_at_risk.md", "{} % of its runs there", (RIVALS, "v-ucb: stuck on bumpy", "value", "percent .0f")),
+    ("value_at_risk.md", "{} % of its runs stay", (RIVALS, "v-ucb: stuck on bumpy", "value", "percent .0f")),
     (
         "unknown_hyperparameters.md",
         "has {} to",
