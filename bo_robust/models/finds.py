@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned
+from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned, Rows
 from bo_robust.models.evidence import LOG_2PI, Array, Indices
 
 RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to "no other point does"
@@ -85,11 +85,7 @@ class Finds:
         likewise = ~given.believed & (along > 0.0) & (along <= abs(deviation))  # the row itself always
         size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
-        for radius in (*RADII, POINT):
-            inside = self.nearness(row, radius) > WITHIN
-            back = likewise & inside
-            if radius == POINT and back.sum() == 1:
-                continue
+        for radius, inside, back in self._shared(row, along, likewise):
             contrary = given.believed & inside & (radius == POINT and back.sum() >= MAJORITY)
             key = (back | contrary).tobytes()
             if key not in returned:
@@ -99,6 +95,17 @@ class Finds:
             together, gain = returned[key]
             log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
             yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)
+
+    def _shared(self, row: int, along: Array, likewise: Rows) -> Iterator[tuple[float, Rows, Rows]]:
+        """Radii, the rows inside, and those of them that come back; of one point the most deviating two, three, ..."""
+        for radius in RADII:
+            inside = self.nearness(row, radius) > WITHIN
+            yield radius, inside, likewise & inside
+        inside = self.nearness(row, POINT) > WITHIN
+        for least in np.unique(along[likewise & inside]):
+            back = likewise & inside & (along >= least)
+            if back.sum() > 1:
+                yield POINT, inside, back
 
     def covariance(self, find: Find) -> Array:
         """B at all points, ``n x n``."""
