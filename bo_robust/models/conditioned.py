@@ -38,13 +38,12 @@ class Conditioned:
             self.swept[np.ix_(others, others)] = total[np.ix_(others, others)] - known @ regression
             self.weights[others] -= known @ weights
 
-    def with_moved(self, rows: Indices) -> tuple[Conditioned, float]:
-        """A copy in which these rows have moved, and log p(y_T) - log p(y_S), T being the rows that it believes."""
+    def with_rows(self, rows: Indices) -> tuple[Conditioned, float]:
+        """A copy that believes these rows too, and log p(y_rows | y_S)."""
         other, gain = object.__new__(Conditioned), 0.0
         other.swept, other.weights, other.believed = self.swept.copy("F"), self.weights.copy(), self.believed.copy()
         for row in rows:
-            density = float(other.log_densities()[row])
-            gain += -density if other.believed[row] else density
+            gain += float(other.log_densities()[row])
             other.move(int(row))
         return other, gain
 

@@ -24,15 +24,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned, Rows
+from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned
 from bo_robust.models.evidence import LOG_2PI, Array, Indices
 
 RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to "no other point does"
-POINT = 1e-6  # radius of a find that only readings of one point share
 DENSE = 0.1  # expected finds of one radius, in volumes of the box; with .3 more faults of 10 sd come back
 NEEDLE = 0.01  # least prior of a find: a fifth of that of a fault, so that one reading alone decides nothing
-MAJORITY = 3  # readings of one point that agree: twice the same fault is rare, three times is no fault
-WITHIN = 0.1  # of the find's height: rewards come back with it where it is larger
+WITHIN = 0.1  # of the find's height: rewards that deviate likewise where it is larger come back with it
 LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it were not there
 
 
@@ -74,38 +72,22 @@ class Finds:
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
     def about(self, row: int, given: Conditioned, prices: Array, scale: float) -> Iterator[Find]:
-        """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere.
-
-        Of the other rows set aside those come back that deviate likewise, and no more than the centre. If MAJORITY
-        readings of one point come back, the believed ones of that point leave, as faults.
-        """
+        """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere."""
         deviation = float(given.weights[row])
         outliers = int((~given.believed).sum())
-        along = given.weights * np.sign(deviation)
-        likewise = ~given.believed & (along > 0.0) & (along <= abs(deviation))  # the row itself always
+        likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
         size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
-        for radius, inside, back in self._shared(row, along, likewise):
-            contrary = given.believed & inside & (radius == POINT and back.sum() >= MAJORITY)
-            key = (back | contrary).tobytes()
+        for radius in RADII:
+            back = likewise & (self.nearness(row, radius) > WITHIN)
+            key = back.tobytes()
             if key not in returned:
-                together, gain = given.with_moved(np.flatnonzero(back | contrary))
-                rows, leave = int(back.sum()), int(contrary.sum())
-                returned[key] = together, gain - (rows - leave) * float(prices[outliers - rows])
+                together, gain = given.with_rows(np.flatnonzero(back))
+                rows = int(back.sum())
+                returned[key] = together, gain - rows * float(prices[outliers - rows])
             together, gain = returned[key]
             log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
             yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)
-
-    def _shared(self, row: int, along: Array, likewise: Rows) -> Iterator[tuple[float, Rows, Rows]]:
-        """Radii, the rows inside, and those of them that come back; of one point the most deviating two, three, ..."""
-        for radius in RADII:
-            inside = self.nearness(row, radius) > WITHIN
-            yield radius, inside, likewise & inside
-        inside = self.nearness(row, POINT) > WITHIN
-        for least in np.unique(along[likewise & inside]):
-            back = likewise & inside & (along >= least)
-            if back.sum() > 1:
-                yield POINT, inside, back
 
     def covariance(self, find: Find) -> Array:
         """B at all points, ``n x n``."""

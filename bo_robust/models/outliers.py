@@ -2,7 +2,7 @@
 
 Some rewards S are believed, the others D are faults. With the hyperparameters theta they maximise
 
-    J(S, theta) = log p(y_S | theta) + log p(theta) + h_1 + ... + h_|D| + NONE [D is empty],
+    J(S, theta) = log p(y_S | theta) + log p(theta) + h_1 + ... + h_|D| + STRONG [D is empty],
     h_k = log(k / (b + n - k) density),    b = 1 / share - 1,
 
 the density of a fault's size being in robust standard deviations of the rewards. The share of faults is Beta(1, b)
@@ -33,7 +33,7 @@ from bo_robust.models.evidence import LOG_2PI, Array, Evidence
 from bo_robust.models.finds import Find, Finds
 from bo_robust.models.reward_units import Units, spread_units
 
-CLIP = 50.0  # robust standard deviations; what lies beyond is shrunk to its logarithm
+CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
 FEWEST = 4  # rewards from which on one can be judged by the others
 STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperparameters in turn
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
@@ -44,10 +44,11 @@ SPARSE = (0.15, 0.3, 0.45)  # shares that are left out of further ones: all but 
 # hardly any, all that no kernel fits exactly would look like an outlier. At least so many robust standard deviations:
 # else it would pay to believe only a cluster of nearly equal rewards.
 BLUR = 0.1
-# Of finds in a search; of rows, the most deviating, about which each is looked for, beside those of points read again.
-MOST_FINDS, CENTRES = 4, 6
+AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
+CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
+MOST_FINDS, CENTRES = 4, 6  # of finds in a search; of rows, the most deviating, about which each is looked for
 HALF = 0.5  # of a find's height: rows where it is larger have no doubt of their own
-NONE = 5.0  # log odds beforehand that there are no faults: very strong evidence is needed (Kass & Raftery 1995)
+STRONG = 5.0  # nats by which J of outliers must exceed that of none: very strong evidence (Kass & Raftery 1995)
 HUGE = 1e300  # size of rewards whose differences do not overflow
 
 
@@ -83,9 +84,10 @@ class Judgement(NamedTuple):
 class OutlierSearch:
     """The search among rewards ``y``, ``n``.
 
-    At least half of the rows stay, and all if they are fewer than four. Readings of one point that agree are a find, as
-    neighbours are. Where more than half are equal, no GP judges: only those leave that deviate FAR times as much as all
-    that deviate less.
+    Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less. At least
+    half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are fewer
+    than four. Where more than half are equal, no GP judges: only those leave that deviate FAR times as much as all that
+    deviate less.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
@@ -120,10 +122,9 @@ class OutlierSearch:
                 BLUR**2,
                 (BLUR * min(self._robust.scale / scale, 1.0 / LEAST_PIVOT)) ** 2,
             )
+        reach = CLIP * self._robust.scale
+        self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
         self._readings = np.clip(y, -HUGE, HUGE)
-        away = (self._readings - self._robust.center) / self._robust.scale
-        beyond = np.log(np.maximum(np.abs(away) / CLIP, 1.0))  # so that two faults of one point do not look equal
-        self._y = self._robust.center + self._robust.scale * (np.clip(away, -CLIP, CLIP) + np.sign(away) * beyond)
         # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
         self._most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
 
@@ -147,7 +148,7 @@ class OutlierSearch:
         believed, finds = self._with_finds(theta_best, best)
         if finds:
             own = self._plausibility(self._fit_theta(believed), believed)
-            if own <= tried[every.tobytes()]:
+            if -math.inf < own <= tried[every.tobytes()]:  # infinite: the noise of that fit would confirm twin faults
                 believed = every
         return self._judgement(theta_best, believed, finds)
 
@@ -176,12 +177,11 @@ class OutlierSearch:
         if believed.all():
             return believed, finds
         units = self._units(believed)
-        prices = self._prices_in(units)
+        prices, confirmed = self._prices_in(units), self._confirmed(theta, units)
         given = self._given(theta, believed, units)
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
-            most = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            centres = np.union1d(most, rows[self._twins[np.ix_(rows, rows)].any(1)])
+            centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
             found = [find for row in centres for find in self._about(int(row), given, units)]
             likeliest = max(
                 (find for find in found if len(find.rows) > 1), key=lambda find: find.log_odds, default=None
@@ -193,9 +193,9 @@ class OutlierSearch:
             together = given.believed.copy()
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, units, finds)
-            self._settle(given, prices)
+            self._settle(given, prices, confirmed)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_moved(rest)[1] + NONE > prices[: len(rest)].sum():
+        if finds and given.with_rows(rest)[1] + STRONG > prices[: len(rest)].sum():
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 
@@ -215,9 +215,7 @@ class OutlierSearch:
         # Noise is unknown here: two readings agree that are far on one side, and less than FAR times apart.
         agree = far & far[:, None] & (np.sign(away) == np.sign(away)[:, None])
         agree &= np.maximum(size, size[:, None]) <= FAR * np.minimum(size, size[:, None])
-        contrary = ~agree & (size <= size[:, None])
-        others, against = ((self._twins & votes).sum(axis=1) for votes in (agree, contrary))
-        confirmed = (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
+        confirmed = self._carried(agree, ~agree & (size <= size[:, None]))
         believed = ~far | confirmed | ((len(ordered) == 1) & (readings == 1))
         barely_believed = far & believed & (readings <= 2)
         return judged._replace(
@@ -261,12 +259,14 @@ class OutlierSearch:
         return self._evidence.maximise(self._evidence.start, targets, some, STEPS, self._unit(units))
 
     def _plausibility(self, theta: Array, believed: Rows) -> float:
-        """J, with a bonus for all rows."""
+        """J, with a bonus for all rows; minus infinity for rows that lack a confirmed one."""
         units, rows = self._units(believed), np.flatnonzero(believed)
+        if np.any(self._confirmed(theta, units) & ~believed):
+            return -math.inf
         loss, _ = self._evidence.loss(theta, (self._y - units.center) / units.scale, rows, self._unit(units))
         found = -loss - len(rows) * math.log(units.scale / self._robust.scale)
         dropped = len(believed) - len(rows)
-        return found + (float(self._prices[:dropped].sum()) if dropped else NONE)
+        return found + (float(self._prices[:dropped].sum()) if dropped else STRONG)
 
     def _first_sets(self) -> Iterator[Rows]:
         """All rows; those not far from what is expected; all but the least likely; the densest rewards."""
@@ -289,22 +289,45 @@ class OutlierSearch:
     def _climb(self, theta: Array, believed: Rows) -> Rows:
         """Rows that no single move from these improves any more."""
         units = self._units(believed)
-        given = self._given(theta, believed, units)
-        self._settle(given, self._prices_in(units))
+        given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
+        for row in np.flatnonzero(confirmed & ~believed):
+            given.move(int(row))
+        self._settle(given, self._prices_in(units), confirmed)
         return given.believed
 
-    def _settle(self, given: Conditioned, prices: Array) -> None:
+    def _settle(self, given: Conditioned, prices: Array, confirmed: Rows) -> None:
         """Drop or add the row that gains most, until none gains."""
         n = len(given.believed)
         for _ in range(2 * n):
             gain = given.log_densities() - _next_price(prices, given.believed)
             gain[given.believed] *= -1.0
-            if 2 * (given.believed.sum() - 1) < n:
-                gain[given.believed] = -math.inf
+            stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
+            gain[stay] = -math.inf
             i = int(gain.argmax())
             if gain[i] < 1e-9:
                 break
             given.move(i)
+
+    def _confirmed(self, theta: Array, units: Units) -> Rows:
+        """Rows that agree with another reading of their point, and with all of them that are not beyond them.
+
+        Two agree that are no more apart than noise is, and than CLOSE. Two readings outvote a third one that is beyond
+        them, seen from the median of all rewards. Two faults of one size do not outvote one that is like the others;
+        three readings do.
+        """
+        if not self._twins.any():
+            return np.zeros(len(self._y), dtype=bool)
+        noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._readings / units.scale
+        away = y - self._robust.center / units.scale
+        apart, size = y - y[:, None], np.abs(away)
+        near = np.minimum(AGREE * np.sqrt(noise[:, None] + noise), CLOSE * np.maximum(size[:, None], size))
+        agree = np.abs(apart) <= near
+        return self._carried(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
+
+    def _carried(self, agree: Rows, contrary: Rows) -> Rows:
+        """Rows that another reading of their point agrees with, and that no contrary ones outvote; ``n x n`` each."""
+        others, against = ((self._twins & votes).sum(axis=1) for votes in (agree, contrary))
+        return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
 
     def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = (), doubts: bool = False) -> Judgement:
         units = self._units(believed)

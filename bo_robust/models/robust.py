@@ -52,15 +52,15 @@ class RobustGP(MovableGP):
     is less plausible, given the others, than an outlier. Then BoTorch fits the hyperparameters to the believed ones.
     Where all are believed, the model is ``SingleTaskGP``, bit for bit. Without a fit all are believed.
 
-    Rewards that are set aside come back where a find, a region or point at which f deviates, is likelier than as many
-    faults: neighbours that foretell each other, or two readings of a point that agree. One reading alone cannot tell.
-    If it is better than all believed ones, then the mean of predictions does not follow it, but their variance grows
-    about its point by P a^2: P is the probability of a find, a its size. So acquisitions go and look; not Thompson
-    sampling by ``draw_matheron_paths``, which sees ``covar_module`` alone.
+    Rewards that are set aside come back where a find, a region in which f deviates, is likelier than as many faults.
+    One reading alone cannot tell. If it is better than all believed ones, then the mean of predictions does not follow
+    it, but their variance grows about its point by P a^2: P is the probability of a find, a its size. So acquisitions
+    go and look; not Thompson sampling by ``draw_matheron_paths``, which sees ``covar_module`` alone.
 
-    At least half of the rewards are believed. With fewer than four rewards, all are. Where more than half of them are
-    equal, only rewards that deviate eight times as much as all that deviate less are not believed; surprise and level
-    say nothing there. :func:`verify` says which point to measure again before a good reward is given up.
+    At least half of the rewards are believed, and so are rewards that a second one at their point confirms. With fewer
+    than four rewards, all are. Where more than half of them are equal, only rewards that deviate eight times as much as
+    all that deviate less are not believed; surprise and level say nothing there. :func:`verify` says which point to
+    measure again before a good reward is given up.
 
     Observations added by ``condition_on_observations`` and fantasies are believed: to judge them, make and fit a new
     model. ``load_state_dict`` restores what was believed of the same data, and predicts as the saved model did. Other

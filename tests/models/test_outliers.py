@@ -65,6 +65,29 @@ def plausibility(evidence, X, y, believed, theta):
 
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 class TestSearch:
+    @pytest.mark.parametrize(
+        ("readings", "confirmed"),  # of one point, beside ten rewards of median 0
+        [
+            ([5.0], []),
+            ([5.0, 5.01], [0, 1]),
+            ([5.0, -5.0], []),
+            ([5.0, 5.01, 9.0], [0, 1]),  # a fault beyond two that agree
+            ([5.0, 5.01, 0.1], []),  # two equal faults, and one that is like the others
+            ([5.0, 5.01, -7.0], []),  # the same where the campaign has come to lie above the point
+            ([5.0, 5.01, 9.0, 9.01], [0, 1]),
+            ([5.0, 5.01, 5.02, 0.1], [0, 1, 2]),  # three readings do outvote one
+            ([1e3, 1e9], []),
+            ([-30.0, -1e9], []),
+            ([-5.0, -5.01, -9.0], [0, 1]),
+        ],
+    )
+    def test_which_readings_of_a_point_confirm_each_other(self, readings, confirmed):
+        X = torch.cat([torch.full((len(readings), 1), 0.55), torch.linspace(0.0, 1.0, 10).unsqueeze(-1)]).double()
+        Y = torch.cat([torch.tensor(readings), torch.linspace(-0.2, 0.2, 10)]).unsqueeze(-1).double()
+        found, evidence = search(X, Y - Y.median())
+        rows = np.flatnonzero(found._confirmed(evidence.start, found._units(np.ones(len(X), dtype=bool))))
+        assert rows.tolist() == confirmed
+
     def test_surprise_and_level_are_those_of_refitting_without_the_row(self):
         X, Y = data()
         Y[4] += 3.0

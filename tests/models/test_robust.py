@@ -261,32 +261,6 @@ class TestVerify:
         assert lost(refuted) == [7]
         assert verify(refuted) is None
 
-    @pytest.mark.parametrize(
-        ("readings", "believed"),  # of one point amid ten rewards between -.2 and .2
-        [
-            ([5.0], []),
-            ([5.0, 5.01], [0, 1]),
-            ([5.0, -5.0], []),
-            ([5.0, 5.01, 9.0], [0, 1]),
-            ([5.0, 5.01, -7.0], [0, 1]),
-            ([5.0, 5.01, 9.0, 9.01], [0, 1]),  # the nearer pair
-            ([5.0, 5.01, 0.1], [2]),
-            ([5.0, 5.01, 5.02, 0.1], [0, 1, 2]),
-            ([5.0, 5.01, 5.02, 0.1, 0.11], [0, 1, 2]),
-            ([5.0, 5.01, 2.0], [0, 1]),  # a fault between
-            ([5.0, 5.01, 5.02, 5.03, 1.0], [0, 1, 2, 3]),
-            ([-5.0, -5.01, -9.0], [0, 1]),
-            ([50.0, 50.01], [0, 1]),
-            ([1e3, 1e9], []),
-            ([-30.0, -1e9], []),
-        ],
-    )
-    def test_which_readings_of_a_point_are_believed(self, readings, believed):
-        X = torch.cat([torch.full((len(readings), 1), 0.5), torch.linspace(0.0, 1.0, 10).unsqueeze(-1)]).double()
-        Y = torch.cat([torch.tensor(readings), torch.linspace(-0.2, 0.2, 10)]).unsqueeze(-1).double()
-        others = list(range(len(readings), len(X)))
-        assert fit(RobustGP(X, Y)).believed.nonzero().flatten().tolist() == believed + others
-
     def test_two_readings_that_differ_and_are_both_too_good_get_a_third_which_decides(self):
         X, Y = self.spiked()
         X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 4.0])
