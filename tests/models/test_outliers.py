@@ -76,6 +76,7 @@ class TestSearch:
             ([5.0, 5.01, -7.0], []),  # the same where the campaign has come to lie above the point
             ([5.0, 5.01, 9.0, 9.01], [0, 1]),
             ([5.0, 5.01, 5.02, 0.1], [0, 1, 2]),  # three readings do outvote one
+            ([200.0, 300.0], []),  # two huge faults
             ([1e3, 1e9], []),
             ([-30.0, -1e9], []),
             ([-5.0, -5.01, -9.0], [0, 1]),
