@@ -121,6 +121,7 @@ def summarise(path: Path) -> None:
         ax.set(title=field, xlabel="log10 regret over the curve")
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.grid(axis="x", alpha=0.3)
+        ax.locator_params(axis="x", nbins=6)
         ax.invert_yaxis()
     figure.suptitle("V-UCB less its rivals: mean and 95 % interval of paired differences; negative is better")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(RIVALS))
