@@ -48,7 +48,7 @@ AGREE = 3.0  # standard deviations of their difference up to which two rewards o
 CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
 MOST_FINDS, CENTRES = 4, 6  # of finds in a search; of rows, the most deviating, about which each is looked for
 HALF = 0.5  # of a find's height: rows where it is larger have no doubt of their own
-STRONG = 5.0  # log odds, beforehand, that there are no faults: very strong evidence is asked (Kass & Raftery 1995)
+STRONG = 5.0  # nats by which J of outliers must exceed that of none: very strong evidence (Kass & Raftery 1995)
 HUGE = 1e300  # size of rewards whose differences do not overflow
 
 

@@ -43,7 +43,7 @@ class Study:
         self._asking, self._reading = threading.Lock(), threading.Lock()
         self._points: list[tuple[Point, int | None]] = []  # x and asked_after, by id
         self._tells: list[tuple[int, float | None]] = []  # trial and value, in the order of the commits
-        self._observed: dict[int, Point] = {}  # by trial: the condition told, where it is not the one asked
+        self._observed: list[Point] = []  # x by id, with the condition told where it is not the one asked
         try:
             space = space_from_json(store.settings["space"])
             settings = complete(store.settings["method"], store.settings["settings"], space)
@@ -296,12 +296,14 @@ class Study:
     def _refresh(self) -> None:
         """Read what was committed since the last call."""
         with self._reading:
-            for _, trial, value, condition in self._store.tells(len(self._tells)):
+            tells = self._store.tells(len(self._tells))
+            for _, x, asked_after in self._store.trials(len(self._points) - 1):  # read later, so of all tells
+                self._points.append((x, asked_after))
+                self._observed.append(x)
+            for _, trial, value, condition in tells:
                 self._tells.append((trial, value))
                 if condition is not None:
-                    self._observed[trial] = condition
-            for _, x, asked_after in self._store.trials(len(self._points) - 1):
-                self._points.append((x, asked_after))
+                    self._observed[trial] = self._observed[trial] | condition
 
     def _expired(self, leases: dict[int, float]) -> dict[int, float]:
         """The leases that are over, or end later than any lease can (because the clock was set far back)."""
@@ -320,12 +322,8 @@ class Study:
         tells = self._tells[:seq]
         done = {i for i, _ in tells}
         pending = [x for i, (x, _) in enumerate(self._points[:trial]) if i not in done]
-        told = [(self._x(i), value) for i, value in tells if value is not None]
-        return History(told, [self._x(i) for i, value in tells if value is None], pending + new)
-
-    def _x(self, trial: int) -> Point:
-        """The point of a trial, with the condition it was told under."""
-        return self._points[trial][0] | self._observed.get(trial, {})
+        told = [(self._observed[i], value) for i, value in tells if value is not None]
+        return History(told, [self._observed[i] for i, value in tells if value is None], pending + new)
 
     def _unasked(self, trial: int, condition: Mapping[str, Any] | None) -> Point | None:
         """An observed condition as stored; None where it is the one asked."""
@@ -337,10 +335,10 @@ class Study:
         return None if observed.items() <= asked.items() else observed
 
     def _trial(self, trial: int) -> Trial:
-        x, asked_after = self._x(trial), self._points[trial][1]
+        x, asked_after = self._observed[trial], self._points[trial][1]
         told = -1 if asked_after is None else sum(value is not None for _, value in self._tells[:asked_after])
-        first = next(i for i in range(len(self._points)) if self._x(i) == x)
-        return Trial(trial, x, told + 1, None if first == trial else first)
+        first = self._observed.index(x)
+        return Trial(trial, dict(x), told + 1, None if first == trial else first)
 
 
 def _result(trial: Any, value: Any, condition: Any = None) -> tuple[Any, Any, Any]:
