@@ -7,9 +7,8 @@ may read and write the file, on a file system whose locks work. ``BEGIN IMMEDIAT
 next connection rolls back with it what was not committed.
 
 Two tables only grow. ``trials`` holds what was asked; only its leases ever change. ``tells`` holds what came back, in
-the order of the commits; a value of NULL is a failure. ``settings`` has one row. Each row carries a CRC-32 of its
-content, because SQLite does not see a flipped bit within a value. The first value told under another condition than
-asked gives ``tells`` a last column, ``condition``, and the file the next version: earlier packages then refuse it.
+the order of the commits; a value of NULL is a failure, a condition of ``null`` is the one asked. ``settings`` has
+one row. Each row carries a CRC-32 of its content, because SQLite does not see a flipped bit within a value.
 
 A file is opened only if it is a whole study: its structure (``PRAGMA integrity_check``), its numbering and the
 checksums of its rows. An older copy of the file, or one whose journal was deleted after a crash, may pass as whole.
@@ -25,7 +24,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-VERSION, WITH_CONDITIONS = 4, 5
+VERSION = 6
 APPLICATION = 0x626F7362  # "bosb", in the header of the file
 SCHEMA = """
 CREATE TABLE settings (json TEXT NOT NULL, checksum INTEGER);
@@ -37,12 +36,15 @@ CREATE TABLE trials (
     checksum INTEGER
 );
 CREATE TABLE tells (
-    seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL UNIQUE REFERENCES trials (id), value REAL, checksum INTEGER
+    seq INTEGER PRIMARY KEY,
+    trial INTEGER NOT NULL UNIQUE REFERENCES trials (id),
+    value REAL,
+    condition TEXT NOT NULL,
+    checksum INTEGER
 )
 """
 INSERT_TRIAL = "INSERT INTO trials (id, x, asked_after, checksum) VALUES (?1, ?2, ?3, checksum_of(?1, ?2, ?3))"
-INSERT_TELL = "INSERT INTO tells (trial, value, checksum) VALUES (?1, ?2, checksum_of(?1, ?2))"
-INSERT_OBSERVED = "INSERT INTO tells (trial, value, condition, checksum) VALUES (?1, ?2, ?3, checksum_of(?1, ?2, ?3))"
+INSERT_TELL = "INSERT INTO tells (trial, value, condition, checksum) VALUES (?1, ?2, ?3, checksum_of(?1, ?2, ?3))"
 FAULTS = (  # each gives a row for everything that is wrong
     "SELECT integrity_check FROM pragma_integrity_check(3) WHERE integrity_check != 'ok'",
     "SELECT 'the settings are missing' WHERE (SELECT count(*) FROM settings) != 1",
@@ -51,12 +53,8 @@ FAULTS = (  # each gives a row for everything that is wrong
     "SELECT 'there is no trial ' || trial FROM tells WHERE trial NOT IN (SELECT id FROM trials)",
     "SELECT 'checksum of the settings' FROM settings WHERE checksum IS NOT checksum_of(json)",
     "SELECT 'checksum of trial ' || id FROM trials WHERE checksum IS NOT checksum_of(id, x, asked_after)",
+    "SELECT 'checksum of tell ' || seq FROM tells WHERE checksum IS NOT checksum_of(trial, value, condition)",
 )
-FAULTS_OF_TELLS = {  # by version
-    VERSION: "SELECT 'checksum of tell ' || seq FROM tells WHERE checksum IS NOT checksum_of(trial, value)",
-    WITH_CONDITIONS: "SELECT 'checksum of tell ' || seq FROM tells WHERE checksum IS NOT iif("
-    "condition IS NULL, checksum_of(trial, value), checksum_of(trial, value, condition))",
-}
 NO_ACCESS = {  # errors of SQLite that say nothing about the content of the file
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -122,8 +120,8 @@ class Store:
 
         The condition is None where it is the one asked.
         """
-        rows = self._read("SELECT * FROM tells WHERE seq > ? ORDER BY seq", after)
-        return [(seq, trial, value, _condition(rest)) for seq, trial, value, _, *rest in rows]
+        rows = self._read("SELECT seq, trial, value, condition FROM tells WHERE seq > ? ORDER BY seq", after)
+        return [(seq, trial, value, json.loads(condition)) for seq, trial, value, condition in rows]
 
     def leases(self) -> dict[int, float]:
         """The end of the lease, in seconds of the epoch, of every trial without a tell, by id."""
@@ -158,7 +156,7 @@ class Store:
         with self._commit() as db:
             trial = self._count(db)
             db.execute(INSERT_TRIAL, (trial, json.dumps(x), None))
-            db.execute(INSERT_TELL, (trial, value))
+            db.execute(INSERT_TELL, (trial, value, json.dumps(None)))
         return trial
 
     def tell(self, results: Sequence[tuple[int, float | None, Mapping[str, Any] | None]]) -> None:
@@ -166,22 +164,18 @@ class Store:
 
         Raises ``ValueError`` if a trial was never asked, or was told something else.
         """
-        query = "SELECT tells.* FROM trials LEFT JOIN tells ON trial = id WHERE id = ?"
+        query = "SELECT seq, value, condition FROM trials LEFT JOIN tells ON trial = id WHERE id = ?"
         with self._commit() as db:
             for trial, value, condition in results:
                 known = db.execute(query, (trial,)).fetchone()
                 if known is None:
                     raise ValueError(f"trial {trial} was never asked.")
-                seq, _, told, _, *rest = known
-                if seq is not None:
-                    if (told, _condition(rest)) != (value, condition):
-                        before, now = _words(told, _condition(rest)), _words(value, condition)
-                        raise ValueError(f"trial {trial} was told {before} before and now {now}; the first stands.")
-                elif condition is None:
-                    db.execute(INSERT_TELL, (trial, value))
-                else:
-                    _know_conditions(db)
-                    db.execute(INSERT_OBSERVED, (trial, value, json.dumps(condition)))
+                seq, told, at = known
+                if seq is None:
+                    db.execute(INSERT_TELL, (trial, value, json.dumps(condition)))
+                elif (told, json.loads(at)) != (value, condition):
+                    before, now = _words(told, json.loads(at)), _words(value, condition)
+                    raise ValueError(f"trial {trial} was told {before} before and now {now}; the first stands.")
 
     def backup(self, path: str | Path) -> None:
         """See :meth:`bo_robust.study.Study.backup`."""
@@ -228,10 +222,9 @@ class Store:
         )
         if application != APPLICATION:
             raise self._damaged("it is no study, or its creation was interrupted: then create it again")
-        if version not in FAULTS_OF_TELLS:
-            read = " and ".join(map(str, FAULTS_OF_TELLS))
-            raise self._damaged(f"its schema version is {version}, and this bo_robust reads {read}")
-        for query in (*FAULTS, FAULTS_OF_TELLS[version]):
+        if version != VERSION:
+            raise self._damaged(f"its schema version is {version}, and this bo_robust reads {VERSION}")
+        for query in FAULTS:
             if (fault := db.execute(query).fetchone()) is not None:
                 raise self._damaged(fault[0])
 
@@ -279,20 +272,8 @@ def _know_checksum(db: sqlite3.Connection) -> None:
     db.create_function("checksum_of", -1, checksum, deterministic=True)
 
 
-def _know_conditions(db: sqlite3.Connection) -> None:
-    """Give the tells their column for conditions, if they have none."""
-    if db.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-        db.execute("ALTER TABLE tells ADD COLUMN condition TEXT")
-        db.execute(f"PRAGMA user_version = {WITH_CONDITIONS}")
-
-
-def _condition(rest: Sequence[str | None]) -> dict[str, Any] | None:
-    """The condition of a tell, from what follows its checksum: nothing where the file has no conditions."""
-    return json.loads(rest[0]) if rest and rest[0] is not None else None
-
-
 def _words(value: float | None, condition: Mapping[str, Any] | None) -> str:
-    return ("FAILED" if value is None else repr(value)) + ("" if condition is None else f" under {dict(condition)}")
+    return ("FAILED" if value is None else repr(value)) + ("" if condition is None else f" under {condition}")
 
 
 def _set_leases(db: sqlite3.Connection, ids: Sequence[int], until: float) -> None:
