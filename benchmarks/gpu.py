@@ -1,25 +1,21 @@
-"""What the fused ops do on a GPU, in one command: ``python -m benchmarks.gpu [--quick] [--out DIR]``.
+"""What the GPU does, in one command: ``python -m benchmarks.gpu [--quick] [--only PART ...] [--out DIR]``.
 
-The device and its two ceilings (copy bandwidth, matrix product per dtype); then every op of
-``benchmarks/ops/registry.py``, naive on the GPU against fused, and its time over the floor. Nothing is timed before its
-results were checked, and no speed is reported of what failed its check.
+The device and its two ceilings (copy bandwidth, matrix product per dtype); every op of ``benchmarks/ops/registry.py``,
+naive on the GPU against fused, and its time over the floor; then the algorithms. Nothing is timed before its results
+were checked, and no speed is reported of what failed its check.
 
-One JSON object a line, ``gpu.json`` in the output folder, and a short table last. With ``--quick`` fewer shapes, which
-meet no target. Without CUDA only the checks run, on small shapes, and every line says that nothing was measured.
+One JSON object a line, ``gpu.json`` in the output folder, and a short table last. At most 8 minutes, 90 s with
+``--quick`` (fewer shapes and rounds, which meet no target). Without CUDA only the checks run, on small shapes, and
+every line says that nothing was measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import statistics
 import sys
 import time
-import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,50 +26,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import common
+from benchmarks.gpu_algorithms import PARTS
+from benchmarks.gpu_common import Bench, Mismatch, Target
 from benchmarks.ops import Op
 from bo_robust.experiments import doctor
 
 DTYPES = (torch.float64, torch.float32)
-LEAST_SHARE = 0.8  # of the copy bandwidth, that the first shape of the arm update is to reach
-
-
-class Mismatch(Exception):
-    """Fused and naive results do not agree: nothing is timed."""
-
-
-@dataclass
-class Bench:
-    """One run: its device, its rows, whether nothing failed, and the ceilings (bytes and operations a second)."""
-
-    device: torch.device
-    quick: bool
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    good: bool = True
-    bandwidth: float = math.nan
-    rates: dict[torch.dtype, float] = field(default_factory=dict)
-
-    def report(
-        self, name: str, value: float | None, unit: str, detail: dict[str, Any], at_least: float | None = None
-    ) -> None:
-        """One row. ``value`` None: not measured; ``at_least``: the target at full size."""
-        text = None if at_least is None else f">= {at_least:g}" + (" (at full size)" if self.quick else "")
-        met = None if value is None or at_least is None or self.quick else value >= at_least
-        self.rows.append({"name": name, "value": value, "unit": unit, "target": text, "met": met, "detail": detail})
-        print(json.dumps(self.rows[-1]), flush=True)
-
-    def milliseconds(self, work: Callable[[], Any], repeats: int = 10) -> float:
-        """Median of CUDA events around calls of ``work``, after two calls that warm up."""
-        for _ in range(2):
-            work()
-        times = []
-        for _ in range(repeats):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            work()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
-        return statistics.median(times)
+# Parts that would begin later are skipped.
+LAST_BEGIN = {True: 75.0, False: 400.0}
 
 
 def ceilings(bench: Bench) -> None:
@@ -81,16 +41,16 @@ def ceilings(bench: Bench) -> None:
     source, copy = torch.randn(2, 1 << (26 if bench.quick else 28), dtype=torch.float64, device=bench.device)
     ms = bench.milliseconds(partial(copy.copy_, source))
     bench.bandwidth = 16e3 * source.numel() / ms
-    bench.report("copy_bandwidth", bench.bandwidth / 1e12, "TB/s", {"GB": 16e-9 * source.numel()})
+    bench.report(Target("copy_bandwidth", "TB/s"), bench.bandwidth / 1e12, {"GB": 16e-9 * source.numel()})
     for dtype in DTYPES:
         A, B = torch.randn(2, 8192, 8192, dtype=dtype, device=bench.device)
         ms = bench.milliseconds(partial(torch.matmul, A, B))
         bench.rates[dtype] = 2e3 * 8192**3 / ms
-        bench.report(f"matmul_{_short(dtype)}", bench.rates[dtype] / 1e12, "TFLOP/s", {"n": 8192})
+        bench.report(Target(f"matmul_{_short(dtype)}", "TFLOP/s"), bench.rates[dtype] / 1e12, {"n": 8192})
 
 
 def ops(bench: Bench) -> None:
-    """Every op, dtype and shape, whatever becomes of one."""
+    """Every op, dtype and shape."""
     from benchmarks.ops.registry import OPS
 
     for op in OPS.values():
@@ -98,33 +58,31 @@ def ops(bench: Bench) -> None:
             shapes = op.shapes[: 1 if bench.quick else None] if bench.device.type == "cuda" else [op.small]
             for shape in shapes:
                 name = "_".join([op.name, *(f"{k}{v}" for k, v in shape.items()), _short(dtype)])
+                target = Target(name, "x the floor")
                 try:
-                    _op(bench, op, shape, dtype, name)
+                    _op(bench, op, shape, dtype, target)
                 except torch.OutOfMemoryError as error:
-                    _not_measured(bench, name, {"skipped": f"not measured: {str(error).splitlines()[0]}"})
+                    bench.skip(target, str(error).splitlines()[0])
                 except Exception as error:
-                    bench.good = False
-                    if not isinstance(error, Mismatch):
-                        traceback.print_exception(error)
-                    _not_measured(bench, name, {"failed": f"{type(error).__name__}: {error}"})
+                    bench.fail(target, error)
                 if bench.device.type == "cuda":
                     torch.cuda.empty_cache()
 
 
-def _op(bench: Bench, op: Op, shape: dict[str, Any], dtype: torch.dtype, name: str) -> None:
+def _op(bench: Bench, op: Op, shape: dict[str, Any], dtype: torch.dtype, target: Target) -> None:
     """One op at one shape: the check, then naive and fused times, and the better one over the floor."""
     detail: dict[str, Any] = {}
     fused = op.fused
     if fused is not None:
         if bench.device.type == "cpu" and find_spec("triton") is None:
-            _not_measured(bench, name, {"skipped": "not measured: no CUDA device (and not checked: no Triton)"})
+            bench.skip(target, "no CUDA device (and not checked: no Triton)", checked=False)
             return
         off = op.verify(shape, bench.device, dtype)
         if not off <= 1.0:
             raise Mismatch(f"fused is {off:.3g} times further from naive than rounding allows")
         detail["difference_over_allowed"] = off
     if bench.device.type == "cpu":
-        _not_measured(bench, name, {"skipped": "not measured: no CUDA device", **detail})
+        bench.skip(target, "no CUDA device", checked=fused is not None, **detail)
         return
     inputs, needed = op.make(shape, bench.device, dtype), op.bytes(shape, dtype)
     floors = {"bytes": 1e3 * needed / bench.bandwidth, "operations": 1e3 * op.flops(shape) / bench.rates[dtype]}
@@ -135,18 +93,40 @@ def _op(bench: Bench, op: Op, shape: dict[str, Any], dtype: torch.dtype, name: s
         detail["fused_x_faster"] = detail["naive_ms"] / best_ms
     cache = getattr(torch.cuda.get_device_properties(bench.device), "L2_cache_size", 0)
     detail |= {"floor_ms": floors[bound], "floor_by": bound, "TB_s": needed / best_ms / 1e9}
-    bench.report(name, best_ms / floors[bound], "x the floor", {**detail, "fits_in_cache": needed < cache})
+    bench.report(target, best_ms / floors[bound], {**detail, "fits_in_cache": needed < cache})
     if op.name == "arm_update_low_rank" and shape == op.shapes[0]:
-        share = 1e3 * needed / best_ms / bench.bandwidth
-        bench.report(f"{name}_share", share, "of copy bandwidth", {}, at_least=LEAST_SHARE)
-
-
-def _not_measured(bench: Bench, name: str, reason: dict[str, Any]) -> None:
-    bench.report(name, None, "x the floor", reason)
+        share = Target(f"{target.name}_share", "of copy bandwidth", 0.8, at_least=True)
+        bench.report(share, 1e3 * needed / best_ms / bench.bandwidth, {})
 
 
 def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def run(bench: Bench, only: list[str]) -> None:
+    """The parts named, whatever becomes of one."""
+    began, cuda = time.perf_counter(), bench.device.type == "cuda"
+    if cuda:
+        ceilings(bench)
+    if "ops" in only:
+        ops(bench)
+    for name in (name for name in PARTS if name in only):
+        part, reported = PARTS[name], len(bench.rows)
+        late = time.perf_counter() - began > LAST_BEGIN[bench.quick]
+        try:
+            if not late:
+                part.check(bench.device)
+                if cuda:
+                    part.measure(bench, part.targets)
+                    torch.cuda.empty_cache()
+                    continue
+            for target in part.targets:
+                bench.skip(target, "out of time" if late else "no CUDA device", checked=not late)
+        except Exception as error:
+            done = {row["name"] for row in bench.rows[reported:]}
+            for target in part.targets:
+                if target.name not in done:
+                    bench.fail(target, error)
 
 
 def show(bench: Bench, console: Console) -> None:
@@ -162,7 +142,9 @@ def show(bench: Bench, console: Console) -> None:
 def main() -> None:
     """Measure what there is to measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer shapes, which meet no target")
+    names = ["ops", *PARTS]
+    parser.add_argument("--quick", action="store_true", help="90 s: fewer shapes and rounds, which meet no target")
+    parser.add_argument("--only", choices=names, nargs="+", default=names)
     parser.add_argument("--out", type=Path, help="folder of gpu.json; without CUDA nothing is written by default")
     arguments = parser.parse_args()
     cuda = torch.cuda.is_available()
@@ -176,15 +158,14 @@ def main() -> None:
         environment = {}
     about = {"environment": environment, "doctor": doctor.examine()}
     print(json.dumps(about), flush=True)
-    if cuda:
-        ceilings(bench)
-    ops(bench)
-    total = round(time.perf_counter() - began, 1)
     folder = arguments.out or (common.ROOT / "benchmarks" / "results" / "gpu" if cuda else None)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total}, indent=1)
-        (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
+    for name in arguments.only:
+        run(bench, [name])
+        total = round(time.perf_counter() - began, 1)
+        if folder is not None:  # after every part: a command may be killed at its limit
+            folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total}, indent=1)
+            (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
     show(bench, Console(width=None if sys.stdout.isatty() else 140))
     place = torch.cuda.get_device_name() if cuda else "NOT MEASURED: no CUDA device; checks only, on small shapes"
     print(f"{place}; {total} s; {'all checks passed' if bench.good else 'SOMETHING FAILED, see above'}")

@@ -35,6 +35,7 @@ class Op:
         flops: ``(shape)``: floating-point operations of the same.
         check: ``(a, b, dtype)``: largest difference of two results as a multiple of what rounding may cause; they agree
             if it is <= 1. NaN where only one of them is NaN.
+        matrix_units: Whether the operations are matrix products, so that the ceiling is the GEMM rate.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Op:
     bytes: Callable[[Shape, torch.dtype], float]
     flops: Callable[[Shape], float]
     check: Callable[[Any, Any, torch.dtype], float]
+    matrix_units: bool = False
 
     def verify(self, shape: Shape, device: torch.device | str, dtype: torch.dtype) -> float:
         """:attr:`check` of fused against naive, each on inputs of its own; not to be timed where this is not <= 1."""

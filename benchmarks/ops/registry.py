@@ -285,6 +285,7 @@ DTC_SCORES = Op(
     flops=lambda x: x["n"] * (2.0 * x["r"] ** 2 + x["r"] * (2.0 * x["d"] + 32.0)),
     # Weights and R have entries up to 1e3: sums cancel. Float32 weights leave some 1e-3.
     check=lambda a, b, dtype: difference(a, b, 1e-9 if dtype == torch.float64 else 2e-2),
+    matrix_units=True,
 )
 
 

@@ -1,6 +1,7 @@
 """The GPU benchmark where there is no GPU: every check runs, nothing is said to be measured, a mismatch is refused.
 
-What measures on CUDA is run on a CPU with a stand-in for CUDA's clock: what it makes of a time is tested here.
+What measures on CUDA is run on a CPU with stand-ins for CUDA's clocks and at small sizes: that it runs and what it
+reports is tested here; its numbers mean nothing and are asserted nowhere.
 """
 
 import dataclasses
@@ -10,9 +11,11 @@ import sys
 import pytest
 import torch
 
-from benchmarks import gpu
-from benchmarks.gpu import Bench
+from benchmarks import gpu, gpu_algorithms, gpu_common
+from benchmarks.gpu_common import Bench, Mismatch, Target, require_close, require_same
 from benchmarks.ops.registry import OPS
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -23,23 +26,20 @@ def no_gpu(monkeypatch):
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """A bench that takes the branches that measure, on inputs of the CPU; every op takes a millisecond."""
+    """A bench that measures on the CPU; every op and round takes a millisecond."""
 
     def milliseconds(self, work, repeats=10):
         work()
         return 1.0
 
     monkeypatch.setattr(Bench, "milliseconds", milliseconds)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("P", (), {"L2_cache_size": 1000}))
-    return Bench(torch.device("cuda"), quick=False, bandwidth=1e9, rates={torch.float64: 1e12, torch.float32: 1e12})
-
-
-def on_cpu(name, **changed):
-    """An op whose inputs are made on the CPU, measured at its small shape."""
-    op = OPS[name]
-    make = lambda shape, device, dtype: op.make(shape, "cpu", dtype)  # noqa: E731
-    return dataclasses.replace(op, **{"shapes": [op.small], "make": make, "fused": op.naive} | changed)
+    monkeypatch.setattr(Bench, "full", lambda self, rounds: min(rounds, 40))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    for name, value in (("MANY_ARMS", 5000), ("ARMS", 40), ("TGP_TRIALS", (2, 3)), ("HE_TRIALS", 2)):
+        monkeypatch.setattr(gpu_algorithms, name, value)
+    monkeypatch.setattr(gpu_algorithms, "STARTS", 24)
+    monkeypatch.setattr(gpu_algorithms, "CONDITIONS", 8)
+    return Bench(CPU, quick=False)
 
 
 @pytest.mark.slow
@@ -58,31 +58,102 @@ def test_without_cuda_everything_is_checked_and_nothing_measured(no_gpu, device,
     assert {"environment", "doctor", "quick", "total_s"} <= set(saved)
     assert all(row["value"] is None and row["met"] is None for row in rows)
     assert all(row["detail"]["skipped"].startswith("not measured: no CUDA device") for row in rows)
-    assert all(any(row["name"].startswith(op) for row in rows) for op in OPS)
+    names = {row["name"] for row in rows}
+    assert {target.name for part in gpu.PARTS.values() for target in part.targets} <= names
+    assert all(any(name.startswith(op) for name in names) for op in OPS)
     assert "NOT MEASURED: no CUDA device" in out
     assert "all checks passed" in out
 
 
-def test_ops_report_time_over_floor_and_refuse_mismatches(stand_in, monkeypatch, capsys):
-    def broken(inputs):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.")
+@pytest.mark.parametrize("name", gpu.PARTS)
+def test_what_measures_runs_and_reports_its_targets(name, stand_in):
+    part = gpu_algorithms.PARTS[name]
+    part.measure(stand_in, part.targets)
+    assert [row["name"] for row in stand_in.rows] == [target.name for target in part.targets]
+    for row, target in zip(stand_in.rows, part.targets, strict=True):
+        assert row["value"] > 0
+        assert row["met"] == target.met(row["value"])
+        assert row["target"] == str(target)
 
-    op, update = on_cpu("fused_rounds"), on_cpu("arm_update_low_rank")
-    wrong = on_cpu("fused_rounds", fused=lambda inputs: (*op.naive(inputs)[:2], torch.zeros(8, 2)))
-    ops = {"a": op, "b": wrong, "c": on_cpu("fused_rounds", fused=broken), "d": update}
-    monkeypatch.setitem(sys.modules, "benchmarks.ops.registry", type("M", (), {"OPS": ops}))
+
+def test_ops_report_time_over_floor_and_refuse_mismatches(stand_in, monkeypatch):
+    op = dataclasses.replace(OPS["fused_rounds"], shapes=[OPS["fused_rounds"].small])
+    wrong = dataclasses.replace(op, name="wrong", fused=lambda inputs: (*op.naive(inputs)[:2], torch.zeros(8, 2)))
+    stand_in.device = torch.device("cuda")  # takes the branch that measures; inputs are made on the CPU
+    make = op.make
+    op, wrong = (
+        dataclasses.replace(
+            o,
+            make=lambda shape, device, dtype: make(shape, "cpu", dtype),
+            fused=o.fused if o.name == "wrong" else o.naive,
+        )
+        for o in (op, wrong)
+    )
+    monkeypatch.setitem(sys.modules, "benchmarks.ops.registry", type("M", (), {"OPS": {"a": op, "b": wrong}}))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("P", (), {"L2_cache_size": 1000}))
+    stand_in.bandwidth, stand_in.rates = 1e9, {torch.float64: 1e12, torch.float32: 1e12}
     gpu.ops(stand_in)
-    right, _, failed, _, skipped, _, _, share, *_ = stand_in.rows
+    right, _, failed, _ = stand_in.rows
     # At 1 GB/s the bytes of the op are its floor; it was measured at 1 ms.
     assert right["value"] == pytest.approx(1e6 / op.bytes(op.small, torch.float64))
     assert right["detail"]["floor_by"] == "bytes"
     assert right["detail"]["fused_x_faster"] == 1.0
     assert failed["value"] is None
-    assert failed["detail"]["failed"].startswith("Mismatch: fused is ")
-    assert skipped["detail"]["skipped"].startswith("not measured: CUDA out of memory")
-    assert share["value"] == pytest.approx(update.bytes(update.small, torch.float64) / 1e6)
-    assert (share["target"], share["met"]) == (">= 0.8", False)
+    assert failed["detail"]["failed"].startswith("Mismatch")
     assert not stand_in.good
-    stand_in.quick = True
-    stand_in.report("x", 0.9, "", {}, at_least=0.8)
-    assert (stand_in.rows[-1]["target"], stand_in.rows[-1]["met"]) == (">= 0.8 (at full size)", None)
+
+
+def test_a_part_that_breaks_or_disagrees_is_reported_and_the_rest_goes_on(monkeypatch, capsys):
+    def disagree(device):
+        raise Mismatch("3 of 4 picks are the same")
+
+    def broken(device):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.")
+
+    parts = {
+        "a": gpu_algorithms.Part(disagree, None, [Target("a1", "s", 1.0), Target("a2", "s", 1.0)]),
+        "b": gpu_algorithms.Part(broken, None, [Target("b", "s", 1.0)]),
+        "c": gpu_algorithms.Part(lambda device: None, None, [Target("c", "s", 1.0)]),
+    }
+    monkeypatch.setattr(gpu, "PARTS", parts)
+    bench = Bench(CPU, quick=True)
+    gpu.run(bench, list(parts))
+    assert [row["detail"].get("failed") for row in bench.rows] == [
+        "Mismatch: 3 of 4 picks are the same",
+        "Mismatch: 3 of 4 picks are the same",
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 20 GiB.",
+        None,
+    ]
+    assert not bench.good
+
+
+def test_what_is_cut_off_or_quick_meets_no_target(capsys):
+    target = Target("x", "s", 2.0)
+    bench = Bench(CPU, quick=False)
+    bench.report(target, 1.0, {})
+    bench.report(target, 1.0, {}, whole=False)
+    bench.report(target, 3.0, {})
+    bench.report(Target("y", "x", 20.0, at_least=True), 21.0, {})
+    assert [row["met"] for row in bench.rows] == [True, False, False, True]
+    quick = Bench(CPU, quick=True)
+    quick.report(target, 1.0, {})
+    assert quick.rows[0]["met"] is None
+    assert quick.rows[0]["target"] == "<= 2 (at full size)"
+
+
+def test_comparisons_do_not_let_nan_pass():
+    one = torch.ones(3)
+    require_close("x", one, one, 0.0)
+    with pytest.raises(Mismatch, match="relative difference nan"):
+        require_close("x", torch.tensor([1.0, torch.nan, 1.0]), one, 1.0)
+    with pytest.raises(Mismatch, match="2 of 3 picks"):
+        require_same("x", torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]))
+
+
+def test_cut_off_stops(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    took, played = gpu_common.cut_off(lambda t: None, 1000, most=-1.0)
+    assert played == 64
+    assert took >= 0.0
+    assert gpu_common.cut_off(lambda t: None, 10, most=60.0)[1] == 10
