@@ -22,6 +22,7 @@ from torch.distributions import Normal, Uniform
 
 import bo_robust
 from bo_robust import acquisition, algorithms, confidence, covariance, features, functionals, tails, truncation
+from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.confidence import information_gain as gains
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
@@ -239,10 +240,16 @@ MISTAKES = {
     "base of HE": (lambda: algorithms.HEGPUCB(WIDTH, 1.0, 0.1, base="tgp-ucb"), "base"),
     "conditions of V-UCB": (lambda: algorithms.VUCB(WIDTH, 0.1, 0), "num_conditions"),
     "conditions of StableOpt": (lambda: algorithms.StableOpt(WIDTH, 0), "num_conditions"),
+    "conditions of HE-StableOpt": (lambda: HEStableOpt(WIDTH, 0.1, 0.1, 0), "num_conditions"),
+    "noise of HE-StableOpt": (lambda: HEStableOpt(WIDTH, 0.0, 0.1, 4), "noise_scale"),
     "alpha of V-UCB": (lambda: algorithms.VUCB(WIDTH, 10, 2), "functional"),
     "probabilities of V-UCB": (lambda: algorithms.VUCB(WIDTH, 0.1, 2, (0.5, 0.6)), "probabilities"),
     "probabilities as text": (lambda: algorithms.VUCB(WIDTH, 0.1, 2, "ab"), "probabilities"),
     "pairs that do not fit": (lambda: state(algorithms.VUCB(WIDTH, 0.1, 4)), "are not pairs of designs with 4"),
+    "pairs that do not fit HE-StableOpt": (
+        lambda: state(HEStableOpt(WIDTH, 0.1, 0.1, 4)),
+        "not pairs of designs with 4",
+    ),
     "margin of 0": (lambda: algorithms.ProbabilityOfImprovement(0.0), "margin"),
     "no noise": (lambda: state(noise_var=0.0), "noise_var"),
     "noise NaN": (lambda: state(noise_var=float("nan")), "noise_var"),

@@ -156,12 +156,18 @@ def of_leader(posterior: CandidatePosterior, w: Tensor | float) -> Tensor | floa
     return posterior.under(posterior.leader, w.expand(posterior.alive.shape)) if isinstance(w, Tensor) else w
 
 
+def alive_only(values: Tensor, alive: Tensor, fill: float = -math.inf) -> Tensor:
+    """Fill the ``values`` (``s x h`` or ``s x h x k``) of eliminated candidates, in place."""
+    dead = ~alive
+    return values.masked_fill_(dead if values.ndim == 2 else dead.unsqueeze(2), fill)
+
+
 def best_alive(values: Tensor, alive: Tensor) -> tuple[Tensor, Tensor]:
     """The place of the largest of ``values`` (``s x h x k``, written over) of candidates alive, and who has it.
 
     Both are ``s`` long; ties go to the first.
     """
-    values = values.masked_fill_(~alive.unsqueeze(2), -math.inf)
+    values = alive_only(values, alive)
     place = row_argmax(values.amax(1))
     there = place.view(-1, 1, 1).expand(-1, values.shape[1], 1)
     return place, values.gather(2, there).squeeze(2).argmax(1)

@@ -20,7 +20,9 @@ from bo_robust.algorithms import (
     RandomArm,
     StableOpt,
 )
-from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
+from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.algorithms.he_gp_ucb import HEGPUCB
+from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.confidence import (
     BayesianFiniteWidth,
     BKBWidth,
@@ -395,6 +397,8 @@ def test_bases_that_cannot_tell_candidates_apart_are_refused(device):
     for base in (ATAGPUCB(width, TGPTruncation(4.0, 1.0), features), MoMGPUCB(width, features)):
         with pytest.raises(ValueError, match="know nothing of the candidates' kernels"):
             HEGPUCB(width, 0.1, 0.1, base=base)
+        with pytest.raises(ValueError, match="know nothing of the candidates' kernels"):
+            HEStableOpt(width, 0.1, 0.1, 2, base=base)
     with pytest.raises(ValueError, match="itself over candidates"):
         HEGPUCB(width, 0.1, 0.1, base=CandidateAlgorithm(width))
     for base in (MiniGPUCB(width), ExpectedImprovement(), RandomArm(), StableOpt(width, 2)):
@@ -497,3 +501,14 @@ def test_by_likelihood_the_truth_survives_as_often_as_ville_says(device):
         wrong = 1.0 - (state.posterior.alive.sum(1) - alive.long()).double().mean() / 2.0
     assert 0.02 < lost.double().mean() <= delta  # some lose it: the check looks at something
     assert wrong > 0.4
+
+
+@pytest.mark.parametrize("form", ["likelihood", "likeliest"])
+def test_he_stable_opt_under_one_condition_is_he_gp_ucb(form, device):
+    kernel, prior = hills(30, device)
+    f, noise = draws(kernel.matrix[0], 4, 40, 0.1, device)
+    settings = (ConstantWidth(2.0), 0.1, 0.1)
+    picks = []
+    for algorithm in (HEGPUCB(*settings, elimination=form), HEStableOpt(*settings, 1, elimination=form)):
+        picks.append(play(algorithm, algorithm.init(kernel, 0.01, 4, prior_mean=prior), f, noise)[0])
+    assert torch.equal(*picks)

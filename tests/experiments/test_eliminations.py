@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.algorithms.he_gp_ucb import eliminations
+from bo_robust.algorithms.elimination_algorithm import eliminations
 from bo_robust.experiments import arm_loop
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state

@@ -20,7 +20,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.acquisition import EliminationUCB
 from bo_robust.algorithms import AGPUCB, CandidateAlgorithm, ExpectedUCB
-from bo_robust.algorithms.he_gp_ucb import HEGPUCB, eliminations
+from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.confidence import (
     BayesianFiniteWidth,
     ConstantWidth,

@@ -103,6 +103,7 @@ def test_a_hand_made_sequence(device):
 
 
 def test_a_dead_candidate_is_not_tried_again(device):
+    """HE-StableOpt may test one candidate twice in a round."""
     alive = torch.tensor([[False, True]], device=device)
     sums, failures = untested(torch.zeros(1, 2, dtype=torch.float64, device=device))
     one = torch.ones(1, dtype=torch.bool, device=device)
