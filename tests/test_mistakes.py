@@ -22,7 +22,7 @@ from torch.distributions import Normal, Uniform
 
 import bo_robust
 from bo_robust import acquisition, algorithms, confidence, covariance, features, functionals, tails, truncation
-from bo_robust.algorithms.he_stable_opt import HEStableOpt
+from bo_robust.algorithms import HEStableOpt
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.confidence import information_gain as gains
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment

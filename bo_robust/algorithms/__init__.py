@@ -17,6 +17,7 @@ from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.algorithms.expected_ucb import ExpectedUCB
 from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
+from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
 from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
 from bo_robust.algorithms.stable_opt import StableOpt
@@ -39,6 +40,7 @@ __all__ = [
     "CandidateAlgorithm",
     "ExpectedImprovement",
     "ExpectedUCB",
+    "HEStableOpt",
     "Info",
     "MiniGPUCB",
     "MoMGPUCB",

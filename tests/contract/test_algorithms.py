@@ -18,15 +18,18 @@ from bo_robust.algorithms import (
     HEGPUCB,
     IRGPUCB,
     TGPUCB,
+    VUCB,
     CandidateAlgorithm,
     ExpectedImprovement,
     ExpectedUCB,
+    HEStableOpt,
     MiniGPUCB,
     MoMGPUCB,
     ProbabilityOfImprovement,
     PureMean,
     PureVariance,
     RandomArm,
+    StableOpt,
 )
 from bo_robust.confidence import (
     WIDTHS,
@@ -40,6 +43,7 @@ from bo_robust.posteriors.snapshots import forget, restore_, snapshot
 from bo_robust.truncation import TGPTruncation
 from tests.algorithms.worlds import LENGTHSCALES, N, begin, kernel, play, table
 
+W = 5  # conditions per design, of algorithms over pairs
 FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
 
 
@@ -66,13 +70,16 @@ def every_algorithm():
 
 
 def variants():
-    """Settings that learn in another way than those of every_algorithm."""
+    """Settings that learn in another way than those of every_algorithm, and algorithms over pairs, of no registry."""
     level = TGPTruncation(0.3, 1.0)
     return {
         "tgp-ucb, residual": TGPUCB(FiniteWidth(N, 0.1), level, "residual", 1.0),
         "bkb, residual": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "residual", 1.0),
         "bkb, persistent": BKB(FiniteWidth(N, 0.1), 1.5, "persistent"),
         "he-gp-ucb, likelihood": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, elimination="likelihood"),
+        "v-ucb": VUCB(FiniteWidth(N, 0.1), 0.3, num_conditions=W),
+        "stable-opt": StableOpt(FiniteWidth(N, 0.1), W),
+        "he-stable-opt": HEStableOpt(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, W),
     }
 
 
