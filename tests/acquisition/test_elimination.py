@@ -4,14 +4,13 @@ from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.means import ZeroMean
 
 from bo_robust.acquisition import GPUCB, EliminationUCB
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.models import CandidateEnsemble
-from tests.worlds import ax_client, rand, unit_box
+from tests.worlds import rand, unit_box
 
 NOISE_VAR = 0.01
 KINDS = [
@@ -123,57 +122,3 @@ def test_input_constructor(tkwargs):
     inputs = build(model=model, training_data=None, bounds=None, objective=None, X_baseline=None, X_pending=pending)
     acqf = EliminationUCB(**inputs)
     assert torch.equal(acqf.X_pending, pending)
-
-
-def test_ax_loop_with_pending_trials_goes_on_from_json(tmp_path, monkeypatch):
-    pytest.importorskip("ax")
-    from ax.api.client import Client
-    from ax.storage.botorch_modular_registry import register_acquisition_function, register_model
-
-    pending, original = [], EliminationUCB.set_X_pending
-    monkeypatch.setattr(EliminationUCB, "set_X_pending", lambda self, X=None: pending.append(X) or original(self, X))
-
-    def play(client, rounds, at_once=1):
-        for _ in range(rounds):
-            trials = [t for _ in range(at_once) for t in client.get_next_trials(max_trials=1).items()]
-            for index, p in trials:
-                y = 2.0 * ((p["a"] - 1.0) ** 2 + (p["b"] - 0.5) ** 2) ** 0.5 - 2.0
-                client.complete_trial(trial_index=index, raw_data={"y": y})
-
-    def ensemble(client):
-        return client._generation_strategy.adapter.generator.surrogate.model
-
-    register_model(CandidateEnsemble)
-    register_acquisition_function(EliminationUCB)
-    settings = {
-        "candidates": KINDS,
-        "width": {"kind": "constant", "value": 2.0},
-        "noise_scale": 0.1,
-        "delta": 0.1,
-        "num_initial": 0,
-        "maximize": False,
-    }
-    client = ax_client({"a": (-1.0, 3.0), "b": (-1.0, 3.0)}, "-y", CandidateEnsemble, EliminationUCB, 3, settings)
-    file = str(tmp_path / "experiment.json")
-    play(client, 8)
-    play(client, 2, at_once=2)
-    assert sum(X is not None and X.shape == (1, 2) for X in pending) >= 2
-    first = ensemble(client)
-    assert isinstance(first, CandidateEnsemble)
-    assert 1 <= len(first.eliminations) <= 2  # with an eliminated one it goes on
-    X = Normalize(d=2, bounds=torch.tensor([[-1.0, -1.0], [3.0, 3.0]], dtype=torch.float64))(*first.train_inputs)
-    Y = first.train_targets.unsqueeze(-1)
-    expected = CandidateEnsemble(X, Y, KINDS, ConstantWidth(2.0), 0.1, 0.1, maximize=False)
-    assert [e["round"] for e in expected.eliminations] == [e["round"] for e in first.eliminations]
-    client.save_to_json_file(file)
-    again = Client.load_from_json_file(file)
-    play(again, 2)
-    model = ensemble(again)
-    n = len(first.train_targets)
-    assert len(model.train_targets) > n
-    torch.testing.assert_close(model.train_targets[:n], first.train_targets, atol=1e-8, rtol=1e-8)
-    assert model.names == first.names
-    for a, b in zip(model.eliminations, first.eliminations, strict=False):
-        assert (a["name"], a["round"]) == (b["name"], b["round"])
-        assert a["left"] == pytest.approx(b["left"], rel=1e-6)
-    assert again.summarize()["y"].min() < -1.7

@@ -10,7 +10,6 @@ from bo_robust.acquisition import GPUCB, input_constructors
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.models import TruncatedGP
 from bo_robust.truncation import TGPTruncation
-from tests.worlds import ax_client
 
 
 @pytest.fixture
@@ -76,43 +75,3 @@ def test_importing_again_does_not_register_twice():
     before = get_acqf_input_constructor(GPUCB)
     importlib.reload(input_constructors)
     assert get_acqf_input_constructor(GPUCB) is before
-
-
-def tgp_ucb_client():
-    """Options in plain JSON: four Sobol trials, then TGP-UCB."""
-    model = {"truncation": {"kind": "tgp", "moment_bound": 4.0, "alpha": 1.0}, "noise_var": 0.01}
-    width = {"width": {"kind": "constant", "value": 0.5}}
-    return ax_client({"a": (-1.0, 3.0), "b": (-1.0, 3.0)}, "-y", TruncatedGP, GPUCB, 4, model, width)
-
-
-def ax_reward(p):
-    return 0.1 * ((p["a"] - 1.0) ** 2 + (p["b"] - 0.5) ** 2) - 0.5
-
-
-def test_ax_loop_with_pending_trials(monkeypatch):
-    pytest.importorskip("ax")
-    client = tgp_ucb_client()
-    rewards, spread, pending = [], [], []
-    original = GPUCB.set_X_pending
-    monkeypatch.setattr(GPUCB, "set_X_pending", lambda self, X=None: pending.append(X) or original(self, X))
-    for i in range(9):
-        trials = client.get_next_trials(max_trials=1)
-        if i >= 4:  # a second trial while the first is pending
-            trials |= client.get_next_trials(max_trials=1)
-            first, second = trials.values()
-            spread.append(sum((first[k] - second[k]) ** 2 for k in first) ** 0.5)
-        for index, p in trials.items():
-            y = ax_reward(p) - (500.0 if index == 2 else 0.0)
-            rewards.append(y)
-            client.complete_trial(trial_index=index, raw_data={"y": y})
-    assert len(rewards) == 14
-    assert min(spread) > 1e-3  # without hallucination both would be the one maximum
-    assert spread[0] > 0.05
-    assert sum(X is not None and X.shape == (1, 2) for X in pending) >= 5
-    model = client._generation_strategy.adapter.generator.surrogate.model
-    assert isinstance(model, TruncatedGP)
-    # Rows are the trials in order, the rewards are not transformed, and only the outlier is truncated.
-    known = len(model.rewards)
-    torch.testing.assert_close(model.rewards[:, 0], torch.tensor(rewards[:known], dtype=torch.float64))
-    assert model.truncated[:, 0].nonzero().tolist() == [[2]]
-    assert min(rewards[4:]) < -0.45

@@ -18,7 +18,7 @@ from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB, recommend_de
 from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
-from tests.worlds import ax_client, conditions, rand, rbf
+from tests.worlds import conditions, rand, rbf
 
 NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
 
@@ -278,39 +278,6 @@ def test_models_of_other_points_are_refused(tkwargs):
     appended = SingleTaskGP(X, Y, input_transform=AppendFeatures(torch.zeros(2, 1, **tkwargs)))
     with pytest.raises((ValueError, RuntimeError)):
         ValueAtRiskUCB(appended, environment, 0.1, 1.0)(rand(tkwargs, 5, 1, 2))
-
-
-def test_ax_proposes_designs_and_we_choose_their_conditions():
-    """Ax searches over (x, z); what it proposes for z is replaced. Its generator sees the units of the parameters."""
-    pytest.importorskip("ax")
-    z = torch.linspace(10, 20, 11, dtype=torch.float64).unsqueeze(-1)
-    environment = FiniteEnvironment(z, torch.softmax(-((z[:, 0] - 15) ** 2) / 8, 0))
-    options = {"environment": environment, "functional": 0.1, "width": 1.5}
-    client = ax_client({"x": (-1.0, 3.0), "z": (10.0, 20.0)}, "y", SingleTaskGP, ValueAtRiskUCB, 5, options=options)
-
-    def reward(p):
-        return -((p["x"] - 1.0 - 0.1 * (p["z"] - 15)) ** 2)
-
-    for _ in range(5):
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
-        client.complete_trial(index, raw_data={"y": reward(p)})
-    chosen = []
-    for _ in range(6):
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
-        client.mark_trial_failed(index)
-        model = client._generation_strategy.adapter.generator.surrogate.model
-        acqf = ValueAtRiskUCB(model, **options)
-        choice = acqf.select_condition(torch.tensor([p["x"]], dtype=torch.float64))
-        p = {"x": p["x"], "z": float(choice.z)}
-        with torch.no_grad():
-            value = acqf(torch.tensor([[p["x"]]], dtype=torch.float64))
-            assert value >= acqf(torch.linspace(-1, 3, 101, dtype=torch.float64).view(-1, 1, 1)).max() - 0.05
-        chosen.append(p)
-        client.complete_trial(client.attach_trial(p), raw_data={"y": reward(p)})
-    assert {p["z"] for p in chosen} <= set(z[:, 0].tolist())
-    assert len({p["z"] for p in chosen}) > 1  # the tail lies on both sides
-    found = recommend_design(model, environment, 0.1, torch.tensor([[p["x"]] for p in chosen], dtype=torch.float64))
-    assert float(found.x) == pytest.approx(1.0, abs=0.2)  # by symmetry
 
 
 def test_points_under_evaluation_certify_nothing(tkwargs):

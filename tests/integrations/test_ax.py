@@ -1,5 +1,4 @@
 import json
-import math
 import os
 import subprocess
 import sys
@@ -237,6 +236,16 @@ def test_the_default_needs_no_setting_and_plays_suspects_again(tmp_path):
         assert f(x) == max(map(f, rows)) or abs(sign * value - 1e3 * f(x)) < 100.0
     for p, q in zip(played[1.0][:10], played[-1.0][:10], strict=True):
         assert p == pytest.approx(q, rel=1e-2)
+
+
+def test_ax_cross_validates_the_default():
+    from ax.adapter.cross_validation import cross_validate
+
+    client = make("robust", initial=8, noise_var=None)
+    play(client, 14, outlier=4)
+    results = cross_validate(client._generation_strategy.adapter, folds=4)
+    errors = sorted(abs(one.observed.data.means[0] - one.predicted.means[0]) for one in results)
+    assert errors[len(errors) // 2] < 0.1 < 10.0 < errors[-1]  # of the outlier
 
 
 def test_suspects_are_left_alone_on_request():
@@ -491,48 +500,16 @@ def test_failed_trials_teach_nothing_and_are_replaced_in_the_initial_design():
 
 
 def test_bad_settings_are_refused():
-    def build(method, **settings):
-        return generation_strategy(method, **settings)
-
-    with pytest.raises(ValueError, match=r"unknown method 'ei'; .*one of: ata-gp-ucb, bkb, gp-ucb"):
-        build("ei")
-    with pytest.raises(ValueError, match=r"tgp-ucb has no setting 'moment'; did you mean 'moment_bound'\? \(one"):
-        build("tgp-ucb", moment=1.0)
-    with pytest.raises(ValueError, match=r"tgp-ucb needs moment_bound, alpha: see bo_robust\.methods\.TGPUCBMethod"):
-        build("tgp-ucb")
-    with pytest.raises(ValueError, match="alpha must be in"):
-        build("tgp-ucb", moment_bound=1.0, alpha=1.5)
-    with pytest.raises(ValueError, match=r"width must be .*bkb"):
-        build("gp-ucb", width="finite")
-    with pytest.raises(ValueError, match="width 'finite' needs 'num_arms'"):
-        build("gp-ucb", width={"kind": "finite"})
-    with pytest.raises(ValueError, match=r"width 'finite' has no 'arms'; did you mean 'num_arms'\?"):
-        build("gp-ucb", width={"kind": "finite", "num_arms": 3, "arms": 3})
-    with pytest.raises(ValueError, match="width 'tgp' needs 'norm_bound'"):
-        build("tgp-ucb", **TAIL, width={"kind": "tgp"})
-    with pytest.raises(ValueError, match="plain JSON"):
-        build("gp-ucb", noise_var=torch.tensor(1.0))
-    with pytest.raises(ValueError, match="plain JSON"):
-        build("gp-ucb", width=math.nan)
-    with pytest.raises(ValueError, match="delta"):
-        build("gp-ucb", delta=0.0)
-    with pytest.raises(ValueError, match="initial"):
-        build("gp-ucb", initial=0)
-    with pytest.raises(ValueError, match="unknown features 'rff'"):
-        build("ata-gp-ucb", **METHODS["ata-gp-ucb"] | {"features": {"kind": "rff"}})
-    with pytest.raises(ValueError, match="features must be"):
-        build("ata-gp-ucb", **METHODS["ata-gp-ucb"] | {"features": "fourier"})
-    with pytest.raises(ValueError, match="noise_var must be"):
-        build("bkb", noise_var=-1.0)
-    with pytest.raises(ValueError, match="candidates must be a list"):
-        build("he-gp-ucb", candidates=["rbf"], noise_scale=0.1)
-    with pytest.raises(ValueError, match="lower tail"):
-        build("v-ucb", environment={"points": POINTS}, risk_level=1.0)
-    with pytest.raises(ValueError, match="environment must be"):
-        build("v-ucb", environment=[0.0, 1.0])
-    with pytest.raises(ValueError, match="same names"):
-        build("v-ucb", environment={"points": [{"z": 0.0}, {"z": 0.0, "u": 1.0}]})
-    with pytest.raises(ValueError, match="sum to 1"):
-        build("v-ucb", environment={"points": POINTS, "probabilities": [0.5] * 5})
+    """As ``create_method`` does, whose mistakes are in ``tests/contract/test_methods.py``."""
+    for method, settings, message in (
+        ("ei", {}, r"unknown method 'ei'; .*one of: ata-gp-ucb, bkb, gp-ucb"),
+        ("tgp-ucb", {}, r"tgp-ucb needs moment_bound, alpha: see bo_robust\.methods\.TGPUCBMethod"),
+        ("gp-ucb", {"width": {"kind": "finite"}}, "width 'finite' needs 'num_arms'"),
+        ("gp-ucb", {"noise_var": torch.tensor(1.0)}, "plain JSON"),
+        ("gp-ucb", {"initial": 0}, "initial"),
+        ("v-ucb", {"environment": {"points": [{"z": 0.0}, {"z": 0.0, "u": 1.0}]}}, "same names"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            generation_strategy(method, **settings)
     assert set(DECLARED) <= set(METHODS)
-    build("tgp-ucb", **TAIL, width={"kind": "tgp", "norm_bound": 1.0})  # the rest comes from the settings
+    generation_strategy("tgp-ucb", **TAIL, width={"kind": "tgp", "norm_bound": 1.0})  # the rest comes from the settings

@@ -5,13 +5,11 @@ import warnings
 
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound, qUpperConfidenceBound
-from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition import UpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Normalize
 from botorch.models.transforms.outcome import Log, Standardize
-from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.transforms import is_ensemble
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
@@ -32,7 +30,7 @@ from bo_robust.covariance import SquaredExponential
 from bo_robust.models import Candidate, CandidateEnsemble
 from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.posteriors.elimination import noise_allowance
-from tests.worlds import rand, unit_box
+from tests.worlds import rand
 
 NOISE_VAR, DELTA = 0.01, 0.1
 KINDS = [
@@ -252,19 +250,6 @@ def played(tkwargs, U, T=30, **options):
     return model
 
 
-def test_conditioning_is_building_from_all_data(tkwargs):
-    model = played(tkwargs, hills())
-    assert model.alive.tolist() == [True, False, False]
-    X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
-    points = rand(tkwargs, 6, 1, 1, seed=5)
-    settings = (hills(), BayesianFiniteWidth(40, DELTA), 0.1, DELTA)
-    assert_same_history(model, CandidateEnsemble(X, Y, *settings), points)
-    half = CandidateEnsemble(X[:11], Y[:11], *settings)
-    assert_same_history(model, half.condition_on_observations(X[11:], Y[11:]), points)
-    assert half.t == 12
-    assert_same_history(half, half.condition_on_observations(X[:0], Y[:0]), points)
-
-
 def test_permuting_candidates_permutes_indices(tkwargs):
     model = played(tkwargs, hills())
     order = [2, 0, 1]
@@ -312,23 +297,11 @@ def test_eliminating_by_hand(tkwargs):
 
 def test_stock_acquisitions_and_fitting(tkwargs):
     model = make(tkwargs).eliminate(2)
-    X = model.train_inputs[0]
     assert is_ensemble(model)
     assert fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model)).model is model
     x = rand(tkwargs, 5, 1, 2, seed=2)
     expected = (model.posterior(x).mean + 2.0 * model.posterior(x).variance.sqrt())[..., 0, 0].mean(-1)
     torch.testing.assert_close(UpperConfidenceBound(model, beta=4.0)(x), expected)
-    stock = [
-        UpperConfidenceBound(model, 0.2),
-        qUpperConfidenceBound(model, 0.2),
-        qLogNoisyExpectedImprovement(model, X),
-    ]
-    for acqf, q in zip(stock, (1, 2, 2), strict=True):
-        found, value = optimize_acqf(
-            acqf, unit_box(tkwargs), q=q, num_restarts=2, raw_samples=16, options={"maxiter": 5}
-        )
-        assert found.shape == (q, 2)
-        assert math.isfinite(value)
 
 
 def test_input_transforms(tkwargs):

@@ -14,7 +14,7 @@ from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -164,47 +164,6 @@ def test_evidence(tkwargs, kind):
         loss.backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     torch.testing.assert_close(*gradients, atol=1e-7, rtol=0)
-
-
-def test_evidence_at_many_nodes_is_the_exact_one_with_priors(tkwargs):
-    model = make(tkwargs, nodes=24, noise_var=None, covar_module=None)
-    model.covar_module.lengthscale = torch.tensor([0.5, 0.7], **tkwargs)
-    gp = SingleTaskGP(
-        model.train_inputs[0],
-        model.train_targets.unsqueeze(-1),
-        likelihood=model.likelihood,
-        covar_module=model.covar_module,
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    gp.train()
-    mll = ExactMarginalLogLikelihood(gp.likelihood, gp)
-    expected = -mll(gp(gp.train_inputs[0]), gp.train_targets)
-    model.train()
-    assert len(list(model.named_priors())) == 2
-    torch.testing.assert_close(
-        model.compute_custom_loss(ExactMarginalLogLikelihood(model.likelihood, model)), expected, atol=1e-9, rtol=0
-    )
-
-
-@pytest.mark.parametrize("kind", MAPS)
-def test_fitting_recovers_lengthscale_and_noise(tkwargs, kind):
-    g = torch.Generator().manual_seed(0)
-    X = torch.rand(400, 1, generator=g, dtype=torch.float64)
-    truth = RBFKernel().double()
-    truth.lengthscale = torch.tensor(0.2, dtype=torch.float64)
-    root = torch.linalg.cholesky(truth(X).to_dense() + 1e-9 * torch.eye(400)).detach()
-    Y = root @ torch.randn(400, 1, generator=g, dtype=torch.float64)
-    Y = Y + 0.3 * torch.randn(400, 1, generator=g, dtype=torch.float64)
-    Z = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
-    features = FourierMap(48) if kind == "fourier" else NystromMap(Z)
-    model = FeatureGP(X.to(**tkwargs), Y.to(**tkwargs), features)
-    before = model.log_evidence().item()
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    assert not model.training
-    assert model.log_evidence().item() > before + 1.0
-    assert model.covar_module.lengthscale.item() == pytest.approx(0.2, rel=0.35)
-    assert model.likelihood.noise.item() == pytest.approx(0.09, rel=0.25)
 
 
 # ---------------------------------------------------------------------------------------------- new observations

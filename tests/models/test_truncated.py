@@ -45,31 +45,6 @@ def dense(X, y, noise, X_test):
     return K @ np.linalg.solve(C, y), 1.0 - (K * np.linalg.solve(C, K.T).T).sum(-1)
 
 
-@pytest.mark.parametrize(("name", "truncation"), [("exact", NoTruncation()), ("tgp", LEVEL)])
-def test_golden_posteriors(tkwargs, golden, name, truncation):
-    X, y, X_test = (torch.tensor(golden["data"][key], **tkwargs) for key in ("X", "y", "X_test"))
-    model = TruncatedGP(
-        X,
-        y.unsqueeze(-1),
-        truncation,
-        noise_var=golden["data"]["noise_var"],
-        covar_module=rbf(tkwargs, LENGTHSCALE),
-    )
-    mean, variance = moments(model, X_test)
-    for got, key in ((mean, "mean"), (variance, "variance")):
-        expected = torch.tensor(golden[name][key], **tkwargs)
-        torch.testing.assert_close(got.squeeze(-1), expected, atol=1e-9, rtol=0)
-    if name == "tgp":
-        kept = torch.tensor(golden["tgp"]["truncated"], **tkwargs)
-        torch.testing.assert_close(model.train_targets, kept, atol=1e-12, rtol=0)
-        levels = torch.tensor(golden["tgp"]["levels"], **tkwargs)
-        torch.testing.assert_close(model.levels.squeeze(-1), levels, atol=1e-12, rtol=0)
-        assert torch.equal(model.truncated.squeeze(-1), (kept == 0) & (y != 0))
-        gain = golden["information_gain"]["of_all_12"]
-        assert float(model.information_gain) == pytest.approx(gain, abs=1e-9)
-    assert torch.equal(model.rewards.squeeze(-1), y)
-
-
 @pytest.mark.parametrize("noise", ["noise_var", "train_Yvar", "likelihood"])
 def test_posterior_is_that_of_the_truncated_rewards(tkwargs, noise):
     torch.manual_seed(0)

@@ -49,39 +49,6 @@ def directions(model):
     return R, R @ Phi.mT, lambda X: model.features(X, model.covar_module, dictionary).detach()
 
 
-@pytest.mark.parametrize("nodes", [6, 10])
-@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
-def test_golden_fourier(tkwargs, golden, nodes, root):
-    data, section = golden["data"], golden[f"ata_qff_m{nodes}_{root}"]
-    X, y, X_test = (torch.tensor(data[key], **tkwargs) for key in ("X", "y", "X_test"))
-    model = TruncatedFeatureGP(
-        X,
-        y.unsqueeze(-1),
-        FourierMap(nodes),
-        section["level"],
-        noise_var=data["noise_var"],
-        covar_module=rbf(tkwargs, 0.4),
-        root=root,
-    )
-    for got, key in zip(moments(model, X_test), ("mean", "variance"), strict=True):
-        torch.testing.assert_close(got.squeeze(-1), torch.tensor(section[key], **tkwargs), atol=1e-8, rtol=0)
-
-
-def test_golden_nystrom(tkwargs, golden):
-    data, section = golden["data"], golden["ata_nystrom"]
-    X, y, X_test = (torch.tensor(data[key], **tkwargs) for key in ("X", "y", "X_test"))
-    model = TruncatedFeatureGP(
-        X,
-        y.unsqueeze(-1),
-        NystromMap(X[section["dictionary"]]),
-        section["level"],
-        noise_var=data["noise_var"],
-        covar_module=rbf(tkwargs, 0.4),
-    )
-    for got, key in zip(moments(model, X_test), ("mean", "variance"), strict=True):
-        torch.testing.assert_close(got.squeeze(-1), torch.tensor(section[key], **tkwargs), atol=1e-8, rtol=0)
-
-
 @pytest.mark.parametrize("kind", MAPS)
 @pytest.mark.parametrize("root", ["symmetric", "cholesky"])
 def test_an_infinite_level_is_a_feature_gp(tkwargs, kind, root):

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,6 @@ from bo_robust.confidence import FiniteWidth
 from bo_robust.methods import METHODS
 from bo_robust.study import Arms, Box, Study
 from bo_robust.study.settings import complete
-from bo_robust.study.store import Store
-
-OLD = Path(__file__).resolve().parents[1] / "golden" / "study_settings.json"
 
 BOX = Box({"x": (0.0, 1.0), "y": (0.0, 1.0)})
 Z = {"points": [{"z": 0.0}, {"z": 1.0}]}
@@ -25,25 +21,6 @@ def test_defaults_are_complete_and_plain(method):
     assert json.loads(json.dumps(stored)) == stored
     assert stored["num_initial"] == 2 * (3 if method == "v-ucb" else 2) + 2
     assert complete(method, stored, BOX) == found
-
-
-@pytest.mark.parametrize("method", json.loads(OLD.read_text()))
-def test_settings_of_older_files(method, tmp_path):
-    """As revision c852de1 stored them: complete, on the space of ``BOX``."""
-    old = json.loads(OLD.read_text())[method]
-    found = complete(method, old, BOX)
-    new = found.to_json()
-    assert {name: new[name] for name in old} == old
-    assert {name for name in new if name not in old} <= {"num_features", "elimination"}
-    then = {"environment": Z, "kernel": "matern52", "outputscale": None} if method == "v-ucb" else {}
-    assert found == complete(method, then, BOX)
-    known = {"space": BOX.to_json(), "method": method, "settings": old, "seed": 3, "lease_seconds": 60.0}
-    Store(tmp_path / "a.study", create=known).close()
-    with Study.open(tmp_path / "a.study") as study:
-        assert study.settings["settings"] == old
-        (trial,) = study.ask()
-        study.tell(trial.id, 1.0)
-        assert study.replay(trial.id) == trial.x
 
 
 def test_what_widths_leave_out_comes_from_the_settings_and_the_space():
