@@ -1,7 +1,8 @@
 """Value at risk with faulty readings: ``python -m benchmarks.value_at_risk_faults [--repetitions N] [--summary]``.
 
 A study with ``v-ucb`` and no setting reads f 40 times. 2 of the readings (5 %) are wrong by 10 standard deviations of f
-to the bad side, at random times. "plain" is the same study with a model that believes every reading: ``SingleTaskGP``.
+to the bad side, by 10 to the good side or by 3 to the bad side, at random times. "plain" is the same study with a model
+that believes every reading: ``SingleTaskGP``.
 Regret is that of what the study recommends after every fifth reading. One JSON line for each run is appended to
 ``--out``; lines that are there are not played again.
 """
@@ -31,9 +32,10 @@ from bo_robust.methods import METHODS, VUCBMethod
 from bo_robust.random import stream
 from bo_robust.study import Study
 
-READINGS, FAULTY, SIZE, EVERY = 40, 2, 10.0, 5
+READINGS, FAULTY, EVERY = 40, 2, 5
 FLOOR = 1e-3  # of regret, as on the rest of the page
-PROBLEMS, FAULTS, MODELS = ("branin", "goldstein_price"), ("clean", "faults"), ("plain", "robust")
+PROBLEMS, MODELS = ("branin", "goldstein_price"), ("plain", "robust")
+FAULTS = {"clean": 0.0, "faults": -10.0, "good side": 10.0, "3 sd": -3.0}  # by how many standard deviations of f
 NAMES = ("problem", "faults", "method", "repetition")
 problem_of = functools.cache(make_conditions_problem)
 
@@ -80,9 +82,9 @@ def work(cell: Cell) -> Row:
     name, faults, method, repetition = cell
     problem, draws = problem_of(name), stream(0, f"value at risk, {name}", repetition)  # the same for all compared
     error = math.sqrt(problem.noise_var) * draws.standard_normal(READINGS)
-    wrong = draws.permutation(READINGS)[:FAULTY] if faults == "faults" else np.empty(0, int)
+    wrong = draws.permutation(READINGS)[:FAULTY] if FAULTS[faults] else np.empty(0, int)
     designs = torch.linspace(0, 1, 64, dtype=torch.float64).unsqueeze(-1)  # both problems are over [0, 1]
-    error[wrong] -= SIZE * float(problem.f(problem.environment.points(designs)).std())
+    error[wrong] += FAULTS[faults] * float(problem.f(problem.environment.points(designs)).std())
     with patch.dict(METHODS, {"v-ucb": Plain} if method == "plain" else {}):
         losses, aside = play_study(problem, error, repetition, lambda n: n % EVERY == 0)
     found = len(aside & set(wrong.tolist()))
@@ -104,7 +106,10 @@ def summarise(path: Path) -> None:
     rows = {tuple(row[name] for name in NAMES): row for row in load(path)}
     for problems, (a, b) in itertools.product(
         (PROBLEMS, *((p,) for p in PROBLEMS)),
-        ((("faults", "plain"), ("clean", "plain")), *(((f, "robust"), (f, "plain")) for f in FAULTS)),
+        (
+            *(((f, "plain"), ("clean", "plain")) for f in FAULTS if FAULTS[f]),
+            *(((f, "robust"), (f, "plain")) for f in FAULTS),
+        ),
     ):
         keys = [(p, r) for p, *of, r in rows if tuple(of) == a and p in problems and (p, *b, r) in rows]
         if len(keys) < 2:
