@@ -130,7 +130,11 @@ class ArmAlgorithm(ABC):
         rounds: int | None = None,
     ) -> State:
         """Make the state before any reward; arguments and errors are as in :func:`bo_robust.posteriors.arms.init`."""
-        return State(arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
+        return self.start(arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
+
+    def start(self, posterior: Any) -> State:
+        """Make the state around a fresh posterior; ``ValueError`` if the algorithm does not fit its arms."""
+        return State(posterior)
 
     @abstractmethod
     def select(self, state: State, uniform: Tensor) -> Selection:

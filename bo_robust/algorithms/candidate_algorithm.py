@@ -97,10 +97,6 @@ class CandidateAlgorithm(ArmAlgorithm):
         state = begin(prior.kernel, prior.noise_var, trials * h, prior_mean=prior.prior_mean, rounds=rounds)
         return self.start(candidates.begin(state, h))
 
-    def start(self, posterior: CandidatePosterior) -> State:
-        """Make the state around a fresh posterior."""
-        return State(posterior)
-
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under the leader; before any reward the first candidate leads."""
         posterior: CandidatePosterior = state.posterior

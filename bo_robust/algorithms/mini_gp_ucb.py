@@ -26,7 +26,7 @@ from bo_robust.algorithms.gp_ucb import largest_bound
 from bo_robust.confidence import Width
 from bo_robust.linalg import all_numbers, on_cuda
 from bo_robust.posteriors import arms as arm_states
-from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
+from bo_robust.posteriors.arms import ArmPosterior
 from bo_robust.validation import is_number
 
 # A repetition without end: of an arm that is known from the start, k(x, x) = 0.
@@ -95,19 +95,10 @@ class MiniGPUCB(ArmAlgorithm):
                 f">= 1, got {self.batch_constant!r}."
             )
 
-    def init(
-        self,
-        kernel: ArmKernel,
-        noise_var: float | Tensor,
-        trials: int = 1,
-        *,
-        prior_mean: Tensor | None = None,
-        rounds: int | None = None,
-    ) -> State:
-        """Make the state before any reward; arguments and errors are as in :func:`bo_robust.posteriors.arms.init`."""
-        exact = arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
-        none = torch.zeros_like(exact.noise_var)
-        return State(RepeatingPosterior(exact, none.long(), none.long(), none, none.clone()))
+    def start(self, posterior: ArmPosterior) -> State:
+        """Make the state around a fresh posterior, with nothing to repeat."""
+        none = torch.zeros_like(posterior.noise_var)
+        return State(RepeatingPosterior(posterior, none.long(), none.long(), none, none.clone()))
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Keep the arm being repeated, or choose the arm of largest upper confidence bound; ties go to the first."""

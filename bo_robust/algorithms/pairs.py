@@ -9,7 +9,6 @@ from torch import Tensor
 from bo_robust.algorithms.base import ArmAlgorithm, PosteriorOverArms, State
 from bo_robust.functionals import Functional
 from bo_robust.linalg import row_argmax
-from bo_robust.posteriors.arms import ArmKernel
 
 
 class PairAlgorithm(ArmAlgorithm):
@@ -17,18 +16,10 @@ class PairAlgorithm(ArmAlgorithm):
 
     num_conditions: int
 
-    def init(
-        self,
-        kernel: ArmKernel,
-        noise_var: float | Tensor,
-        trials: int = 1,
-        *,
-        prior_mean: Tensor | None = None,
-        rounds: int | None = None,
-    ) -> State:
-        """Make the state before any reward. ``ValueError`` also if the number of arms is not a multiple of w."""
-        check_pairs(kernel.num_arms, self.num_conditions)
-        return super().init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds)
+    def start(self, posterior: PosteriorOverArms) -> State:
+        """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""
+        check_pairs(posterior.mean.shape[1], self.num_conditions)
+        return super().start(posterior)
 
 
 def recommended_design(

@@ -28,7 +28,7 @@ from bo_robust.confidence import (
 )
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.truncation import NoTruncation, TGPTruncation
+from bo_robust.truncation import TGPTruncation
 from tests.algorithms.worlds import N, kernel, play, table
 
 
@@ -56,14 +56,6 @@ def test_width_sees_the_realised_information_gain(device):
         gain = float(information_gain.exact(K, 0.1))
         shown = GPUCB(width).select(state, uniforms[0]).width[i]
         assert float(shown) == pytest.approx(1.0 + 0.3 * math.sqrt(2 * (gain + 1 + math.log(10))), rel=1e-9)
-
-
-def test_tgp_without_truncation_is_gp_ucb(device):
-    f, noise, uniforms = table(4, 80, device)
-    plain, a = play(GPUCB(FiniteWidth(N, 0.1)), kernel(device), f, noise, uniforms)
-    limit, b = play(TGPUCB(FiniteWidth(N, 0.1), NoTruncation()), kernel(device), f, noise, uniforms)
-    assert torch.equal(plain, limit)
-    assert torch.equal(a.posterior.mean, b.posterior.mean)
 
 
 def test_tgp_zeroes_with_the_level_of_the_round(golden, device):

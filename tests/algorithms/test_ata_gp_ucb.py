@@ -8,8 +8,8 @@ import torch
 from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bo_robust.algorithms import ATAGPUCB, GPUCB, MoMGPUCB
-from bo_robust.confidence import ATAFourierWidth, ConstantWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.algorithms import ATAGPUCB, MoMGPUCB
+from bo_robust.confidence import ATAFourierWidth, ConstantWidth, RandomisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
@@ -126,23 +126,6 @@ def test_a_run_is_algorithm_2(reads, root, kind, monkeypatch, device):
     assert state.round == T
 
 
-@ROOTS
-def test_no_level_and_many_nodes_are_gp_ucb(root, device):
-    X, (eta, uniforms) = line(30, device), heavy(60, 3, device, df=6)
-    kernel, width = ArmKernel.from_covariance(SquaredExponential(0.3), X), SelfNormalisedWidth(1.0, 0.3, 0.1)
-    ours, theirs = ATAGPUCB(width, NoTruncation(), FourierFeatures(0.3, 40, BOX), root), GPUCB(width)
-    a, b = ours.init(kernel, 0.1, 3), theirs.init(kernel, 0.1, 3)
-    for t in range(60):
-        one, two = theirs.select(b, uniforms[t]), ours.select(a, uniforms[t])
-        torch.testing.assert_close(two.width, one.width, rtol=1e-6, atol=0)
-        rewards = torch.cos(3 * X[:, 0])[one.arms] + eta[t]
-        info = ours.observe(a, one.arms, rewards)
-        theirs.observe(b, one.arms, rewards)
-        assert not info.truncated.any()
-        torch.testing.assert_close(a.posterior.mean, b.posterior.mean, rtol=0, atol=1e-5)
-        torch.testing.assert_close(a.posterior.variance, b.posterior.variance, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("redraw", "rounds"), [(1.0, list(range(1, 13))), (1.5, [1, 2, 3, 5, 8, 12]), (2.0, [1, 2, 4, 8])]
 )
@@ -176,28 +159,6 @@ def test_between_redraws_features_stay_and_no_uniform_is_needed(device):
     table = state.posterior.whitening.table
     algorithm.observe(state, arms, eta[2])
     assert state.posterior.whitening.table is table
-
-
-@ROOTS
-@BRANCHES
-@pytest.mark.parametrize("redraw", [1.0, 2.0])
-def test_trials_of_failed_pulls_only(redraw, reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
-    algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), NystromDictionary(2.0, redraw), root)
-    state = algorithm.init(kernel, 0.1, 3)
-    eta, uniforms = heavy(20, 3, device)
-    eta[:, 1] = math.nan
-    eta[:10, 2] = math.inf
-    for t in range(20):
-        info = algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
-        assert info.ok.tolist() == [True, False, t >= 10]
-    posterior = state.posterior
-    assert posterior.counts.sum(1).tolist() == [20.0, 0.0, 10.0]
-    assert torch.isfinite(posterior.mean).all()
-    assert posterior.mean[1].tolist() == [0.0] * 20
-    torch.testing.assert_close(posterior.variance[1], kernel.diagonal, rtol=1e-6, atol=0)  # nothing learnt
-    assert float(posterior.information_gain[1]) == 0.0
 
 
 def test_static_mistakes(device):

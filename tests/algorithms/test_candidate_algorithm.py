@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 
-from bo_robust.algorithms import GPUCB, CandidateAlgorithm
+from bo_robust.algorithms import CandidateAlgorithm
 from bo_robust.algorithms.a_gp_ucb import AGPUCB
 from bo_robust.algorithms.expected_ucb import ExpectedUCB
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
-from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
 
 LENGTHSCALES = (0.05, 0.4, 0.15)
@@ -65,19 +64,6 @@ def test_picks_by_loops(name, device):
                 assert float(selection.width[i]) == pytest.approx(w[h], rel=1e-12)
             assert float(bound[selection.arms[i]]) == pytest.approx(float(bound.max()), rel=1e-12)
     assert used == set() if name == "expected" else len(used) == 3
-
-
-@pytest.mark.parametrize("name", ["mle", "expected", "a"])
-def test_one_candidate_is_gp_ucb(name, device):
-    _, f, noise = world(device)
-    kernel = ArmKernel.from_covariance(
-        SquaredExponential(0.15), torch.linspace(0, 1, N, dtype=torch.float64, device=device).unsqueeze(1)
-    )
-    algorithm = AGPUCB(WIDTH, (0.15,)) if name == "a" else methods(WIDTH)[name]
-    one, plain = algorithm.init(kernel, 0.01, S), GPUCB(WIDTH).init(kernel, 0.01, S)
-    pairs = zip(rounds(algorithm, one, f, noise), rounds(GPUCB(WIDTH), plain, f, noise), strict=True)
-    for ours, theirs in pairs:
-        assert torch.equal(ours.arms, theirs.arms)
 
 
 def test_a_gp_ucb_shrinks_by_hand():

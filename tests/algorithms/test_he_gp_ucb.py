@@ -1,6 +1,5 @@
 """HE-GP-UCB: its trivial limit, golden and hand-made eliminations, batches, order of U, resuming, survival."""
 
-import json
 import math
 import warnings
 
@@ -10,7 +9,6 @@ import torch
 from bo_robust.algorithms import (
     ATAGPUCB,
     BKB,
-    GPUCB,
     TGPUCB,
     VUCB,
     CandidateAlgorithm,
@@ -27,8 +25,6 @@ from bo_robust.confidence import (
     BayesianFiniteWidth,
     BKBWidth,
     ConstantWidth,
-    FiniteWidth,
-    RandomisedWidth,
     RKHSWidth,
     SelfNormalisedWidth,
 )
@@ -39,7 +35,6 @@ from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.elimination import violated
-from bo_robust.posteriors.snapshots import restore_, snapshot
 from bo_robust.truncation import NoTruncation, TGPTruncation
 
 
@@ -82,30 +77,6 @@ def hills(n, device):
     hill = torch.exp(-((x[:, 0] - 0.2) ** 2) / 0.02)
     kernel = candidate_kernel([SquaredExponential(0.15), SquaredExponential(0.15), SquaredExponential(0.6)], x)
     return kernel, torch.stack([0.0 * hill, 6.0 * hill, 3.0 * hill])
-
-
-@pytest.mark.parametrize("n", [40, 300], ids=["dense", "low rank"])
-@pytest.mark.parametrize("s", [1, 4])
-@pytest.mark.parametrize(
-    "width",
-    [FiniteWidth(40, 0.1), SelfNormalisedWidth(1.0, 0.3, 0.05), RandomisedWidth(40)],
-    ids=["t", "gain", "random"],
-)
-def test_one_candidate_is_gp_ucb_exactly(width, s, n, device):
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.1), grid(n, device))
-    f, noise = draws(kernel.matrix, s, 60, 0.3, device)
-    uniforms = torch.rand(60, s, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
-    prior = torch.sin(5.0 * grid(n, device)[:, 0])
-    plain, elimination = GPUCB(width), HEGPUCB(width, 0.3, 0.1)
-    one = elimination.init(kernel, 0.09, s, prior_mean=prior)
-    other = plain.init(kernel, 0.09, s, prior_mean=prior)
-    picks, _ = play(elimination, one, f, noise, uniforms)
-    assert torch.equal(picks, play(plain, other, f, noise, uniforms)[0])
-    for name in ("mean", "variance", "counts", "information_gain", "noise_var"):
-        assert torch.equal(getattr(one.posterior, name), getattr(other.posterior, name)), name
-    u = uniforms[0]
-    ours, theirs = elimination.select(one, u).width, plain.select(other, u).width
-    torch.testing.assert_close(torch.as_tensor(ours), torch.as_tensor(theirs), rtol=0, atol=0)
 
 
 def test_golden_log(golden, device):
@@ -223,29 +194,6 @@ def test_order_of_the_candidates_changes_nothing_but_indices(device):
     assert torch.equal(a.failures.at[:, permutation], b.failures.at)
     assert torch.equal(a.posterior.alive[:, permutation], b.posterior.alive)
     torch.testing.assert_close(a.sums[0][:, permutation], b.sums[0], rtol=1e-12, atol=1e-12)
-
-
-def test_resuming_with_dead_candidates_is_bit_identical(device):
-    kernel, prior = hills(300, device)  # in the low-rank layout
-    f, noise = draws(kernel.matrix[0], 3, 90, 0.1, device)
-    algorithm = HEGPUCB(SelfNormalisedWidth(1.0, 0.1, 0.05), 0.1, 0.1)
-    whole = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
-    play(algorithm, whole, f, noise[:40])
-    assert not whole.posterior.alive.all()
-    tensors, numbers = snapshot(whole)
-    saved = {k: v.cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
-    again = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
-    restore_(again, saved, json.loads(json.dumps(numbers)))
-    assert torch.equal(again.posterior.alive, whole.posterior.alive)
-    assert again.round == 40
-    assert torch.equal(
-        play(algorithm, whole, f, noise, start=40)[0],
-        play(algorithm, again, f, noise, start=40)[0],
-    )
-    assert torch.equal(whole.posterior.means, again.posterior.means)
-    assert torch.equal(whole.posterior.evidence, again.posterior.evidence)
-    assert torch.equal(whole.sums, again.sums)
-    assert torch.equal(whole.failures.at, again.failures.at)
 
 
 def test_the_true_candidate_survives_and_wrong_ones_die(device):

@@ -1,20 +1,18 @@
 """mini-GP-UCB: its limit, its repetitions by hand, and the exact posterior it keeps with one row per repetition."""
 
-import json
 import math
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bo_robust.algorithms import GPUCB, IRGPUCB
+from bo_robust.algorithms import GPUCB
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
-from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.ops.arm_update import cpu, naive
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.posteriors.snapshots import forget, restore_, snapshot
 
 
 def kernel(n, device, lengthscale=0.2, dtype=torch.float64):
@@ -43,26 +41,6 @@ def play(algorithm, state, f, noise, uniforms):
 
 def value(x, device):
     return torch.tensor([x], dtype=torch.float64, device=device)
-
-
-@pytest.mark.parametrize("n", [40, 300])  # dense and low rank
-@pytest.mark.parametrize("trials", [1, 4])
-@pytest.mark.parametrize(
-    ("mini", "plain"),
-    [
-        (MiniGPUCB(FiniteWidth(300, 0.1), 1.0), GPUCB(FiniteWidth(300, 0.1))),
-        (MiniGPUCB(SelfNormalisedWidth(1.0, 0.3, 0.1), 1.0), GPUCB(SelfNormalisedWidth(1.0, 0.3, 0.1))),
-        (MiniGPUCB(RandomisedWidth(300), 1.0), IRGPUCB(RandomisedWidth(300))),
-    ],
-    ids=["finite", "self-normalised", "randomised"],
-)
-def test_batch_constant_one_is_gp_ucb(mini, plain, trials, n, device):
-    kern, table = kernel(n, device), problem(n, trials, 150, device)
-    ours, theirs = mini.init(kern, 0.1, trials), plain.init(kern, 0.1, trials)
-    assert torch.equal(play(mini, ours, *table), play(plain, theirs, *table))
-    for name in ("mean", "variance", "counts", "information_gain"):
-        assert torch.equal(getattr(ours.posterior, name), getattr(theirs.posterior, name)), name
-    assert ours.round == 150
 
 
 def test_repetitions_by_hand(device):
@@ -217,26 +195,6 @@ def test_few_candidates_at_the_regret_of_gp_ucb(device):
     assert regret["sqrt2"] == pytest.approx(regret["gp"], rel=0.25)
     assert choices[1.1] < choices["gp"] / 3
     assert choices["sqrt2"] < choices["gp"] / 8
-
-
-@pytest.mark.parametrize("stop", [1, 77])
-def test_a_snapshot_within_a_repetition_goes_on_bit_identically(stop, device):
-    n = 300
-    algorithm, table = MiniGPUCB(FiniteWidth(n, 0.1), 1.2), problem(n, 3, 220, device)
-    f, noise, uniforms = table
-    whole = algorithm.init(kernel(n, device), 0.1, 3)
-    play(algorithm, whole, f, noise[:stop], uniforms[:stop])
-    forget(whole.posterior)
-    assert not any(whole.posterior.exact.scratch.pulled)
-    tensors, numbers = snapshot(whole.posterior)
-    saved = {k: v.cpu().clone() for k, v in tensors.items()}, json.loads(json.dumps(numbers))
-    rest = play(algorithm, whole, f, noise[stop:], uniforms[stop:])
-    again = algorithm.init(kernel(n, device), 0.1, 3)
-    restore_(again.posterior, *saved)
-    again.round = stop
-    assert torch.equal(play(algorithm, again, f, noise[stop:], uniforms[stop:]), rest)
-    for name in ("mean", "variance", "counts", "information_gain", "left", "average"):
-        assert torch.equal(getattr(whole.posterior, name), getattr(again.posterior, name)), name
 
 
 def test_repetitions_end_although_a_variance_is_lost_to_rounding(device):

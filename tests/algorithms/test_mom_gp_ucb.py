@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from bo_robust.algorithms import GPUCB, MoMGPUCB
-from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
+from bo_robust.algorithms import MoMGPUCB
+from bo_robust.confidence import ConstantWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures
 from bo_robust.posteriors import whitening
@@ -19,25 +19,6 @@ ROOTS = pytest.mark.parametrize("root", whitening.ROOTS)
 def kernel_of(n, device):
     X = torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
     return ArmKernel.from_covariance(SquaredExponential(0.3), X)
-
-
-@ROOTS
-def test_one_group_and_many_nodes_are_gp_ucb(root, device):
-    kernel, g = kernel_of(30, device), torch.Generator().manual_seed(0)
-    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
-    ours, theirs = MoMGPUCB(width, FourierFeatures(0.3, 40, BOX), 1, root), GPUCB(width)
-    a, b = ours.init(kernel, 0.1, 3), theirs.init(kernel, 0.1, 3)
-    for _ in range(50):
-        uniform = torch.rand(3, generator=g, dtype=torch.float64).to(device)
-        one, two = theirs.select(b, uniform), ours.select(a, uniform)
-        torch.testing.assert_close(two.width, one.width, rtol=1e-6, atol=0)
-        rewards = torch.randn(3, generator=g, dtype=torch.float64).to(device)
-        info = ours.observe(a, one.arms, rewards, uniform)
-        assert info.truncated is None
-        theirs.observe(b, one.arms, rewards)
-        torch.testing.assert_close(a.posterior.mean, b.posterior.mean, rtol=0, atol=1e-5)
-        torch.testing.assert_close(a.posterior.variance, b.posterior.variance, rtol=0, atol=1e-6)
-    assert a.round == 50
 
 
 @ROOTS

@@ -174,16 +174,6 @@ def test_observed_conditions_are_taken_as_they_come(tkwargs):
     assert algorithm.recommend(state).tolist() == [1, 6]
 
 
-def test_a_batch_is_its_trials(tkwargs):
-    f, noise, uniforms = table(tkwargs, 7, 40)
-    for pick in ("probable", "uniform", "drawn"):
-        algorithm = VUCB(RandomisedWidth(40), 0.3, W, list(P), pick)
-        together, _ = play(algorithm, tkwargs, f, noise, uniforms)
-        for i in (0, 6):
-            alone, _ = play(algorithm, tkwargs, f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
-            assert torch.equal(alone[:, 0], together[:, i])
-
-
 def test_bad_settings_are_refused(tkwargs):
     width = ConstantWidth(1.0)
     for options, message in [

@@ -34,10 +34,10 @@ def play(algorithm, kern, f, noise, uniforms, noise_var=0.1):
     return torch.stack(picks), state
 
 
-def table(s, T, device, seed=0):
+def table(s, T, device, seed=0, n=N):
     g = torch.Generator().manual_seed(seed)
     f = torch.randn(s, 3, generator=g, dtype=torch.float64)
-    x = torch.linspace(0, 1, N, dtype=torch.float64)
+    x = torch.linspace(0, 1, n, dtype=torch.float64)
     f = f @ torch.stack([torch.sin(3 * x), torch.cos(7 * x), x])
     noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64)
     uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)

@@ -35,12 +35,14 @@ from bo_robust.confidence import (
     WIDTHS,
     FiniteWidth,
     RandomisedWidth,
+    SelfNormalisedWidth,
     TGPWidth,
 )
 from bo_robust.features import FourierFeatures
 from bo_robust.linalg import on_cuda
+from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.snapshots import forget, restore_, snapshot
-from bo_robust.truncation import TGPTruncation
+from bo_robust.truncation import NoTruncation, TGPTruncation
 from tests.algorithms.worlds import LENGTHSCALES, N, begin, kernel, play, table
 
 W = 5  # conditions per design, of algorithms over pairs
@@ -76,6 +78,7 @@ def variants():
         "tgp-ucb, residual": TGPUCB(FiniteWidth(N, 0.1), level, "residual", 1.0),
         "bkb, residual": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "residual", 1.0),
         "bkb, persistent": BKB(FiniteWidth(N, 0.1), 1.5, "persistent"),
+        "ata-gp-ucb, nystrom": ATAGPUCB(FiniteWidth(N, 0.1), level, NystromDictionary(2.0, 1.5), "cholesky", "clip"),
         "he-gp-ucb, likelihood": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, elimination="likelihood"),
         "v-ucb": VUCB(FiniteWidth(N, 0.1), 0.3, num_conditions=W),
         "stable-opt": StableOpt(FiniteWidth(N, 0.1), W),
@@ -84,6 +87,32 @@ def variants():
 
 
 ROWS = every_algorithm() | variants()
+
+
+def limits(width):
+    """Settings under which an algorithm is GP-UCB, and how far mean and variance may be off; 0: bit for bit."""
+    level, nodes = NoTruncation(), FourierFeatures(0.2, 60, ((0.0, 1.0),))
+    return {
+        "tgp-ucb": (TGPUCB(width, level), 0.0),
+        "ata-gp-ucb": (ATAGPUCB(width, level, nodes), 1e-5),
+        "ata-gp-ucb, cholesky": (ATAGPUCB(width, level, nodes, "cholesky"), 1e-5),
+        "mom-gp-ucb": (MoMGPUCB(width, nodes, 1), 1e-5),
+        "mom-gp-ucb, cholesky": (MoMGPUCB(width, nodes, 1, "cholesky"), 1e-5),
+        "bkb": (BKB(width, 1e15), 1e-7),
+        "bkb, persistent": (BKB(width, 1e15, "persistent"), 1e-7),
+        "bbkb": (BBKB(width, 1e15, 0.0), 1e-7),
+        "mini-gp-ucb": (MiniGPUCB(width, 1.0), 0.0),
+        "he-gp-ucb": (HEGPUCB(width, 0.3, 0.1), 0.0),
+        "mle-gp-ucb": (CandidateAlgorithm(width), 0.0),
+        "expected-ucb": (ExpectedUCB(width), 0.0),
+        "a-gp-ucb": (AGPUCB(width, (0.2,)), 0.0),
+        "v-ucb": (VUCB(width, 0.1, 1), 0.0),
+        "stable-opt": (StableOpt(width, 1), 0.0),
+        "he-stable-opt": (HEStableOpt(width, 0.3, 0.1, 1), 0.0),
+    }
+
+
+WIDTHS_OF = {"t": FiniteWidth(N, 0.1), "gain": SelfNormalisedWidth(1.0, 0.3, 0.05), "random": RandomisedWidth(N)}
 
 
 def test_the_registry_is_complete():
@@ -103,6 +132,28 @@ def test_a_batch_is_its_trials(name, device):
     for i in (0, 7):
         alone, _ = play(algorithm, kernel(device), f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
         assert torch.equal(alone[:, 0], together[:, i])
+
+
+@pytest.mark.parametrize("n", [N, 300], ids=["dense", "low rank"])
+@pytest.mark.parametrize("depends_on", WIDTHS_OF)
+@pytest.mark.parametrize("name", limits(WIDTHS_OF["t"]))
+def test_the_limit_is_gp_ucb(name, depends_on, n, device):
+    width = WIDTHS_OF[depends_on]
+    (algorithm, tolerance), plain = limits(width)[name], GPUCB(width)
+    f, noise, uniforms = table(3, 60, device, n=n)
+    ours, theirs = algorithm.init(kernel(device, n), 0.1, 3), plain.init(kernel(device, n), 0.1, 3)
+    for t, (eta, u) in enumerate(zip(noise, uniforms, strict=True)):
+        one, other = algorithm.select(ours, u), plain.select(theirs, u)
+        if tolerance == 0.0:
+            assert torch.equal(one.arms, other.arms)
+        if t:  # BKB knows no width before it has a dictionary
+            torch.testing.assert_close(torch.as_tensor(one.width), torch.as_tensor(other.width), rtol=1e-6, atol=0)
+        y = f.gather(1, other.arms.unsqueeze(1)).squeeze(1) + eta
+        algorithm.observe(ours, other.arms, y, u)
+        plain.observe(theirs, other.arms, y, u)
+        for part in ("mean", "variance"):
+            of = (getattr(state.posterior, part) for state in (ours, theirs))
+            torch.testing.assert_close(*of, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
@@ -135,6 +186,23 @@ def test_non_finite_rewards_are_failed_pulls(name, device):
     assert torch.isfinite(state.posterior.mean).all()
     if info.truncated is not None:
         assert not info.truncated.any()
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_trial_of_failed_pulls_learns_nothing(name, device):
+    """From the first round on; the others, whose first pulls fail too, learn from what they get."""
+    algorithm = ROWS[name]
+    f, noise, uniforms = table(3, 20, device)
+    noise[:, 1], noise[[0, 1, 7, 8], 0], noise[:10, 2] = float("nan"), float("inf"), -float("inf")
+    _, state = play(algorithm, kernel(device), f, noise, uniforms)
+    fresh, posterior = begin(algorithm, kernel(device), 0.1, 3).posterior, state.posterior
+    assert bool((posterior.mean.isfinite() & posterior.variance.isfinite()).all())
+    assert bool((posterior.mean[0] != 0).any())
+    torch.testing.assert_close(posterior.mean[1], fresh.mean[1], rtol=0, atol=0)
+    torch.testing.assert_close(posterior.variance[1], fresh.variance[1], rtol=1e-6, atol=0)
+    assert float(posterior.information_gain[1]) == 0.0
+    if name != "mini-gp-ucb":  # which learns at the end of a repetition
+        assert posterior.counts.sum(1).tolist() == [16.0, 0.0, 10.0]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
