@@ -6,6 +6,7 @@ default modules, because autograd takes several times as long. ``ModuleEvidence`
 
 import math
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from gpytorch.settings import min_fixed_noise
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -28,14 +30,21 @@ IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
 FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise variances
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
+# OpenBLAS's threads wait spinning: for a few hundred rows they cost more than they bring, and many times as much where
+# other processes hold the cores. BoTorch's fits have one thread of it, too.
+one_thread: Any = ThreadpoolController().wrap(limits=1, user_api="blas")
 
 
 class Prior(NamedTuple):
-    """Prior mean ``n`` and covariance ``n x n`` of f at the training points, and the noise variances ``n``."""
+    """Prior mean ``n`` and covariance ``n x n`` of f at the training points, and the noise variances ``n``.
+
+    ``log_density`` is that of the hyperparameters, up to a constant.
+    """
 
     mean: Array
     covariance: Array
     noise: Array
+    log_density: float = 0.0
 
 
 class Evidence(ABC):
@@ -140,8 +149,9 @@ class StationaryEvidence(Evidence):
                 self._mean.constant = torch.as_tensor(rest[-1]).to(self._mean.constant)
 
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:
-        theta = self._all(theta)
-        return Prior(np.full(len(self._X), theta[-1]), self._covariance(theta, self._X)[0], self._noise(theta, unit))
+        values = self._all(theta)
+        covariance, _ = self._covariance(values, _squares(self._points(values, self._X)))
+        return Prior(np.full(len(self._X), values[-1]), covariance, self._noise(values, unit), -self._penalty(theta)[0])
 
     def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
         """As above: with A = K + noise of the kept rows, r = y - mean and w = A^-1 r,
@@ -151,36 +161,41 @@ class StationaryEvidence(Evidence):
         By the logarithm of a lengthscale, dK_ij = slope_ij (x_i - x_j)^2 in units of the lengthscale. So its gradient
         is sum_ij V_ij (x_i - x_j)^2 / 2 = sum_i x_i^2 (V 1)_i - sum_i x_i (V x)_i with V = W * slope.
         """
-        values, X, d = self._all(theta), self._X[kept], self._X.shape[1]
+        values, X, (n, d) = self._all(theta), self._X[kept], (len(kept), self._X.shape[1])
         noise, residual = self._noise(values, unit)[kept], y[kept] - values[-1]
-        covariance, slope = self._covariance(values, X)
-        covariance[np.diag_indices_from(covariance)] += noise
-        # Symmetric matrices are transposed, as LAPACK keeps them, and only their lower halves count.
-        root, failed = lapack.dpotrf(covariance.T, lower=True, overwrite_a=True)
+        # Triangles of symmetric matrices, in LAPACK's rectangular full packed format.
+        points = self._points(values, X)
+        covariance, slope = self._covariance(values, lapack.dtrttf(_squares(points).T)[0])
+        diagonal = _diagonal(n)
+        covariance[diagonal] += noise
+        root, failed = lapack.dpftrf(n, covariance, overwrite_a=True)
         if failed:
             return IMPOSSIBLE, np.zeros_like(self.start)
-        log_det = 2.0 * float(np.log(root.diagonal()).sum())
-        weights, _ = lapack.dpotrs(root, residual, lower=True)
-        square = float(residual @ weights)
-        evidence = 0.5 * (square + log_det + len(kept) * LOG_2PI)
-        inverse, _ = lapack.dpotri(root, lower=True, overwrite_c=True)
-        W = blas.dsyr(-1.0, weights, lower=True, a=inverse, overwrite_a=True)
-        diagonal = W.diagonal().copy()
-        scaled = np.column_stack([X * np.exp(-values[:d]), np.ones(len(X))])
-        V = np.multiply(W, slope.T, out=W)
-        V_scaled = blas.dsymm(1.0, V, scaled, lower=True)
+        log_det = 2.0 * float(np.log(root[diagonal]).sum())
+        weights = lapack.dpftrs(n, root, residual[:, None])[0]
+        quadratic = float(residual @ weights[:, 0])
+        evidence = 0.5 * (quadratic + log_det + n * LOG_2PI)
+        inverse, _ = lapack.dpftri(n, root, overwrite_a=True)
+        W = lapack.dsfrk(n, 1, -1.0, weights, 1.0, inverse, overwrite_c=True)
+        own = W[diagonal]
+        V, _ = lapack.dtfttr(n, np.multiply(W, slope, out=W))
+        scaled, V_points = points[:, :d], blas.dsymm(1.0, V, points)
         gradient = np.zeros_like(values)
-        gradient[:d] = V_scaled[:, d] @ scaled[:, :d] ** 2 - (scaled * V_scaled)[:, :d].sum(0)
+        gradient[:d] = V_points[:, -1] @ scaled**2 - (scaled * V_points[:, :d]).sum(0)
         if self._scaled:  # dA is the covariance of f itself, A less the noise, and tr(W A) is n - r' w
-            gradient[d] = 0.5 * (len(kept) - square - float(diagonal @ noise))
+            gradient[d] = 0.5 * (n - quadratic - float(own @ noise))
         if self._fixed is None:
-            gradient[-2] = 0.5 * float(diagonal.sum()) * math.exp(values[-2])
+            gradient[-2] = 0.5 * float(own.sum()) * math.exp(values[-2])
         gradient[-1] = -float(weights.sum())
-        # Minus the log prior is 1/2 precision (theta - location)^2 + linear theta + rate e^theta.
+        penalty, slopes = self._penalty(theta)
+        return evidence + penalty, gradient[self._learned] + slopes
+
+    def _penalty(self, theta: Array) -> tuple[float, Array]:
+        """Minus the log prior, 1/2 precision (theta - location)^2 + linear theta + rate e^theta, and its gradient."""
         precision, location, linear, rate = self._terms[:, self._learned]
         grown = rate * np.exp(np.where(rate > 0.0, theta, 0.0))
-        minus_log_prior = float((0.5 * precision * (theta - location) ** 2 + linear * theta + grown).sum())
-        return evidence + minus_log_prior, gradient[self._learned] + precision * (theta - location) + linear + grown
+        value = float((0.5 * precision * (theta - location) ** 2 + linear * theta + grown).sum())
+        return value, precision * (theta - location) + linear + grown
 
     def _all(self, theta: Array) -> Array:
         """All hyperparameters, those that are not learned too."""
@@ -194,22 +209,23 @@ class StationaryEvidence(Evidence):
             return np.full(len(self._X), np.exp(theta[-2]) + self._blur(unit))
         return np.maximum(self._fixed / unit**2, FLOOR) + self._blur(unit)
 
-    def _covariance(self, theta: Array, X: Array) -> tuple[Array, Array]:
-        """Covariances of f, and -2 times their derivative by the squared scaled distance."""
+    def _points(self, theta: Array, X: Array) -> Array:
+        """Points x in units of the lengthscales, -|x|^2 / 2 and 1, ``n x (d + 2)``."""
         d = X.shape[1]
-        scaled, scale = X * np.exp(-theta[:d]), math.exp(theta[d]) if self._scaled else 1.0
-        norms = (scaled**2).sum(1)
-        square = scaled @ scaled.T
-        square *= -2.0
-        square += norms
-        square += norms[:, None]
-        np.maximum(square, 0.0, out=square)
+        points = np.ones((len(X), d + 2))
+        scaled = np.multiply(X, np.exp(-theta[:d]), out=points[:, :d])
+        points[:, d] = -0.5 * (scaled**2).sum(1)
+        return points
+
+    def _covariance(self, theta: Array, square: Array) -> tuple[Array, Array]:
+        """Covariances of f, and their derivative by ``square``, minus half the squared scaled distances."""
+        np.minimum(square, 0.0, out=square)
+        scale = math.exp(theta[self._X.shape[1]]) if self._scaled else 1.0
         if not self._matern:
-            square *= -0.5
             covariance = np.exp(square, out=square)
             covariance *= scale
             return covariance, covariance.copy()
-        square *= 5.0
+        square *= -10.0
         root = np.sqrt(square)
         decay = np.exp(-root)
         decay *= 5.0 / 3.0 * scale
@@ -238,7 +254,8 @@ class ModuleEvidence(Evidence):
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:
         self._set(theta)
         with torch.no_grad():
-            return Prior(*(_numpy(x) for x in self._moments(unit)))
+            mean, covariance, noise = (_numpy(x) for x in self._moments(unit))
+            return Prior(mean, covariance, noise, float(self._log_prior()))
 
     def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
         self._set(theta)
@@ -250,9 +267,7 @@ class ModuleEvidence(Evidence):
             return IMPOSSIBLE, np.zeros_like(theta)
         residual = torch.linalg.solve_triangular(root, (torch.as_tensor(y).to(mean) - mean)[rows, None], upper=False)
         value: Any = 0.5 * residual.square().sum() + root.diagonal().log().sum() + 0.5 * len(kept) * LOG_2PI
-        modules: Any = self._model
-        for _, module, prior, closure, _ in modules.named_priors():
-            value = value - prior.log_prob(closure(module)).sum()
+        value = value - self._log_prior()
         parameters = list(self._parameters.values())
         slopes = torch.autograd.grad(value, parameters, allow_unused=True) if parameters else []
         pairs = zip(parameters, slopes, strict=True)
@@ -267,6 +282,10 @@ class ModuleEvidence(Evidence):
         noise = (noise / unit**2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
         return prior.mean, prior.covariance_matrix, noise + self._blur(unit)
 
+    def _log_prior(self) -> Any:
+        modules: Any = self._model
+        return sum(prior.log_prob(closure(module)).sum() for _, module, prior, closure, _ in modules.named_priors())
+
     def _set(self, theta: Array) -> None:
         first = 0
         with torch.no_grad():
@@ -274,6 +293,20 @@ class ModuleEvidence(Evidence):
                 values = theta[first : first + parameter.numel()]
                 parameter.copy_(torch.as_tensor(values).to(parameter).view_as(parameter))
                 first += parameter.numel()
+
+
+def _squares(points: Array) -> Array:
+    """Minus half the squared distances, ``n x n``, as one product: x x' - |x|^2 / 2 - |x'|^2 / 2."""
+    swapped = points.copy()
+    swapped[:, -2:] = points[:, :-3:-1]
+    return points @ swapped.T
+
+
+@cache
+def _diagonal(n: int) -> Indices:
+    """Where the diagonal of an ``n x n`` matrix stands in LAPACK's rectangular full packed format."""
+    places, _ = lapack.dtfttr(n, np.arange(n * (n + 1) / 2.0))
+    return np.asarray(places.diagonal().astype(int))
 
 
 def evidence_of(model: SingleTaskGP) -> Evidence:

@@ -115,5 +115,5 @@ class Finds:
         return np.asarray(np.exp(-0.5 * self._squares[row] / radius**2))
 
     def _covariance(self, row: int, radius: float, deviation: float, rows: Indices) -> Array:
-        near, square = self.nearness(row, radius)[rows], self._squares[np.ix_(rows, rows)]
+        near, square = self.nearness(row, radius)[rows], self._squares[rows][:, rows]
         return np.asarray(deviation**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))

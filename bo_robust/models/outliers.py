@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned, Rows
-from bo_robust.models.evidence import LOG_2PI, Array, Evidence
+from bo_robust.models.evidence import LOG_2PI, Array, Evidence, one_thread
 from bo_robust.models.finds import Find, Finds
 from bo_robust.models.reward_units import Units, spread_units
 
@@ -128,6 +128,7 @@ class OutlierSearch:
         # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
         self._most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
 
+    @one_thread
     def fit(self) -> Judgement:
         """Choose rows and hyperparameters, from those that the model has."""
         start, n = self._evidence.start, len(self._y)
@@ -141,17 +142,19 @@ class OutlierSearch:
                 if believed.tobytes() in tried:
                     break
                 theta = self._fit_theta(believed)
-                tried[believed.tobytes()] = plausibility = self._plausibility(theta, believed)
+                given = self._given(theta, believed)
+                tried[believed.tobytes()] = plausibility = self._plausibility(given)
                 if plausibility > top:
                     best, theta_best, top = believed, theta, plausibility
-                believed = self._climb(theta, believed)
+                believed = self._climb(given)
         believed, finds = self._with_finds(theta_best, best)
         if finds:
-            own = self._plausibility(self._fit_theta(believed), believed)
+            own = self._plausibility(self._given(self._fit_theta(believed), believed))
             if -math.inf < own <= tried[every.tobytes()]:  # infinite: the noise of that fit would confirm twin faults
                 believed = every
         return self._judgement(theta_best, believed, finds)
 
+    @one_thread
     def judge(self, known: Rows | None = None) -> Judgement:
         """Choose rows at the hyperparameters that the model has.
 
@@ -167,8 +170,8 @@ class OutlierSearch:
             if len(known) == n:
                 return self._judgement(theta, first, doubts=self._doubts)
         starts = _different([first, *islice(self._first_sets(), 1, 2)])
-        sets = _different([every, first, *(self._climb(theta, start) for start in starts)])
-        best = max(sets, key=lambda believed: self._plausibility(theta, believed))
+        sets = _different([every, first, *(self._climb(self._given(theta, start)) for start in starts)])
+        best = max(sets, key=lambda believed: self._plausibility(self._given(theta, believed)))
         return self._judgement(theta, *self._with_finds(theta, best), self._doubts)
 
     def _with_finds(self, theta: Array, believed: Rows) -> tuple[Rows, list[Find]]:
@@ -176,26 +179,24 @@ class OutlierSearch:
         finds: list[Find] = []
         if believed.all():
             return believed, finds
-        units = self._units(believed)
-        prices, confirmed = self._prices_in(units), self._confirmed(theta, units)
-        given = self._given(theta, believed, units)
+        given = self._given(theta, believed)
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            found = [find for row in centres for find in self._about(int(row), given, units)]
+            found = [find for row in centres for find in self._about(int(row), given)]
             likeliest = max(
                 (find for find in found if len(find.rows) > 1), key=lambda find: find.log_odds, default=None
             )
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
             # in the units of the rewards, since those of the believed ones grow when rows come back
-            finds.append(likeliest._replace(deviation=likeliest.deviation * units.scale))
+            finds.append(likeliest._replace(deviation=likeliest.deviation * given.units.scale))
             together = given.believed.copy()
             together[list(likeliest.rows)] = True
-            given = self._given(theta, together, units, finds)
-            self._settle(given, prices, confirmed)
+            given = self._given(theta, together, finds, given.units)
+            self._climb(given)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_rows(rest)[1] + STRONG > prices[: len(rest)].sum():
+        if finds and given.with_rows(rest)[1] + STRONG > self._prices_in(given.units)[: len(rest)].sum():
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 
@@ -233,21 +234,25 @@ class OutlierSearch:
         """Unit of the targets, in that of the model now."""
         return 1.0 if self._scale is None else units.scale / self._scale
 
-    def _given(self, theta: Array, believed: Rows, units: Units, finds: Iterable[Find] = ()) -> Conditioned:
+    def _given(
+        self, theta: Array, believed: Rows, finds: Iterable[Find] = (), units: Units | None = None
+    ) -> Conditioned:
+        """The GP given these rows, with these finds; by default in the units of the believed rewards."""
+        units = units or self._units(believed)
         prior = self._evidence.prior(theta, self._unit(units))
         for find in finds:
             here = find._replace(deviation=find.deviation / units.scale)
             prior = prior._replace(covariance=prior.covariance + self._finds.covariance(here))
-        return Conditioned(prior, (self._y - units.center) / units.scale, believed)
+        return Conditioned(prior, self._y, believed, units)
 
     def _prices_in(self, units: Units) -> Array:
         """Log density, in these units, of the first, the second, ... outlier, ``n``."""
         prices: Array = self._prices + math.log(units.scale / self._robust.scale)
         return prices
 
-    def _about(self, row: int, given: Conditioned, units: Units) -> Iterator[Find]:
+    def _about(self, row: int, given: Conditioned) -> Iterator[Find]:
         """Finds about a row."""
-        return self._finds.about(row, given, self._prices_in(units), self._robust.scale / units.scale)
+        return self._finds.about(row, given, self._prices_in(given.units), self._robust.scale / given.units.scale)
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -258,20 +263,19 @@ class OutlierSearch:
         some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
         return self._evidence.maximise(self._evidence.start, targets, some, STEPS, self._unit(units))
 
-    def _plausibility(self, theta: Array, believed: Rows) -> float:
+    def _plausibility(self, given: Conditioned) -> float:
         """J, with a bonus for all rows; minus infinity for rows that lack a confirmed one."""
-        units, rows = self._units(believed), np.flatnonzero(believed)
-        if np.any(self._confirmed(theta, units) & ~believed):
+        if np.any(self._confirmed(given) & ~given.believed):
             return -math.inf
-        loss, _ = self._evidence.loss(theta, (self._y - units.center) / units.scale, rows, self._unit(units))
-        found = -loss - len(rows) * math.log(units.scale / self._robust.scale)
-        dropped = len(believed) - len(rows)
+        kept = int(given.believed.sum())
+        dropped = len(given.believed) - kept
+        found = given.log_evidence - kept * math.log(given.units.scale / self._robust.scale)
         return found + (float(self._prices[:dropped].sum()) if dropped else STRONG)
 
     def _first_sets(self) -> Iterator[Rows]:
         """All rows; those not far from what is expected; all but the least likely; the densest rewards."""
         n = len(self._y)
-        given = self._given(self._evidence.start, np.ones(n, dtype=bool), self._robust)
+        given = self._given(self._evidence.start, np.ones(n, dtype=bool), units=self._robust)
         residual, variance = given.expected()
         yield given.believed.copy()
         near = residual**2 < FAR**2 * variance
@@ -286,18 +290,11 @@ class OutlierSearch:
             start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
             yield np.isin(np.arange(n), order[start : start + n - left])
 
-    def _climb(self, theta: Array, believed: Rows) -> Rows:
-        """Rows that no single move from these improves any more."""
-        units = self._units(believed)
-        given, confirmed = self._given(theta, believed, units), self._confirmed(theta, units)
-        for row in np.flatnonzero(confirmed & ~believed):
+    def _climb(self, given: Conditioned) -> Rows:
+        """Add what is confirmed, then drop or add the row that gains most, until none gains: the rows then believed."""
+        prices, confirmed, n = self._prices_in(given.units), self._confirmed(given), len(given.believed)
+        for row in np.flatnonzero(confirmed & ~given.believed):
             given.move(int(row))
-        self._settle(given, self._prices_in(units), confirmed)
-        return given.believed
-
-    def _settle(self, given: Conditioned, prices: Array, confirmed: Rows) -> None:
-        """Drop or add the row that gains most, until none gains."""
-        n = len(given.believed)
         for _ in range(2 * n):
             gain = given.log_densities() - _next_price(prices, given.believed)
             gain[given.believed] *= -1.0
@@ -307,8 +304,9 @@ class OutlierSearch:
             if gain[i] < 1e-9:
                 break
             given.move(i)
+        return given.believed
 
-    def _confirmed(self, theta: Array, units: Units) -> Rows:
+    def _confirmed(self, given: Conditioned) -> Rows:
         """Rows that agree with another reading of their point, and with all of them that are not beyond them.
 
         Two agree that are no more apart than noise is, and than CLOSE. Two readings outvote a third one that is beyond
@@ -317,8 +315,8 @@ class OutlierSearch:
         """
         if not self._twins.any():
             return np.zeros(len(self._y), dtype=bool)
-        noise, y = self._evidence.prior(theta, self._unit(units)).noise, self._readings / units.scale
-        away = y - self._robust.center / units.scale
+        noise, y = given.noise, self._readings / given.units.scale
+        away = y - self._robust.center / given.units.scale
         apart, size = y - y[:, None], np.abs(away)
         near = np.minimum(AGREE * np.sqrt(noise[:, None] + noise), CLOSE * np.maximum(size[:, None], size))
         agree = np.abs(apart) <= near
@@ -330,8 +328,8 @@ class OutlierSearch:
         return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
 
     def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = (), doubts: bool = False) -> Judgement:
-        units = self._units(believed)
-        prices, given = self._prices_in(units), self._given(theta, believed, units, finds)
+        given = self._given(theta, believed, finds)
+        units, prices = given.units, self._prices_in(given.units)
         residual, variance = given.expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
@@ -340,10 +338,10 @@ class OutlierSearch:
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / units.scale)[believed]))
         explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
-        possible = self._possible(given, units) if doubts else ()
+        possible = self._possible(given) if doubts else ()
         return Judgement(believed, probability, surprise, limit, self._barely_believed(believed), explained, possible)
 
-    def _possible(self, given: Conditioned, units: Units) -> tuple[Find, ...]:
+    def _possible(self, given: Conditioned) -> tuple[Find, ...]:
         """The likeliest finds about rows that are set aside, beyond all believed rewards and beyond what is expected.
 
         A row within a likelier find has none of its own: it would count the same variance twice.
@@ -353,13 +351,13 @@ class OutlierSearch:
             (self._y > inside.max()) & (given.weights > 0.0),
             (self._y < inside.min()) & (given.weights < 0.0),
         )
-        about = (self._about(int(row), given, units) for row in np.flatnonzero(above | below))
+        about = (self._about(int(row), given) for row in np.flatnonzero(above | below))
         likeliest = [max(finds, key=lambda find: find.log_odds) for finds in about]
         kept: list[Find] = []
         for find in sorted(likeliest, key=lambda find: -find.log_odds):
             if not any(self._finds.nearness(other.row, other.radius)[find.row] > HALF for other in kept):
                 kept.append(find)
-        return tuple(find._replace(deviation=find.deviation * units.scale) for find in kept)
+        return tuple(find._replace(deviation=find.deviation * given.units.scale) for find in kept)
 
     def _barely_believed(self, believed: Rows) -> Rows:
         """The largest or smallest rewards, where two readings of one point stand against all others.
@@ -373,9 +371,9 @@ class OutlierSearch:
             pair[row] = True
             rest = believed & ~pair
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
-                units = self._units(rest)
-                densities = self._given(self._fit_theta(rest), rest, units).log_densities()
-                barely_believed |= pair & (densities < self._prices_in(units)[len(believed) - believed.sum()])
+                given = self._given(self._fit_theta(rest), rest)
+                prices = self._prices_in(given.units)
+                barely_believed |= pair & (given.log_densities() < prices[len(believed) - believed.sum()])
         return barely_believed
 
 

@@ -16,6 +16,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
+from scipy import stats
 
 from bo_robust.models.evidence import ModuleEvidence, StationaryEvidence, evidence_of
 
@@ -147,11 +148,23 @@ def test_gradients_are_those_of_differences(name, unit):
     np.testing.assert_allclose(gradient, differences(evidence, evidence.start, y, kept, unit), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_the_density_of_hyperparameters_is_what_the_loss_has_beside_that_of_rewards(name):
+    """Up to a constant, which is the same at the start and elsewhere."""
+    model = make(name)
+    evidence, y, constants = evidence_of(model), model.train_targets.numpy(), []
+    for theta in (evidence.start, evidence.start * np.linspace(0.9, 1.2, len(evidence.start))):
+        mean, covariance, noise, log_density = evidence.prior(theta)
+        rewards = stats.multivariate_normal(mean, covariance + np.diag(noise)).logpdf(y)
+        constants.append(evidence.loss(theta, y, np.arange(N))[0] + rewards + log_density)
+    np.testing.assert_allclose(constants, 0.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_both_ways_have_one_prior_and_one_maximum(name):
     model = make(name)
     plain, modules = evidence_of(copy.deepcopy(model)), ModuleEvidence(copy.deepcopy(model))
-    for a, b in zip(plain.prior(plain.start, 0.5), modules.prior(modules.start, 0.5), strict=True):
+    for a, b in zip(plain.prior(plain.start, 0.5)[:3], modules.prior(modules.start, 0.5)[:3], strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
     y, kept = model.train_targets.numpy(), np.array([0, 2, 3, 7, 11, 12])
     gains = []

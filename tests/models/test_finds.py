@@ -57,7 +57,7 @@ def test_log_odds_are_those_of_dense_densities():
     believed = np.ones(n, dtype=bool)
     believed[[3, 7]] = False
     finds = Finds(places, density)
-    for find in finds.about(3, Conditioned(prior, y, believed), prices, scale):
+    for find in finds.about(3, Conditioned(prior, y, believed, Units(0.0, 1.0)), prices, scale):
 
         def log_density(rows, covariance):
             total = (covariance + 0.1 * np.eye(n))[np.ix_(rows, rows)]
@@ -201,7 +201,7 @@ class TestDoubt:
         prior, believed = Prior(expected, np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         X, Y = data_of(y)
         search = RobustGP(X, Y)._search()
-        possible = search._possible(Conditioned(prior, y, believed), Units(0.0, 1.0))
+        possible = search._possible(Conditioned(prior, y, believed, Units(0.0, 1.0)))
         assert [(find.row, find.deviation) for find in possible] == [(7, pytest.approx(7.0))]
 
     def test_neighbours_have_one(self):
@@ -210,7 +210,7 @@ class TestDoubt:
         prior, believed = Prior(np.zeros(n), np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         for apart, rows in ((0.001, 1), (0.5, 2)):
             X, Y = data_of(y, apart)
-            possible = RobustGP(X, Y)._search()._possible(Conditioned(prior, y, believed), Units(0.0, 1.0))
+            possible = RobustGP(X, Y)._search()._possible(Conditioned(prior, y, believed, Units(0.0, 1.0)))
             assert len(possible) == rows
 
     def test_an_acquisition_goes_and_looks_there(self):

@@ -8,11 +8,12 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from scipy import special, stats
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from bo_robust.models.conditioned import Conditioned
 from bo_robust.models.evidence import Prior, evidence_of
 from bo_robust.models.outliers import Judgement, OutlierSearch
-from bo_robust.models.reward_units import coarse_unit, robust_units, spread_units
+from bo_robust.models.reward_units import Units, coarse_unit, robust_units, spread_units
 
 N = 9
 
@@ -86,7 +87,7 @@ class TestSearch:
         X = torch.cat([torch.full((len(readings), 1), 0.55), torch.linspace(0.0, 1.0, 10).unsqueeze(-1)]).double()
         Y = torch.cat([torch.tensor(readings), torch.linspace(-0.2, 0.2, 10)]).unsqueeze(-1).double()
         found, evidence = search(X, Y - Y.median())
-        rows = np.flatnonzero(found._confirmed(evidence.start, found._units(np.ones(len(X), dtype=bool))))
+        rows = np.flatnonzero(found._confirmed(found._given(evidence.start, np.ones(len(X), dtype=bool))))
         assert rows.tolist() == confirmed
 
     def test_surprise_and_level_are_those_of_refitting_without_the_row(self):
@@ -257,16 +258,36 @@ class TestSearch:
         assert 6 <= found.judge().believed.sum() < 12
 
 
+def test_a_search_has_one_thread(monkeypatch):
+    found, evidence = search(*data())
+    threads = []
+    monkeypatch.setattr(
+        type(evidence), "maximise", lambda *arguments: threads.append(threads_of_blas()) or evidence.start
+    )
+    with threadpool_limits(limits=2, user_api="blas"):
+        found.fit()
+        assert set(threads_of_blas()) == {2}
+    assert {count for counts in threads for count in counts} == {1}
+
+
+def threads_of_blas():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
 def test_moves_are_refits():
     """Rows leave and come back, and all stays as after conditioning anew on those believed."""
     draws = np.random.default_rng(0)
     A, y = draws.normal(size=(N, N)), draws.normal(size=N)
-    prior = Prior(draws.normal(size=N), A @ A.T, np.full(N, 0.3))
-    given = Conditioned(prior, y, draws.random(N) < 0.6)
+    prior = Prior(draws.normal(size=N), A @ A.T, np.full(N, 0.3), log_density=-4.0)
+    given = Conditioned(prior, y, draws.random(N) < 0.6, Units(0.0, 1.0))
     for row in (0, 3, 3, 7, 1, 2, 8, 0, 5):
         given.move(row)
-        for of in (given, Conditioned(prior, y, given.believed)):
+        for of in (given, Conditioned(prior, y, given.believed, given.units)):
             np.testing.assert_allclose(of.expected(), naive_expected(prior, y, given.believed), rtol=1e-8)
+            rows = np.flatnonzero(given.believed)
+            total = prior.covariance + np.diag(prior.noise)
+            rewards = stats.multivariate_normal(prior.mean[rows], total[np.ix_(rows, rows)])
+            assert of.log_evidence == pytest.approx(rewards.logpdf(y[rows]) + prior.log_density)
 
 
 def test_robust_units_by_hand():
