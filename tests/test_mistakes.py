@@ -39,6 +39,7 @@ from bo_robust.models import (
     TruncatedGP,
     candidate,
     candidate_grid,
+    marginal_moments,
 )
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dictionary import NystromDictionary
@@ -93,6 +94,11 @@ def state(algorithm=None, **options):
 def observe(arms, rewards, algorithm=None):
     algorithm = algorithm or algorithms.GPUCB(WIDTH)
     return algorithm.observe(state(algorithm, trials=2), arms, rewards)
+
+
+def saved_stream(array):
+    np.save(FOLDER[0] / "arms.npy", array)
+    return ArmStream.of_file(FOLDER[0] / "arms.npy")
 
 
 def study(space=SPACE, method="tgp-ucb", **settings):
@@ -208,6 +214,12 @@ MISTAKES = {
     "redraw_growth below 1": (lambda: NystromDictionary(5.0, 0.5), "redraw_growth"),
     "redraw_growth as text": (lambda: NystromDictionary(5.0, "1"), "redraw_growth"),
     "stream of an array": (lambda: ArmStream.of_tensor(ARMS.numpy()), "arms"),
+    "stream of no arms": (lambda: ArmStream.of_tensor(ARMS[:0]), "arms must be n x d with n >= 1"),
+    "stream of whole numbers": (lambda: saved_stream(np.arange(6).reshape(3, 2)), "n x d array of float32 or float64"),
+    "block of whole numbers": (
+        lambda: list(ArmStream(lambda a, b: ARMS[a:b].long(), 0, 6).blocks(ARMS)),
+        "the block of arms 0..5 must be float32 or float64, got torch.int64; convert it",
+    ),
     "stop before start": (lambda: ArmStream(lambda a, b: ARMS, 3, 2), "stop"),
     # algorithms over arms
     "width as number": (lambda: algorithms.GPUCB(2.0), "width"),
@@ -256,6 +268,10 @@ MISTAKES = {
     "noise as text": (lambda: state(noise_var="0.1"), "noise_var"),
     "noise None": (lambda: state(noise_var=None), "noise_var"),
     "noise of other trials": (lambda: state(noise_var=torch.ones(3), trials=2), "one number or one per trial (2)"),
+    "noise of candidates in a table": (
+        lambda: algorithms.HEGPUCB(WIDTH, 0.1, 0.1).init(kernel(), torch.ones(2, 2)),
+        "noise_var must be one number or one per candidate",
+    ),
     "noise below rounding": (lambda: algorithms.GPUCB(WIDTH).init(kernel(ARMS.float()), 1e-9), "noise_var"),
     "no trials": (lambda: state(trials=0), "trials"),
     "trials as text": (lambda: state(trials="2"), "trials"),
@@ -452,6 +468,10 @@ MISTAKES = {
     ),
     "no points": (lambda: ContinuousEnvironment(BOX, Normal(0.5, 0.1), num_points=0), "num_points"),
     "perturbations as list": (lambda: PerturbationEnvironment([[0.1]]), "perturbations"),
+    "perturbations of other designs": (
+        lambda: PerturbationEnvironment(Z).points(X),
+        "perturbations have 1 columns, X has 2",
+    ),
     "radius of 0": (lambda: PerturbationEnvironment.ball(0.0, BOX), "radius"),
     "alpha of 0": (lambda: functionals.ValueAtRisk(0.0), "alpha"),
     "risk as text": (lambda: functionals.ValueAtRisk("0.1"), "alpha"),
@@ -470,6 +490,16 @@ MISTAKES = {
     "acquisition at float32": (lambda: acquisition.GPUCB(gp(), WIDTH)(X[:1].float()), "X"),
     "acquisition at an array": (lambda: acquisition.GPUCB(gp(), WIDTH)(X[:1].numpy()), "X"),
     "acquisition at other points": (lambda: acquisition.GPUCB(gp(), WIDTH)(X[:1, :1]), "X"),
+    "outputs of an ensemble": (
+        lambda: marginal_moments(
+            ensemble(), X, posterior_transform=ScalarizedPosteriorTransform(torch.ones(1, dtype=torch.float64))
+        ),
+        "a CandidateEnsemble takes no posterior_transform",
+    ),
+    "an output that an ensemble lacks": (
+        lambda: ensemble().subset_output([1]),
+        "the model has one output, got indices",
+    ),
     "elimination of a GP": (lambda: acquisition.EliminationUCB(gp()), "EliminationUCB needs a CandidateEnsemble"),
     "conditions of another model": (
         lambda: risk(FiniteEnvironment(X)),
@@ -478,6 +508,12 @@ MISTAKES = {
     "conditions as a tensor": (lambda: risk(Z), "environment"),
     "conditions in float32": (lambda: risk(FiniteEnvironment(Z.float())), "the environment is torch.float32"),
     "risk of 10 per cent": (lambda: risk(functional=10), "functional"),
+    "pending designs of a batch of models": (
+        lambda: acquisition.ValueAtRiskUCB(
+            SingleTaskGP(X.expand(2, 4, 2), Y.expand(2, 4, 1)), FiniteEnvironment(Z), 0.1, 2.0, X_pending=X[:1, :1]
+        ),
+        "pending designs need a model without batch shape",
+    ),
     "width of risk": (lambda: risk(width="2"), "width"),
     "risk at (x, z)": (lambda: risk()(X[:1]), "Give x alone (the bounds of x, 2 x 1, to optimize_acqf)"),
     "risk at a list": (lambda: risk().select_condition([[0.1]]), "X"),
@@ -519,6 +555,7 @@ MISTAKES = {
     "range as text": (lambda: Float("a", 1.0), "Float"),
     "logarithm of 0": (lambda: Float(0.0, 1.0, log=True), "log"),
     "not whole": (lambda: Integer(0.5, 3), "Integer"),
+    "parameter without a name": (lambda: Box({"": Float(0.0, 1.0)}), "parameters have names, got ''"),
     "box of a list": (lambda: Box([("x", 0.0, 1.0)]), "parameters"),
     "one arm": (lambda: Arms([{"x": 1.0}]), "give at least two arms"),
     "arms with other names": (lambda: Arms([{"x": 1.0}, {"y": 1.0}]), "y"),

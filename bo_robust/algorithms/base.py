@@ -103,12 +103,9 @@ class ArmAlgorithm(ABC):
                     check_schedule(name, example, one)
 
     @classmethod
-    def default_truncation(cls, features: Any = None) -> Mapping[str, Any] | None:
-        """Spec of the level if a configuration names none, for these features or this way to draw dictionaries.
-
-        None if a configuration has to name one.
-        """
-        return None
+    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
+        """Spec of the level if a configuration names none, for these features or this way to draw dictionaries."""
+        return {"kind": "none"}
 
     @classmethod
     def delta_of_width(cls, delta: float, kind: str) -> float:

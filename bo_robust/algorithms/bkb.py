@@ -6,9 +6,8 @@ posterior (:mod:`bo_robust.posteriors.dtc`). With a truncation level its rewards
 :mod:`tgp_ucb`; docs/pages/residual_truncation.md has the proof.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -72,11 +71,6 @@ class BKB(FeatureSpaceAlgorithm):
         check_rule(self.rule, self.reference_bound)
         if self.redraw not in REDRAWS:
             raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {quoted(self.redraw)}.")
-
-    @classmethod
-    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
-        """No truncation, as in the paper."""
-        return {"kind": "none"}
 
     def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
         return BKBState(dtc.init(kernel, noise_var, len(noise_var)))

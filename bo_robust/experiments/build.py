@@ -130,8 +130,6 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
         context["num_directions"] = getattr(features, "num_features", problem.num_arms)
     if "truncation" in fields:
         truncation = settings.get("truncation") or cls.default_truncation(settings.get("features"))
-        if truncation is None:
-            raise ValueError(f"{config.name} needs `truncation:`, e.g. {{kind: tgp}}.")
         settings["truncation"] = specs.build(truncation, TRUNCATIONS, context, "truncation")
     if "width" in fields:
         width = settings.get("width") or cls.default_width

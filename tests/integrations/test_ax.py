@@ -347,6 +347,13 @@ def test_a_constraint_keeps_its_say_where_values_of_both_outcomes_are_wrong():
     assert value > 0.97
 
 
+def test_a_constraint_that_nothing_keeps_is_said():
+    client = several("robust", "y", ["g <= -5"])
+    play_outcomes(client, 8, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, {})
+    with pytest.raises(ValueError, match="no point observed so far is predicted to keep the constraints; go on"):
+        recommend(client)
+
+
 def test_two_objectives_have_their_suspects_played_again():
     """The best are between (.2, .2) and (.8, .8)."""
     client = several("robust", "u, -v")

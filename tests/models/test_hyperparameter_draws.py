@@ -153,6 +153,17 @@ def test_acquisitions_of_one_posterior_take_an_average(tkwargs):
     assert qUpperConfidenceBound(model, 2.0)(x).shape == (5,)
 
 
+def test_an_average_learns_as_its_ensemble_does(tkwargs):
+    X, Y = data(tkwargs)
+    at = points(tkwargs, 4, d=1, seed=2)
+    model = AveragedGP(CandidateEnsemble(X[:7], Y[:7], KINDS, elimination=None))
+    assert model.subset_output([0]) is model
+    model.posterior(at)
+    later = model.condition_on_observations(X[7:], Y[7:])
+    whole = AveragedGP(CandidateEnsemble(X, Y, KINDS, elimination=None))
+    torch.testing.assert_close(later.marginal(at), whole.marginal(at))
+
+
 def test_mistakes_are_told(tkwargs):
     X, Y = data(tkwargs)
     with pytest.raises(ValueError, match="draws have seen the rewards"):

@@ -149,13 +149,11 @@ class MCVaR(Optimised):
 class NEIVaR(MCVaR):
     """BoTorch's noisy expected improvement of the value at risk, ``qLogNoisyExpectedImprovement`` over ``VaR``.
 
-    Conditions are as in :class:`MCVaR`. BoTorch names no z: ``lacing`` takes V-UCB's for the x found, otherwise z is
-    drawn from Z.
+    Conditions are as in :class:`MCVaR`.
     """
 
     samples: int = 64
     scenarios: int = 16
-    lacing: bool = False
 
     def acquisition(self, now: Round) -> AcquisitionFunction:
         z = resample(now.problem, self.scenarios)
@@ -166,12 +164,6 @@ class NEIVaR(MCVaR):
             objective=risk_measure(now.problem.alpha, len(z)),
             prune_baseline=True,
         )
-
-    def propose(self, now: Round) -> Proposal:
-        if not self.lacing:
-            return super().propose(now)
-        x, _ = self.maximised(self.acquisition(now), now.problem.x_bounds)
-        return Proposal(self.bound(now).select_condition(x).point)
 
 
 @dataclass(frozen=True, kw_only=True)
