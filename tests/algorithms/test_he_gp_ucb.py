@@ -157,25 +157,6 @@ def test_a_failed_pull_enters_nothing(device):
     assert not state.posterior.evidence[0].any()
 
 
-@pytest.mark.parametrize("n", [30, 300], ids=["dense", "low rank"])
-def test_a_batch_with_different_alive_sets_is_its_trials(n, device):
-    kernel, prior = hills(n, device)
-    s, T = 6, 50
-    f, noise = draws(kernel.matrix[0], s, T, 0.1, device)
-    f[3:] += prior[1]  # in these trials the hill is there
-    algorithm = HEGPUCB(BayesianFiniteWidth(n, 0.1), 0.1, 0.1)
-    state = algorithm.init(kernel, 0.01, s, prior_mean=prior)
-    together, _ = play(algorithm, state, f, noise)
-    assert len(set(map(tuple, state.posterior.alive.tolist()))) > 1
-    for i in range(s):
-        alone = algorithm.init(kernel, 0.01, 1, prior_mean=prior)
-        arms, _ = play(algorithm, alone, f[i : i + 1], noise[:, i : i + 1])
-        assert torch.equal(arms[:, 0], together[:, i])
-        assert torch.equal(alone.posterior.alive[0], state.posterior.alive[i])
-        assert torch.equal(alone.failures.at[0], state.failures.at[i])
-        torch.testing.assert_close(alone.failures.sides[0, 0], state.failures.sides[0, i])
-
-
 def test_order_of_the_candidates_changes_nothing_but_indices(device):
     kernel, prior = hills(30, device)
     f, noise = draws(kernel.matrix[0], 5, 60, 0.1, device)

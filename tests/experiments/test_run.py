@@ -177,38 +177,6 @@ def eliminations(summary):
     return {label: method["eliminations"] for label, method in summary["panels"][0]["methods"].items()}
 
 
-def test_killed_and_resumed_from_the_command_line(tmp_path):
-    """SIGKILL while running, then `resume`: traces equal those of an uninterrupted run, byte for byte."""
-    path = tmp_path / "c.yaml"
-    data = config(trials=3, horizon=1_200).to_dict()
-    path.write_text(yaml.safe_dump(data))
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "bo_robust.experiments.cli"]
-    killed = tmp_path / "killed"
-    process = subprocess.Popen(
-        [*command, "run", str(path), "--out", str(killed), "--checkpoint-seconds", "0.05"],
-        env=env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    deadline = time.monotonic() + 120
-    while not list(killed.glob("checkpoints/00*")):
-        assert process.poll() is None, process.stderr.read().decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "traces.parquet").exists()
-    resumed = subprocess.run([*command, "resume", str(killed)], env=env, capture_output=True, text=True, check=False)
-    assert resumed.returncode == 0, resumed.stderr
-    runs.start(parse(data), tmp_path / "whole")
-    pd.testing.assert_frame_equal(
-        pd.read_parquet(tmp_path / "whole" / "traces.parquet"),
-        pd.read_parquet(killed / "traces.parquet"),
-        check_exact=True,
-    )
-
-
 def test_refused_before_anything_is_lost(tmp_path, monkeypatch):
     out = tmp_path / "out"
     runs.start(config(horizon=5), out)

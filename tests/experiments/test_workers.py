@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import yaml
 
@@ -119,24 +118,6 @@ def test_a_worker_that_is_killed_is_replaced_and_its_job_goes_on(tmp_path):
     assert process.returncode == 0, said
     runs.start(parse(plain(horizon=3_000)), tmp_path / "in_turn")
     same(tmp_path / "in_turn", out)
-
-
-@pytest.mark.slow
-def test_value_at_risk_runs_have_workers_too(tmp_path):
-    data = {
-        "loop": "conditions",
-        "trials": 2,
-        "horizon": 1,
-        "methods": ["random"],
-        "panels": [{"name": "B", "problem": {"kind": "branin"}}],
-    }
-    for name, workers in (("one", 1), ("two", 2)):
-        runs.start(parse(data), tmp_path / name, workers=workers)
-    a, b = (
-        pd.read_parquet(tmp_path / name / "traces.parquet").drop(columns=["seconds", "fit_seconds"])
-        for name in ("one", "two")
-    )
-    pd.testing.assert_frame_equal(a, b, check_exact=True)
 
 
 def _until(true):

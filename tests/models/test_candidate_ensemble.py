@@ -250,20 +250,6 @@ def played(tkwargs, U, T=30, **options):
     return model
 
 
-def test_permuting_candidates_permutes_indices(tkwargs):
-    model = played(tkwargs, hills())
-    order = [2, 0, 1]
-    other = played(tkwargs, [hills()[u] for u in order])
-    assert torch.equal(model.train_targets, other.train_targets)
-    assert torch.equal(other.alive, model.alive[order])
-    torch.testing.assert_close(other.evidence, model.evidence[order])
-    assert order[other.leader] == model.leader
-    assert [(order[u], t, gone) for u, t, gone in state(other)] == state(model)
-    for a, b in zip(other.eliminations, model.eliminations, strict=True):
-        assert a["name"] == b["name"]
-        assert (a["left"], a["right"]) == pytest.approx((b["left"], b["right"]))
-
-
 def test_minimising_is_maximising_the_negative(tkwargs):
     up, down = played(tkwargs, hills()), played(tkwargs, hills(-1), maximize=False)
     torch.testing.assert_close(down.train_targets, -up.train_targets)

@@ -379,15 +379,6 @@ def test_widths_get_the_round_the_information_gain_and_the_effective_dimension(t
     assert value(points(tkwargs, 2, 4)).isfinite().all()
 
 
-def test_gradients(tkwargs):
-    model, pending = make(tkwargs, n=100), points(tkwargs, 2, seed=5)
-
-    def bound(X):
-        return GPUCB(model, ConstantWidth(2.0), X_pending=pending)(X)
-
-    assert torch.autograd.gradcheck(bound, points(tkwargs, 3, 1).requires_grad_())
-
-
 # ---------------------------------------------------------------------------------------------- module
 
 

@@ -199,18 +199,6 @@ def test_conditioning_a_batch(tkwargs, kind):
 
 
 @pytest.mark.parametrize("kind", MAPS)
-def test_fantasies_and_look_ahead(tkwargs, kind):
-    model, X = make(tkwargs, kind, nodes=8), points(tkwargs, 3, 2)
-    fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([5]), seed=0))
-    assert fantasies.train_targets.shape == (5, 3, 14)
-    assert fantasies.posterior(points(tkwargs, 4)).mean.shape == (5, 3, 4, 1)
-    twice = fantasies.fantasize(points(tkwargs, 3, 1, seed=3), SobolQMCNormalSampler(torch.Size([2]), seed=0))
-    assert twice.batch_shape == (2, 5, 3)
-    nothing = model.fantasize(points(tkwargs, 3, 0), SobolQMCNormalSampler(torch.Size([2]), seed=0))
-    assert_same(nothing, model.condition_on_observations(X[:, :0], X[:, :0, :1].expand(2, 3, 0, 1)), X, tol=1e-12)
-
-
-@pytest.mark.parametrize("kind", MAPS)
 def test_knowledge_gradient_of_the_exact_gp(tkwargs, kind):
     candidates = points(tkwargs, 4, 4)
     model = make(tkwargs, kind, nodes=24)

@@ -4,15 +4,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import qKnowledgeGradient, qLogNoisyExpectedImprovement
 from botorch.exceptions.warnings import InputDataWarning
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import TruncatedGP, TruncationWarning
 from bo_robust.truncation import NoTruncation, TGPTruncation
@@ -173,23 +170,6 @@ def test_fantasies_at_a_batch_of_batches_learn_further(tkwargs):
     assert fantasies.condition_on_observations(X, Y).train_targets.shape == (5, 4, 3, 15)
 
 
-def test_look_ahead_acquisition_functions(tkwargs):
-    model = make(tkwargs)
-    X = points(tkwargs, 4, 1).requires_grad_()
-    baseline = model.train_inputs[0]
-    value = qLogNoisyExpectedImprovement(model, baseline)(X)
-    assert value.shape == (4,)
-    kg = qKnowledgeGradient(model, num_fantasies=3)
-    value = kg(torch.cat([X, points(tkwargs, 4, 3)], dim=-2))
-    value.sum().backward()
-    assert float(X.grad.abs().max()) > 0
-    fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([3]), seed=0))
-    assert fantasies.train_targets.requires_grad
-    assert not fantasies.rewards.requires_grad
-    again = fantasies.condition_on_observations(points(tkwargs, 4, 1, seed=8), torch.ones(3, 4, 1, 1, **tkwargs))
-    assert again.rewards.shape == (3, 4, 14, 1)
-
-
 def test_a_batch_of_trials_equals_single_trials(tkwargs):
     batch = make(tkwargs, batch=(3,))
     assert batch.batch_shape == (3,)
@@ -222,30 +202,6 @@ def test_a_move_that_changes_nothing_keeps_the_caches(tkwargs):
     model.to(**tkwargs)  # BoTorch's analytic acquisition functions do this on every call
     assert cache is not None
     assert model.prediction_strategy is cache
-
-
-def test_fitting_improves_the_evidence_of_the_truncated_rewards(tkwargs):
-    torch.manual_seed(0)
-    X = torch.rand(40, 1, **tkwargs)
-    Y = torch.sin(6 * X) + 0.1 * torch.randn(40, 1, **tkwargs)
-    Y[::10] = 50.0
-    truncation = TGPTruncation(moment_bound=4.0, alpha=1.0)
-    # Learned noise and lengthscale.
-    model = TruncatedGP(X, Y, truncation)
-    assert int(model.truncated.sum()) == 4
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    before = mll(model(*model.train_inputs), model.train_targets).item()
-    fit_gpytorch_mll(mll)
-    model.train()
-    after = mll(model(*model.train_inputs), model.train_targets).item()
-    assert after > before + 0.1
-    assert model.likelihood.noise.item() < 1.0
-    # Fixed noise: only the lengthscale moves.
-    fixed = TruncatedGP(X, Y, truncation, noise_var=0.25)
-    start = fixed.covar_module.lengthscale.item()
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(fixed.likelihood, fixed))
-    assert fixed.covar_module.lengthscale.item() != pytest.approx(start, rel=0.01)
-    assert torch.equal(fixed.likelihood.noise, torch.full((40,), 0.25, **tkwargs))
 
 
 def test_setting_train_data_truncates(tkwargs):
