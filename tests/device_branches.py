@@ -21,7 +21,6 @@ TESTS = [
     "tests/algorithms",
     "tests/contract",
     "tests/features",
-    "tests/models/test_feature_posterior.py",
     "tests/models/test_feature_gp.py",
     "tests/experiments/test_fused_rounds.py",
     "tests/experiments/problems/conditions",

@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions import UnsupportedError
 from botorch.models import ModelList, ModelListGP, SingleTaskGP
@@ -55,23 +54,6 @@ class Dense:
         return mean + width * np.sqrt(1.0 - (K * solve.T).sum(-1))
 
 
-@pytest.mark.parametrize("kind", ["truncated", "single", "single_fixed"])
-def test_is_botorch_ucb_at_the_squared_width(tkwargs, kind):
-    X, Y = data(tkwargs)
-    model = {
-        "truncated": lambda: make(tkwargs),
-        "single": lambda: SingleTaskGP(X, Y),
-        "single_fixed": lambda: SingleTaskGP(X, Y, torch.full_like(Y, 0.1)),
-    }[kind]()
-    acqf = GPUCB(model, FiniteWidth(num_arms=100, delta=0.1))
-    w = math.sqrt(2 * math.log(100 * 15**2 * math.pi**2 / 0.6))  # t = 15: 14 observations were made
-    assert float(acqf.width) == pytest.approx(w, abs=1e-12)
-    ucb = UpperConfidenceBound(model, beta=torch.tensor(w**2, **tkwargs))
-    for shape in [(600, 1, 2), (3, 5, 1, 2), (1, 2)]:
-        x = rand(tkwargs, *shape, seed=3)
-        torch.testing.assert_close(acqf(x), ucb(x), atol=1e-10, rtol=0)
-
-
 def test_value_against_a_dense_solve(tkwargs):
     model = make(tkwargs)
     acqf = GPUCB(model, ConstantWidth(1.5))
@@ -121,27 +103,6 @@ def test_randomised_width_is_drawn_once(tkwargs):
     assert len(widths) == 20
     assert min(widths) >= math.sqrt(2 * math.log(25.0))
     assert len(set(new(0, make(tkwargs, batch=(4,))).width.tolist())) == 4
-
-
-def test_batched_models_have_one_width_and_value_per_member(tkwargs):
-    model = make(tkwargs, batch=(3,))
-    width = SelfNormalisedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1)
-    acqf, x = GPUCB(model, width), rand(tkwargs, 20, 1, 1, 2, seed=3)
-    pending = rand(tkwargs, 2, 2, seed=5)
-    assert acqf.width.shape == (3,)
-    before = acqf(x)
-    acqf.set_X_pending(pending)
-    after, pairs = acqf(x), acqf(rand(tkwargs, 4, 1, 2, 2, seed=3))
-    assert before.shape == after.shape == (20, 3)
-    assert pairs.shape == (4, 3)
-    for s in range(3):
-        X, Y = model.train_inputs[0][s], model.rewards[s]
-        one = TruncatedGP(X, Y, TGPTruncation(4.0, 1.0), noise_var=NOISE_VAR, covar_module=rbf(tkwargs, 0.3))
-        single = GPUCB(one, width)
-        torch.testing.assert_close(before[:, s], single(x.squeeze(1)), atol=1e-9, rtol=0)
-        single.set_X_pending(pending)
-        torch.testing.assert_close(after[:, s], single(x.squeeze(1)), atol=1e-9, rtol=0)
-        torch.testing.assert_close(pairs[:, s], single(rand(tkwargs, 4, 1, 2, 2, seed=3).squeeze(1)), atol=1e-9, rtol=0)
 
 
 def test_two_outputs_under_one_transform(tkwargs):

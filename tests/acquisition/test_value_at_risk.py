@@ -115,25 +115,6 @@ def test_gradients_through_a_perturbation(tkwargs):
     assert torch.allclose(choice.point, x.detach().squeeze(-2) + choice.z)
 
 
-def test_a_single_condition_is_gp_ucb(tkwargs):
-    model, width = make(tkwargs), FiniteWidth(num_arms=50, delta=0.1)
-    environment = FiniteEnvironment(torch.tensor([[0.4]], **tkwargs))
-    x = rand(tkwargs, 20, 1, 2, seed=4)
-    inputs = torch.cat([x, torch.full((20, 1, 1), 0.4, **tkwargs)], -1)
-    for functional in (0.1, CVaR(0.7), WorstCase(), Mean(), MeanVariance(1.0)):
-        acqf = ValueAtRiskUCB(model, environment, functional, width)
-        assert acqf.t == 13
-        assert torch.allclose(acqf(x), GPUCB(model, width)(inputs), atol=1e-10)
-    pairs = ValueAtRiskUCB(model, environment, 0.1, width)(x.view(10, 2, 2))
-    assert torch.allclose(pairs, GPUCB(model, width)(inputs.view(10, 2, 3)), atol=1e-8)
-    pending = inputs[:2, 0]
-    a = ValueAtRiskUCB(model, environment, 0.1, width, X_pending=pending[:, :2])(x)
-    b = ValueAtRiskUCB(model, environment, 0.1, width, X_pending=pending)(x)
-    c = GPUCB(model, width, X_pending=pending)(inputs)
-    assert torch.allclose(a, c, atol=1e-10)
-    assert torch.allclose(b, c, atol=1e-10)
-
-
 def test_continuous_environment_with_transforms_and_a_noise_free_loop(tkwargs):
     """d_z = 1, a few hundred quasi-random points: the recommendation's VaR improves on the initial designs'."""
     bounds_z = torch.tensor([[0.25], [0.75]], **tkwargs)

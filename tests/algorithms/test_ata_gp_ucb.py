@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 from rich.console import Console
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bo_robust.algorithms import ATAGPUCB, MoMGPUCB
 from bo_robust.confidence import ATAFourierWidth, ConstantWidth, RandomisedWidth
@@ -20,6 +19,7 @@ from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.random import spread
 from bo_robust.truncation import ATAFourierTruncation, NoTruncation, TGPTruncation
+from tests.algorithms.worlds import NothingIsRead
 
 BOX = ((0.0, 1.0),)
 BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])
@@ -181,20 +181,6 @@ def test_static_mistakes(device):
     falling.observe(state, arm, y)
     with pytest.raises(ValueError, match="level fell"):
         falling.observe(state, arm, y)
-
-
-READS = {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "unique_dim", "_unique2"}
-
-
-class NothingIsRead(TorchDispatchMode):
-    """Raises at any operator that would wait for the device, except while ``allowed``."""
-
-    allowed = False
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        assert self.allowed or name not in READS, f"{func} reads a tensor back to the host"
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize(

@@ -301,38 +301,6 @@ def regression(F, y, F_test, residual, noise_var):
     return mean, residual + starved, starved
 
 
-@pytest.mark.parametrize("root", ["cholesky", "symmetric"])
-@pytest.mark.parametrize("noise_var", [1.0, 1e-3])
-def test_all_points_give_the_exact_posterior(root, noise_var, device):
-    arms, X_test = points(device, 25, 2), points(device, 15, 2, seed=3)
-    X = arms[torch.cat([torch.arange(25), torch.arange(10), torch.arange(5)])]  # repeated pulls
-    y = torch.sin(5 * X.sum(-1)) + points(device, 40, seed=4)
-    features = NystromFeatures.from_points(SE, X, root)
-    assert features.num_features == (25 if root == "cholesky" else 40)
-    phi = features(X_test)
-    got = regression(features(X), y, phi, features.residual(X_test, phi), noise_var)
-    K_test = SE(X_test, X)
-    inverse = torch.linalg.inv(SE(X, X) + noise_var * torch.eye(40, dtype=X.dtype, device=device))
-    torch.testing.assert_close(got[0], K_test @ inverse @ y, rtol=0.0, atol=1e-9)
-    torch.testing.assert_close(got[1], 1.0 - (K_test @ inverse * K_test).sum(-1), rtol=0.0, atol=1e-9)
-
-
-def test_dtc_variance_is_not_starved(device):
-    """Far from a dictionary of the left third, data everywhere: SoR says 0, DTC the prior variance."""
-    X = line(device, 60)
-    features = NystromFeatures.from_points(SquaredExponential(0.05), X[:20:3])
-    far = X[-10:]
-    phi = features(far)
-    _, dtc, sor = regression(features(X), X.squeeze(-1), phi, features.residual(far, phi), 0.1)
-    assert sor.max() < 1e-6
-    assert dtc.min() > 1.0 - 1e-6
-    near = X[:20]
-    phi = features(near)
-    _, dtc, sor = regression(features(X), X.squeeze(-1), phi, features.residual(near, phi), 0.1)
-    assert dtc.max() < 0.2
-    assert bool((dtc >= sor).all())
-
-
 def dtc_variance_in_60_digits(X, D, lengthscale, noise_var):
     """k - k_D^T K_D^-1 k_D + lambda k_D^T (lambda K_D + K_DX K_XD)^-1 k_D with one reward at every x."""
     with mpmath.workdps(60):

@@ -296,20 +296,6 @@ def test_a_metric_that_is_only_tracked_is_left_out():
     assert isinstance(set_aside(client), list)
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_point_read_too_badly_to_be_believed_is_not_recommended(sign):
-    client = Client(random_seed=0)
-    client.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
-    client.configure_optimization(objective="y" if sign > 0 else "-y")
-    client.set_generation_strategy(generation_strategy(initial=5))
-    for i in range(15):
-        index = client.attach_trial({"x": i / 14})
-        client.complete_trial(index, raw_data={"y": sign * (-300.0 if i == 7 else -10.0 * (i / 14 - 0.5) ** 2)})
-    client.get_next_trials(max_trials=1)
-    assert set_aside(client) == [7]
-    assert recommend(client)[0]["x"] in (6 / 14, 8 / 14)
-
-
 def several(method, objective, constraints=()):
     client = Client(random_seed=0)
     client.configure_experiment(

@@ -256,25 +256,6 @@ def test_the_posterior_follows_hyperparameters_and_data(tkwargs):
 # ---------------------------------------------------------------------------------------------- fitting
 
 
-def test_fitting_recovers_the_hyperparameters(tkwargs):
-    X, truth = points(tkwargs, 600, seed=3), kernel(tkwargs, 0.2, nu=None)
-    root = torch.linalg.cholesky(truth(X).to_dense() + 1e-9 * torch.eye(600, **tkwargs)).detach()
-    draws = torch.randn(2, 600, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
-    model = BKBModel(X, root @ draws[0] + 0.3 * draws[1], max_size=200)
-    inducing, before = model.features.inducing_points, model.log_evidence().item()
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    assert torch.equal(model.features.inducing_points, inducing)
-    assert not model.training
-    assert model.log_evidence().item() > before + 50.0
-    for lengthscale in model.covar_module.lengthscale.flatten().tolist():
-        assert lengthscale == pytest.approx(0.2, rel=0.25)
-    assert model.likelihood.noise.item() == pytest.approx(0.09, rel=0.25)
-    assert not torch.equal(model.dictionary, inducing)
-    evidence = exact(model)
-    mvn = evidence.likelihood(evidence.forward(X))
-    assert model.log_evidence().item() == pytest.approx(mvn.log_prob(model.train_targets).item(), abs=0.5)
-
-
 def test_fixed_noise_and_priors(tkwargs):
     model = BKBModel(points(tkwargs, 50), rewards(points(tkwargs, 50)), noise_var=0.123)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)

@@ -52,18 +52,6 @@ def test_marginals_of_a_batched_model(tkwargs, shape):
     torch.testing.assert_close(v, variance, atol=1e-12, rtol=0)
 
 
-def test_marginals_of_one_batch_member_are_those_of_the_single_model(tkwargs):
-    batched = single(tkwargs, batch=(3,), covar_module=RBFKernel())
-    X = torch.rand(20, 1, 1, 2, **tkwargs)
-    m, v = marginal_moments(batched, X)
-    for s in range(3):
-        Y = batched.outcome_transform.untransform(batched.train_targets.unsqueeze(-1))[0][s]
-        one = SingleTaskGP(batched.train_inputs[0][s], Y, torch.full_like(Y, 0.2), covar_module=RBFKernel())
-        ms, vs = marginal_moments(one, X.squeeze(1))
-        torch.testing.assert_close(m[:, s], ms, atol=1e-10, rtol=0)
-        torch.testing.assert_close(v[:, s], vs, atol=1e-10, rtol=0)
-
-
 def test_a_shape_that_does_not_fit_the_batch_is_refused(tkwargs):
     with pytest.raises(ValueError, match=r"n 1 1 d"):
         marginal_moments(single(tkwargs, batch=(4,)), torch.rand(30, 1, 2, **tkwargs))

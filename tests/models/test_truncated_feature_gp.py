@@ -12,7 +12,7 @@ from gpytorch.kernels import MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
-from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation
+from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation
 from tests.worlds import assert_same, moments, points, rbf
 
 MAPS = ["fourier", "nystrom"]
@@ -47,24 +47,6 @@ def directions(model):
     else:
         R = torch.linalg.inv(torch.linalg.cholesky(V))
     return R, R @ Phi.mT, lambda X: model.features(X, model.covar_module, dictionary).detach()
-
-
-@pytest.mark.parametrize("kind", MAPS)
-@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
-def test_an_infinite_level_is_a_feature_gp(tkwargs, kind, root):
-    for truncation in (NoTruncation(), math.inf, lambda t: torch.tensor(1e9)):
-        model = make(tkwargs, kind, truncation=truncation, root=root)
-        plain = FeatureGP(
-            model.train_inputs[0],
-            model.train_targets.unsqueeze(-1),
-            chosen_map(tkwargs, kind),
-            noise_var=0.3,
-            covar_module=model.covar_module,
-        )
-        for X in (points(tkwargs, 5, 3), points(tkwargs, 6, 1)):
-            assert_same(model, plain, X)
-        assert model.truncated_share == 0.0
-        torch.testing.assert_close(model.information_gain, plain.information_gain, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("kind", MAPS)
