@@ -6,13 +6,14 @@ default modules, because autograd takes several times as long. ``ModuleEvidence`
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from botorch.models import SingleTaskGP
-from botorch.optim.utils import get_parameters_and_bounds
+from botorch.optim.utils import get_bounds_as_ndarray, get_parameters_and_bounds
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
+from torch.nn.utils import vector_to_parameters
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -57,7 +59,7 @@ class Evidence(ABC):
 
     blur = least_blur = 0.0
     start: Array
-    bounds: list[tuple[float | None, float | None]]
+    bounds: Array | None
 
     def _blur(self, unit: float) -> float:
         return max(self.blur, self.least_blur / max(unit, SMALLEST) ** 2)
@@ -82,28 +84,15 @@ class Evidence(ABC):
         return found
 
 
-class _Positive(NamedTuple):
-    """A hyperparameter > 0: the attribute ``name`` of its module ``owner``."""
+class _Positive:
+    """A hyperparameter > 0: the attribute ``name``, ``size`` numbers, of its module ``owner``."""
 
-    owner: Any
-    name: str
-
-    @property
-    def parameter(self) -> torch.nn.Parameter:
-        found: torch.nn.Parameter = getattr(self.owner, f"raw_{self.name}")
-        return found
-
-    @property
-    def constraint(self) -> Any:
-        return getattr(self.owner, f"raw_{self.name}_constraint")
-
-    @property
-    def prior(self) -> Any:
-        return getattr(self.owner, f"{self.name}_prior", None)
-
-    @property
-    def lowest(self) -> float:
-        return max(float(self.constraint.lower_bound), SMALLEST)
+    def __init__(self, owner: Any, name: str, size: int = 1) -> None:
+        self.owner, self.name, self.size = owner, name, size
+        self.parameter, self.constraint = getattr(owner, f"raw_{name}"), getattr(owner, f"raw_{name}_constraint")
+        self.prior = getattr(owner, f"{name}_prior", None)
+        self.lowest = max(float(self.constraint.lower_bound.max()), SMALLEST)
+        self.logarithm = np.log(np.maximum(_numpy(getattr(owner, name)).reshape(-1), self.lowest))
 
 
 class StationaryEvidence(Evidence):
@@ -115,38 +104,32 @@ class StationaryEvidence(Evidence):
     def __init__(self, X: Array, model: SingleTaskGP) -> None:
         modules: Any = model
         # Distances are differences of large numbers where inputs are far from zero.
-        kernel, self._X, d = _base(modules.covar_module), X - X.mean(0), X.shape[1]
-        self._matern = isinstance(kernel, MaternKernel)
-        self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
-        self._positive, self._mean = _positive(model), modules.mean_module
-        values, learned, self.bounds, terms = [], [], [], []
-        for one in self._positive:
-            count = d if one.name == "lengthscale" else 1
-            value = np.broadcast_to(_numpy(getattr(one.owner, one.name)).reshape(-1), count)
-            values.append(np.log(np.maximum(value, one.lowest)))
-            learned += [one.parameter.requires_grad] * count
-            self.bounds += [(math.log(one.lowest), LARGEST)] * count
-            terms += [_terms(one.prior)] * count
-        mean = modules.mean_module.constant if type(self._mean) is ConstantMean else torch.zeros(())
-        self._values = np.append(np.concatenate(values), mean.item())
+        self._X, self._positive, self._mean = X - X.mean(0), _positive(model), modules.mean_module
+        self._matern = type(self._positive[0].owner) is MaternKernel
         self._scaled = type(modules.covar_module) is ScaleKernel
-        self._learned = np.array([*learned, mean.requires_grad])
-        self._terms = np.array([*terms, _terms(None)]).T
-        self.bounds = [bound for bound, of in zip([*self.bounds, (None, None)], self._learned, strict=True) if of]
+        self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
+        mean = self._mean.constant if type(self._mean) is ConstantMean else torch.zeros(())
+        logarithms = [np.broadcast_to(one.logarithm, one.size) for one in self._positive]
+        sizes = [*(one.size for one in self._positive), 1]
+        learned = [*(one.parameter.requires_grad for one in self._positive), mean.requires_grad]
+        bounds = [*((math.log(one.lowest), LARGEST) for one in self._positive), (-math.inf, math.inf)]
+        terms = [*(_terms(one.prior) for one in self._positive), _terms(None)]
+        self._values = np.append(np.concatenate(logarithms), mean.item())
+        self._learned = np.repeat(learned, sizes)
+        self.bounds = np.repeat(bounds, sizes, axis=0)[self._learned]
+        self._terms = np.repeat(terms, sizes, axis=0)[self._learned].T
         self.start = self._values[self._learned]
 
     def assign(self, theta: Array) -> None:
         """Give the model these hyperparameters."""
-        rest, first = self._all(theta), 0
+        values, ends = self._all(theta), np.cumsum([one.size for one in self._positive])
         with torch.no_grad():
-            for one in self._positive:
-                count = len(self._X[0]) if one.name == "lengthscale" else 1
-                values = np.maximum(np.exp(rest[first : first + count]), one.lowest)
-                first += count
+            for one, logarithms in zip(self._positive, np.split(values[:-1], ends[:-1]), strict=True):
                 if one.parameter.requires_grad:
-                    setattr(one.owner, one.name, torch.as_tensor(values).to(one.parameter).view_as(one.parameter))
+                    value = torch.as_tensor(np.maximum(np.exp(logarithms), one.lowest))
+                    setattr(one.owner, one.name, value.to(one.parameter).view_as(one.parameter))
             if self._learned[-1]:
-                self._mean.constant = torch.as_tensor(rest[-1]).to(self._mean.constant)
+                self._mean.constant = torch.as_tensor(values[-1]).to(self._mean.constant)
 
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:
         values = self._all(theta)
@@ -192,7 +175,7 @@ class StationaryEvidence(Evidence):
 
     def _penalty(self, theta: Array) -> tuple[float, Array]:
         """Minus the log prior, 1/2 precision (theta - location)^2 + linear theta + rate e^theta, and its gradient."""
-        precision, location, linear, rate = self._terms[:, self._learned]
+        precision, location, linear, rate = self._terms
         grown = rate * np.exp(np.where(rate > 0.0, theta, 0.0))
         value = float((0.5 * precision * (theta - location) ** 2 + linear * theta + grown).sum())
         return value, precision * (theta - location) + linear + grown
@@ -222,34 +205,22 @@ class StationaryEvidence(Evidence):
         np.minimum(square, 0.0, out=square)
         scale = math.exp(theta[self._X.shape[1]]) if self._scaled else 1.0
         if not self._matern:
-            covariance = np.exp(square, out=square)
-            covariance *= scale
+            covariance = scale * np.exp(square, out=square)
             return covariance, covariance.copy()
         square *= -10.0
         root = np.sqrt(square)
-        decay = np.exp(-root)
-        decay *= 5.0 / 3.0 * scale
-        root += 1.0
-        slope = decay * root
-        square /= 5.0
-        square += 0.6 * root
-        square *= decay
-        return square, slope
+        decay = 5.0 / 3.0 * scale * np.exp(-root)
+        return decay * (0.6 + 0.6 * root + 0.2 * square), decay * (1.0 + root)
 
 
 class ModuleEvidence(Evidence):
     """``theta`` are the raw parameters of the modules; ``model`` is changed, so it must be the caller's own copy."""
 
     def __init__(self, model: SingleTaskGP) -> None:
-        self._model = model.train()
-        parameters, bounds = get_parameters_and_bounds(model, requires_grad=True)
-        self._parameters = parameters
-        self.bounds = []
-        for name, parameter in parameters.items():
-            low, high = (_elements(bound, parameter.numel()) for bound in bounds.get(name, (None, None)))
-            self.bounds += list(zip(low, high, strict=True))
-        values = [_numpy(parameter).reshape(-1) for parameter in parameters.values()]
-        self.start = np.concatenate(values) if values else np.zeros(0)
+        self._model: Any = model.train()
+        parameters, bounds = cast(tuple[Any, Any], get_parameters_and_bounds(model, requires_grad=True))
+        self._parameters, self.bounds = list(parameters.values()), get_bounds_as_ndarray(parameters, bounds)
+        self.start = _flat(self._parameters)
 
     def prior(self, theta: Array, unit: float = 1.0) -> Prior:
         self._set(theta)
@@ -268,31 +239,23 @@ class ModuleEvidence(Evidence):
         residual = torch.linalg.solve_triangular(root, (torch.as_tensor(y).to(mean) - mean)[rows, None], upper=False)
         value: Any = 0.5 * residual.square().sum() + root.diagonal().log().sum() + 0.5 * len(kept) * LOG_2PI
         value = value - self._log_prior()
-        parameters = list(self._parameters.values())
-        slopes = torch.autograd.grad(value, parameters, allow_unused=True) if parameters else []
-        pairs = zip(parameters, slopes, strict=True)
-        flat = [_numpy(torch.zeros_like(of) if slope is None else slope).reshape(-1) for of, slope in pairs]
-        return float(value.detach()), np.concatenate(flat) if flat else np.zeros(0)
+        slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True) if self._parameters else ()
+        return float(value.detach()), _flat(slopes)
 
     def _moments(self, unit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         X = self._model.train_inputs[0]
         prior = self._model.forward(X)
-        likelihood: Any = self._model.likelihood
-        noise = likelihood.noise.reshape(-1).expand(len(X))
+        noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
         noise = (noise / unit**2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
         return prior.mean, prior.covariance_matrix, noise + self._blur(unit)
 
     def _log_prior(self) -> Any:
-        modules: Any = self._model
-        return sum(prior.log_prob(closure(module)).sum() for _, module, prior, closure, _ in modules.named_priors())
+        priors = self._model.named_priors()
+        return sum(prior.log_prob(closure(module)).sum() for _, module, prior, closure, _ in priors)
 
     def _set(self, theta: Array) -> None:
-        first = 0
-        with torch.no_grad():
-            for parameter in self._parameters.values():
-                values = theta[first : first + parameter.numel()]
-                parameter.copy_(torch.as_tensor(values).to(parameter).view_as(parameter))
-                first += parameter.numel()
+        if self._parameters:
+            vector_to_parameters(torch.as_tensor(theta).to(self._parameters[0]), self._parameters)
 
 
 def _squares(points: Array) -> Array:
@@ -312,32 +275,29 @@ def _diagonal(n: int) -> Indices:
 def evidence_of(model: SingleTaskGP) -> Evidence:
     """The evidence of a model without batch in its present units: written out for BoTorch's default modules."""
     modules: Any = model.eval()
-    kernel, known = modules.covar_module, (type(None), LogNormalPrior, GammaPrior)
-    plain = _plain_kernel(kernel) and type(modules.mean_module) in (ConstantMean, ZeroMean)
-    if not plain or type(model.likelihood) not in (GaussianLikelihood, FixedNoiseGaussianLikelihood):
-        return ModuleEvidence(model)
-    positive = _positive(modules)
-    lengthscale, priors = positive[0].parameter, [one.prior for one in positive]
+    kernel, base = modules.covar_module, _base(modules.covar_module)
     plain = (
-        (lengthscale.numel() == modules.train_inputs[0].shape[-1] or not lengthscale.requires_grad)
-        and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
-        and len(list(modules.named_priors())) == sum(prior is not None for prior in priors)
-        and len(list(modules.named_constraints())) == len(positive)
-        and all(type(prior) in known and _is_scalar(prior) for prior in priors)
-        and all(one.constraint.lower_bound.numel() == 1 for one in positive)
-        and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
-    )
-    return StationaryEvidence(_numpy(modules.train_inputs[0]), model) if plain else ModuleEvidence(model)
-
-
-def _plain_kernel(kernel: Any) -> bool:
-    base = _base(kernel)
-    return (
         (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
         and base.active_dims is None
         and kernel.active_dims is None
         and kernel.batch_shape.numel() == 1
+        and type(modules.mean_module) in (ConstantMean, ZeroMean)
+        and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
     )
+    if not plain:
+        return ModuleEvidence(model)
+    X, positive = modules.train_inputs[0], _positive(modules)
+    lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
+    plain = (
+        (lengthscale.numel() == X.shape[-1] or not lengthscale.requires_grad)
+        and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
+        and len(list(modules.named_priors())) == len(priors)
+        and len(list(modules.named_constraints())) == len(positive)
+        and all(type(prior) in (LogNormalPrior, GammaPrior) and prior.batch_shape.numel() == 1 for prior in priors)
+        and all(one.constraint.lower_bound.numel() == 1 for one in positive)
+        and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
+    )
+    return StationaryEvidence(_numpy(X), model) if plain else ModuleEvidence(model)
 
 
 def _base(kernel: Any) -> Any:
@@ -345,15 +305,10 @@ def _base(kernel: Any) -> Any:
 
 
 def _positive(model: Any) -> list[_Positive]:
-    found = [_Positive(_base(model.covar_module), "lengthscale")]
+    found = [_Positive(_base(model.covar_module), "lengthscale", model.train_inputs[0].shape[-1])]
     if type(model.covar_module) is ScaleKernel:
         found.append(_Positive(model.covar_module, "outputscale"))
     return found if _fixed_noise(model) else [*found, _Positive(model.likelihood.noise_covar, "noise")]
-
-
-def _is_scalar(prior: Any) -> bool:
-    names = ("loc", "scale") if type(prior) is LogNormalPrior else ("concentration", "rate")
-    return prior is None or all(getattr(prior, name).numel() == 1 for name in names)
 
 
 def _terms(prior: Any) -> tuple[float, float, float, float]:
@@ -374,7 +329,5 @@ def _numpy(x: torch.Tensor) -> Array:
     return found
 
 
-def _elements(bound: Any, count: int) -> list[float | None]:
-    """One bound for each element of a parameter; None for an infinite one."""
-    values = torch.full((count,), math.nan) if bound is None else torch.as_tensor(bound).expand(count)
-    return [float(value) if math.isfinite(value) else None for value in values]
+def _flat(tensors: Iterable[torch.Tensor]) -> Array:
+    return np.concatenate([np.zeros(0), *(_numpy(x).reshape(-1) for x in tensors)])

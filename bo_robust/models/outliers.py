@@ -14,9 +14,6 @@ turn, from several first sets.
 Then rows come back together where a find, a region in which f deviates, is likelier than as many faults; see
 :mod:`bo_robust.models.finds`. With the finds as part of the GP the rows are chosen once more. All are believed if J of
 all is larger after all: in that GP, or each at the hyperparameters that it fits.
-
-The robust standard deviation is that over the points, not over the readings: a search that closes in on an optimum
-leaves many readings of one size there, and all others would be far out.
 """
 
 from __future__ import annotations
@@ -53,15 +50,10 @@ HUGE = 1e300  # size of rewards whose differences do not overflow
 
 
 class Judgement(NamedTuple):
-    """What is thought of each reward; fields are ``n``.
+    """What is thought of each reward, ``n`` each, as attributes of ``RobustGP`` say, and two things more.
 
     Attributes:
-        believed: Whether the model believes it.
-        inlier_probability: That it is no outlier.
-        surprise: Its distance from what the other believed rewards let expect, in standard deviations.
-        surprise_limit: The size of the surprise at which it might as well be an outlier.
-        barely_believed: Whether it is the largest or smallest, and only a second reading of its point supports it.
-        explained: Share of the believed rewards' variance that the others let expect, a number; NaN without a look.
+        explained: Share of the believed rewards' variance that the others let expect; NaN without a look.
         finds: The likeliest finds about rows that are set aside and larger or smaller than all believed rewards, with
             deviations in the units of the rewards; none of a fit, whose hyperparameters are not the last ones.
     """
@@ -82,12 +74,9 @@ class Judgement(NamedTuple):
 
 
 class OutlierSearch:
-    """The search among rewards ``y``, ``n``.
+    """The search among rewards ``y``, ``n``, within the limits that ``RobustGP`` names.
 
-    Rows leave only if J gets clearly larger, by STRONG: for functions that no kernel fits well it gains less. At least
-    half of the rows stay, and so do rewards that another reward of their point confirms. All stay if they are fewer
-    than four. Where more than half are equal, no GP judges: only those leave that deviate FAR times as much as all that
-    deviate less.
+    Rows leave only if J gets larger by STRONG: for functions that no kernel fits well it gains less.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
@@ -118,10 +107,8 @@ class OutlierSearch:
         if scale is None:  # a kernel of variance 1 sees rewards as they are
             evidence.blur = (BLUR * min(self._robust.scale, 1.0)) ** 2
         else:
-            evidence.blur, evidence.least_blur = (
-                BLUR**2,
-                (BLUR * min(self._robust.scale / scale, 1.0 / LEAST_PIVOT)) ** 2,
-            )
+            least = min(self._robust.scale / scale, 1.0 / LEAST_PIVOT)
+            evidence.blur, evidence.least_blur = BLUR**2, (BLUR * least) ** 2
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
         self._readings = np.clip(y, -HUGE, HUGE)
@@ -183,10 +170,8 @@ class OutlierSearch:
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            found = [find for row in centres for find in self._about(int(row), given)]
-            likeliest = max(
-                (find for find in found if len(find.rows) > 1), key=lambda find: find.log_odds, default=None
-            )
+            shared = [find for row in centres for find in self._about(int(row), given) if len(find.rows) > 1]
+            likeliest = max(shared, key=lambda find: find.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
             # in the units of the rewards, since those of the believed ones grow when rows come back
@@ -218,10 +203,8 @@ class OutlierSearch:
         agree &= np.maximum(size, size[:, None]) <= FAR * np.minimum(size, size[:, None])
         confirmed = self._carried(agree, ~agree & (size <= size[:, None]))
         believed = ~far | confirmed | ((len(ordered) == 1) & (readings == 1))
-        barely_believed = far & believed & (readings <= 2)
-        return judged._replace(
-            believed=believed, inlier_probability=believed.astype(np.float64), barely_believed=barely_believed
-        )
+        barely, probability = far & believed & (readings <= 2), believed.astype(np.float64)
+        return judged._replace(believed=believed, inlier_probability=probability, barely_believed=barely)
 
     def _units(self, believed: Rows) -> Units:
         if self._scale is None:
@@ -249,6 +232,11 @@ class OutlierSearch:
         """Log density, in these units, of the first, the second, ... outlier, ``n``."""
         prices: Array = self._prices + math.log(units.scale / self._robust.scale)
         return prices
+
+    def _next_price(self, given: Conditioned) -> Array:
+        """Log density ``n`` of each row as an outlier: as one more of those set aside, or as the last of them."""
+        prices, k = self._prices_in(given.units), int((~given.believed).sum())
+        return np.where(given.believed, prices[min(k, len(prices) - 1)], prices[max(k - 1, 0)])
 
     def _about(self, row: int, given: Conditioned) -> Iterator[Find]:
         """Finds about a row."""
@@ -292,11 +280,11 @@ class OutlierSearch:
 
     def _climb(self, given: Conditioned) -> Rows:
         """Add what is confirmed, then drop or add the row that gains most, until none gains: the rows then believed."""
-        prices, confirmed, n = self._prices_in(given.units), self._confirmed(given), len(given.believed)
+        confirmed, n = self._confirmed(given), len(given.believed)
         for row in np.flatnonzero(confirmed & ~given.believed):
             given.move(int(row))
         for _ in range(2 * n):
-            gain = given.log_densities() - _next_price(prices, given.believed)
+            gain = given.log_densities() - self._next_price(given)
             gain[given.believed] *= -1.0
             stay = given.believed if 2 * (given.believed.sum() - 1) < n else given.believed & confirmed
             gain[stay] = -math.inf
@@ -329,14 +317,13 @@ class OutlierSearch:
 
     def _judgement(self, theta: Array, believed: Rows, finds: Iterable[Find] = (), doubts: bool = False) -> Judgement:
         given = self._given(theta, believed, finds)
-        units, prices = given.units, self._prices_in(given.units)
         residual, variance = given.expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - _next_price(prices, believed)
+        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._next_price(given)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
-        spread = float(np.var((self._y / units.scale)[believed]))
+        spread = float(np.var((self._y / given.units.scale)[believed]))
         explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
         possible = self._possible(given) if doubts else ()
         return Judgement(believed, probability, surprise, limit, self._barely_believed(believed), explained, possible)
@@ -347,10 +334,8 @@ class OutlierSearch:
         A row within a likelier find has none of its own: it would count the same variance twice.
         """
         inside = self._y[given.believed]
-        above, below = (
-            (self._y > inside.max()) & (given.weights > 0.0),
-            (self._y < inside.min()) & (given.weights < 0.0),
-        )
+        above = (self._y > inside.max()) & (given.weights > 0.0)
+        below = (self._y < inside.min()) & (given.weights < 0.0)
         about = (self._about(int(row), given) for row in np.flatnonzero(above | below))
         likeliest = [max(finds, key=lambda find: find.log_odds) for finds in about]
         kept: list[Find] = []
@@ -375,12 +360,6 @@ class OutlierSearch:
                 prices = self._prices_in(given.units)
                 barely_believed |= pair & (given.log_densities() < prices[len(believed) - believed.sum()])
         return barely_believed
-
-
-def _next_price(prices: Array, believed: Rows) -> Array:
-    """Log density ``n`` of each row as an outlier: as one more of those set aside, or as the last of them."""
-    k = len(believed) - int(believed.sum())
-    return np.where(believed, prices[min(k, len(prices) - 1)], prices[max(k - 1, 0)])
 
 
 def _different(sets: Iterable[Rows]) -> list[Rows]:

@@ -40,7 +40,8 @@ def spread_units(y: Array, places: Array) -> Units:
     """The median, and NORMAL times the median absolute deviation over the points, ``n x d`` in the unit box.
 
     The median over the points weights a reward by 1 / sum_j exp(-|x_i - x_j|^2 / 2 CLUSTER^2), so that a cluster counts
-    as one. The scale is at least that of :func:`robust_units`.
+    as one: a search that closes in on an optimum leaves many readings of one size there, and all others would be far
+    out. The scale is at least that of :func:`robust_units`.
     """
     plain = robust_units(y)
     square = ((places[:, None] - places) ** 2).sum(-1)

@@ -42,6 +42,7 @@ MANY = 0.25  # share of rewards set aside from which on the model warns
 UNEXPLAINED, ENOUGH = 0.2, 40
 ROUNDING = 16.0  # ulps by which a change of units there and back moves a coordinate
 STATE = "_extra_state"  # torch's key of what :meth:`RobustGP.get_extra_state` returns
+OPTIONS = ("outlier_share", "outlier_density", "maximize")
 THOUGHTS = ("believed", "inlier_probability", "surprise", "surprise_limit", "barely_believed")
 
 
@@ -104,8 +105,6 @@ class RobustGP(MovableGP):
     barely_believed: Tensor
     outcome_transform: OutcomeTransform
     _variances: Tensor | None
-    judged: bool
-    _finds: tuple[Find, ...]
 
     def __init__(
         self,
@@ -141,13 +140,7 @@ class RobustGP(MovableGP):
 
     @classmethod
     def construct_inputs(
-        cls,
-        training_data: SupervisedDataset,
-        noise_var: float | None = None,
-        outlier_share: float = 0.05,
-        outlier_density: float = 0.05,
-        maximize: bool | None = True,
-        **_: Any,
+        cls, training_data: SupervisedDataset, noise_var: float | None = None, **options: Any
     ) -> dict[str, Any]:
         """Keyword arguments of the constructor; what Ax adds for categorical or task features is ignored.
 
@@ -156,7 +149,7 @@ class RobustGP(MovableGP):
         inputs: dict[str, Any] = super().construct_inputs(training_data=training_data)
         if noise_var is not None:
             inputs["train_Yvar"] = torch.full_like(inputs["train_Y"], noise_var)
-        return inputs | {"outlier_share": outlier_share, "outlier_density": outlier_density, "maximize": maximize}
+        return inputs | {name: options[name] for name in OPTIONS if name in options}
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the believed rewards and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
@@ -352,13 +345,15 @@ class RobustGP(MovableGP):
             model.likelihood.noise_covar.noise = (self._variances.double() / unit**2).flatten()
         seen = self._points_seen().detach().to("cpu", torch.float64)
         low, sides = seen.amin(0), seen.amax(0) - seen.amin(0)
-        options = self.outlier_share, self.outlier_density, unit, self.maximize is not None
         return OutlierSearch(
             evidence_of(model),
             y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
             ((seen - low) / sides)[:, sides > 0.0].numpy(),
             self.twins().cpu().numpy(),
-            *options,
+            self.outlier_share,
+            self.outlier_density,
+            unit,
+            doubts=self.maximize is not None,
         )
 
     def _follow(self, judgement: Judgement, restandardise: bool) -> None:
@@ -383,18 +378,17 @@ class RobustGP(MovableGP):
 
     def _warn(self, explained: float) -> None:
         """Say that outliers are many, or too many to tell."""
-        n, lost = len(self.believed), int((~self.believed).sum())
+        n, lost = len(self.believed), self.num_set_aside
         if lost > max(2.0, MANY * n):
-            advice = (
-                "no more can be, so there may be more outliers: do not trust this model"
-                if 2 * (n - lost - 1) < n
-                else "look at them with bo_robust.tails.plot_outliers(model)"
-            )
-            warnings.warn(f"RobustGP sets {lost} of {n} rewards aside; {advice}.", UserWarning, stacklevel=4)
+            most = 2 * (n - lost - 1) < n
+            more = "no more can be, so there may be more outliers: do not trust this model"
+            advice = more if most else "look at them with bo_robust.tails.plot_outliers(model)"
+            notice = f"RobustGP sets {lost} of {n} rewards aside; {advice}."
         elif n >= ENOUGH and explained < UNEXPLAINED:
-            warnings.warn(
+            notice = (
                 f"the others explain {max(explained, 0.0):.0%} of the variance of a reward: noise is large, the kernel "
-                "is wrong, or more rewards are wrong than RobustGP can tell; look at them, or repeat some.",
-                UserWarning,
-                stacklevel=4,
+                "is wrong, or more rewards are wrong than RobustGP can tell; look at them, or repeat some."
             )
+        else:
+            return
+        warnings.warn(notice, UserWarning, stacklevel=4)
