@@ -317,7 +317,6 @@ def _kind(x: Tensor) -> tuple[torch.dtype, torch.device]:
 
 
 def _check_points(name: str, z: Tensor) -> Tensor:
-    """A checked copy of the points."""
     check_tensor(name, z, floating=False)
     if z.ndim != 2 or 0 in z.shape or z.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"{name} must be w x d, w and d >= 1, float32 or float64; got {z.dtype} {tuple(z.shape)}.")

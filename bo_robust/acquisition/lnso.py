@@ -185,7 +185,6 @@ def climb(
 
 
 def _step(adam: torch.optim.Adam, gradients: tuple[Tensor, ...], rate: float) -> None:
-    """One step of Adam of a given rate."""
     (group,) = adam.param_groups
     group["lr"] = rate
     for parameter, gradient in zip(group["params"], gradients, strict=True):
@@ -227,5 +226,4 @@ def _in_ball(shape: tuple[int, int, int], generator: torch.Generator, like: Tens
 
 
 def _distance(x: Tensor, centre: Tensor) -> Tensor:
-    """Euclidean distance, ``s x 1``."""
     return (x.detach() - centre).norm(dim=-1, keepdim=True)

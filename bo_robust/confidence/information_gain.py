@@ -155,7 +155,6 @@ def _check_rate(T: float, d: int) -> None:
 
 
 def _add_diagonal(K: Tensor, noise_var: float) -> Tensor:
-    """K + noise_var I, checked."""
     check_positive(noise_var=noise_var)
     check_tensor("K", K, floating=False)
     if K.ndim < 2 or K.shape[-1] != K.shape[-2] or not K.is_floating_point():

@@ -52,7 +52,6 @@ def _about(path: Path) -> str:
 
 
 def _line(made: Any) -> str:
-    """The line about a class or function."""
     line = first_sentence(inspect.getdoc(made) or "")
     # Where the class only repeats its name, the file says what it is.
     return line if " " in line else first_sentence(inspect.getdoc(sys.modules[made.__module__]) or "")

@@ -69,7 +69,6 @@ def _processor() -> str:
 
 
 def _blas() -> str:
-    """The BLAS of torch and that of numpy."""
     config = torch.__config__.show()
     found = re.search(r"Math Kernel Library Version (\S+)", config) or re.search(r"BLAS_INFO=(\w+)", config)
     of_numpy = np.show_config(mode="dicts")["Build Dependencies"]["blas"]

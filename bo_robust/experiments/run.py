@@ -195,7 +195,6 @@ def _play(
     executor: Executor | None,
     bar: ProgressBar,
 ) -> None:
-    """Play the missing shards and store them."""
     local = executor is None
     shared = {
         "digest": info["config_digest"],

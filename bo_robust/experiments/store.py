@@ -161,7 +161,6 @@ def get_file(folder: Path, name: str, remedy: str) -> bytes:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Digests by name, of files that are there."""
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:

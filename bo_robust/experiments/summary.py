@@ -152,7 +152,6 @@ def _lower(ours: np.ndarray, theirs: np.ndarray) -> bool:
 
 
 def _first_failed(rows: pd.DataFrame) -> list[int] | None:
-    """Trial and round of the first failed pull."""
     failed = rows[~rows["ok"]]
     if failed.empty:
         return None
@@ -227,7 +226,6 @@ def elimination_line(eliminations: dict[str, Any]) -> str:
 
 
 def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: Panel) -> list[str]:
-    """Warn where assumptions did not hold."""
     if found is None:
         return []
     lines = []

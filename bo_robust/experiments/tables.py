@@ -41,7 +41,6 @@ def _column(title: str, key: str, form: str) -> Column:
 
 
 def _with_error(title: str, key: str) -> Column:
-    """A column of means with their standard errors, if any."""
 
     def text(method: dict[str, Any]) -> str:
         mean, error = method[key]

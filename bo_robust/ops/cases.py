@@ -83,7 +83,6 @@ def _dtc_scores(path: ModuleType, like: Tensor, r: int, d: int, num_arms: int) -
 
 
 def _fused_rounds(path: ModuleType, like: Tensor, n: int) -> tuple[Tensor, ...]:
-    """A few rounds of TGP-UCB."""
     s, rounds = 2, 6
     X = _numbers(like, n, 2)
     covariance = SquaredExponential(1.0)(X, X).expand(s, n, n)

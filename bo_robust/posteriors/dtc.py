@@ -310,7 +310,6 @@ def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor,
 
 
 def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
-    """Set mean and variance of all arms of some trials."""
     kernel, noise = posterior.kernel, posterior.noise_var[trials]
     if kernel.matrix is None:
         assert kernel.arms is not None
@@ -351,7 +350,6 @@ def learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
 def _store(
     posterior: DTCPosterior, trials: slice | Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor
 ) -> None:
-    """Store the factors of some trials, padded with empty slots to one size."""
     r = posterior.points.shape[1]
     if isinstance(trials, slice):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights

@@ -83,7 +83,6 @@ class Hyperparameters:
         return copy.deepcopy(fit.modules), fit.believed
 
     def _prior(self, X: Tensor) -> dict[str, Any]:
-        """Modules with the values of the prior."""
         modules: dict[str, Any] = {"covar_module": self._kernel(X.shape[-1])}
         if self._noise_var is None:
             modules["likelihood"] = _likelihood().to(X)

@@ -135,7 +135,6 @@ class _Loop:
         self.running[trial.id] = self.executor.submit(self.objective, trial.x)
 
     def _renew(self) -> None:
-        """Renew the leases of the trials that are out."""
         self.study.renew(list(self.trials))
         self.renewed = time.monotonic()
 
@@ -181,7 +180,6 @@ class _Loop:
             return self._failed(trial, error)
 
     def _failed(self, trial: Trial, error: Exception, reason: str | None = None) -> Any:
-        """Warn of the reason, by default the traceback."""
         self.last_error = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder="...")
         reason = reason or "".join(traceback.format_exception(error)).strip()
         warnings.warn(f"trial {trial.id} at {trial.x} counts as FAILED: {reason}", UserWarning, stacklevel=6)

@@ -208,7 +208,6 @@ class Policy:
         return self._unit([x for x, _ in sorted(history.told, key=lambda told: worse * told[1])[:STARTS]])
 
     def _maximise(self, acqf: AcquisitionFunction, seed: int, history: History) -> tuple[Point, float]:
-        """The best point, and its value."""
         # Other starts may miss the peak of the points told. An acquisition on conditions too takes no such starts.
         best = self._best(history) if self.environment is None else None
         if self.space.points is not None:

@@ -229,7 +229,6 @@ class Store:
                 raise self._damaged(fault[0])
 
     def _read(self, query: str, *values: Any) -> list[Any]:
-        """All rows of a query."""
         with self._mutex, self._explained():
             return self.db.execute(query, values).fetchall()
 

@@ -1,4 +1,4 @@
-"""ATA-GP-UCB: Algorithm 2 written out, its limits, its intervals, and what it does when things go wrong."""
+"""ATA-GP-UCB: Algorithm 2 written out, its intervals, and what it does when things go wrong."""
 
 import io
 import math

@@ -1,4 +1,4 @@
-"""BKB: the paper's algorithm written out, its guarantees over many runs, its limits, and failed pulls."""
+"""BKB: the paper's algorithm written out, and its guarantees over many runs."""
 
 import math
 

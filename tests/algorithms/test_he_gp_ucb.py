@@ -1,4 +1,4 @@
-"""HE-GP-UCB: its trivial limit, golden and hand-made eliminations, batches, order of U, resuming, survival."""
+"""HE-GP-UCB: golden and hand-made eliminations, order of U, survival, other posteriors, elimination by likelihood."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""mini-GP-UCB: its limit, its repetitions by hand, and the exact posterior it keeps with one row per repetition."""
+"""mini-GP-UCB: its repetitions by hand, and the exact posterior it keeps with one row per repetition."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""MoM-GP-UCB: its limits, and what outliers do to it; the estimator itself is tested in tests/states."""
+"""MoM-GP-UCB: what outliers do to it, and failed pulls; the estimator itself is tested in tests/posteriors."""
 
 import math
 

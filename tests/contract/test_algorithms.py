@@ -96,6 +96,8 @@ def limits(width):
         "tgp-ucb": (TGPUCB(width, level), 0.0),
         "ata-gp-ucb": (ATAGPUCB(width, level, nodes), 1e-5),
         "ata-gp-ucb, cholesky": (ATAGPUCB(width, level, nodes, "cholesky"), 1e-5),
+        "ata-gp-ucb, nystrom": (ATAGPUCB(width, level, NystromDictionary(1e15)), 1e-5),
+        "ata-gp-ucb, nystrom, cholesky": (ATAGPUCB(width, level, NystromDictionary(1e15), "cholesky"), 1e-5),
         "mom-gp-ucb": (MoMGPUCB(width, nodes, 1), 1e-5),
         "mom-gp-ucb, cholesky": (MoMGPUCB(width, nodes, 1, "cholesky"), 1e-5),
         "bkb": (BKB(width, 1e15), 1e-7),

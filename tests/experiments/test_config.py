@@ -9,12 +9,11 @@ import pytest
 import yaml
 
 from bo_robust.experiments import files
-from bo_robust.experiments.build import FEATURES, build_algorithm, build_problem, resolved
+from bo_robust.experiments.build import build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import load_config
 from bo_robust.features.leverage import theory_oversampling
-from bo_robust.specs import SpecError, build
 
 
 def base():
@@ -428,9 +427,3 @@ def test_no_value_of_a_configuration_is_repeated_at_length(value, device):
                 longest = 0
             assert longest <= 80, (place, key)
     assert refused > 60
-
-
-def test_the_growth_between_dictionaries_has_its_own_key():
-    spec = {"kind": "nystrom", "oversampling": 5.0, "redraw": 1.01}  # the key of before, which is BKB's
-    with pytest.raises(SpecError, match="features 'nystrom' has no 'redraw'; did you mean 'redraw_growth'"):
-        build(spec, FEATURES, {}, "features")

@@ -1,4 +1,4 @@
-"""Nyström features: the dictionary's root, its accuracy, the posterior it gives and the golden ATA numbers."""
+"""Nyström features: the dictionary's root, its accuracy and its order."""
 
 import math
 

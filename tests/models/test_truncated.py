@@ -102,17 +102,6 @@ def test_conditioning_equals_construction_on_all_data(tkwargs, transform, fresh)
     assert_same(grown, whole, points(tkwargs, 6, 3))  # and again from the data instead of updated caches
 
 
-def test_conditioning_a_batch_of_trials(tkwargs):
-    whole = make(tkwargs, n=10, batch=(3,))
-    X, Y = whole.train_inputs[0], whole.rewards
-    part = TruncatedGP(X[:, :8], Y[:, :8], LEVEL, noise_var=0.3, covar_module=rbf(tkwargs, LENGTHSCALE, (3,)))
-    grown = part.condition_on_observations(X[:, 8:], Y[:, 8:])
-    assert grown.batch_shape == (3,)
-    assert_same(grown, whole, points(tkwargs, 6, 1, 2))
-    assert torch.equal(grown.rewards, whole.rewards)
-    torch.testing.assert_close(grown.levels, whole.levels, atol=1e-14, rtol=0)
-
-
 def test_conditioning_on_many_outcomes_of_one_batch(tkwargs):
     model = make(tkwargs)
     X, Y = points(tkwargs, 2), torch.tensor([[[1.5], [9.0]], [[-1.2], [0.1]]], **tkwargs)

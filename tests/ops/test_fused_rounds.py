@@ -1,16 +1,11 @@
-"""A whole run in one call: the arm engine's posterior and picks, and the Triton op against plain torch."""
-
-import math
+"""A whole run in one call: the Triton op against plain torch (``tests/experiments`` has it against rounds)."""
 
 import pytest
 import torch
 
-from bo_robust.algorithms import GPUCB, TGPUCB
-from bo_robust.confidence import ConstantWidth, FiniteWidth
+from bo_robust.confidence import ConstantWidth
 from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.ops.fused_rounds import fused_rounds, naive
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.truncation import TGPTruncation
 
 
 @pytest.fixture
@@ -31,36 +26,6 @@ def tables(n, s, T, device, dtype=torch.float64, own_kernels=False, seed=0):
     mean = 0.1 * torch.cos(3.0 * x.T).expand(s, n)
     lam = 0.1 + 0.1 * torch.arange(s, dtype=torch.float64)
     return tuple(z.to(device, dtype) for z in (C, mean, f, lam, noise, widths, levels))
-
-
-@pytest.mark.parametrize("truncation", [None, TGPTruncation(moment_bound=2.0, alpha=1.0)], ids=["gp-ucb", "tgp-ucb"])
-@pytest.mark.parametrize("s", [1, 3])
-def test_is_the_round_by_round_engine(s, truncation, device):
-    C, mean, f, lam, noise, _, _ = tables(40, s, 100, device)
-    width = FiniteWidth(40, 0.1)
-    algorithm = GPUCB(width) if truncation is None else TGPUCB(width, truncation)
-    kernel = ArmKernel.from_matrix(C[0].contiguous())
-    state = algorithm.init(kernel, lam, s, prior_mean=mean)
-    widths = torch.tensor([[width(t)] * s for t in range(1, 101)], dtype=f.dtype, device=device)
-    levels = [math.inf if truncation is None else truncation(t) for t in range(1, 101)]
-    run = fused_rounds(C, mean, f, lam, noise, widths, f.new_tensor(levels))
-    lost = 0
-    for t in range(100):
-        arms = algorithm.select(state, torch.zeros(s, dtype=f.dtype, device=device)).arms
-        assert torch.equal(arms, run.arms[t].long()), t
-        reach = widths[t].unsqueeze(1) * state.posterior.variance.sqrt()
-        covered = ((f - state.posterior.mean).abs() <= reach + 1e-9).double().mean(1)
-        torch.testing.assert_close(run.coverage[t], covered)
-        y = f.gather(1, arms.unsqueeze(1)).squeeze(1) + noise[t]
-        torch.testing.assert_close(run.rewards[t], y, rtol=0, atol=0)
-        info = algorithm.observe(state, arms, y)
-        lost += 0 if info.truncated is None else int(info.truncated.sum())
-        assert torch.equal(state.posterior.mean.argmax(1), run.recommended[t].long())
-    assert (lost > 0) == (truncation is not None)
-    for name in ("mean", "variance", "counts", "information_gain"):
-        torch.testing.assert_close(getattr(run, name), getattr(state.posterior, name), rtol=1e-9, atol=1e-11)
-    diagonal = run.covariance.diagonal(dim1=1, dim2=2)
-    torch.testing.assert_close(diagonal, run.variance, rtol=1e-6, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

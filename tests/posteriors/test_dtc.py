@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
 
@@ -130,23 +129,6 @@ def test_golden_bkb(golden, device):
     ):
         want = torch.tensor(section[name], dtype=torch.float64, device=device)
         torch.testing.assert_close(got[0, T:], want, rtol=1e-9, atol=0.0)
-
-
-@pytest.mark.parametrize("everything", [True, False], ids=["all arms", "all arms pulled"])
-def test_dictionary_of_all_points_is_the_exact_posterior(everything, device):
-    kernel, n, s = ArmKernel.from_covariance(SquaredExponential(0.3), points(60, 2, device=device)), 60, 2
-    arms, rewards = rounds_of(80, s, n, device)
-    sparse, exact = told(dtc.init(kernel, 0.05, s), arms, rewards), arm_states.init(kernel, 0.05, s)
-    for a, y in zip(arms, rewards, strict=True):
-        arm_states.observe(exact, a, y)
-    dtc.rebuild(sparse, torch.ones_like(sparse.counts, dtype=torch.bool) if everything else sparse.counts > 0)
-    torch.testing.assert_close(sparse.mean, exact.mean, rtol=0.0, atol=1e-9)
-    torch.testing.assert_close(sparse.variance / 0.05, exact.variance / 0.05, rtol=0.0, atol=1e-10)
-    # the papers' sum of sigma~^2 is then the effective dimension itself
-    for i in range(s):
-        K = kernel.matrix[arms[:, i]][:, arms[:, i]]
-        want = torch.linalg.solve(K + 0.05 * torch.eye(80).to(K), K).trace()
-        torch.testing.assert_close(sparse.effective_dimension[i], want, rtol=1e-8, atol=0.0)
 
 
 def test_counts_are_copies(device):

@@ -5,9 +5,7 @@ import copy
 import pytest
 import torch
 
-from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import fresh_dictionary
-from bo_robust.confidence import ConstantWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors import dtc, dtc_single
 from bo_robust.posteriors.arms import ArmKernel
@@ -82,20 +80,6 @@ def test_dictionary_of_one_trial_is_that_of_a_batch():
         want = fresh_dictionary(two, 0.03, u.expand(2))
         assert torch.equal(fresh_dictionary(one, 0.03, u), want[:1])
         assert 1 < int(want[0].sum()) < int((one.counts > 0).sum())
-
-
-@pytest.mark.parametrize("name", kernels())
-def test_picks_of_a_single_bbkb_are_those_of_a_batch(name):
-    kernel = kernels()[name]
-    f = torch.sin(torch.arange(50, dtype=torch.float64))
-    algorithm = BBKB(ConstantWidth(2.0), 2.0, 0.2)
-    states, g = [algorithm.init(kernel, 0.05, s) for s in (1, 2)], torch.Generator().manual_seed(0)
-    for _ in range(150):
-        u, eta = torch.rand(2, 1, generator=g, dtype=torch.float64)
-        picks = [algorithm.select(state, u.expand(s)).arms for s, state in zip((1, 2), states, strict=True)]
-        assert int(picks[0]) == int(picks[1][0])
-        for s, state, arms in zip((1, 2), states, picks, strict=True):
-            algorithm.observe(state, arms, f[arms] + 0.2 * eta, u.expand(s))
 
 
 def test_near_duplicates_are_kept_as_in_a_batch():

@@ -234,30 +234,6 @@ def test_everything_truncated_gives_mean_zero_and_says_so(reads, root, monkeypat
     assert float(posterior.mean.abs().max()) < 1e-10
 
 
-@pytest.mark.parametrize("rule", RULES)
-@ROOTS
-@BRANCHES
-def test_no_truncation_is_ridge_regression(reads, root, rule, monkeypatch, device):
-    choose(monkeypatch, reads)
-    table = to(feature_table("fourier 2d", root), device)
-    noise = torch.tensor([0.01, 0.4, 2.0], dtype=torch.float64, device=device)
-    Phi, g = table.features, torch.Generator().manual_seed(3)
-    infinite, large = (truncated.init(table, noise, root, rule) for _ in range(2))
-    sums = torch.zeros(3, 25, dtype=torch.float64, device=device)
-    for _ in range(40):
-        arms = torch.randint(0, 25, (3,), generator=g).to(device)
-        rewards = torch.randn(3, generator=g, dtype=torch.float64).to(device)
-        for posterior, level in ((infinite, math.inf), (large, 1e6)):
-            _, lost = truncated.observe(posterior, arms, rewards, level)
-            assert not lost.any()
-        sums[torch.arange(3), arms] += rewards
-        V = Phi.mT @ (infinite.counts.unsqueeze(2) * Phi) + noise[:, None, None] * torch.eye(Phi.shape[1]).to(Phi)
-        ridge = (Phi @ torch.linalg.solve(V, Phi.mT @ sums.unsqueeze(2))).squeeze(2)
-        for posterior in (infinite, large):
-            close(posterior.mean, ridge, tolerance(root, reads))
-        assert bool((infinite.lists.size == 0).all())
-
-
 @pytest.mark.parametrize("section", ["ata_qff_m6", "ata_qff_m10"])
 @ROOTS
 @BRANCHES

@@ -51,7 +51,6 @@ def page(run: RunResults) -> str:
 
 
 def _panel(run: RunResults, panel: Panel, summary: dict[str, Any]) -> dict[str, Any]:
-    """What the page shows of a panel."""
     looks, columns = looks_of(panel.labels), COLUMNS[panel.loop]
     size = f"{size_of(summary)}."
     if not panel.over_arms:
@@ -84,7 +83,6 @@ def _panel(run: RunResults, panel: Panel, summary: dict[str, Any]) -> dict[str, 
 
 
 def _provenance(run: RunResults) -> list[tuple[str, str]]:
-    """Command, versions, code, machine, seeds and time spent."""
     info, of = run.info, run.info["fingerprint"]
     seconds = sum(method["seconds"] for known in run.metadata.values() for method in known.values())
     facts = {
