@@ -223,7 +223,10 @@ class Store:
         if application != APPLICATION:
             raise self._damaged("it is no study, or its creation was interrupted: then create it again")
         if version != VERSION:
-            raise self._damaged(f"its schema version is {version}, and this bo_robust reads {VERSION}")
+            raise StudyDamaged(
+                f"{self.path} is of another bo_robust: its schema version is {version}, and this one reads {VERSION}. "
+                "Open it with that one, or `add(x, value)` its `results()` to a new study."
+            )
         for query in FAULTS:
             if (fault := db.execute(query).fetchone()) is not None:
                 raise self._damaged(fault[0])

@@ -67,7 +67,7 @@ def test_an_interrupted_creation_is_said_and_can_be_repeated(path):
 def test_another_version_is_refused(path, version):
     filled(path, 1).close()
     changed(path, f"PRAGMA user_version = {version}")
-    with pytest.raises(StudyDamaged, match=f"version is {version}, and this bo_robust reads {VERSION}"):
+    with pytest.raises(StudyDamaged, match=f"version is {version}, and this one reads {VERSION}"):
         Study.open(path)
 
 
