@@ -104,7 +104,10 @@ class RobustSampler(BaseSampler):
         """
         search_space = self.infer_relative_search_space(study)
         if not search_space:
-            raise ValueError("no parameter is in all completed trials: there is nothing to recommend.")
+            raise ValueError(
+                "there is nothing to recommend: no trial is completed, or none of its parameters has the same range in "
+                "all that are."
+            )
         policy = self._policy(study, search_space)
         best = policy.recommend(_history(study, None, search_space))
         for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[::-1]:

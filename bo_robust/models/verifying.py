@@ -7,6 +7,7 @@ from botorch.models.model import Model, ModelList
 from torch import Tensor
 
 from bo_robust.models.robust import ROUNDING, RobustGP
+from bo_robust.validation import quoted
 
 
 def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None) -> Tensor | None:
@@ -30,7 +31,12 @@ def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Te
 
     Raises:
         ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, or q is below 1.
+        TypeError: if ``model`` is no model of BoTorch, or ``maximize`` no bool.
     """
+    if not isinstance(model, Model):
+        raise TypeError(f"verify takes a model, such as a fitted RobustGP, got {quoted(model)}.")
+    if not (maximize is None or isinstance(maximize, bool)):
+        raise TypeError(f"maximize must be True, False or None, got {quoted(maximize)}.")
     if q < 1:
         raise ValueError(f"q must be at least 1, got {q!r}.")
     if isinstance(model, ModelList):
