@@ -7,7 +7,7 @@ carried from trial to trial.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -105,12 +105,14 @@ class Policy:
     def recommend(self, history: History) -> Recommendation:
         """Recommend the point of largest lower confidence bound among those told, or among all of a finite space.
 
-        Points whose only rewards were too bad to be believed are left out. Raises ``ValueError`` if nothing was told.
+        Bounds are those of the rewards alone, without failures. Points that only failed, or whose only rewards were too
+        bad to be believed, are left out. Raises ``ValueError`` if nothing was told.
         """
         if not history.told:
             raise ValueError("no value was told yet: there is nothing to recommend.")
         names = self.space.names
-        now = self.round_model(history)
+        # A failure says nothing of what was told elsewhere: a model that smooths a cliff gets its edge wrong.
+        now = self.round_model(replace(history, failed=[]))
         designs = {tuple(x[n] for n in names): {n: x[n] for n in names} for x, _ in history.told}
         points = list(designs.values()) if self.space.points is None else [dict(p) for p in self.space.points]
         with torch.no_grad():
@@ -120,6 +122,7 @@ class Policy:
         rewards = torch.tensor([sign * y for _, y in history.told], dtype=told.dtype, device=told.device)
         may = recommendable(told, rewards, now.set_aside)
         left_out = {tuple(x[n] for n in names) for (x, _), ok in zip(history.told, may.tolist(), strict=True) if not ok}
+        left_out |= {tuple(x[n] for n in names) for x in history.failed} - designs.keys()
         allowed = torch.tensor([tuple(p[n] for n in names) not in left_out for p in points], device=lower.device)
         best = int(lower.where(allowed, -math.inf).argmax())
         # The search may miss the maximum on a box, so the bounds at the points told count too.

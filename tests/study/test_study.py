@@ -1,5 +1,6 @@
 """Ask and tell: what is asked is a function of what was told, whatever interrupted it."""
 
+import itertools
 import math
 import random
 import sqlite3
@@ -384,6 +385,27 @@ def test_failed_points_are_the_worst_reward(method, path):
         after = study._policy.round_model(study._history(10, 10, [])).bounds(all_points(arms))[0]
         assert after[7:10].max() < min(-0.2, float(before[7:10].min()))
         assert after[3:5].min() > after[7:10].max() + 0.2
+
+
+def test_a_region_that_fails_does_not_change_what_is_known_of_the_others(path):
+    """The best told stands beside the region where f would be larger; no bound says that nothing is better there."""
+    best = -math.inf
+    with Study.create(path, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=2) as study:
+        for x, y in itertools.product((i / 20 for i in range(0, 20, 3)), (0.0, 0.4, 0.9)):
+            value = 3.0 * x + (y - 0.5) ** 2
+            study.add({"x": x, "y": y}, FAILED if x > 0.7 else value)
+            best = best if x > 0.7 else max(best, value)
+        found = study.recommend()
+        assert 3.0 * found.x["x"] + (found.x["y"] - 0.5) ** 2 == pytest.approx(best)
+        assert found.worst <= best + 1e-6
+        assert found.regret_bound > 0.1
+
+
+def test_an_arm_that_only_failed_is_not_recommended(path):
+    with Study.create(path, Arms([{"x": i / 10} for i in range(4)]), seed=0) as study:
+        for i, value in enumerate((0.0, 1.0, 2.0, FAILED)):
+            study.add({"x": i / 10}, value)
+        assert study.recommend().x == {"x": 0.2}
 
 
 def test_where_every_trial_failed_the_last_error_is_named(path):
