@@ -36,7 +36,7 @@ class Conditioned:
         residual = ((y - units.center) / units.scale - prior.mean)[order]
         inverse, log_det = _inverse(total[:k, :k])
         weights = linalg.blas.dsymm(1.0, inverse, residual[:k, None], lower=True)[:, 0]
-        quadratic = float(residual[:k] @ weights)
+        quadratic = max(float(residual[:k] @ weights), 0.0)  # rounding can make an indefinite inverse, which would win
         self.log_evidence = prior.log_density - 0.5 * (quadratic + log_det + k * LOG_2PI)
         known = total[k:, :k].copy()
         total[:k, :k], residual[:k] = -inverse, weights

@@ -81,12 +81,14 @@ class Finds:
         for radius in RADII:
             back = likewise & (self.nearness(row, radius) > WITHIN)
             key = back.tobytes()
-            if key not in returned:
-                together, gain = given.with_rows(np.flatnonzero(back))
-                rows = int(back.sum())
-                returned[key] = together, gain - rows * float(prices[outliers - rows])
-            together, gain = returned[key]
-            log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
+            with np.errstate(all="ignore"):  # a singular matrix says nothing of a find
+                if key not in returned:
+                    together, gain = given.with_rows(np.flatnonzero(back))
+                    rows = int(back.sum())
+                    returned[key] = together, gain - rows * float(prices[outliers - rows])
+                together, gain = returned[key]
+                log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
+            log_odds = log_odds if math.isfinite(log_odds) else -math.inf
             yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)
 
     def covariance(self, find: Find) -> Array:

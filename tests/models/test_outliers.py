@@ -6,10 +6,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from scipy import special, stats
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from bo_robust import RobustGP
 from bo_robust.models.conditioned import Conditioned
 from bo_robust.models.evidence import Prior, evidence_of
 from bo_robust.models.outliers import Judgement, OutlierSearch
@@ -319,3 +323,18 @@ def test_all_believed():
     assert list(judged.inlier_probability) == [1.0] * 3
     assert list(judged.surprise) == [0.0] * 3
     assert list(judged.surprise_limit) == [math.inf] * 3
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # singular matrices overflow
+def test_a_matrix_that_rounding_makes_indefinite_does_not_win():
+    """Large rewards without noise: a set of indefinite inverse and a find of infinite odds brought every fault back."""
+    g = torch.Generator().manual_seed(81)
+    X = torch.rand(300, 1, generator=g, dtype=torch.float64)
+    torch.randn(300, 1, generator=g, dtype=torch.float64)
+    Y = torch.sin(6 * X) + 0.5 * torch.cos(11 * X)
+    wrong = torch.randperm(300, generator=g)[:15]
+    size = 8 * (1 + torch.rand(15, 1, generator=g, dtype=torch.float64))
+    Y[wrong] += size * torch.sign(torch.randn(15, 1, generator=g, dtype=torch.float64))
+    model = RobustGP(X, 1e6 * Y, covar_module=ScaleKernel(RBFKernel()), outcome_transform=None)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    assert int((~model.believed[wrong]).sum()) > 8
