@@ -36,8 +36,8 @@ class History:
 
     Attributes:
         told: Points and their rewards in the order told, without failures.
-        failed: Points told FAILED, in that order. Models see there the worst reward told so far (of those not
-            truncated).
+        failed: Points told FAILED, in that order. The model of the next trial sees there the worst reward told so far
+            (of those not truncated); that of the recommendation does not see them.
         pending: Points asked and not told, in the order asked. Their means stay and their variances fall, so that
             others are asked, unless the width is so small that even then nothing beats them.
     """
