@@ -132,8 +132,8 @@ def targets_hit(folder: Path) -> dict[tuple[int, int], list[int]]:
 def targets_printed(file: Path) -> dict[str, dict[tuple[int, int], list[int]]]:
     """Targets hit in each run that an earlier command printed, by method, then by function and dimension."""
     found: dict[str, dict[tuple[int, int], list[int]]] = defaultdict(dict)
-    for line in file.read_text().splitlines():
-        row = json.loads(line)
+    lines = file.read_text().splitlines()
+    for row in (json.loads(line) for line in lines if line.startswith("{")):  # between them COCO speaks
         if match := re.fullmatch(r"f(\d+) d=(\d+): (.+)", row["name"]):
             function, d, name = match.groups()
             found[name][int(function), int(d)] = row["detail"]["runs"]
