@@ -10,11 +10,11 @@ import dataclasses
 import math
 import secrets
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.search_space import intersection_search_space
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
@@ -37,8 +37,13 @@ class RobustSampler(BaseSampler):
     steps with an equal share each; categorical ones as one column per choice. If discrete parameters alone have at most
     4096 combinations, every one is looked at, and may come again. Otherwise discrete parameters are searched from
     several starts, one parameter at a time (those of more than 20 values as continuous ones). Parameters that are not
-    in every completed trial with the same distribution (conditional ones) are drawn uniformly and not modelled. So are
-    all parameters of the first trial, of which nothing is known.
+    in every completed trial (conditional ones) are drawn uniformly and not modelled. So are all parameters of the first
+    trial, of which nothing is known.
+
+    If a later run changes the range of a parameter, that of the completed trial of the largest number counts. Trials
+    whose value is outside it are left out of the model, all others count. A value proposed outside the range of its own
+    trial is drawn uniformly from that range. A range that changes in every second trial or more often, or came back
+    more than once, depends on other parameters: such a parameter counts as conditional.
 
     Rewards are the values of completed trials in the order of their completion, with the sign turned where the study
     minimises. Their center and scale are given, or follow from the rewards at some rounds. Trials that were pruned,
@@ -75,10 +80,10 @@ class RobustSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial | None = None
     ) -> dict[str, BaseDistribution]:
-        """Return the parameters of all completed trials that have more than one value."""
+        """Return the parameters of all completed trials that have more than one value, with their latest ranges."""
         if len(study.directions) > 1:
             raise ValueError(f"RobustSampler optimises one objective; for several {WITH_CONSTRAINTS}.")
-        known = intersection_search_space(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+        known = _latest_ranges(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
         return {name: d for name, d in known.items() if not d.single()}
 
     def sample_relative(
@@ -105,8 +110,8 @@ class RobustSampler(BaseSampler):
         search_space = self.infer_relative_search_space(study)
         if not search_space:
             raise ValueError(
-                "there is nothing to recommend: no trial is completed, or none of its parameters has the same range in "
-                "all that are."
+                "there is nothing to recommend: no trial is completed, or none of its parameters is in all that are, "
+                "with a range that stays."
             )
         policy = self._policy(study, search_space)
         best = policy.recommend(_history(study, None, search_space))
@@ -194,8 +199,32 @@ def _parameter(distribution: Any) -> Parameter:
     return made(distribution.low, distribution.high, distribution.log, distribution.step)
 
 
+def _latest_ranges(completed: list[FrozenTrial]) -> dict[str, BaseDistribution]:
+    """Parameters that all of these trials have, each with its latest range; without those whose range does not stay."""
+    shared = set.intersection(*(set(trial.distributions) for trial in completed)) if completed else set()
+    latest = {}
+    for name in sorted(shared):
+        ranges = [distribution for distribution, _ in groupby(trial.distributions[name] for trial in completed)]
+        changes = len(ranges) - 1
+        # A user changes a range seldom, and may undo that. One that depends on other parameters keeps changing.
+        if 2 * changes < len(completed) and sum(d in ranges[:i] for i, d in enumerate(ranges)) < 2:
+            latest[name] = ranges[-1]
+    return latest
+
+
 def _holds(trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> bool:
-    return all(trial.distributions.get(name) == distribution for name, distribution in search_space.items())
+    """Whether the trial has a value of every parameter within its range."""
+    return all(name in trial.params and _has(trial, name, d) for name, d in search_space.items())
+
+
+def _has(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> bool:
+    if trial.distributions[name] == distribution:
+        return True
+    try:
+        _parameter(distribution).check(trial.params[name])
+    except ValueError:
+        return False
+    return True
 
 
 def _point(trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Point:

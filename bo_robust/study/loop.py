@@ -34,12 +34,13 @@ def optimize(
     own: InProcess | LocalProcesses | None = None
     if executor is None:
         executor = own = InProcess() if workers == 1 else LocalProcesses(workers)
-    loop = _Loop(study, objective, executor)
+    loop = _Loop(study, objective, executor, workers)
     study.release()
     try:
         while True:
             loop.submit(rounds, workers)
-            if not loop.trials:
+            if not loop.running:
+                loop.check_answered()
                 break
             if not loop.collect():
                 time.sleep(POLL)
@@ -54,9 +55,8 @@ def optimize(
         own.shutdown()
     status = study.status()
     if not status.told:
-        last = f", the last with {loop.last_error.rstrip('.')}" if loop.last_error else ""
         raise ValueError(
-            f"all {status.failed} trials FAILED{last}; mend the objective, then raise `rounds`, or start a new file."
+            f"all {status.failed} trials FAILED; mend the objective, then raise `rounds`, or start a new file."
         )
     return study.recommend()
 
@@ -66,22 +66,31 @@ class _Loop:
 
     A worker that dies may take others with it, because a process pool breaks as a whole. So every lost trial is a
     suspect. Suspects run again one at a time, and only the deaths of a trial that ran alone count against it.
+
+    Errors before the first value may come from a mistake in the objective, which would use up the trials. So they are
+    told together with the first value. Without one they are not told, and the next call asks the same points.
     """
 
-    def __init__(self, study: "Study", objective: Callable[[Point], float], executor: Executor) -> None:
+    def __init__(self, study: "Study", objective: Callable[[Point], float], executor: Executor, workers: int) -> None:
         self.study, self.objective, self.executor = study, objective, executor
-        self.lease_seconds = study.settings["lease_seconds"]
+        settings = study.settings
+        self.lease_seconds = settings["lease_seconds"]
+        # So many errors before the first value are a mistake in the objective. The initial design needs no values, and
+        # no worker waits before one of them. One error alone is none: a run may diverge.
+        self.most_errors = max(settings["settings"]["num_initial"], workers, 2)
+        self.answered = study.status().told > 0  # whether the objective gave a value, or FAILED, ever
         self.trials: dict[int, Trial] = {}  # asked, neither told nor released
         self.running: dict[int, Future] = {}
+        self.untold: dict[int, Any] = {}  # results of trials that are not told yet
         self.deaths: Counter[int] = Counter()  # by trial: deaths of workers while it ran alone
         self.alone = False  # whether one trial runs alone
         self.answers = 0  # how often a worker returned or raised something
         self.renewed = 0.0  # when the leases were renewed last
-        self.last_error = ""  # why a trial FAILED, on one line; empty while none did
+        self.last_error: Exception | None = None  # why a trial FAILED
 
     def submit(self, rounds: int, workers: int) -> None:
         """Start as many trials as there is room for."""
-        suspects = [trial for trial in self.trials.values() if trial.id not in self.running]
+        suspects = [trial for i, trial in self.trials.items() if i not in self.running and i not in self.untold]
         if suspects:
             if self.running:
                 return
@@ -89,10 +98,13 @@ class _Loop:
             # The one with fewest deaths first: results of innocent trials come soon.
             self._start(min(suspects, key=lambda trial: self.deaths[trial.id]))
             return
-        if len(self.trials) >= workers:
+        if len(self.running) >= workers:
             return
         status = self.study.status()
-        room = min(workers, rounds - status.told - status.failed) - len(self.trials)
+        most = rounds - status.told - status.failed
+        if not self.answered:
+            most = min(most, self.most_errors)
+        room = min(workers - len(self.running), most - len(self.trials))
         if room > 0:
             self._renew()
             asked = self.study.ask(room)
@@ -115,6 +127,16 @@ class _Loop:
             del self.running[i]
         self._tell(outcomes)
         return bool(finished)
+
+    def check_answered(self) -> None:
+        """Raise ``ValueError`` if the objective raised at every point."""
+        if self.untold:
+            error = textwrap.shorten(f"{type(self.last_error).__name__}: {self.last_error}", 200, placeholder="...")
+            raise ValueError(
+                f"the objective gave no value at any point yet ({len(self.untold)} in this call); the last error is "
+                f"{error.rstrip('.')}. Mend the objective and call optimize again: it evaluates these points anew. If "
+                "they do fail, return FAILED there."
+            ) from self.last_error
 
     def give_up(self) -> None:
         """After an error or an interrupt, tell the finished trials, cancel and release the others."""
@@ -139,18 +161,20 @@ class _Loop:
         self.renewed = time.monotonic()
 
     def _tell(self, outcomes: dict[int, Any]) -> None:
-        if not outcomes:
+        self.untold |= outcomes
+        if not self.untold or not self.answered:
             return
         try:
-            self.study.tell_many(list(outcomes.items()))
+            self.study.tell_many(list(self.untold.items()))
         except ValueError:  # another thread told one of them something else: the first stands, the others count
-            for i, value in outcomes.items():
+            for i, value in self.untold.items():
                 try:
                     self.study.tell(i, value)
                 except ValueError as error:
                     warnings.warn(str(error), UserWarning, stacklevel=5)
-        for i in outcomes:
+        for i in self.untold:
             del self.trials[i]
+        self.untold.clear()
 
     def _outcome(self, i: int) -> Any:
         """The value or FAILED; raises ``_Lost`` if the trial must be evaluated again."""
@@ -159,6 +183,7 @@ class _Loop:
             value = self.running[i].result()
             self.answers += 1
             checked_value(value, i)
+            self.answered = True
             return value
         except (WorkerLost, BrokenExecutor, CancelledError) as error:
             if self._raised(error, self.running[i]):
@@ -180,7 +205,7 @@ class _Loop:
             return self._failed(trial, error)
 
     def _failed(self, trial: Trial, error: Exception, reason: str | None = None) -> Any:
-        self.last_error = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder="...")
+        self.last_error = error
         reason = reason or "".join(traceback.format_exception(error)).strip()
         warnings.warn(f"trial {trial.id} at {trial.x} counts as FAILED: {reason}", UserWarning, stacklevel=6)
         return FAILED

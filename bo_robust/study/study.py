@@ -261,6 +261,10 @@ class Study:
         After an error or an interrupt, finished trials are told, the others are released, and the processes that this
         call started are killed.
 
+        While a study has no value, such failures are told only when the first value comes, or FAILED that the objective
+        returned. If the first points of this call all fail, it stops with an error, and they are asked again by the
+        next call. These are ``num_initial`` points, ``workers`` if that is more, and at least two.
+
         Args:
             objective: Maps the trial's ``x`` to its value.
             rounds: Results wanted, including failures and those that are there already.
@@ -271,7 +275,7 @@ class Study:
 
         Raises:
             RuntimeError: if a pool broke three times for one trial alone, and no worker gave a result before.
-            ValueError: if a count is below 1, or in the end no value was told.
+            ValueError: if a count is below 1, if the first points all fail, or if in the end no value was told.
         """
         return optimize(self, objective, rounds, executor, workers)
 

@@ -240,6 +240,111 @@ def test_conditional_parameters_are_drawn_and_not_modelled(histories):
     assert all(5.0 <= d <= 6.0 for d in deep)
 
 
+def bounded(low, high, **options):
+    return {"x": optuna.distributions.FloatDistribution(low, high, **options)}
+
+
+def add(study, x, distributions, **given):
+    """Add a trial; unless a value or state is given it is completed, and best at 0.8."""
+    given = given or {"value": -((x - 0.8) ** 2)}
+    study.add_trial(optuna.trial.create_trial(params={"x": x}, distributions=distributions, **given))
+
+
+def proposed(study):
+    """What the model would propose next."""
+    trial = optuna.trial.create_trial(state=optuna.trial.TrialState.WAITING)
+    trial.number = len(study.trials)
+    return study.sampler.sample_relative(study, trial, study.sampler.infer_relative_search_space(study, trial))
+
+
+NARROW, WIDE = bounded(-1.0, 0.7), bounded(-1.0, 2.0)
+
+
+@pytest.mark.parametrize(("before", "now"), [(NARROW, WIDE), (WIDE, NARROW)], ids=["widened", "narrowed"])
+def test_changed_bounds_are_modelled_once_a_trial_has_them(histories, before, now):
+    study, narrowed = make("robust"), now == NARROW
+    beyond = (1.0, 1.5) if narrowed else ()
+    for x in (-1.0, -0.75, -0.25, 0.0, 0.25, 0.5, *beyond):
+        add(study, x, before)
+    faults = [(-0.5, 50.0)] + [(1.25, 50.0)] * narrowed
+    for x, value in faults:
+        add(study, x, before, value=value)
+    for state in (optuna.trial.TrialState.FAIL, optuna.trial.TrialState.RUNNING):
+        for x in (0.1, 1.75) if narrowed else (0.1,):
+            add(study, x, before, state=state)
+    assert study.sampler.infer_relative_search_space(study) == before
+    add(study, 0.6, now)
+    assert study.sampler.infer_relative_search_space(study) == now
+
+    assert proposed(study) == {"x": -0.5}  # a suspect, measured again
+    add(study, -0.5, now)
+    history = histories[-1][1]
+    assert [x["x"] for x, _ in history.told] == [-1.0, -0.75, -0.25, 0.0, 0.25, 0.5, -0.5, 0.6]
+    assert history.failed == history.pending == [{"x": 0.1}]
+    assert [t.value for t in study.sampler.set_aside(study)] == [50.0]
+    assert 0.5 <= study.sampler.recommend(study).x["x"] <= 0.7
+    for _ in range(3):
+        x = proposed(study)["x"]
+        assert (x <= 0.7) == narrowed
+        add(study, x, now)
+    assert len(histories[-1][1].told) == 11
+
+
+def test_a_resumed_study_with_other_bounds_goes_on_with_the_model(tmp_path, monkeypatch):
+    proposals, original = {}, Policy.propose
+
+    def propose(self, history, number):
+        proposals[number] = original(self, history, number)
+        return proposals[number]
+
+    monkeypatch.setattr(Policy, "propose", propose)
+    url = f"sqlite:///{tmp_path}/study.db"
+    for low, high in ((0.0, 1.0), (0.0, 2.0), (0.5, 1.0)):
+        study = optuna.create_study(study_name="s", storage=url, sampler=sampler(), load_if_exists=True)
+        first = len(study.trials)
+        study.optimize(lambda t, low=low, high=high: (t.suggest_float("x", low, high) - 0.8) ** 2, n_trials=6)
+        assert all(low <= t.params["x"] <= high for t in study.trials[first:])
+        assert all(t.params == proposals[t.number] for t in study.trials[first + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("ranges", "modelled"),
+    [
+        ("AAAB", True),
+        ("AB", False),  # too few to tell
+        ("ABB", True),
+        ("AABBAA", True),  # undone
+        ("AABBCC", True),
+        ("AABBAABBBBB", False),  # back and forth
+        ("ABCDE", False),
+        ("AABC", False),
+    ],
+)
+def test_ranges_that_come_and_go_are_not_modelled(ranges, modelled):
+    study = make()
+    for i, letter in enumerate(ranges):
+        add(study, i / 100, bounded(0.0, 1.0 + "ABCDE".index(letter)))
+    expected = bounded(0.0, 1.0 + "ABCDE".index(ranges[-1])) if modelled else {}
+    assert study.sampler.infer_relative_search_space(study) == expected
+
+
+@pytest.mark.filterwarnings("ignore:Fixed parameter")
+def test_a_point_that_a_user_put_outside_the_range_counts(histories):
+    study = make()
+    study.enqueue_trial({"x": 1.5})
+    study.optimize(lambda trial: -((trial.suggest_float("x", 0.0, 1.0) - 0.8) ** 2), n_trials=2)
+    assert [x["x"] for x, _ in histories[-1][1].told] == [1.5]
+
+
+def test_values_that_are_not_on_the_new_grid_are_left_out(histories):
+    study = make()
+    for x in (0.0, 0.25, 0.5, 1.0):
+        add(study, x, bounded(0.0, 1.0, step=0.25))
+    add(study, 1.5, bounded(0.0, 2.0, step=0.5))
+    assert proposed(study)["x"] in (0.0, 0.5, 1.0, 1.5, 2.0)
+    assert [x["x"] for x, _ in histories[-1][1].told] == [0.0, 0.5, 1.0, 1.5]
+
+
 def test_trials_that_failed_count_as_the_worst_and_those_that_run_are_pending(histories):
     study = make()
     study.optimize(objective, n_trials=7)

@@ -408,20 +408,6 @@ def test_an_arm_that_only_failed_is_not_recommended(path):
         assert study.recommend().x == {"x": 0.2}
 
 
-def test_where_every_trial_failed_the_last_error_is_named(path):
-    first = r"all 3 trials FAILED, the last with KeyError: 'y'; mend the objective"
-    with (
-        Study.create(path, LINE, "gp-ucb", seed=0) as study,
-        pytest.warns(UserWarning, match="FAILED"),
-        pytest.raises(ValueError, match=first),
-    ):
-        study.optimize(lambda x: x["y"], 3)
-    with Study.open(path) as study:
-        with pytest.raises(ValueError, match="all 3 trials FAILED; mend the objective, then raise `rounds`"):
-            study.optimize(lambda x: x["x"], 3)
-        assert study.optimize(lambda x: x["x"], 4).x.keys() == LINE.keys()
-
-
 def test_a_lease_that_ends_too_late_is_over(path, monkeypatch):
     with Study.create(path, LINE, lease_seconds=60.0, **FIXED) as study:
         study.ask()
