@@ -14,6 +14,8 @@ from torch import Tensor
 
 from bo_robust.models.candidate_elimination import Observation
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
+from bo_robust.models.candidate_gps import one_point
+from bo_robust.validation import check_tensor
 
 
 class EliminationUCB(AcquisitionFunction):
@@ -87,12 +89,11 @@ class EliminationUCB(AcquisitionFunction):
 
     def chosen_member(self, x: Tensor) -> tuple[int, str]:
         """u_t, who has the largest bound at a point (``d`` or ``1 x d``): index in U and name; ties go to the first."""
-        if x.numel() != x.shape[-1]:
-            raise ValueError(f"chosen_member takes one point, got shape {tuple(x.shape)}.")
+        x = one_point("chosen_member", x)
         if self.weights is not None:
             raise ValueError("an average of candidates is nobody's choice; build the function without average.")
         with torch.no_grad():
-            best = int(self._bounds(x.reshape(1, -1)).argmax())
+            best = int(self._bounds(x).argmax())
         index = int(self.model.alive.nonzero()[self._chosen.nonzero()[best]])
         return index, self.model.names[index]
 
@@ -102,6 +103,7 @@ class EliminationUCB(AcquisitionFunction):
 
     def _bounds(self, X: Tensor) -> Tensor:
         """The bound under each candidate that counts, ``lead x (their number) x q``."""
+        check_tensor("X", X, floating=False)
         model = self._conditioned
         predict = model.moments if X.shape[-2] == 1 else model.sequential_moments
         mean, variance = predict(X, alive_only=True)

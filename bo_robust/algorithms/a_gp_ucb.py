@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import Info, State
+from bo_robust.algorithms.base import Info, State, checked_state
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.posteriors.candidates import CandidatePosterior
 from bo_robust.posteriors.elimination import shrunk
@@ -57,13 +57,15 @@ class AGPUCB(CandidateAlgorithm):
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from a round of an initial design under every candidate; the lengthscale does not shrink."""
-        assert isinstance(state, AGPState)
+        state = checked_state(state, AGPState)
+        info = super().observe(state, arms, rewards, uniform)
         state.initial += 1
-        return self.observe(state, arms, rewards, uniform)
+        self._believe(state)
+        return info
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate, then shrink the lengthscale."""
-        assert isinstance(state, AGPState)
+        state = checked_state(state, AGPState)
         info = super().observe(state, arms, rewards, uniform)
         self._believe(state)
         return info

@@ -8,7 +8,7 @@ place. All trials advance together and nothing returns to the host.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -48,6 +48,19 @@ class State:
 
     posterior: Any
     round: int = 0
+
+
+KindOfState = TypeVar("KindOfState", bound=State)
+
+
+def checked_state(state: State, kind: type[KindOfState]) -> KindOfState:
+    """The state; ``TypeError`` unless it is of the ``kind`` that ``init`` makes."""
+    if not isinstance(state, kind):
+        raise TypeError(
+            f"state must be the {kind.__name__} that init of this algorithm made and observe changes in place, got "
+            f"{type(state).__name__}."
+        )
+    return state
 
 
 @dataclass(frozen=True)
@@ -143,7 +156,7 @@ class ArmAlgorithm(ABC):
         NaN or infinity is a failed pull. ``uniform`` holds the draws given to :meth:`select`; a rule that learns at
         random raises ``ValueError`` without it.
         """
-        ok = arm_states.observe(state.posterior, arms, rewards)
+        ok = arm_states.observe(checked_state(state, State).posterior, arms, rewards)
         state.round += 1
         return Info(ok)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.algorithms.base import ArmAlgorithm, Info, Selection, State, checked_state
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.confidence import BKBWidth, Width
@@ -99,7 +99,7 @@ class CandidateAlgorithm(ArmAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under the leader; before any reward the first candidate leads."""
-        posterior: CandidatePosterior = state.posterior
+        posterior: CandidatePosterior = checked_state(state, State).posterior
         w, leader = self.widths(posterior, state.round + 1, uniform), posterior.leader
         own = of_leader(posterior, w)
         bound = posterior.under(leader, posterior.variances).sqrt_()
@@ -108,7 +108,7 @@ class CandidateAlgorithm(ArmAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate."""
-        taken = self.take_in(state.posterior, arms, rewards, uniform)
+        taken = self.take_in(checked_state(state, State).posterior, arms, rewards, uniform)
         state.round += 1
         return Info(taken.ok, taken.truncated)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
-from bo_robust.algorithms.base import ArmAlgorithm, Info, State
+from bo_robust.algorithms.base import ArmAlgorithm, Info, State, checked_state
 from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, Taken
@@ -110,7 +110,7 @@ class EliminationAlgorithm(CandidateAlgorithm):
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from a round of an initial design under every candidate; no candidate is tested by errors."""
-        assert isinstance(state, HEState)
+        state = checked_state(state, HEState)
         info = super().observe(state, arms, rewards, uniform)
         self._record(state, state.round)
         return info

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import State
+from bo_robust.algorithms.base import State, checked_state
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, CandidateSelection, of_leader, reaches
 from bo_robust.linalg import row_argmax
 from bo_robust.posteriors.candidates import CandidatePosterior
@@ -21,7 +21,7 @@ class ExpectedUCB(CandidateAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest expected bound; ties go to the first."""
-        posterior: CandidatePosterior = state.posterior
+        posterior: CandidatePosterior = checked_state(state, State).posterior
         w = self.widths(posterior, state.round + 1, uniform)
         weights = torch.softmax(posterior.evidence, 1).unsqueeze(1)
         expected = torch.bmm(weights, reaches(posterior.variances, w).add_(posterior.means)).squeeze(1)

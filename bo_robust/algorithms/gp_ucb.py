@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.base import ArmAlgorithm, PosteriorOverArms, Selection, State
+from bo_robust.algorithms.base import ArmAlgorithm, PosteriorOverArms, Selection, State, checked_state
 from bo_robust.confidence import Width
 from bo_robust.linalg import on_cuda, row_argmax
 from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
@@ -35,7 +35,7 @@ class GPUCB(ArmAlgorithm):
 
 def select_ucb(state: State, width: Width, uniform: Tensor) -> Selection:
     """Choose the arm of largest mu + w sigma; ties go to the first."""
-    posterior = state.posterior
+    posterior = checked_state(state, State).posterior
     w = width(state.round + 1, posterior.information_gain, uniform)
     return Selection(best_arms(posterior, w), w)
 

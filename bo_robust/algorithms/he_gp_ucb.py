@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from bo_robust.algorithms.base import State
+from bo_robust.algorithms.base import State, checked_state
 from bo_robust.algorithms.candidate_algorithm import CandidateSelection, best_alive, of_leader, reaches
 from bo_robust.algorithms.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
 from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.posteriors import elimination
-from bo_robust.posteriors.candidates import CandidatePosterior
+from bo_robust.posteriors.candidates import CandidatePosterior, checked_pulls
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class HEGPUCB(EliminationAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> CandidateSelection:
         """Choose the arm of largest bound under any candidate alive, and that candidate; ties go to the first."""
-        posterior: CandidatePosterior = state.posterior
+        posterior: CandidatePosterior = checked_state(state, HEState).posterior
         if self.elimination == "likeliest" and not isinstance(self.base, VUCB):  # the leader decides alone
             return super().select(state, uniform)
         w, base = self.widths(posterior, state.round + 1, uniform), self.base
@@ -63,12 +63,13 @@ class HEGPUCB(EliminationAlgorithm):
 
         That is u_t if :meth:`select` chose the arm. At any other arm, too, the true candidate passes the test.
         """
-        assert isinstance(state, HEState)
+        state = checked_state(state, HEState)
         posterior: CandidatePosterior = state.posterior
         w, base, bounds = self.widths(posterior, state.round + 1, uniform), self.base, None
         choosers = self.choosers(posterior)
         # Bounds of round t - 1: take_in updates the posterior in place.
         if isinstance(base, VUCB):
+            arms, rewards = checked_pulls(posterior, arms, rewards)
             there = base.pairs(arms // base.num_conditions).unsqueeze(1).expand(-1, posterior.alive.shape[1], -1)
             reach = reaches(posterior.variances.gather(2, there), w)
             bounds = _values(base, posterior.means.gather(2, there), reach).squeeze(2)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from bo_robust.algorithms.base import State
+from bo_robust.algorithms.base import State, checked_state
 from bo_robust.algorithms.candidate_algorithm import CandidateSelection, alive_only, best_alive, of_leader, reaches
 from bo_robust.algorithms.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
 from bo_robust.algorithms.pairs import check_pairs, recommended_design
 from bo_robust.functionals import WorstCase
 from bo_robust.posteriors import elimination
-from bo_robust.posteriors.candidates import CandidatePosterior
+from bo_robust.posteriors.candidates import CandidatePosterior, checked_pulls
 from bo_robust.validation import check_count
 
 
@@ -58,7 +58,7 @@ class HEStableOpt(EliminationAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> HEStableSelection:
         """Choose the design of largest worst upper bound and its condition of least lower bound, ties to the first."""
-        posterior: CandidatePosterior = state.posterior
+        posterior: CandidatePosterior = checked_state(state, HEStableState).posterior
         w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
         choosers = self.choosers(posterior)
         upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_conditions)
@@ -73,8 +73,9 @@ class HEStableOpt(EliminationAlgorithm):
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> HEInfo:
         """Learn from the rewards under every candidate; test u_t of each arm's design, then v_t of each arm."""
-        assert isinstance(state, HEStableState)
+        state = checked_state(state, HEStableState)
         posterior: CandidatePosterior = state.posterior
+        arms, rewards = checked_pulls(posterior, arms, rewards)
         # Bounds of round t - 1: take_in updates the posterior in place.
         w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
         upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_conditions)

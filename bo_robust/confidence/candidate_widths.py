@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bo_robust.confidence.base import Width
 from bo_robust.confidence.widths import RKHSWidth, SelfNormalisedWidth
+from bo_robust.validation import check_tensor
 
 Widths = Width | tuple[Width, ...]
 """One width for all candidates, which is handed the information gain of each, or one width per candidate."""
@@ -62,6 +63,8 @@ def widths_at(width: Widths, t: int, known: Callable[[Width], Tensor], uniform: 
     ``known`` returns what a width takes as ``information_gain``, of every trial and candidate (``s x h``). ``uniform``
     has draws from [0, 1), ``s``, which only a randomised width needs.
     """
+    if uniform is not None:
+        check_tensor("uniform", uniform, floating=False)
     column = None if uniform is None else uniform.unsqueeze(1)
     if not isinstance(width, tuple):
         return width(t, known(width), column)

@@ -18,6 +18,9 @@ from bo_robust.models.training_data import recommendable
 class JudgingMethod(GPMethod):
     """A method whose model judges every reward by what the others let expect there.
 
+    Before the acquisition is maximised, a reward that is better than all believed ones, but not believed, is measured
+    again: :func:`bo_robust.verify`. It is an outlier or the find of the campaign, and one more reading tells.
+
     The model standardises by the believed rewards. So ``noise_var`` is in units of the rewards as they are told, and a
     study needs no ``center`` and no ``scale``.
     """
@@ -44,13 +47,14 @@ class JudgingMethod(GPMethod):
         """As the base class; predictions keep no doubt: suspects are measured again, or bad, and Ax may minimise."""
         return super().model_options(known) | {"maximize": None}
 
+    def suspects(self, model: Any, maximize: bool = True) -> list[int]:
+        """As the base class; none where :func:`bo_robust.verify` asks for no reading, as enough were refuted."""
+        return [] if verify(model, maximize) is None else cast(list[int], model.suspects(maximize).tolist())
+
 
 @dataclass(frozen=True, kw_only=True)
 class RobustMethod(JudgingMethod):
     """Outliers handled from the data alone.
-
-    Before the acquisition is maximised, a reward that is better than all believed ones, but not believed, is measured
-    again: :func:`bo_robust.verify`. It is an outlier or the find of the campaign, and one more reading tells.
 
     Args:
         width: None: the acquisition is BoTorch's ``qLogNoisyExpectedImprovement``, over the points that may be
@@ -78,7 +82,5 @@ class RobustMethod(JudgingMethod):
         return qLogNoisyExpectedImprovement(model, model.points[best], X_pending=X_pending)
 
     def suspects(self, model: Any, maximize: bool = True) -> list[int]:
-        """As the base class; none where :func:`bo_robust.verify` asks for no reading, as enough were refuted."""
-        if not self.verify or verify(model, maximize) is None:
-            return []
-        return cast(list[int], model.suspects(maximize).tolist())
+        """As the base class; none where ``verify`` is off."""
+        return super().suspects(model, maximize) if self.verify else []

@@ -108,6 +108,8 @@ class CandidateHistory:
         elimination: str | None = "errors",
     ) -> CandidateHistory:
         """The history before any reward, settings checked and defaults filled in; ``gps`` has no rows."""
+        if not isinstance(maximize, bool):
+            raise ValueError(f"maximize must be True or False, got {quoted(maximize)}.")
         check_elimination(elimination, (*ELIMINATION_KINDS, "shrinking", None))
         if noise_scale is None:
             noise_scale = math.sqrt(max(c.noise_var for c in gps.candidates))
@@ -118,7 +120,7 @@ class CandidateHistory:
         check_count(0, num_initial=num_initial)
         check_number(width, len(gps.candidates))
         for w in each(width):
-            if not callable(w) or isinstance(w, RandomisedWidth | BKBWidth):
+            if isinstance(w, type) or not callable(w) or isinstance(w, RandomisedWidth | BKBWidth):
                 raise ValueError(
                     "width must be a schedule of bo_robust.confidence that depends on the round and the information "
                     f"gain only, such as BayesianFiniteWidth(1000, 0.1), or a tuple of such; got {quoted(w)}."

@@ -42,13 +42,15 @@ from bo_robust.models.candidate_gps import (
     check_points,
     check_rows,
     check_transform,
+    one_point,
+    one_reward,
     units,
 )
 from bo_robust.models.candidate_priors import Candidate
 from bo_robust.models.candidate_risk import Risk
 from bo_robust.models.hyperparameter_draws import posterior_candidates
 from bo_robust.models.inputs import from_spec
-from bo_robust.validation import check_finite
+from bo_robust.validation import check_finite, check_tensor
 
 
 class CandidateEnsemble(GPyTorchModel, GP):
@@ -306,10 +308,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         It equals an ensemble of all rewards to rounding, not bit for bit: a row is added to the factor by a solve, and
         a new ensemble factors all rows at once. Grow one or rebuild it, but not in turn, where runs are to be repeated.
         """
-        Y = y if isinstance(y, Tensor) else self.train_targets.new_tensor(y)
-        if x.numel() != x.shape[-1] or Y.numel() != 1:
-            raise ValueError(f"observe takes one point and one reward, got {tuple(x.shape)} and {tuple(Y.shape)}.")
-        model, observations = self._grown(x.reshape(1, -1), Y.reshape(1, 1))
+        model, observations = self._grown(one_point("observe", x), one_reward(y, self.train_targets))
         return model, observations[0]
 
     @torch.no_grad()
@@ -319,6 +318,7 @@ class CandidateEnsemble(GPyTorchModel, GP):
         Means stay and variances shrink (GP-BUCB, Desautels et al. 2014). Data, rounds, widths and the test stay as they
         are; rewards cannot be added. Raises ``ValueError`` if the points are not as the model's.
         """
+        check_tensor("X_pending", X_pending, floating=False)
         if X_pending.ndim != 2:
             raise ValueError(f"X_pending must be k x d, got shape {tuple(X_pending.shape)}.")
         check_finite("X_pending", X_pending)

@@ -6,6 +6,7 @@ transform.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,8 @@ from bo_robust.confidence.candidate_widths import Widths, check_unit_scale
 from bo_robust.models.candidate_priors import Candidate, candidate, placed, same
 from bo_robust.models.exact_moments import MIN_VARIANCE
 from bo_robust.posteriors.candidate_factor import CandidateFactor
-from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, quoted
+from bo_robust.specs import nearest
+from bo_robust.validation import check_finite, check_kernel_matrix, check_like, check_tensor, is_number, quoted
 
 BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
 
@@ -48,17 +50,31 @@ def check_rows(X: Tensor, Y: Tensor) -> None:
 
 def check_points(name: str, X: Tensor, train_X: Tensor) -> None:
     """Raise ``ValueError`` unless X is ``... x d`` as ``train_X``, of its dtype and on its device."""
-    if (X.dtype, X.device) != (train_X.dtype, train_X.device):
-        raise ValueError(
-            f"{name} is {X.dtype} on {X.device}, the model {train_X.dtype} on {train_X.device}; convert one of them."
-        )
+    check_like(name, X, "the model", train_X)
     d = train_X.shape[-1]
     if X.ndim < 2 or X.shape[-1] != d:
         raise ValueError(f"{name} must be ... x {d} as train_X has it, with its points, got {tuple(X.shape)}.")
 
 
+def one_point(caller: str, x: Tensor) -> Tensor:
+    """A point ``d`` or ``1 x d`` as ``1 x d``; ``TypeError`` if it is no tensor, ``ValueError`` for any other shape."""
+    check_tensor("x", x, floating=False)
+    if x.ndim == 0 or x.numel() != x.shape[-1]:
+        raise ValueError(f"{caller} takes one point, d or 1 x d, got shape {tuple(x.shape)}.")
+    return x.reshape(1, -1)
+
+
+def one_reward(y: Tensor | float, like: Tensor) -> Tensor:
+    """One reward, ``1 x 1``; a number gets the dtype and device of ``like``. ``ValueError`` if it is none."""
+    if (y.numel() != 1) if isinstance(y, Tensor) else not is_number(y):
+        raise ValueError(f"y must be one finite number, got {quoted(y)}.")
+    return (y if isinstance(y, Tensor) else like.new_tensor(y)).reshape(1, 1)
+
+
 def check_transform(input_transform: InputTransform | None) -> None:
-    """Raise ``ValueError`` if an input transform, or one in a chain, learns its coefficients."""
+    """Raise ``ValueError`` unless it is an input transform of BoTorch, or None, that learns no coefficients."""
+    if not (input_transform is None or isinstance(input_transform, InputTransform)):
+        raise ValueError(f"input_transform must be one of BoTorch, such as Normalize, got {quoted(input_transform)}.")
     parts = () if input_transform is None else input_transform.modules()
     if any(getattr(part, "learn_coefficients", False) for part in parts):
         raise ValueError(
@@ -102,7 +118,7 @@ class CandidateGPs:
         wrong = [c for c in candidates if not isinstance(c, Candidate | Mapping)] if listed else [candidates]
         if wrong:
             raise ValueError(f"candidates must be a list of Candidate or of settings, got {quoted(wrong[0])}.")
-        given = [c if isinstance(c, Candidate) else candidate(**c) for c in candidates]
+        given = [c if isinstance(c, Candidate) else _from_settings(u, c) for u, c in enumerate(candidates)]
         if not given:
             raise ValueError("U is empty: give at least one candidate.")
 
@@ -278,7 +294,22 @@ class CandidateGPs:
 
     @torch.no_grad()
     def check_kernels(self, points: Tensor) -> None:
-        """Raise ``ValueError`` unless kernels are positive semi-definite on ``n x d`` points; warn of equal ones."""
+        """Raise ``ValueError`` unless candidates fit ``n x d`` points; warn of equal ones.
+
+        Kernels must be positive semi-definite there, and kernels and means of ``d`` columns and one output.
+        """
+        two = points.new_zeros(2, points.shape[-1])
+        for c, label in zip(self.candidates, self.labels, strict=True):
+            try:
+                mean = two[:, 0] if c.mean_module is None else c.mean_module(two)
+                fits = c.covar_module(two).to_dense().shape == (2, 2) and mean.shape == (2,)
+            except (RuntimeError, IndexError):
+                fits = False
+            if not fits:
+                raise ValueError(
+                    f"{label} does not fit points of {points.shape[-1]} columns: give it lengthscales and columns of "
+                    "these, one output and no batch shape."
+                )
         if not len(points):
             return
         plain = self._families is not None  # positive definite, and wholly told by their hyperparameters
@@ -305,6 +336,18 @@ class CandidateGPs:
         """Raise ``ValueError`` if k(x, x) > 1 at the points although the width assumes a norm bound."""
         if len(points):
             check_unit_scale(width, self.labels, lambda u: self.candidates[u].covar_module(points, diag=True))
+
+
+def _from_settings(index: int, settings: Mapping[str, Any]) -> Candidate:
+    """The candidate of these arguments of :func:`candidate`; ``ValueError`` if one is missing or unknown."""
+    parameters = inspect.signature(candidate).parameters
+    for name in settings:
+        if name not in parameters:
+            raise ValueError(f"the settings of candidate {index} have no {quoted(name)}; {nearest(name, parameters)}")
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in settings:
+            raise ValueError(f"the settings of candidate {index} need {name!r}.")
+    return candidate(**settings)
 
 
 def _noise(candidates: tuple[Candidate, ...], like: Tensor) -> Tensor:

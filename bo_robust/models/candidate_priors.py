@@ -47,7 +47,8 @@ class Candidate:
         name: For records and messages; None for its index, as in "candidate 3".
 
     Raises:
-        ValueError: if the kernel has a batch shape or is no GPyTorch kernel, or ``noise_var`` is not positive.
+        ValueError: if the kernel has a batch shape or is no GPyTorch kernel, the mean is no GPyTorch mean, or
+            ``noise_var`` is not positive.
     """
 
     covar_module: Kernel
@@ -57,6 +58,8 @@ class Candidate:
 
     def __post_init__(self) -> None:
         check_positive(noise_var=self.noise_var)
+        if not (self.mean_module is None or isinstance(self.mean_module, Mean)):
+            raise ValueError(f"mean_module must be a GPyTorch mean or None, got {quoted(self.mean_module)}.")
         if not isinstance(self.covar_module, Kernel) or self.covar_module.batch_shape:
             raise ValueError(
                 f"covar_module must be one GPyTorch kernel without batch shape, got {quoted(self.covar_module)}."
@@ -91,20 +94,29 @@ def candidate(
     """
     many = isinstance(lengthscale, Sequence) and not isinstance(lengthscale, str)
     given: list[Any] = list(lengthscale) if many else [lengthscale]  # type: ignore[arg-type]
+    if not given:
+        raise ValueError("lengthscale is empty: give one number, or one per input.")
     for one in given:
         check_positive(lengthscale=one)
     scales = [float(x) for x in given]
     check_positive(outputscale=outputscale)
-    if kernel not in KERNELS:
-        raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(KERNELS)}, or make a Candidate of any.")
+    if not isinstance(kernel, str) or kernel not in KERNELS:
+        raise ValueError(
+            f"unknown kernel {quoted(kernel)}; choose one of {', '.join(KERNELS)}, or make a Candidate of any."
+        )
     if nu not in (0.5, 1.5, 2.5):
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
     if (period is not None) != (kernel == "periodic"):
         raise ValueError(
             f"a period is for the kernel 'periodic', which needs one; got {quoted(kernel)} and {period!r}."
         )
-    if groups is not None and len(scales) != 1:
-        raise ValueError("additive candidates (groups) take one lengthscale; make a Candidate for others.")
+    if groups is not None:
+        if len(scales) != 1:
+            raise ValueError("additive candidates (groups) take one lengthscale; make a Candidate for others.")
+        if not (isinstance(groups, Sequence) and groups and all(isinstance(g, Sequence) and g for g in groups)):
+            raise ValueError(f"groups must list columns of X, such as [[0], [1, 2]], got {quoted(groups)}.")
+        for column in (column for group in groups for column in group):
+            check_count(0, column=column)
 
     def part(columns: Sequence[int] | None) -> Kernel:
         options: dict[str, Any] = {"nu": nu} if kernel == "matern" else {}

@@ -63,20 +63,7 @@ class ArmKernel:
         Raises ``ValueError`` if ``arms`` is empty, not ``n x d``, not floating point or not finite, or if the
         covariance has a batch shape or gives no valid kernel matrix.
         """
-        if not hasattr(covariance, "diagonal"):
-            raise ValueError(
-                "covariance must be one of bo_robust.covariance, such as GPyTorchCovariance(kernel), got "
-                f"{quoted(covariance)}."
-            )
-        check_tensor("arms", arms, floating=False)
-        if arms.ndim != 2 or arms.shape[0] == 0:
-            raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")
-        check_tensor("arms", arms)
-        check_finite("arms", arms)
-        arms = arms.detach()
-        diagonal = covariance.diagonal(arms)
-        if diagonal.ndim != 1:
-            raise ValueError("the covariance has a batch shape; give its s x n x n matrices to from_matrix.")
+        diagonal, arms = checked_diagonal(covariance, arms), arms.detach()
         if arms.shape[0] <= MATRIX_MAX_ARMS:
             return cls.from_matrix(covariance(arms, arms), arms)
         check_finite("k(x, x)", diagonal)
@@ -175,23 +162,48 @@ class ArmKernel:
         return self.matrix[a, b] if self.matrix.ndim == 2 else self.matrix[trials.view(-1, 1, 1), a, b]
 
 
+def checked_diagonal(covariance: Covariance, arms: Tensor) -> Tensor:
+    """k(x, x) of arms ``n x d``; ``ValueError`` as :meth:`ArmKernel.from_covariance` if either is not as described."""
+    if isinstance(covariance, type) or not (callable(covariance) and hasattr(covariance, "diagonal")):
+        raise ValueError(
+            "covariance must be one of bo_robust.covariance, such as GPyTorchCovariance(kernel), got "
+            f"{quoted(covariance)}."
+        )
+    check_tensor("arms", arms, floating=False)
+    if arms.ndim != 2 or arms.shape[0] == 0:
+        raise ValueError(f"arms must be n x d with n >= 1, got shape {tuple(arms.shape)}.")
+    check_tensor("arms", arms)
+    check_finite("arms", arms)
+    diagonal = covariance.diagonal(arms.detach())
+    if diagonal.ndim != 1:
+        raise ValueError("the covariance has a batch shape; give its matrices in its place.")
+    return diagonal
+
+
+def noise_of_each(kernel: ArmKernel, noise_var: float | Tensor, owner: str) -> Tensor:
+    """The noise variance as a tensor of the kernel's dtype and device.
+
+    Raises ``ValueError`` if it is no number and no list of them, one per ``owner``, or the kernel is no ``ArmKernel``.
+    """
+    if not isinstance(kernel, ArmKernel):
+        raise ValueError(f"kernel must be an ArmKernel, such as ArmKernel.from_matrix(K), got {quoted(kernel)}.")
+    try:
+        return torch.as_tensor(noise_var, dtype=kernel.diagonal.dtype, device=kernel.diagonal.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"noise_var must be one number or one per {owner}, got {quoted(noise_var)}.") from None
+
+
 def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -> Tensor:
     """Noise variance lambda of every trial, ``s``, of the kernel's dtype and device.
 
     Raises ``ValueError`` on a noise variance <= 0 or lost in the rounding of the kernel, no trials, a kernel or noise
     of another number of trials, or float32 on CUDA where torch rounds its products further.
     """
-    if not isinstance(kernel, ArmKernel):
-        raise ValueError(f"kernel must be an ArmKernel, such as ArmKernel.from_matrix(K), got {quoted(kernel)}.")
-    like = kernel.diagonal
+    noise, like = noise_of_each(kernel, noise_var, "trial"), kernel.diagonal
     check_count(1, trials=trials)
     given = like.shape[0] if like.ndim == 2 else trials
     if given != trials:
         raise ValueError(f"the kernel has {given} matrices for {trials} trials; give one, or one per trial.")
-    try:
-        noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"noise_var must be one number or one per trial, got {quoted(noise_var)}.") from None
     if noise.ndim > 1 or noise.numel() not in (1, trials):
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))

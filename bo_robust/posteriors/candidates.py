@@ -28,9 +28,10 @@ from torch import Tensor
 
 from bo_robust.covariance import Covariance
 from bo_robust.posteriors import arms as arm_posteriors
+from bo_robust.posteriors.arm_kernel import checked_diagonal, noise_of_each
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
 from bo_robust.posteriors.candidate_factor import log_density
-from bo_robust.validation import check_count, check_finite
+from bo_robust.validation import check_count, check_finite, check_tensor, quoted
 
 __all__ = ["BatchedPrior", "CandidatePosterior", "batched", "begin", "candidate_kernel", "init", "observe"]
 
@@ -45,20 +46,25 @@ def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | N
     """The kernels of all candidates as one, ``h x n x n``.
 
     ``candidates`` are covariance functions, kernel matrices ``n x n``, or some of each. Covariance functions need the
-    locations ``arms``, ``n x d``. Raises ``ValueError`` if there is no candidate, one is not a kernel matrix
+    locations ``arms``, ``n x d``. Raises ``ValueError`` if there is no list of candidates or none in it, one is neither
     (the message says which), or they differ in size, dtype or device.
     """
+    if isinstance(candidates, str) or not isinstance(candidates, Sequence | Tensor):
+        raise ValueError(f"candidates must be a list of covariance functions or matrices, got {quoted(candidates)}.")
     if len(candidates) == 0:
         raise ValueError("U is empty: give at least one candidate.")
     matrices: list[Tensor] = []
     for u, candidate in enumerate(candidates):
         try:
             if isinstance(candidate, Tensor):
+                if candidate.ndim > 2:
+                    raise ValueError(f"a kernel matrix is n x n, got {tuple(candidate.shape)}; list each of them.")
                 kernel = ArmKernel.from_matrix(candidate, arms)
-            elif arms is not None:
-                kernel = ArmKernel.from_matrix(candidate(arms, arms), arms)
-            else:
+            elif arms is None and callable(candidate):
                 raise ValueError("a covariance function needs the locations; give arms, n x d.")
+            else:
+                checked_diagonal(candidate, arms)
+                kernel = ArmKernel.from_matrix(candidate(arms, arms), arms)
         except ValueError as error:
             raise ValueError(f"candidate {u}: {error}") from None
         matrix = kernel.matrix
@@ -122,11 +128,12 @@ def batched(
     there is none, or shapes do not fit.
     """
     check_count(1, trials=trials)
+    noise = noise_of_each(kernel, noise_var, "candidate")
     n, like = kernel.num_arms, kernel.diagonal
-    noise = torch.as_tensor(noise_var, dtype=like.dtype, device=like.device)
     if noise.ndim > 1:
         raise ValueError(f"noise_var must be one number or one per candidate, got shape {tuple(noise.shape)}.")
     if prior_mean is not None:
+        check_tensor("prior_mean", prior_mean)
         if prior_mean.ndim not in (1, 2) or prior_mean.shape[-1] != n:
             raise ValueError(f"prior_mean must be {n}, or {n} per candidate, got shape {tuple(prior_mean.shape)}.")
         check_finite("prior_mean", prior_mean)
@@ -284,6 +291,12 @@ def init(
     return begin(flat, prior.candidates)
 
 
+def checked_pulls(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor]:
+    """``arms`` and ``rewards`` of a round, with the checks of :func:`observe`; on CUDA, too, all arms are in range."""
+    arm_posteriors.check_pulls(posterior.evidence[:, 0], arms, rewards)
+    return arm_posteriors.within(arms, rewards, posterior.flat.mean.shape[1])
+
+
 def observe(
     posterior: CandidatePosterior,
     arms: Tensor,
@@ -311,9 +324,8 @@ def observe(
         ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed
             pull.
     """
-    arm_posteriors.check_pulls(posterior.evidence[:, 0], arms, rewards)
+    arms, rewards = checked_pulls(posterior, arms, rewards)
     shape, flat = posterior.alive.shape, posterior.flat
-    arms, rewards = arm_posteriors.within(arms, rewards, flat.mean.shape[1])
     index = arms.unsqueeze(1).expand(shape).reshape(-1, 1)
     mean, variance = flat.mean.gather(1, index).view(shape), flat.variance.gather(1, index).view(shape)
     everyone, given = index.squeeze(1), rewards.unsqueeze(1).expand(shape).reshape(-1)

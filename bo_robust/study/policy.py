@@ -7,7 +7,7 @@ carried from trial to trial.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,11 +40,13 @@ class History:
             (of those not truncated); that of the recommendation does not see them.
         pending: Points asked and not told, in the order asked. Their means stay and their variances fall, so that
             others are asked, unless the width is so small that even then nothing beats them.
+        elsewhere: Points asked and told under another condition.
     """
 
     told: list[tuple[Point, float]]
     failed: list[Point]
     pending: list[Point]
+    elsewhere: list[Point] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,12 @@ class Recommendation:
     The f they speak of has the worst reward at the failed points.
 
     Both are None in four cases. The method certifies nothing (:attr:`bo_robust.methods.Method.certifies`). A reward
-    better than ``value`` was truncated, at a point without another: the model did not see what may be the best
-    there is. All rewards (that the model believes) are equal and no ``scale`` was given: nothing says how far f may
-    go. A reward is beyond 1e8 times the scale: beside it floating point loses the others.
+    better than ``value`` was truncated or not believed, at a point without another: the model did not see what may be
+    the best there is. All rewards (that the model believes) are equal and no ``scale`` was given: nothing says how far
+    f may go. A reward is beyond 1e8 times the scale: beside it floating point loses the others.
+
+    Under conditions ``value`` is that of all of them, and a reward is of one. There the reward must be better than all
+    believed ones too; the others that are not believed count as faults.
 
     Attributes:
         x: The point (without its condition, where the method chooses one).
@@ -90,9 +95,11 @@ class Policy:
         if trial < self.settings.known["num_initial"] or not history.told:
             return self._initial(trial)
         now = self.round_model(history)
+        # Another reading of these is under way, or would fail or come under another condition again, maybe for ever.
+        asked = [*history.pending, *history.failed, *history.elsewhere]
         for row in now.suspects:
             suspect = history.told[row][0]
-            if suspect not in history.pending and suspect not in history.failed:
+            if suspect not in asked:
                 return dict(suspect)
         pending = self._unit(history.pending) if history.pending else None
         acqf = self._acquisition(now, pending, seed)

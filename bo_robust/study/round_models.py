@@ -30,7 +30,8 @@ class RoundModel:
         known: Values that widths may leave out.
         set_aside: Which rewards the model does not see as they are, ``n`` bool.
         suspects: Rows of rewards to measure again, the most promising first.
-        best_unseen: The largest reward set aside at a point without another reward; -inf if there is none.
+        best_unseen: The largest reward set aside at a point without another reward; -inf if there is none. Under
+            conditions only those larger than all others count.
         largest: The largest |reward| not set aside; 0 where the model standardises by itself.
         varied: Whether rewards that a model which judges them believes differ; True for other models.
     """
@@ -108,6 +109,8 @@ class RoundModels:
                     known = known | _facts(model)
         self._warn_of_set_aside(Y[:, 0], set_aside)
         seen, alone = Y[~set_aside], unsupported(X, set_aside)
+        if self._method.environment is not None:  # a reading under one condition says little of the value at risk
+            alone &= ~(seen.mT >= Y).any(1)
         return RoundModel(
             self._method,
             self._certified,

@@ -327,7 +327,9 @@ class Study:
         done = {i for i, _ in tells}
         pending = [x for i, (x, _) in enumerate(self._points[:trial]) if i not in done]
         told = [(self._observed[i], value) for i, value in tells if value is not None]
-        return History(told, [self._observed[i] for i, value in tells if value is None], pending + new)
+        failed = [self._observed[i] for i, value in tells if value is None]
+        elsewhere = [self._points[i][0] for i, _ in tells if self._points[i][0] != self._observed[i]]
+        return History(told, failed, pending + new, elsewhere)
 
     def _unasked(self, trial: int, condition: Mapping[str, Any] | None) -> Point | None:
         """An observed condition as stored; None where it is the one asked."""

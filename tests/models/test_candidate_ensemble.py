@@ -12,8 +12,8 @@ from botorch.models.transforms.input import AppendFeatures, ChainedInputTransfor
 from botorch.models.transforms.outcome import Log, Standardize
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.transforms import is_ensemble
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
-from gpytorch.means import ConstantMean, Mean, ZeroMean
+from gpytorch.kernels import Kernel, MaternKernel, MultitaskKernel, RBFKernel
+from gpytorch.means import ConstantMean, LinearMean, Mean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.acquisition import EliminationUCB
@@ -27,7 +27,7 @@ from bo_robust.confidence import (
     SelfNormalisedWidth,
 )
 from bo_robust.covariance import SquaredExponential
-from bo_robust.models import Candidate, CandidateEnsemble
+from bo_robust.models import Candidate, CandidateEnsemble, candidate
 from bo_robust.posteriors.candidates import candidate_kernel
 from tests.worlds import rand
 
@@ -506,3 +506,63 @@ def test_defaults_and_what_is_refused(tkwargs):
         make(tkwargs, outcome_transform=Log())
     with pytest.raises(ValueError, match=r"candidate 1 .* has not one lengthscale"):
         make(tkwargs, elimination="shrinking")
+
+
+def test_candidates_that_do_not_fit_the_points_are_refused(tkwargs):
+    for wrong in (
+        candidate("rbf", [0.1, 0.2, 0.3], 0.1),
+        candidate("rbf", 0.1, 0.1, groups=[[0], [5]]),
+        Candidate(RBFKernel(active_dims=(7,)), 0.1),
+        Candidate(MultitaskKernel(RBFKernel(), 2), 0.1),
+        Candidate(RBFKernel(), 0.1, LinearMean(3)),
+        Candidate(RBFKernel(), 0.1, ConstantMean(batch_shape=torch.Size([2]))),
+    ):
+        for rows in (0, 3):
+            X, Y = rand(tkwargs, 3, 2)[:rows], rand(tkwargs, 3, 1)[:rows]
+            with pytest.raises(ValueError, match=r"candidate 1 .* does not fit points of 2 columns"):
+                CandidateEnsemble(X, Y, [Candidate(RBFKernel(), 0.1), wrong])
+
+
+def test_settings_of_candidates_and_of_the_model_are_named_where_they_are_wrong(tkwargs):
+    good = {"kernel": "rbf", "lengthscale": 0.1, "noise_var": 0.1}
+    for wrong, message in (
+        (good | {"lengthscales": 0.1}, "have no 'lengthscales'; did you mean 'lengthscale'"),
+        ({"kernel": "rbf"}, "need 'lengthscale'"),
+        ({3: "rbf"}, "have no 3; choose one of"),
+    ):
+        with pytest.raises(ValueError, match=f"the settings of candidate 1 {message}"):
+            make(tkwargs, candidates=[good, wrong])
+    for maximize in (None, "no", 1):
+        with pytest.raises(ValueError, match="maximize must be True or False"):
+            make(tkwargs, maximize=maximize)
+    with pytest.raises(ValueError, match="width must be a schedule"):
+        make(tkwargs, width=ConstantWidth)
+    for transform in ("normalize", Normalize):
+        with pytest.raises(ValueError, match="input_transform must be one of BoTorch"):
+            make(tkwargs, input_transform=transform)
+
+
+def test_points_and_rewards_of_a_call_are_checked_and_change_nothing(tkwargs):
+    model = make(tkwargs)
+    acqf, x, before = EliminationUCB(model), model.train_inputs[0][:1], model.evidence
+    listed = x.tolist()
+    for call in (
+        lambda: model.observe(listed, 1.0),
+        lambda: acqf.observe(listed, 1.0),
+        lambda: acqf.chosen_member(listed[0]),
+        lambda: acqf(listed),
+        lambda: model.posterior(listed),
+        lambda: model.moments(listed),
+        lambda: model.hallucinate(listed),
+        lambda: EliminationUCB(model, X_pending=listed),
+    ):
+        with pytest.raises(TypeError, match="must be a torch tensor, got list"):
+            call()
+    for y in (None, "1", [1.0], math.nan, True, model.train_targets[:2]):
+        with pytest.raises(ValueError, match="y must be one finite number"):
+            model.observe(x, y)
+    with pytest.raises(ValueError, match="observe takes one point"):
+        model.observe(x[0, 0], 1.0)
+    with pytest.raises(ValueError, match="chosen_member takes one point"):
+        acqf.chosen_member(x[0, 0])
+    assert torch.equal(model.evidence, before)

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import PeriodicKernel
+from gpytorch.kernels import PeriodicKernel, RBFKernel
 
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.models.candidate_priors import candidate, candidate_grid
+from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
 
 
 def test_one_range_is_a_log_grid_in_steps_of_at_most_two():
@@ -65,3 +65,20 @@ def test_candidates_by_settings(device):
     halves = sum(SquaredExponential(0.3)(x, x) for x in (X[:, :1], X[:, 1:]))
     torch.testing.assert_close(additive.covar_module.to(X)(X).to_dense(), 1.5 * halves)
     assert additive.name == "rbf(lengthscale=0.3, groups=[[0], [1]], outputscale=3.0)"
+
+
+def test_empty_or_misshapen_arguments_are_refused():
+    with pytest.raises(ValueError, match="lengthscale is empty"):
+        candidate("rbf", [], 0.1)
+    for kernel in (["rbf"], {}, None):
+        with pytest.raises(ValueError, match="unknown kernel"):
+            candidate(kernel, 0.1, 0.1)
+    for groups in ([], [[]], [0, 1], 2):
+        with pytest.raises(ValueError, match=r"groups must list columns of X, such as \[\[0\], \[1, 2\]\]"):
+            candidate("rbf", 0.1, 0.1, groups=groups)
+    for column in (-1, 0.5, "x"):
+        with pytest.raises(ValueError, match="column must be a whole number >= 0"):
+            candidate("rbf", 0.1, 0.1, groups=[[0], [column]])
+    for mean in (0.0, torch.zeros(1)):
+        with pytest.raises(ValueError, match="mean_module must be a GPyTorch mean or None"):
+            Candidate(RBFKernel(), 0.1, mean)

@@ -5,8 +5,9 @@ import warnings
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
-from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from bo_robust.posteriors import arms as arm_posteriors
 from bo_robust.posteriors import candidates as candidate_posteriors
 from bo_robust.posteriors.arms import ArmKernel
@@ -107,6 +108,22 @@ def test_bad_candidates_are_refused(device):
         candidate_kernel([good, good[1:, 1:]])
     with pytest.raises(ValueError, match=r"candidate 0: .*give arms"):
         candidate_kernel([SquaredExponential(0.3)])
+    with pytest.raises(ValueError, match=r"candidate 0: a kernel matrix is n x n, got \(2, 10, 10\); list each"):
+        candidate_kernel([good.expand(2, 10, 10)])
+    for one in (SquaredExponential(0.3), "rbf", None, {"a": good}):
+        with pytest.raises(ValueError, match="candidates must be a list"):
+            candidate_kernel(one, x)
+    for wrong in (RBFKernel(), "rbf", None, {"kernel": "rbf"}, good.tolist(), SquaredExponential):
+        with pytest.raises(ValueError, match=r"candidate 1: covariance must be one of bo_robust.covariance"):
+            candidate_kernel([good, wrong], x)
+    with pytest.raises(ValueError, match=r"candidate 0: covariance must be one of"):
+        candidate_kernel([None])
+    with pytest.raises(ValueError, match=r"candidate 0: arms must be n x d"):
+        candidate_kernel([SquaredExponential(0.3)], x[:, 0])
+    with pytest.raises(TypeError, match="arms must be a torch tensor, got list"):
+        candidate_kernel([SquaredExponential(0.3)], x.tolist())
+    with pytest.raises(ValueError, match=r"candidate 0: the covariance has a batch shape"):
+        candidate_kernel([GPyTorchCovariance(RBFKernel(batch_shape=torch.Size([2])).to(x))], x)
 
 
 def test_candidates_must_agree_in_number(device):
@@ -127,6 +144,13 @@ def test_candidates_must_agree_in_number(device):
         candidate_posteriors.init(kernel, -0.1, 2)
     with pytest.raises(ValueError, match="trials"):
         batched(kernel, 0.1, 0)
+    for noise in ("a", None, [[0.1], [0.1, 0.2]]):
+        with pytest.raises(ValueError, match="noise_var must be one number or one per candidate"):
+            batched(kernel, noise, 2)
+    with pytest.raises(ValueError, match="kernel must be an ArmKernel"):
+        batched(kernel.matrix, 0.1, 2)
+    with pytest.raises(TypeError, match="prior_mean must be a torch tensor, got list"):
+        batched(kernel, 0.1, 2, [0.0] * 10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert batched(one, torch.tensor([0.1, 0.2, 0.3]), 2, three).candidates == 3
