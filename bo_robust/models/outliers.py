@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned, Rows
-from bo_robust.models.evidence import LOG_2PI, Array, Evidence, one_thread
+from bo_robust.models.evidence import Array, Evidence, one_thread
 from bo_robust.models.finds import Find, Finds
 from bo_robust.models.reward_units import Units, spread_units
 
@@ -102,8 +102,10 @@ class OutlierSearch:
     ) -> None:
         self._evidence, self._twins, self._scale, self._doubts = evidence, twins, scale, doubts
         faults = np.arange(1, len(y) + 1)
+        self._robust = spread_units(y, places)
+        density /= self._robust.scale
         self._prices = np.log(faults / (1.0 / share - 1.0 + len(y) - faults) * density)  # h_1, h_2, ...
-        self._robust, self._finds = spread_units(y, places), Finds(places, density)
+        self._finds = Finds(places, density)
         if scale is None:  # a kernel of variance 1 sees rewards as they are
             evidence.blur = (BLUR * min(self._robust.scale, 1.0)) ** 2
         else:
@@ -170,18 +172,18 @@ class OutlierSearch:
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            shared = [find for row in centres for find in self._about(int(row), given) if len(find.rows) > 1]
+            about = (self._finds.about(int(row), given, self._prices) for row in centres)
+            shared = [find for finds_of_row in about for find in finds_of_row if len(find.rows) > 1]
             likeliest = max(shared, key=lambda find: find.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
-            # in the units of the rewards, since those of the believed ones grow when rows come back
-            finds.append(likeliest._replace(deviation=likeliest.deviation * given.units.scale))
+            finds.append(likeliest)
             together = given.believed.copy()
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, finds, given.units)
             self._climb(given)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_rows(rest)[1] + STRONG > self._prices_in(given.units)[: len(rest)].sum():
+        if finds and given.with_rows(rest)[1] + STRONG > self._prices[: len(rest)].sum():
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 
@@ -224,23 +226,13 @@ class OutlierSearch:
         units = units or self._units(believed)
         prior = self._evidence.prior(theta, self._unit(units))
         for find in finds:
-            here = find._replace(deviation=find.deviation / units.scale)
-            prior = prior._replace(covariance=prior.covariance + self._finds.covariance(here))
+            prior = prior._replace(covariance=prior.covariance + self._finds.covariance(find, units.scale))
         return Conditioned(prior, self._y, believed, units)
-
-    def _prices_in(self, units: Units) -> Array:
-        """Log density, in these units, of the first, the second, ... outlier, ``n``."""
-        prices: Array = self._prices + math.log(units.scale / self._robust.scale)
-        return prices
 
     def _next_price(self, given: Conditioned) -> Array:
         """Log density ``n`` of each row as an outlier: as one more of those set aside, or as the last of them."""
-        prices, k = self._prices_in(given.units), int((~given.believed).sum())
+        prices, k = self._prices, int((~given.believed).sum())
         return np.where(given.believed, prices[min(k, len(prices) - 1)], prices[max(k - 1, 0)])
-
-    def _about(self, row: int, given: Conditioned) -> Iterator[Find]:
-        """Finds about a row."""
-        return self._finds.about(row, given, self._prices_in(given.units), self._robust.scale / given.units.scale)
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -255,10 +247,8 @@ class OutlierSearch:
         """J, with a bonus for all rows; minus infinity for rows that lack a confirmed one."""
         if np.any(self._confirmed(given) & ~given.believed):
             return -math.inf
-        kept = int(given.believed.sum())
-        dropped = len(given.believed) - kept
-        found = given.log_evidence - kept * math.log(given.units.scale / self._robust.scale)
-        return found + (float(self._prices[:dropped].sum()) if dropped else STRONG)
+        dropped = int((~given.believed).sum())
+        return given.log_evidence + (float(self._prices[:dropped].sum()) if dropped else STRONG)
 
     def _first_sets(self) -> Iterator[Rows]:
         """All rows; those not far from what is expected; all but the least likely; the densest rewards."""
@@ -320,7 +310,7 @@ class OutlierSearch:
         residual, variance = given.expected()
         surprise = residual / np.sqrt(variance)
         # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._next_price(given)
+        margin = -0.5 * (given.log_norm + np.log(variance)) - self._next_price(given)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / given.units.scale)[believed]))
@@ -336,13 +326,13 @@ class OutlierSearch:
         inside = self._y[given.believed]
         above = (self._y > inside.max()) & (given.weights > 0.0)
         below = (self._y < inside.min()) & (given.weights < 0.0)
-        about = (self._about(int(row), given) for row in np.flatnonzero(above | below))
+        about = (self._finds.about(int(row), given, self._prices) for row in np.flatnonzero(above | below))
         likeliest = [max(finds, key=lambda find: find.log_odds) for finds in about]
         kept: list[Find] = []
         for find in sorted(likeliest, key=lambda find: -find.log_odds):
             if not any(self._finds.nearness(other.row, other.radius)[find.row] > HALF for other in kept):
                 kept.append(find)
-        return tuple(find._replace(deviation=find.deviation * given.units.scale) for find in kept)
+        return tuple(kept)
 
     def _barely_believed(self, believed: Rows) -> Rows:
         """The largest or smallest rewards, where two readings of one point stand against all others.
@@ -357,8 +347,7 @@ class OutlierSearch:
             rest = believed & ~pair
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 given = self._given(self._fit_theta(rest), rest)
-                prices = self._prices_in(given.units)
-                barely_believed |= pair & (given.log_densities() < prices[len(believed) - believed.sum()])
+                barely_believed |= pair & (given.log_densities() < self._prices[len(believed) - believed.sum()])
         return barely_believed
 
 
