@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
@@ -30,7 +31,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.doubt import Doubt
-from bo_robust.models.evidence import evidence_of
+from bo_robust.models.evidence import as_array, evidence_of
 from bo_robust.models.finds import Find
 from bo_robust.models.outliers import Judgement, OutlierSearch
 from bo_robust.models.reward_units import computable, smallest_deviation
@@ -261,7 +262,8 @@ class RobustGP(MovableGP):
         ``restandardise`` says whether the outcome transform is trained again, on the believed rewards. ``known`` is
         what the last fit believed of the first ``m <= n`` rewards, ``m`` bool. It stands where there are no others.
         """
-        self._believe(self._search().judge(None if known is None else known.cpu().numpy()), restandardise)
+        rows = None if known is None else known.cpu().numpy()
+        self._believe(self._search().judge(rows, doubts=self.maximize is not None), restandardise)
         self.eval()
 
     def set_train_data(
@@ -294,8 +296,7 @@ class RobustGP(MovableGP):
             value = value if value.dtype == torch.bool else value.to(self.rewards)
             self.register_buffer(name, value, persistent=False)
         self.judged, self._finds = True, judgement.finds
-        sided = () if self.maximize is None else self._finds
-        good = [find for find in sided if (find.deviation > 0.0) == bool(self.maximize)]
+        good = [find for find in self._finds if (find.deviation > 0.0) == self.maximize]  # None: on no side
         self._doubt.set(self._points_seen(), good, self._unit() or 1.0)
 
     def twins(self) -> Tensor:
@@ -304,18 +305,15 @@ class RobustGP(MovableGP):
         They are if each coordinate differs by the rounding of what the user gives, or of what the kernel sees.
         """
         same = ~torch.eye(len(self.points), dtype=torch.bool, device=self.points.device)
+        rounding = ROUNDING * torch.finfo(self.points.dtype).eps
         for x, seen in zip(self.points.unbind(-1), self._points_seen().unbind(-1), strict=True):
-            size = torch.maximum(x.abs(), x.abs().unsqueeze(1))
-            near = (x.unsqueeze(1) - x).abs() <= ROUNDING * torch.finfo(x.dtype).eps * size
-            near |= (seen.unsqueeze(1) - seen).abs() <= ROUNDING * torch.finfo(x.dtype).eps * seen.abs().amax()
-            same &= near
+            near = torch.isclose(x, x.unsqueeze(1), rtol=rounding, atol=0.0)
+            same &= near | near.T | ((seen.unsqueeze(1) - seen).abs() <= rounding * seen.abs().amax())
         return same
 
     def _points_seen(self) -> Tensor:
         """All points as the kernel sees them, ``n x d``; an input transform learns nothing from that."""
-        transform: Any = getattr(self, "input_transform", None)
-        if transform is None:
-            return self.points
+        transform = getattr(self, "input_transform", torch.nn.Identity())
         training = transform.training
         with torch.no_grad():
             seen: Tensor = transform.eval()(self.points)
@@ -334,23 +332,16 @@ class RobustGP(MovableGP):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
         self._believe(Judgement.all_believed(len(self.rewards)), restandardise=False)
         self.judged = False
-        unit = self._unit()
-        y = self.train_targets.unsqueeze(-1) if unit is None else self.rewards
+        standardised = self._unit() is not None
+        y = self.rewards.squeeze(-1) if standardised else self.train_targets
         model = copy.deepcopy(self).double()
-        if unit is not None and self._variances is not None:  # not rounded up where outliers make the unit large
-            model.likelihood.noise_covar.noise = (self._variances.double() / unit**2).flatten()
-        seen = self._points_seen().detach().to("cpu", torch.float64)
-        low, sides = seen.amin(0), seen.amax(0) - seen.amin(0)
-        return OutlierSearch(
-            evidence_of(model),
-            y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
-            ((seen - low) / sides)[:, sides > 0.0].numpy(),
-            self.twins().cpu().numpy(),
-            self.outlier_share,
-            self.outlier_density,
-            unit,
-            doubts=self.maximize is not None,
-        )
+        if standardised and self._variances is not None:  # in the units of y
+            model.likelihood.noise_covar.noise = self._variances.double().flatten()
+        places = as_array(self._points_seen())
+        places = places[:, np.ptp(places, axis=0) > 0.0]  # a column that is constant does not count
+        places = (places - places.min(0)) / np.ptp(places, axis=0)
+        twins, options = self.twins().cpu().numpy(), (self.outlier_share, self.outlier_density)
+        return OutlierSearch(evidence_of(model), as_array(y), places, twins, *options, standardised)
 
     def _believe(self, judgement: Judgement, restandardise: bool) -> None:
         """Make the believed rewards the training data."""
