@@ -24,11 +24,12 @@ class Conditioned:
     -A_SS^-1, between S and the others A_SS^-1 A_SD, and among the others the covariance that is left given S,
     A_DD - A_DS A_SS^-1 A_SD. Its lower half counts. ``weights`` is the residual y - mean, swept likewise: on S it is
     A_SS^-1 (y - mean)_S, and for the others what is left of their residual. ``log_evidence`` is log p(y_S | theta) +
-    log p(theta).
+    log p(theta). Densities are those of the rewards as they are told, so they compare between units.
     """
 
     def __init__(self, prior: Prior, y: Array, believed: Rows, units: Units) -> None:
         self.believed, self.noise, self.units = believed.copy(), prior.noise, units
+        self.log_norm = LOG_2PI + 2.0 * math.log(units.scale)  # of a normal density, for a variance of 1 in these units
         # Believed rows first: slices of a matrix are faster than scattered parts of it.
         order, k = np.argsort(~believed, kind="stable"), int(believed.sum())
         total = prior.covariance[order][:, order]
@@ -37,7 +38,7 @@ class Conditioned:
         inverse, log_det = _inverse(total[:k, :k])
         weights = linalg.blas.dsymm(1.0, inverse, residual[:k, None], lower=True)[:, 0]
         quadratic = max(float(residual[:k] @ weights), 0.0)  # rounding can make an indefinite inverse, which would win
-        self.log_evidence = prior.log_density - 0.5 * (quadratic + log_det + k * LOG_2PI)
+        self.log_evidence = prior.log_density - 0.5 * (quadratic + log_det + k * self.log_norm)
         known = total[k:, :k].copy()
         total[:k, :k], residual[:k] = -inverse, weights
         if k < len(y):
@@ -70,7 +71,7 @@ class Conditioned:
     def log_densities(self) -> Array:
         """Log density ``n`` of each reward given the other believed ones."""
         residual, variance = self.expected()
-        densities: Array = -0.5 * (LOG_2PI + np.log(variance) + residual**2 / variance)
+        densities: Array = -0.5 * (self.log_norm + np.log(variance) + residual**2 / variance)
         return densities
 
     def precision(self, rows: Indices) -> Array:
@@ -90,7 +91,7 @@ class Conditioned:
         pivot = sign * max(sign * column[i], LEAST_PIVOT)
         column[i] = 0.0
         own = self.weights[i] / pivot
-        self.log_evidence -= 0.5 * (sign * LOG_2PI + math.log(abs(pivot)) + float(self.weights[i] * own))
+        self.log_evidence -= 0.5 * (sign * self.log_norm + math.log(abs(pivot)) + float(self.weights[i] * own))
         self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)
         self.weights -= column * own
         moved = sign * column / pivot

@@ -32,6 +32,7 @@ IMPOSSIBLE = 1e10  # the loss where a covariance matrix has no Cholesky factor
 FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise variances
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
+LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
 # OpenBLAS's threads wait spinning: for a few hundred rows they cost more than they bring, and many times as much where
 # other processes hold the cores. BoTorch's fits have one thread of it, too.
 one_thread: Any = ThreadpoolController().wrap(limits=1, user_api="blas")
@@ -52,36 +53,31 @@ class Prior(NamedTuple):
 class Evidence(ABC):
     """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``.
 
-    ``start`` are the hyperparameters that the model has now. Targets may be in another ``unit`` than those of the
-    model, in the units of the model: known noise variances are then divided by its square. Every target has a
-    noise variance of ``blur`` beside its own, and at least ``least_blur``, which is in the units of the model.
+    ``start`` are the hyperparameters that the model has now. Targets may be in another ``unit`` than known noise
+    variances, which are then divided by its square. Every target has a noise variance of ``blur`` beside its own.
     """
 
-    blur = least_blur = 0.0
     start: Array
     bounds: Array | None
 
-    def _blur(self, unit: float) -> float:
-        return max(self.blur, self.least_blur / max(unit, SMALLEST) ** 2)
-
     @abstractmethod
-    def prior(self, theta: Array, unit: float = 1.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, blur: float = 0.0) -> Prior:
         """The prior of rewards at all training points."""
 
     @abstractmethod
-    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, blur: float = 0.0) -> tuple[float, Array]:
         """Minus the log evidence of ``y[kept]`` minus the log prior, up to a constant, and its gradient.
 
         Targets ``y`` are ``n``; ``kept`` are indices of rows.
         """
 
-    def maximise(self, theta: Array, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0) -> Array:
-        """Climb from ``theta`` for at most so many steps of L-BFGS."""
-        if not len(theta):
-            return theta
-        arguments, options = (y, kept, unit), {"maxiter": steps}
-        found: Array = minimize(self.loss, theta, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options).x
-        return found
+    def maximise(self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, blur: float = 0.0) -> Array:
+        """Climb from ``start`` for at most so many steps of L-BFGS."""
+        if not len(self.start):
+            return self.start
+        arguments, options = (y, kept, unit, blur), {"maxiter": steps}
+        best = minimize(self.loss, self.start, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options)
+        return np.asarray(best.x)
 
 
 class _Positive:
@@ -92,7 +88,7 @@ class _Positive:
         self.parameter, self.constraint = getattr(owner, f"raw_{name}"), getattr(owner, f"raw_{name}_constraint")
         self.prior = getattr(owner, f"{name}_prior", None)
         self.lowest = max(float(self.constraint.lower_bound.max()), SMALLEST)
-        self.logarithm = np.log(np.maximum(_numpy(getattr(owner, name)).reshape(-1), self.lowest))
+        self.logarithm = np.log(np.maximum(as_array(getattr(owner, name)).reshape(-1), self.lowest))
 
 
 class StationaryEvidence(Evidence):
@@ -101,13 +97,14 @@ class StationaryEvidence(Evidence):
     They are the logarithms of d lengthscales, of the output scale and of the noise variance, and the mean.
     """
 
-    def __init__(self, X: Array, model: SingleTaskGP) -> None:
+    def __init__(self, model: SingleTaskGP) -> None:
         modules: Any = model
+        X = as_array(modules.train_inputs[0])
         # Distances are differences of large numbers where inputs are far from zero.
         self._X, self._positive, self._mean = X - X.mean(0), _positive(model), modules.mean_module
         self._matern = type(self._positive[0].owner) is MaternKernel
         self._scaled = type(modules.covar_module) is ScaleKernel
-        self._fixed = _numpy(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
+        self._fixed = as_array(model.likelihood.noise).reshape(-1) if _fixed_noise(model) else None
         mean = self._mean.constant if type(self._mean) is ConstantMean else torch.zeros(())
         logarithms = [np.broadcast_to(one.logarithm, one.size) for one in self._positive]
         sizes = [*(one.size for one in self._positive), 1]
@@ -131,12 +128,13 @@ class StationaryEvidence(Evidence):
             if self._learned[-1]:
                 self._mean.constant = torch.as_tensor(values[-1]).to(self._mean.constant)
 
-    def prior(self, theta: Array, unit: float = 1.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, blur: float = 0.0) -> Prior:
         values = self._all(theta)
+        mean, noise = np.full(len(self._X), values[-1]), self._noise(values, unit, blur)
         covariance, _ = self._covariance(values, _squares(self._points(values, self._X)))
-        return Prior(np.full(len(self._X), values[-1]), covariance, self._noise(values, unit), -self._penalty(theta)[0])
+        return Prior(mean, covariance, noise, -self._penalty(theta)[0])
 
-    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, blur: float = 0.0) -> tuple[float, Array]:
         """As above: with A = K + noise of the kept rows, r = y - mean and w = A^-1 r,
 
         loss = 1/2 (r' w + log|A| + n log 2 pi), and d loss = 1/2 tr(W dA) - w' d mean, W = A^-1 - w w'.
@@ -145,7 +143,7 @@ class StationaryEvidence(Evidence):
         is sum_ij V_ij (x_i - x_j)^2 / 2 = sum_i x_i^2 (V 1)_i - sum_i x_i (V x)_i with V = W * slope.
         """
         values, X, (n, d) = self._all(theta), self._X[kept], (len(kept), self._X.shape[1])
-        noise, residual = self._noise(values, unit)[kept], y[kept] - values[-1]
+        noise, residual = self._noise(values, unit, blur)[kept], y[kept] - values[-1]
         # Triangles of symmetric matrices, in LAPACK's rectangular full packed format.
         points = self._points(values, X)
         covariance, slope = self._covariance(values, lapack.dtrttf(_squares(points).T)[0])
@@ -186,11 +184,10 @@ class StationaryEvidence(Evidence):
         values[self._learned] = theta
         return values
 
-    def _noise(self, theta: Array, unit: float) -> Array:
-        unit = max(unit, 1e-100)  # whose square is not rounded to zero
+    def _noise(self, theta: Array, unit: float, blur: float) -> Array:
         if self._fixed is None:
-            return np.full(len(self._X), np.exp(theta[-2]) + self._blur(unit))
-        return np.maximum(self._fixed / unit**2, FLOOR) + self._blur(unit)
+            return np.full(len(self._X), np.exp(theta[-2]) + blur)
+        return np.maximum(self._fixed / max(unit, LEAST_UNIT) ** 2, FLOOR) + blur
 
     def _points(self, theta: Array, X: Array) -> Array:
         """Points x in units of the lengthscales, -|x|^2 / 2 and 1, ``n x (d + 2)``."""
@@ -222,17 +219,17 @@ class ModuleEvidence(Evidence):
         self._parameters, self.bounds = list(parameters.values()), get_bounds_as_ndarray(parameters, bounds)
         self.start = _flat(self._parameters)
 
-    def prior(self, theta: Array, unit: float = 1.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, blur: float = 0.0) -> Prior:
         self._set(theta)
         with torch.no_grad():
-            mean, covariance, noise = (_numpy(x) for x in self._moments(unit))
+            mean, covariance, noise = (as_array(x) for x in self._moments(unit, blur))
             return Prior(mean, covariance, noise, float(self._log_prior()))
 
-    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0) -> tuple[float, Array]:
+    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, blur: float = 0.0) -> tuple[float, Array]:
         self._set(theta)
         rows = torch.as_tensor(kept)
         try:  # GPyTorch factorises a covariance to which a linear kernel's is added
-            mean, covariance, noise = self._moments(unit)
+            mean, covariance, noise = self._moments(unit, blur)
             root = torch.linalg.cholesky(covariance[rows][:, rows] + torch.diag(noise[rows]))
         except torch.linalg.LinAlgError:
             return IMPOSSIBLE, np.zeros_like(theta)
@@ -242,12 +239,12 @@ class ModuleEvidence(Evidence):
         slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True) if self._parameters else ()
         return float(value.detach()), _flat(slopes)
 
-    def _moments(self, unit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _moments(self, unit: float, blur: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         X = self._model.train_inputs[0]
         prior = self._model.forward(X)
         noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
-        noise = (noise / unit**2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
-        return prior.mean, prior.covariance_matrix, noise + self._blur(unit)
+        noise = (noise / max(unit, LEAST_UNIT) ** 2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
+        return prior.mean, prior.covariance_matrix, noise + blur
 
     def _log_prior(self) -> Any:
         priors = self._model.named_priors()
@@ -286,10 +283,10 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
     )
     if not plain:
         return ModuleEvidence(model)
-    X, positive = modules.train_inputs[0], _positive(modules)
+    positive = _positive(modules)
     lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
     plain = (
-        (lengthscale.numel() == X.shape[-1] or not lengthscale.requires_grad)
+        (lengthscale.numel() == positive[0].size or not lengthscale.requires_grad)
         and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
         and len(list(modules.named_priors())) == len(priors)
         and len(list(modules.named_constraints())) == len(positive)
@@ -297,7 +294,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
         and all(one.constraint.lower_bound.numel() == 1 for one in positive)
         and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
     )
-    return StationaryEvidence(_numpy(X), model) if plain else ModuleEvidence(model)
+    return StationaryEvidence(model) if plain else ModuleEvidence(model)
 
 
 def _base(kernel: Any) -> Any:
@@ -324,10 +321,10 @@ def _fixed_noise(model: SingleTaskGP) -> bool:
     return isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
 
 
-def _numpy(x: torch.Tensor) -> Array:
-    found: Array = x.detach().to("cpu", torch.float64).numpy()
-    return found
+def as_array(x: torch.Tensor) -> Array:
+    """The numbers of a tensor, on the CPU."""
+    return np.asarray(x.detach().to("cpu", torch.float64))
 
 
 def _flat(tensors: Iterable[torch.Tensor]) -> Array:
-    return np.concatenate([np.zeros(0), *(_numpy(x).reshape(-1) for x in tensors)])
+    return np.concatenate([np.zeros(0), *(as_array(x).reshape(-1) for x in tensors)])

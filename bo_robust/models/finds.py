@@ -6,10 +6,10 @@ f = g + sum_j b_j. The find b_j about the point c of a reward that deviates by a
 
 in the box of the points, all of whose sides are 1. Its prior probability is that a point lies in a bump of that size:
 min(1, max(NEEDLE, DENSE V_d r^d)), V_d r^d the volume of the ball. Its size is as likely beforehand as that of a fault:
-density p_0 in robust standard deviations s. So, with S believed, D the rewards that come back with it and h the log
-density of one fault more than those elsewhere, the log odds of the find against |D| faults are
+density p_0. So, with S believed, D the rewards that come back with it and h the log density of one fault more than
+those elsewhere, the log odds of the find against |D| faults are
 
-    Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - |D| h + log prior + log(p_0 |a| sqrt(2 pi e) / s);
+    Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - |D| h + log prior + log(p_0 |a| sqrt(2 pi e));
 
 the last term replaces the density of a under B, at its maximum, by p_0. P(find) = 1 / (1 + exp(-Delta J)).
 """
@@ -41,7 +41,7 @@ class Find(NamedTuple):
         row: Its centre.
         rows: Rows set aside that come back with it, the centre among them.
         radius: In sides of the box.
-        deviation: Of the reward of ``row`` from what the believed rewards let expect.
+        deviation: Of the reward of ``row`` from what the believed rewards let expect, in the units of the rewards.
         log_odds: Of the find against faults in all its rows.
     """
 
@@ -58,10 +58,7 @@ class Find(NamedTuple):
 
 
 class Finds:
-    """Finds among points ``places``, ``n x d`` in the unit box.
-
-    ``density`` is p_0, that of a fault's size, and ``scale`` is s, in the units of the rewards that the GP sees.
-    """
+    """Finds among points ``places``, ``n x d`` in the unit box; ``density`` is p_0, that of a fault's size."""
 
     def __init__(self, places: Array, density: float) -> None:
         self._places, self._density = places, density
@@ -71,12 +68,13 @@ class Finds:
         """Squared distances of all points, ``n x n``."""
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
-    def about(self, row: int, given: Conditioned, prices: Array, scale: float) -> Iterator[Find]:
+    def about(self, row: int, given: Conditioned, prices: Array) -> Iterator[Find]:
         """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere."""
         deviation = float(given.weights[row])
         outliers = int((~given.believed).sum())
         likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
-        size = math.log(self._density * max(abs(deviation) / scale, LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
+        size = deviation * given.units.scale
+        log_size = math.log(max(self._density * abs(size), LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
         for radius in RADII:
             back = likewise & (self.nearness(row, radius) > WITHIN)
@@ -87,13 +85,13 @@ class Finds:
                     rows = int(back.sum())
                     returned[key] = together, gain - rows * float(prices[outliers - rows])
                 together, gain = returned[key]
-                log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + size
+                log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + log_size
             log_odds = log_odds if math.isfinite(log_odds) else -math.inf
-            yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, deviation, log_odds)
+            yield Find(row, tuple(np.flatnonzero(back).tolist()), radius, size, log_odds)
 
-    def covariance(self, find: Find) -> Array:
-        """B at all points, ``n x n``."""
-        return self._covariance(find.row, find.radius, find.deviation, np.arange(len(self._places)))
+    def covariance(self, find: Find, scale: float = 1.0) -> Array:
+        """B at all points, ``n x n``, of rewards that are divided by ``scale``."""
+        return self._covariance(find.row, find.radius, find.deviation / scale, np.arange(len(self._places)))
 
     def _gain(self, row: int, radius: float, deviation: float, given: Conditioned) -> float:
         """log p(y_S | K + B) - log p(y_S | K) = 1/2 w' B (I + G B)^-1 w - 1/2 log|I + G B|, with G = A_SS^-1, w = G r.

@@ -45,7 +45,7 @@ def fit_evidence(
         return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
     targets: Tensor = model.train_targets
     y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
-    theta = evidence.maximise(evidence.start, y, rows)
+    theta = evidence.maximise(y, rows)
     loss, _ = evidence.loss(theta, y, rows)
     if loss >= IMPOSSIBLE:
         raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")

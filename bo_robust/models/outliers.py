@@ -1,19 +1,42 @@
 """Which rewards a GP believes: a set of rows and hyperparameters, chosen together by the evidence.
 
-Some rewards S are believed, the others D are faults. With the hyperparameters theta they maximise
+**What is best.** Some rewards S are believed, the others D are faults. With the hyperparameters theta they maximise
 
     J(S, theta) = log p(y_S | theta) + log p(theta) + h_1 + ... + h_|D| + STRONG [D is empty],
-    h_k = log(k / (b + n - k) density),    b = 1 / share - 1,
+    h_k = log(k p_0 / (b + n - k)),    p_0 = density / s,    b = 1 / share - 1,
 
-the density of a fault's size being in robust standard deviations of the rewards. The share of faults is Beta(1, b)
-beforehand, with mean ``share``: so h_k is the k-th fault's log odds, and where there are many, one more costs less. At
-fixed theta row i leaves if log p(y_i | y_S without i) < h_(|D| + 1), and j enters if log p(y_j | y_S) > h_|D|:
-leave-one-out in closed form (Rasmussen & Williams 2006, equations 5.10 to 5.12). The search climbs over S and theta in
-turn, from several first sets.
+s being the robust standard deviation of the rewards. The share of faults is Beta(1, b) beforehand, with mean ``share``:
+so h_k is the k-th fault's log odds, and where there are many, one more costs less. Functions that no kernel fits well
+gain less than STRONG by leaving rows out.
 
-Then rows come back together where a find, a region in which f deviates, is likelier than as many faults; see
+**What the GP sees.** It sees rewards in units of the believed ones, (y - mean_S) / sd_S. Those beyond m +- CLIP s look
+as if they were there; m is the median. Noise of sd BLUR max(1, s / sd_S) is added to that of the model. Hyperparameters
+of few rewards often leave hardly any: all that no kernel fits exactly would look like an outlier, and a cluster of
+nearly equal rewards would be the best S. A GP that sees rewards as they are has BLUR min(1, s).
+
+**The search.** At fixed theta row i leaves if log p(y_i | y_S without i) < h_(|D| + 1), and j enters if
+log p(y_j | y_S) > h_|D|: leave-one-out in closed form (Rasmussen & Williams 2006, equations 5.10 to 5.12). At least
+half of the rows stay. The search climbs over S and theta in turn, from these first sets: all rows; at the
+hyperparameters of the model now those within FAR sd of what is expected, if they are half, and all but the n UNLIKELY
+least likely; the n (1 - q) rewards that lie closest together, for q in SPARSE.
+
+**Readings of one point.** Two agree if |y - y'| <= min(AGREE sd, CLOSE max(|y - m|, |y' - m|)), with sd that of the
+difference of their noise. One that does not agree with y is contrary to it, unless it lies beyond y, seen from m. A
+reading that a > 0 agree with and c are contrary to is confirmed if c = 0 or a >= max(2, c); it stays. So two outvote a
+third one that is beyond them. Two faults of one size do not outvote one that is like the others; three readings do.
+
+**Finds.** Then rows come back together where a find, a region in which f deviates, is likelier than as many faults; see
 :mod:`bo_robust.models.finds`. With the finds as part of the GP the rows are chosen once more. All are believed if J of
 all is larger after all: in that GP, or each at the hyperparameters that it fits.
+
+**Without the GP.** Of fewer than FEWEST rewards all are believed. Where more than half are equal, let z_1 <= ... <= z_r
+be the |y - m| > 0, and k >= r / 2 + 1 the first with z_k > FAR z_(k-1). Rewards with |y - m| >= z_k are not believed,
+unless another reading confirms them. Here two agree that are both so far, on one side, and less than FAR times apart;
+one that does not agree is contrary unless it is larger. If r = 1, that reward is believed until it is refuted.
+
+**What is told.** Let e be a reward's distance from what the other believed ones let expect, v its variance, and h its
+log density as an outlier. The surprise is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the log odds
+of no outlier are log N(e; 0, v) - h.
 """
 
 from __future__ import annotations
@@ -26,7 +49,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned, Rows
-from bo_robust.models.evidence import LOG_2PI, Array, Evidence, one_thread
+from bo_robust.models.evidence import Array, Evidence, one_thread
 from bo_robust.models.finds import Find, Finds
 from bo_robust.models.reward_units import Units, spread_units
 
@@ -34,19 +57,14 @@ CLIP = 50.0  # robust standard deviations beyond which all rewards look alike
 FEWEST = 4  # rewards from which on one can be judged by the others
 STEPS, PASSES = 50, 4  # of L-BFGS in each pass; of passes over rows and hyperparameters in turn
 FIT_ROWS = 200  # hyperparameters of the search are fitted to at most so many rows
-FAR = 8.0  # standard deviations from what is expected; those beyond it are left out of one first set
-UNLIKELY = 0.1  # share of rewards, the least likely, that are left out of another one
-SPARSE = (0.15, 0.3, 0.45)  # shares that are left out of further ones: all but the densest rewards
-# Noise that the search adds, in standard deviations of the believed rewards: where hyperparameters of few rewards leave
-# hardly any, all that no kernel fits exactly would look like an outlier. At least so many robust standard deviations:
-# else it would pay to believe only a cluster of nearly equal rewards.
-BLUR = 0.1
+FAR = 8.0  # standard deviations from what is expected, and of sizes a multiple
+UNLIKELY, SPARSE = 0.1, (0.15, 0.3, 0.45)  # shares of rewards that first sets leave out
+BLUR = 0.1  # standard deviation of the noise that the search adds
 AGREE = 3.0  # standard deviations of their difference up to which two rewards of one point confirm each other
 CLOSE = 0.25  # of the distance from the median of all rewards: a difference up to which they do
 MOST_FINDS, CENTRES = 4, 6  # of finds in a search; of rows, the most deviating, about which each is looked for
 HALF = 0.5  # of a find's height: rows where it is larger have no doubt of their own
 STRONG = 5.0  # nats by which J of outliers must exceed that of none: very strong evidence (Kass & Raftery 1995)
-HUGE = 1e300  # size of rewards whose differences do not overflow
 
 
 class Judgement(NamedTuple):
@@ -74,9 +92,7 @@ class Judgement(NamedTuple):
 
 
 class OutlierSearch:
-    """The search among rewards ``y``, ``n``, within the limits that ``RobustGP`` names.
-
-    Rows leave only if J gets larger by STRONG: for functions that no kernel fits well it gains less.
+    """The search among rewards ``y``, ``n``.
 
     Args:
         evidence: Of the GP as a function of its hyperparameters.
@@ -84,121 +100,97 @@ class OutlierSearch:
         twins: Which rows are of the same point, ``n x n`` bool; a row is no twin of itself.
         share: Of all rewards that are outliers, before they are seen, in (0, .5).
         density: Of an outlier, per robust standard deviation of the rewards.
-        scale: Of the rewards, now, where the GP sees them standardised by the believed ones; None where it sees them as
-            they are.
-        doubts: Whether a judgement at given hyperparameters has finds.
+        standardised: Whether the GP sees rewards standardised by the believed ones, or as they are.
     """
 
     def __init__(
-        self,
-        evidence: Evidence,
-        y: Array,
-        places: Array,
-        twins: Rows,
-        share: float,
-        density: float,
-        scale: float | None,
-        doubts: bool = True,
+        self, evidence: Evidence, y: Array, places: Array, twins: Rows, share: float, density: float, standardised: bool
     ) -> None:
-        self._evidence, self._twins, self._scale, self._doubts = evidence, twins, scale, doubts
+        self._evidence, self._twins, self._standardised = evidence, twins, standardised
         faults = np.arange(1, len(y) + 1)
+        self._robust = spread_units(y, places)
+        density /= self._robust.scale
         self._prices = np.log(faults / (1.0 / share - 1.0 + len(y) - faults) * density)  # h_1, h_2, ...
-        self._robust, self._finds = spread_units(y, places), Finds(places, density)
-        if scale is None:  # a kernel of variance 1 sees rewards as they are
-            evidence.blur = (BLUR * min(self._robust.scale, 1.0)) ** 2
-        else:
-            least = min(self._robust.scale / scale, 1.0 / LEAST_PIVOT)
-            evidence.blur, evidence.least_blur = BLUR**2, (BLUR * least) ** 2
+        self._finds = Finds(places, density)
         reach = CLIP * self._robust.scale
         self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
-        self._readings = np.clip(y, -HUGE, HUGE)
+        self._away = y - self._robust.center
         # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
-        self._most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
+        self._gp_tells = len(y) >= FEWEST and 2 * np.count_nonzero(y == self._robust.center) <= len(y)
 
     @one_thread
     def fit(self) -> Judgement:
         """Choose rows and hyperparameters, from those that the model has."""
-        start, n = self._evidence.start, len(self._y)
-        if n < FEWEST or self._most_equal:
+        if not self._gp_tells:
             return self._by_size()
-        every = best = np.ones(n, dtype=bool)
-        theta_best, top = start, -math.inf
-        tried: dict[bytes, float] = {}
+        met: dict[bytes, tuple[float, Array, Rows]] = {}
         for believed in self._first_sets():
             for _ in range(PASSES):
-                if believed.tobytes() in tried:
+                if believed.tobytes() in met:
                     break
                 theta = self._fit_theta(believed)
                 given = self._given(theta, believed)
-                tried[believed.tobytes()] = plausibility = self._plausibility(given)
-                if plausibility > top:
-                    best, theta_best, top = believed, theta, plausibility
+                met[believed.tobytes()] = self._plausibility(given), theta, believed
                 believed = self._climb(given)
-        believed, finds = self._with_finds(theta_best, best)
+        _, theta, best = max(met.values(), key=lambda found: found[0])
+        believed, finds = self._with_finds(theta, best)
         if finds:
+            every = np.ones(len(best), dtype=bool)
             own = self._plausibility(self._given(self._fit_theta(believed), believed))
-            if -math.inf < own <= tried[every.tobytes()]:  # infinite: the noise of that fit would confirm twin faults
+            if -math.inf < own <= met[every.tobytes()][0]:  # infinite: the noise of that fit would confirm twin faults
                 believed = every
-        return self._judgement(theta_best, believed, finds)
+        return self._judgement(theta, believed, finds)
 
     @one_thread
-    def judge(self, known: Rows | None = None) -> Judgement:
-        """Choose rows at the hyperparameters that the model has.
+    def judge(self, known: Rows | None = None, doubts: bool = True) -> Judgement:
+        """Choose rows at the hyperparameters that the model has; ``doubts`` says whether to look for finds.
 
         ``known`` is what :meth:`fit` chose of the first ``m <= n`` rows. Without later rows it stands.
         """
-        theta, n = self._evidence.start, len(self._y)
-        if n < FEWEST or self._most_equal:
+        if not self._gp_tells:
             return self._by_size()
-        every = np.ones(n, dtype=bool)
+        theta, every = self._evidence.start, np.ones(len(self._y), dtype=bool)
         first = every.copy()
         if known is not None:
             first[: len(known)] = known
-            if len(known) == n:
-                return self._judgement(theta, first, doubts=self._doubts)
-        starts = _different([first, *islice(self._first_sets(), 1, 2)])
-        sets = _different([every, first, *(self._climb(self._given(theta, start)) for start in starts)])
-        best = max(sets, key=lambda believed: self._plausibility(self._given(theta, believed)))
-        return self._judgement(theta, *self._with_finds(theta, best), self._doubts)
+            if len(known) == len(first):
+                return self._judgement(theta, first, doubts=doubts)
+        starts = [first, *islice(self._first_sets(), 1, 2)]
+        sets = [every, first, *(self._climb(self._given(theta, start)) for start in starts)]
+        best = max(sets, key=lambda rows: self._plausibility(self._given(theta, rows)))
+        return self._judgement(theta, *self._with_finds(theta, best), doubts)
 
     def _with_finds(self, theta: Array, believed: Rows) -> tuple[Rows, list[Find]]:
         """Rows, and the finds that at least two that were set aside share, the likeliest first."""
         finds: list[Find] = []
-        if believed.all():
-            return believed, finds
         given = self._given(theta, believed)
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            shared = [find for row in centres for find in self._about(int(row), given) if len(find.rows) > 1]
+            about = (self._finds.about(int(row), given, self._prices) for row in centres)
+            shared = [find for finds_of_row in about for find in finds_of_row if len(find.rows) > 1]
             likeliest = max(shared, key=lambda find: find.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
                 break
-            # in the units of the rewards, since those of the believed ones grow when rows come back
-            finds.append(likeliest._replace(deviation=likeliest.deviation * given.units.scale))
+            finds.append(likeliest)
             together = given.believed.copy()
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, finds, given.units)
             self._climb(given)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_rows(rest)[1] + STRONG > self._prices_in(given.units)[: len(rest)].sum():
+        if finds and given.with_rows(rest)[1] + STRONG > self._prices[: len(rest)].sum():
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 
     def _by_size(self) -> Judgement:
-        """Without the GP: doubt at most half of the deviating rewards, those FAR times as large as all smaller ones.
-
-        Another reward of their point can confirm them. The only one that deviates is believed until it is refuted.
-        """
-        judged, away = Judgement.all_believed(len(self._y)), self._readings - self._robust.center
-        size = np.abs(away)
+        """Without the GP."""
+        judged, away, size = Judgement.all_believed(len(self._y)), self._away, np.abs(self._away)
         ordered = np.sort(size[size > 0.0])
         gaps = np.flatnonzero(ordered[1:] > FAR * ordered[:-1]) + 1
         gaps = np.array([0]) if len(ordered) == 1 else gaps[2 * gaps >= len(ordered)]
         if len(size) < FEWEST or not len(gaps):
             return judged
         far, readings = size >= ordered[gaps[0]], 1 + self._twins.sum(axis=1)
-        # Noise is unknown here: two readings agree that are far on one side, and less than FAR times apart.
         agree = far & far[:, None] & (np.sign(away) == np.sign(away)[:, None])
         agree &= np.maximum(size, size[:, None]) <= FAR * np.minimum(size, size[:, None])
         confirmed = self._carried(agree, ~agree & (size <= size[:, None]))
@@ -207,40 +199,31 @@ class OutlierSearch:
         return judged._replace(believed=believed, inlier_probability=probability, barely_believed=barely)
 
     def _units(self, believed: Rows) -> Units:
-        if self._scale is None:
+        if not self._standardised:
             return Units(0.0, 1.0)
         y = self._y[believed]
         scale = float(y.std(ddof=1))
         return Units(float(y.mean()), scale if scale > LEAST_PIVOT * self._robust.scale else self._robust.scale)
 
-    def _unit(self, units: Units) -> float:
-        """Unit of the targets, in that of the model now."""
-        return 1.0 if self._scale is None else units.scale / self._scale
+    def _blur(self, units: Units) -> float:
+        """Variance, in these units, of the noise that the search adds."""
+        spread = self._robust.scale
+        return (BLUR * (max(spread / units.scale, 1.0) if self._standardised else min(spread, 1.0))) ** 2
 
     def _given(
         self, theta: Array, believed: Rows, finds: Iterable[Find] = (), units: Units | None = None
     ) -> Conditioned:
         """The GP given these rows, with these finds; by default in the units of the believed rewards."""
         units = units or self._units(believed)
-        prior = self._evidence.prior(theta, self._unit(units))
+        prior = self._evidence.prior(theta, units.scale, self._blur(units))
         for find in finds:
-            here = find._replace(deviation=find.deviation / units.scale)
-            prior = prior._replace(covariance=prior.covariance + self._finds.covariance(here))
+            prior = prior._replace(covariance=prior.covariance + self._finds.covariance(find, units.scale))
         return Conditioned(prior, self._y, believed, units)
-
-    def _prices_in(self, units: Units) -> Array:
-        """Log density, in these units, of the first, the second, ... outlier, ``n``."""
-        prices: Array = self._prices + math.log(units.scale / self._robust.scale)
-        return prices
 
     def _next_price(self, given: Conditioned) -> Array:
         """Log density ``n`` of each row as an outlier: as one more of those set aside, or as the last of them."""
-        prices, k = self._prices_in(given.units), int((~given.believed).sum())
-        return np.where(given.believed, prices[min(k, len(prices) - 1)], prices[max(k - 1, 0)])
-
-    def _about(self, row: int, given: Conditioned) -> Iterator[Find]:
-        """Finds about a row."""
-        return self._finds.about(row, given, self._prices_in(given.units), self._robust.scale / given.units.scale)
+        k = int((~given.believed).sum())
+        return np.where(given.believed, self._prices[k], self._prices[k - 1])
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -249,19 +232,16 @@ class OutlierSearch:
         # some of each size, whatever the order and sign of the rewards
         by_size = rows[np.abs(targets[rows]).argsort(kind="stable")]
         some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
-        return self._evidence.maximise(self._evidence.start, targets, some, STEPS, self._unit(units))
+        return self._evidence.maximise(targets, some, STEPS, units.scale, self._blur(units))
 
     def _plausibility(self, given: Conditioned) -> float:
-        """J, with a bonus for all rows; minus infinity for rows that lack a confirmed one."""
+        """J; minus infinity for rows that lack a confirmed one."""
         if np.any(self._confirmed(given) & ~given.believed):
             return -math.inf
-        kept = int(given.believed.sum())
-        dropped = len(given.believed) - kept
-        found = given.log_evidence - kept * math.log(given.units.scale / self._robust.scale)
-        return found + (float(self._prices[:dropped].sum()) if dropped else STRONG)
+        dropped = int((~given.believed).sum())
+        return given.log_evidence + (float(self._prices[:dropped].sum()) if dropped else STRONG)
 
     def _first_sets(self) -> Iterator[Rows]:
-        """All rows; those not far from what is expected; all but the least likely; the densest rewards."""
         n = len(self._y)
         given = self._given(self._evidence.start, np.ones(n, dtype=bool), units=self._robust)
         residual, variance = given.expected()
@@ -295,23 +275,15 @@ class OutlierSearch:
         return given.believed
 
     def _confirmed(self, given: Conditioned) -> Rows:
-        """Rows that agree with another reading of their point, and with all of them that are not beyond them.
-
-        Two agree that are no more apart than noise is, and than CLOSE. Two readings outvote a third one that is beyond
-        them, seen from the median of all rewards. Two faults of one size do not outvote one that is like the others;
-        three readings do.
-        """
-        if not self._twins.any():
-            return np.zeros(len(self._y), dtype=bool)
-        noise, y = given.noise, self._readings / given.units.scale
-        away = y - self._robust.center / given.units.scale
-        apart, size = y - y[:, None], np.abs(away)
+        """Rows that other readings of their point confirm."""
+        noise, away = given.noise, self._away / given.units.scale
+        apart, size = away - away[:, None], np.abs(away)
         near = np.minimum(AGREE * np.sqrt(noise[:, None] + noise), CLOSE * np.maximum(size[:, None], size))
         agree = np.abs(apart) <= near
         return self._carried(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
 
     def _carried(self, agree: Rows, contrary: Rows) -> Rows:
-        """Rows that another reading of their point agrees with, and that no contrary ones outvote; ``n x n`` each."""
+        """Rows that others of their point carry; which of them agree and are contrary, ``n x n``."""
         others, against = ((self._twins & votes).sum(axis=1) for votes in (agree, contrary))
         return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
 
@@ -319,14 +291,13 @@ class OutlierSearch:
         given = self._given(theta, believed, finds)
         residual, variance = given.expected()
         surprise = residual / np.sqrt(variance)
-        # log density of a reward that is as expected, above that of an outlier
-        margin = -0.5 * (LOG_2PI + np.log(variance)) - self._next_price(given)
+        margin = -0.5 * (given.log_norm + np.log(variance)) - self._next_price(given)
         excess = np.clip(margin - 0.5 * surprise**2, -700.0, 700.0)
         probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
         spread = float(np.var((self._y / given.units.scale)[believed]))
         explained = 1.0 - float(np.mean(residual[believed] ** 2)) / spread if spread > 0.0 else math.nan
-        possible = self._possible(given) if doubts else ()
-        return Judgement(believed, probability, surprise, limit, self._barely_believed(believed), explained, possible)
+        barely, possible = self._barely_believed(believed), self._possible(given) if doubts else ()
+        return Judgement(believed, probability, surprise, limit, barely, explained, possible)
 
     def _possible(self, given: Conditioned) -> tuple[Find, ...]:
         """The likeliest finds about rows that are set aside, beyond all believed rewards and beyond what is expected.
@@ -336,32 +307,24 @@ class OutlierSearch:
         inside = self._y[given.believed]
         above = (self._y > inside.max()) & (given.weights > 0.0)
         below = (self._y < inside.min()) & (given.weights < 0.0)
-        about = (self._about(int(row), given) for row in np.flatnonzero(above | below))
+        about = (self._finds.about(int(row), given, self._prices) for row in np.flatnonzero(above | below))
         likeliest = [max(finds, key=lambda find: find.log_odds) for finds in about]
         kept: list[Find] = []
         for find in sorted(likeliest, key=lambda find: -find.log_odds):
             if not any(self._finds.nearness(other.row, other.radius)[find.row] > HALF for other in kept):
                 kept.append(find)
-        return tuple(find._replace(deviation=find.deviation * given.units.scale) for find in kept)
+        return tuple(kept)
 
     def _barely_believed(self, believed: Rows) -> Rows:
         """The largest or smallest rewards, where two readings of one point stand against all others.
 
         They are judged at hyperparameters fitted without them, because their own fit would bend to them.
         """
-        barely_believed = np.zeros(len(believed), dtype=bool)
-        inside = np.where(believed, self._y, math.nan)
-        for row in (int(np.nanargmax(inside)), int(np.nanargmin(inside))):
-            pair = self._twins[row].copy()
-            pair[row] = True
+        rows, barely_believed = np.flatnonzero(believed), np.zeros(len(believed), dtype=bool)
+        for row in rows[[self._y[rows].argmax(), self._y[rows].argmin()]]:
+            pair = self._twins[row] | (np.arange(len(believed)) == row)
             rest = believed & ~pair
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 given = self._given(self._fit_theta(rest), rest)
-                prices = self._prices_in(given.units)
-                barely_believed |= pair & (given.log_densities() < prices[len(believed) - believed.sum()])
+                barely_believed |= pair & (given.log_densities() < self._prices[len(believed) - believed.sum()])
         return barely_believed
-
-
-def _different(sets: Iterable[Rows]) -> list[Rows]:
-    """Each set once, in the order of their first."""
-    return list({believed.tobytes(): believed for believed in sets}.values())

@@ -9,9 +9,10 @@ it. ``TruncatedGP`` is the model with the guarantee.
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
@@ -30,7 +31,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.doubt import Doubt
-from bo_robust.models.evidence import evidence_of
+from bo_robust.models.evidence import as_array, evidence_of
 from bo_robust.models.finds import Find
 from bo_robust.models.outliers import Judgement, OutlierSearch
 from bo_robust.models.reward_units import computable, smallest_deviation
@@ -155,7 +156,6 @@ class RobustGP(MovableGP):
         """Choose the believed rewards and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         judgement = self._search().fit()
         self._believe(judgement, restandardise=True)
-        self.judged = True
         self._warn(judgement.explained)
         # A view of this model without this method, which shares its modules.
         plain = copy.copy(self)
@@ -174,9 +174,8 @@ class RobustGP(MovableGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         """The prior of f at points as the kernel sees them; a fit is without doubt."""
         prior = super().forward(x)
-        if self.training or not self._doubt:
-            return prior
-        return MultivariateNormal(prior.mean, self.prediction_kernel(x))
+        certain = self.training or not self._doubt
+        return prior if certain else MultivariateNormal(prior.mean, self.prediction_kernel(x))
 
     @property
     def num_set_aside(self) -> int:
@@ -231,7 +230,8 @@ class RobustGP(MovableGP):
         rows = enumerate(zip(*of_finds, strict=True))
         finds = tuple(Find(row, (row,), *map(float, find)) for row, find in rows if find[0])
         judgement = Judgement(believed > 0.0, probability, surprise, limit, barely > 0.0, math.nan, finds)
-        self._follow(judgement, restandardise=False)
+        self._believe(judgement, restandardise=False)
+        self.eval()
 
     def get_extra_state(self) -> Tensor:
         """The data and what is thought of them, a row for each reward; no rows where they were not judged."""
@@ -262,7 +262,9 @@ class RobustGP(MovableGP):
         ``restandardise`` says whether the outcome transform is trained again, on the believed rewards. ``known`` is
         what the last fit believed of the first ``m <= n`` rewards, ``m`` bool. It stands where there are no others.
         """
-        self._follow(self._search().judge(None if known is None else known.cpu().numpy()), restandardise)
+        rows = None if known is None else known.cpu().numpy()
+        self._believe(self._search().judge(rows, doubts=self.maximize is not None), restandardise)
+        self.eval()
 
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
@@ -282,25 +284,20 @@ class RobustGP(MovableGP):
             self._set_data(self.train_inputs[0] if kept is None else kept, Y, None)
 
     def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        self.register_buffer("points", X.detach().clone(), persistent=False)
-        self.register_buffer("rewards", Y.detach().clone(), persistent=False)
-        self.register_buffer("_variances", None if Yvar is None else Yvar.detach().clone(), persistent=False)
+        for name, value in (("points", X), ("rewards", Y), ("_variances", Yvar)):
+            self.register_buffer(name, None if value is None else value.detach().clone(), persistent=False)
         self._set_judgement(Judgement.all_believed(len(X)))
         self.judged = False
-        self._set_doubt(())
 
     def _set_judgement(self, judgement: Judgement) -> None:
+        """Keep what is thought of the rewards, and doubt what may be a find on the good side."""
         for name in THOUGHTS:
             value = torch.as_tensor(getattr(judgement, name), device=self.rewards.device)
             value = value if value.dtype == torch.bool else value.to(self.rewards)
             self.register_buffer(name, value, persistent=False)
-
-    def _set_doubt(self, finds: Sequence[Find]) -> None:
-        """Doubt about what may be a find on the good side, as the kernel sees the points now."""
-        self._finds = tuple(finds)
-        good = [find for find in finds if self.maximize is not None and (find.deviation > 0.0) == bool(self.maximize)]
+        self.judged, self._finds = True, judgement.finds
+        good = [find for find in self._finds if (find.deviation > 0.0) == self.maximize]  # None: on no side
         self._doubt.set(self._points_seen(), good, self._unit() or 1.0)
-        self.prediction_strategy = None
 
     def twins(self) -> Tensor:
         """Which rows are of the same point, ``n x n``; a loop's change of units may have rounded it.
@@ -308,22 +305,18 @@ class RobustGP(MovableGP):
         They are if each coordinate differs by the rounding of what the user gives, or of what the kernel sees.
         """
         same = ~torch.eye(len(self.points), dtype=torch.bool, device=self.points.device)
+        rounding = ROUNDING * torch.finfo(self.points.dtype).eps
         for x, seen in zip(self.points.unbind(-1), self._points_seen().unbind(-1), strict=True):
-            size = torch.maximum(x.abs(), x.abs().unsqueeze(1))
-            near = (x.unsqueeze(1) - x).abs() <= ROUNDING * torch.finfo(x.dtype).eps * size
-            near |= (seen.unsqueeze(1) - seen).abs() <= ROUNDING * torch.finfo(x.dtype).eps * seen.abs().amax()
-            same &= near
+            near = torch.isclose(x, x.unsqueeze(1), rtol=rounding, atol=0.0)
+            same &= near | near.T | ((seen.unsqueeze(1) - seen).abs() <= rounding * seen.abs().amax())
         return same
 
     def _points_seen(self) -> Tensor:
         """All points as the kernel sees them, ``n x d``; an input transform learns nothing from that."""
-        transform: Any = getattr(self, "input_transform", None)
-        if transform is None:
-            return self.points
+        transform = getattr(self, "input_transform", torch.nn.Identity())
         training = transform.training
-        transform.eval()
         with torch.no_grad():
-            seen: Tensor = transform.transform(self.points) if transform.transform_on_eval else self.points
+            seen: Tensor = transform.eval()(self.points)
         transform.train(training)
         return seen
 
@@ -338,43 +331,31 @@ class RobustGP(MovableGP):
         if not torch.equal(self.train_inputs[0], self.points[self.believed]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
         self._believe(Judgement.all_believed(len(self.rewards)), restandardise=False)
-        unit = self._unit()
-        y = self.train_targets.unsqueeze(-1) if unit is None else self.rewards
+        self.judged = False
+        standardised = self._unit() is not None
+        y = self.rewards.squeeze(-1) if standardised else self.train_targets
         model = copy.deepcopy(self).double()
-        if unit is not None and self._variances is not None:  # not rounded up where outliers make the unit large
-            model.likelihood.noise_covar.noise = (self._variances.double() / unit**2).flatten()
-        seen = self._points_seen().detach().to("cpu", torch.float64)
-        low, sides = seen.amin(0), seen.amax(0) - seen.amin(0)
-        return OutlierSearch(
-            evidence_of(model),
-            y.squeeze(-1).detach().to("cpu", torch.float64).numpy(),
-            ((seen - low) / sides)[:, sides > 0.0].numpy(),
-            self.twins().cpu().numpy(),
-            self.outlier_share,
-            self.outlier_density,
-            unit,
-            doubts=self.maximize is not None,
-        )
-
-    def _follow(self, judgement: Judgement, restandardise: bool) -> None:
-        self._believe(judgement, restandardise)
-        self.judged = True
-        self.eval()
-        self._set_doubt(judgement.finds)
+        if standardised and self._variances is not None:  # in the units of y
+            model.likelihood.noise_covar.noise = self._variances.double().flatten()
+        places = as_array(self._points_seen())
+        places = places[:, np.ptp(places, axis=0) > 0.0]  # a column that is constant does not count
+        places = (places - places.min(0)) / np.ptp(places, axis=0)
+        twins, options = self.twins().cpu().numpy(), (self.outlier_share, self.outlier_density)
+        return OutlierSearch(evidence_of(model), as_array(y), places, twins, *options, standardised)
 
     def _believe(self, judgement: Judgement, restandardise: bool) -> None:
         """Make the believed rewards the training data."""
         self.train()
-        self._set_judgement(judgement)
-        X, Y = self.points[self.believed], self.rewards[self.believed]
-        Yvar = None if self._variances is None else self._variances[self.believed]
+        believed = torch.as_tensor(judgement.believed, device=self.rewards.device)
+        X, Y = self.points[believed], self.rewards[believed]
+        Yvar = None if self._variances is None else self._variances[believed]
         if hasattr(self, "outcome_transform"):
             self.outcome_transform.train(restandardise)
             Y, Yvar = self.outcome_transform(Y=Y, Yvar=Yvar, X=self.transform_inputs(X))
         super().set_train_data(X, Y.squeeze(-1), strict=False)
-        self._set_doubt(())
         if Yvar is not None:
             self.likelihood.noise_covar.noise = Yvar.squeeze(-1).clamp_min(min_fixed_noise.value(Yvar.dtype))
+        self._set_judgement(judgement)  # last: doubt is in the units that the transforms now have
 
     def _warn(self, explained: float) -> None:
         """Say that outliers are many, or too many to tell."""

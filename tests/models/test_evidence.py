@@ -169,7 +169,7 @@ def test_both_ways_have_one_prior_and_one_maximum(name):
     y, kept = model.train_targets.numpy(), np.array([0, 2, 3, 7, 11, 12])
     gains = []
     for evidence in (plain, modules):
-        best = evidence.maximise(evidence.start, y, kept, 500)
+        best = evidence.maximise(y, kept, 500)
         gains.append(evidence.loss(evidence.start, y, kept)[0] - evidence.loss(best, y, kept)[0])
     assert gains[0] > 0.1
     assert gains[0] == pytest.approx(gains[1], abs=1e-4)

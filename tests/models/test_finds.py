@@ -56,8 +56,8 @@ def test_log_odds_are_those_of_dense_densities():
     prior = Prior(np.zeros(n), A @ A.T / n + np.eye(n), np.full(n, 0.1))
     believed = np.ones(n, dtype=bool)
     believed[[3, 7]] = False
-    finds = Finds(places, density)
-    for find in finds.about(3, Conditioned(prior, y, believed, Units(0.0, 1.0)), prices, scale):
+    finds = Finds(places, density / scale)
+    for find in finds.about(3, Conditioned(prior, y, believed, Units(0.0, 1.0)), prices):
 
         def log_density(rows, covariance):
             total = (covariance + 0.1 * np.eye(n))[np.ix_(rows, rows)]

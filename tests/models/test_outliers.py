@@ -34,11 +34,11 @@ def boxed(X):
     return ((X - low) / (high - low)).numpy()
 
 
-def search(X, Y, share=0.02, density=0.05, scale=None, yvar=None):
+def search(X, Y, share=0.02, density=0.05, standardised=False, yvar=None):
     model = SingleTaskGP(X, Y, yvar, outcome_transform=None)
     twins = (X.unsqueeze(1) == X).all(-1).numpy() & ~np.eye(len(X), dtype=bool)
     evidence = evidence_of(model)
-    return OutlierSearch(evidence, Y.numpy().ravel(), boxed(X), twins, share, density, scale), evidence
+    return OutlierSearch(evidence, Y.numpy().ravel(), boxed(X), twins, share, density, standardised), evidence
 
 
 def naive_expected(prior, y, believed):
@@ -60,9 +60,14 @@ def price(X, y, k, share=0.02):
     return special.betaln(1 + k, b + n - k) - special.betaln(1, b + n) + k * of_size
 
 
-def plausibility(evidence, X, y, believed, theta):
+def prior_of(evidence, X, y):
+    """The prior at the hyperparameters that the model has, with the noise that the search adds."""
+    return evidence.prior(evidence.start, blur=(0.1 * min(spread_units(y, boxed(X)).scale, 1.0)) ** 2)
+
+
+def plausibility(evidence, X, y, believed):
     """J up to the log prior, from a dense normal density."""
-    prior = evidence.prior(theta)
+    prior = prior_of(evidence, X, y)
     rows = np.flatnonzero(believed)
     total = (prior.covariance + np.diag(prior.noise))[np.ix_(rows, rows)]
     return stats.multivariate_normal(prior.mean[rows], total).logpdf(y[rows]) + price(X, y, len(y) - len(rows))
@@ -99,7 +104,7 @@ class TestSearch:
         Y[4] += 3.0
         found, evidence = search(X, Y)
         judged, y = found.judge(), Y.numpy().ravel()
-        residual, variance = naive_expected(evidence.prior(evidence.start), y, judged.believed)
+        residual, variance = naive_expected(prior_of(evidence, X, y), y, judged.believed)
         assert not judged.believed[4]
         assert judged.believed.sum() == N - 1
         np.testing.assert_allclose(judged.surprise, residual / np.sqrt(variance), atol=1e-9)
@@ -119,12 +124,12 @@ class TestSearch:
         Y[seed] += 4.0
         found, evidence = search(X, Y)
         judged, y = found.judge(), Y.numpy().ravel()
-        best = plausibility(evidence, X, y, judged.believed, evidence.start)
+        best = plausibility(evidence, X, y, judged.believed)
         for i in range(N):
             other = judged.believed.copy()
             other[i] = not other[i]
             if 2 * other.sum() >= N:
-                assert plausibility(evidence, X, y, other, evidence.start) <= best + 1e-6
+                assert plausibility(evidence, X, y, other) <= best + 1e-6
 
     def test_two_wild_rewards_are_found_among_all_sets(self):
         """The climb finds the best of all sets of at least half of the rows."""
@@ -133,7 +138,7 @@ class TestSearch:
         found, evidence = search(X, Y)
         y = Y.numpy().ravel()
         sets = [np.array(rows) for rows in itertools.product([True, False], repeat=N) if 2 * sum(rows) >= N]
-        best = max(sets, key=lambda rows: plausibility(evidence, X, y, rows, evidence.start))
+        best = max(sets, key=lambda rows: plausibility(evidence, X, y, rows))
         np.testing.assert_array_equal(found.judge().believed, best)
         np.testing.assert_array_equal(np.flatnonzero(~best), [1, 6])
 
@@ -144,11 +149,8 @@ class TestSearch:
         sd[3] = 2.0
         Y[3] += 3.0  # within its noise
         Y[7] += 30.0  # far beyond
-        model = SingleTaskGP(X, 100.0 * Y, (100.0 * sd) ** 2)
-        twins = np.zeros((20, 20), dtype=bool)
-        scale = float(model.outcome_transform.stdvs)
-        y = 100.0 * Y.numpy().ravel()
-        judged = OutlierSearch(evidence_of(model), y, boxed(X), twins, 0.02, 0.05, scale).fit()
+        found, _ = search(X, 100.0 * Y, standardised=True, yvar=(100.0 * sd) ** 2)
+        judged = found.fit()
         np.testing.assert_array_equal(np.flatnonzero(~judged.believed), [7])
 
     def test_most_rewards_stay(self):
@@ -203,8 +205,9 @@ class TestSearch:
     def test_where_most_rewards_are_equal_those_far_from_all_others_are_set_aside(self, others, lost):
         Y = torch.tensor([0.0] * 6 + others, dtype=torch.float64).unsqueeze(-1)
         X = torch.linspace(0.0, 1.0, len(Y), dtype=torch.float64).unsqueeze(-1)
-        for scale in (None, 1.0):
-            for judged in (search(X, Y, scale=scale)[0].judge(), search(X, 0.0 - Y, scale=scale)[0].fit()):
+        for standardised in (False, True):
+            one, mirror = (search(X, y, standardised=standardised)[0] for y in (Y, 0.0 - Y))
+            for judged in (one.judge(), mirror.fit()):
                 assert sorted(Y[~torch.as_tensor(judged.believed), 0].tolist()) == lost
                 np.testing.assert_array_equal(judged.inlier_probability, judged.believed)
                 assert judged.barely_believed.sum() == (len(others) == 1)
@@ -237,18 +240,20 @@ class TestSearch:
         """With more rewards than hyperparameters are fitted to."""
         X, Y = data(230, noise=0.2)
         Y[::20] += 3.0
-        lost = ~search(X, Y, scale=1.0)[0].fit().believed
+        lost = ~search(X, Y, standardised=True)[0].fit().believed
         assert 8 <= lost.sum() <= 12
         order = torch.randperm(230, generator=torch.Generator().manual_seed(0))
-        np.testing.assert_array_equal(~search(X[order], Y[order], scale=1.0)[0].fit().believed, lost[order.numpy()])
-        np.testing.assert_array_equal(~search(X, -Y, scale=1.0)[0].fit().believed, lost)
+        np.testing.assert_array_equal(
+            ~search(X[order], Y[order], standardised=True)[0].fit().believed, lost[order.numpy()]
+        )
+        np.testing.assert_array_equal(~search(X, -Y, standardised=True)[0].fit().believed, lost)
 
     @pytest.mark.parametrize("n", [200, 201, 399])
     def test_hyperparameters_are_fitted_to_200_rows(self, n):
         X, Y = data(n)
         found, evidence = search(X, Y)
         rows = []
-        evidence.maximise = lambda theta, y, kept, *_: rows.extend(kept) or theta
+        evidence.maximise = lambda y, kept, *_: rows.extend(kept) or evidence.start
         found._fit_theta(np.ones(n, dtype=bool))
         assert len(set(rows)) == 200
 
