@@ -36,8 +36,9 @@ class History:
 
     Attributes:
         told: Points and their rewards in the order told, without failures.
-        failed: Points told FAILED, in that order. The model of the next trial sees there the worst reward told so far
-            (of those not truncated); that of the recommendation does not see them.
+        failed: Points told FAILED, in that order. The next trial of a method that judges rewards keeps away from where
+            failure is likelier than success. The model of others sees the worst reward told so far there (of those not
+            truncated). That of the recommendation does not see failures.
         pending: Points asked and not told, in the order asked. Their means stay and their variances fall, so that
             others are asked, unless the width is so small that even then nothing beats them.
         elsewhere: Points asked and told under another condition.
@@ -55,7 +56,7 @@ class Recommendation:
 
     ``worst`` and ``regret_bound`` hold with probability 1 - delta where the assumptions of the certificate's width
     hold: see ``certificate`` of :class:`bo_robust.study.settings.KernelSettings`. On a box its default is a heuristic.
-    The f they speak of has the worst reward at the failed points.
+    They speak of f where trials succeed.
 
     Both are None in four cases. The method certifies nothing (:attr:`bo_robust.methods.Method.certifies`). A reward
     better than ``value`` was truncated or not believed, at a point without another: the model did not see what may be

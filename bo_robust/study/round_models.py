@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from botorch.models import SingleTaskGP
 from torch import Tensor
 
 from bo_robust.methods import Method
 from bo_robust.models import TruncationWarning
 from bo_robust.models.training_data import truncation_notice, unsupported
+from bo_robust.study.failures import WhereTrialsSucceed, failure_model
 from bo_robust.study.hyperparameters import Hyperparameters
 from bo_robust.study.settings import StudySettings
 from bo_robust.study.space import Arms
@@ -34,6 +36,7 @@ class RoundModel:
             conditions only those larger than all others count.
         largest: The largest |reward| not set aside; 0 where the model standardises by itself.
         varied: Whether rewards that a model which judges them believes differ; True for other models.
+        failing: The model of failures; None where there are none, or where they enter ``model`` as rewards.
     """
 
     method: Method
@@ -45,10 +48,12 @@ class RoundModel:
     best_unseen: float
     largest: float
     varied: bool
+    failing: SingleTaskGP | None
 
     def acquisition(self, pending: Tensor | None, generator: torch.Generator) -> Any:
-        """The acquisition that the next trial maximises."""
-        return self.method.acquisition(self.model, self.known, X_pending=pending, generator=generator)
+        """The acquisition that the next trial maximises: where success is likelier than failure."""
+        acqf = self.method.acquisition(self.model, self.known, X_pending=pending, generator=generator)
+        return acqf if self.failing is None else WhereTrialsSucceed(acqf, self.failing)
 
     def upper(self) -> Any:
         """The upper confidence bound of the certificate."""
@@ -80,12 +85,14 @@ class RoundModels:
     def make(self, X: Tensor, Y: Tensor, failed: Tensor) -> RoundModel:
         """Make the model of points ``n x d`` in the unit cube with rewards ``n x 1``, in the order told.
 
-        Let A be the rewards that a model of the rewards alone sets aside. Failed points ``m x d`` enter with
+        A model that judges rewards does not see failed points ``m x d``: they have a model of their own. Elsewhere, and
+        under conditions, let A be the rewards that a model of the rewards alone sets aside. Failed points enter with
 
             w = min {y_i : i not in A},  or 0 where A holds all,
 
         the worst reward that the model sees. A method that has failures first sets nothing aside.
         """
+        failing = None
         set_aside, suspects = torch.zeros(len(X), dtype=torch.bool, device=X.device), []
         known = self._known
         with warnings.catch_warnings():
@@ -103,7 +110,9 @@ class RoundModels:
                 unseen = self._method.set_aside(model)
                 set_aside = set_aside if unseen is None else unseen
                 suspects = self._method.suspects(model)
-                if len(failed):
+                if len(failed) and self._method.judges_rewards and self._method.environment is None:
+                    failing = failure_model(X, failed)
+                elif len(failed):
                     model = self._with_failures_last(X, Y, failed, set_aside, modules)
                 if modules:
                     known = known | _facts(model)
@@ -121,6 +130,7 @@ class RoundModels:
             best_unseen=float(Y[alone].amax()) if alone.any() else -math.inf,
             largest=0.0 if self._method.judges_rewards or not len(seen) else float(seen.abs().amax()),
             varied=not self._method.judges_rewards or bool((seen[:1] != seen).any()),
+            failing=failing,
         )
 
     def _build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:

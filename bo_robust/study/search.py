@@ -15,6 +15,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from bo_robust.study.failures import WhereTrialsSucceed
 from bo_robust.study.settings import CommonSettings
 from bo_robust.study.space import Box, Categorical, Point
 from bo_robust.study.steps import seeded
@@ -42,9 +43,10 @@ def maximise_among(acqf: AcquisitionFunction, points: Sequence[Mapping[str, Any]
     Among 50,000 arms (15 rewards, d = 5, one core) that takes 2 s for the default's expected improvement, whose time
     goes into its 512 draws at each arm, and .1 s for GP-UCB.
     """
-    if isinstance(acqf, SampleReducingMCAcquisitionFunction):
+    inner = acqf.acqf if isinstance(acqf, WhereTrialsSucceed) else acqf
+    if isinstance(inner, SampleReducingMCAcquisitionFunction):
         # Its smooth maximum over q = 1 points is the value of the one, to the bit, and takes half of the time.
-        acqf._q_reduction = partial(torch.squeeze, dim=-1)
+        inner._q_reduction = partial(torch.squeeze, dim=-1)
     with torch.no_grad(), expected_ignored():
         values = torch.cat([acqf(chunk) for chunk in X.unsqueeze(-2).split(CHUNK)])
     row = int(values.argmax())
