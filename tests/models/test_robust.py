@@ -466,6 +466,19 @@ class TestState:
         torch.testing.assert_close(model.points, 4.0 * X)
         assert lost(fit(model)) == rows
 
+    @pytest.mark.parametrize("predicting", [True, False])
+    def test_new_data_under_an_input_transform(self, predicting):
+        """Given to a model that predicts too: BoTorch keeps transformed inputs there, and brings the old ones back."""
+        X, Y, rows = data(30, seed=1, wild=3)
+        bounds = torch.tensor([[0.0, 0.0], [4.0, 4.0]], dtype=X.dtype)
+        made = {"input_transform": Normalize(2, bounds=bounds), "outcome_transform": None}
+        model = RobustGP(4.0 * X[:20], Y[:20], **made).train(not predicting)
+        model.set_train_data(4.0 * X, Y.squeeze(-1), strict=False)
+        assert model.training is not predicting
+        torch.testing.assert_close(model.points, 4.0 * X)
+        assert_equal(model, RobustGP(4.0 * X, Y, **made))
+        assert lost(fit(model)) == rows
+
     def test_known_noise_keeps_its_data(self):
         X, Y, _ = data()
         with pytest.raises(ValueError, match="make a new one"):
