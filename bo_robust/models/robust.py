@@ -79,8 +79,8 @@ class RobustGP(MovableGP):
         outlier_density: Density of an outlier, per robust standard deviation of the rewards: 1/20 is that of a range of
             20 standard deviations.
         maximize: Whether large rewards are good. A good reading that is set aside leaves doubt in predictions; on the
-            other side none is worth a look. None: no doubt, for loops that always measure suspects again, as Study,
-            Optuna and Ax do.
+            other side none is worth a look. None: no doubt, for loops that always measure suspects again, as batches
+            filled up beside ``verify(model, maximize=True, q=q)``, Study, Optuna and Ax do.
 
     Attributes:
         believed: Whether each reward is believed, ``n`` bool.
@@ -269,19 +269,23 @@ class RobustGP(MovableGP):
     def set_train_data(
         self, inputs: Tensor | Iterable[Tensor] | None = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
-        """Replace the data, in the units of the outcome transform, and believe all of it until the next fit.
+        """Replace the data and believe all of it until the next fit.
 
+        Inputs are as the user gives them, before an input transform; targets are in the units of the outcome transform.
         Raises ``ValueError`` for new targets where noise variances are known: make a new model.
         """
-        if targets is not None and self._variances is not None:
+        if targets is None:  # BoTorch, as it transforms inputs for predictions and brings the old ones back
+            return super().set_train_data(inputs=inputs, strict=strict)
+        if self._variances is not None:
             raise ValueError("a RobustGP with train_Yvar keeps its data; make a new one of all data.")
+        training = self.training
+        self.train()  # inputs are untransformed now, so BoTorch transforms the new ones and forgets the old ones
         super().set_train_data(inputs=inputs, targets=targets, strict=strict)
-        if targets is not None:
-            Y = targets.unsqueeze(-1)
-            if hasattr(self, "outcome_transform"):
-                Y, _ = self.outcome_transform.untransform(Y)
-            kept = self._original_train_inputs if inputs is None and self._has_transformed_inputs else None
-            self._set_data(self.train_inputs[0] if kept is None else kept, Y, None)
+        Y = targets.unsqueeze(-1)
+        if hasattr(self, "outcome_transform"):
+            Y, _ = self.outcome_transform.untransform(Y)
+        self._set_data(self.train_inputs[0], Y, None)
+        self.train(training)
 
     def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         for name, value in (("points", X), ("rewards", Y), ("_variances", Yvar)):

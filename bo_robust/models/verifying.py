@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
 from bo_robust.models.robust import ROUNDING, RobustGP
-from bo_robust.validation import quoted
+from bo_robust.validation import check_like, quoted
 
 
 def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None) -> Tensor | None:
@@ -26,19 +28,21 @@ def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Te
         model: A fitted model; only a ``RobustGP`` has suspects. A list of models is asked one by one, each for its own
             good side; one that was made with ``maximize=None``, as that of a constraint, is passed over.
         maximize: Whether large rewards are good. None: as the model was made, or True where it does not say.
-        q: The most points to return, the best suspect first. Fill a batch up by the acquisition.
+        q: The most points to return, the best suspect first. The acquisition fills a batch up: give it these points as
+            ``X_pending``, and make the model with ``maximize=None``, or its doubt draws the others beside them.
         X_pending: ``m x d`` points where another reading is under way or has failed; suspects there are passed over.
 
     Raises:
-        ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, or q is below 1.
+        ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, q is no whole number of
+            at least 1, or ``X_pending`` has another dtype or device than the model.
         TypeError: if ``model`` is no model of BoTorch, or ``maximize`` no bool.
     """
     if not isinstance(model, Model):
         raise TypeError(f"verify takes a model, such as a fitted RobustGP, got {quoted(model)}.")
     if not (maximize is None or isinstance(maximize, bool)):
         raise TypeError(f"maximize must be True, False or None, got {quoted(maximize)}.")
-    if q < 1:
-        raise ValueError(f"q must be at least 1, got {q!r}.")
+    if not (isinstance(q, Integral) and q >= 1):
+        raise ValueError(f"q must be a whole number of at least 1, got {quoted(q)}.")
     if isinstance(model, ModelList):
         if maximize is not None:
             raise ValueError("give maximize to each RobustGP of the list, None to that of a constraint, not to verify.")
@@ -49,6 +53,8 @@ def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Te
         return None
     if not model.judged:
         raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")
+    if X_pending is not None:  # in single precision no point would be that of a suspect
+        check_like("X_pending", X_pending, "the model", model.points)
     suspects, twins = model.suspects(maximize), model.twins()
     value = model.value(maximize)
     refuted = ~model.believed & twins.any(1) & (value > value.median())

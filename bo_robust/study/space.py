@@ -127,10 +127,13 @@ class Categorical:
             raise TypeError(f"choices are one list: write Categorical({quoted([choices, *others])}).")
         given = list(choices) if isinstance(choices, list | tuple) else []
         plain = all(map(_is_choice, given))
-        if len(given) < 2 or not plain or any(a == b for a, b in itertools.combinations(given, 2)):
+        if len(given) < 2 or not plain:
             raise ValueError(
                 f"choices must be at least two different texts, numbers, true, false or None; got {quoted(choices)}."
             )
+        for a, b in itertools.combinations(given, 2):
+            if a == b:
+                raise ValueError(f"choices must differ, but in Python {quoted(a)} == {quoted(b)}: make one a text.")
         object.__setattr__(self, "choices", tuple(json.loads(json.dumps(given, default=_plain))))
 
     @property

@@ -63,6 +63,13 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     assert play(page, monkeypatch, tmp_path, FEWER.get(page, ()))
 
 
+def test_snippets_can_be_run_one_after_the_other_in_one_folder():
+    """A study is not created where one is already."""
+    texts = [(ROOT / "README.md").read_text(encoding="utf-8"), *(block for page in WITH_CODE for block in blocks(page))]
+    created = [name for text in texts for name in re.findall(r'Study\.create\("([^"]+)"', text)]
+    assert sorted(created) == sorted(set(created)) != []
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", WITH_CODE)
@@ -71,6 +78,7 @@ def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch,
     printed = capsys.readouterr().out
     if page == "heavy_tails.md":
         assert "of 17 readings are set aside" in printed
+        assert names["batch"].shape == (4, 2)
     if page == "study.md":  # one reading in twenty is a spike
         assert abs(names["best"].x["x"] - 0.7) < 0.2
         assert 1e-3 < names["best"].x["rate"] < 1e-1

@@ -315,8 +315,27 @@ class TestVerify:
         assert torch.equal(verify(model, q=5), X[[3, 7]])
         assert torch.equal(verify(model, X_pending=X[[0, 3]] * (1.0 + 1e-15)), X[7:8])
         assert verify(model, q=2, X_pending=X[[3, 7]]) is None
-        with pytest.raises(ValueError, match="q must be at least 1"):
-            verify(model, q=0)
+        for q in (0, 2.5):
+            with pytest.raises(ValueError, match=f"q must be a whole number of at least 1, got {q}"):
+                verify(model, q=q)
+        with pytest.raises(ValueError, match=r"X_pending is torch\.float32 .* convert one of them"):
+            verify(model, X_pending=X[[3]].float())
+
+    def test_a_batch_is_filled_up_away_from_its_suspect(self):
+        """The suspect is a fault at a bad place; with doubt the acquisition goes there as well."""
+        torch.manual_seed(5)
+        X = torch.rand(20, 2, dtype=torch.float64)
+        Y = torch.sin(6.0 * X).sum(1, keepdim=True) + 0.05 * torch.randn_like(X[:, :1])
+        Y[(X - 0.78).norm(dim=1).argmin()] += 15.0
+        box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        apart = []
+        for sides in ({}, {"maximize": None}):
+            model = fit(RobustGP(X, Y, **sides))
+            batch = verify(model, maximize=True, q=2)
+            acqf = qLogNoisyExpectedImprovement(model, X, X_pending=batch)
+            x, _ = optimize_acqf(acqf, box, q=1, num_restarts=4, raw_samples=64)
+            apart.append(float(torch.cdist(x, batch)))
+        assert apart[0] < 0.1 < 0.5 < apart[1]
 
     def test_a_fault_on_the_bad_side_refutes_nothing(self):
         """Its point was read twice, and it is no refuted suspect."""
@@ -464,6 +483,19 @@ class TestState:
         model = RobustGP(4.0 * X, Y * 0.0 + X[:, :1], input_transform=Normalize(2), outcome_transform=None).eval()
         model.set_train_data(targets=Y.squeeze(-1))
         torch.testing.assert_close(model.points, 4.0 * X)
+        assert lost(fit(model)) == rows
+
+    @pytest.mark.parametrize("predicting", [True, False])
+    def test_new_data_under_an_input_transform(self, predicting):
+        """Given to a model that predicts too: BoTorch keeps transformed inputs there, and brings the old ones back."""
+        X, Y, rows = data(30, seed=1, wild=3)
+        bounds = torch.tensor([[0.0, 0.0], [4.0, 4.0]], dtype=X.dtype)
+        made = {"input_transform": Normalize(2, bounds=bounds), "outcome_transform": None}
+        model = RobustGP(4.0 * X[:20], Y[:20], **made).train(not predicting)
+        model.set_train_data(4.0 * X, Y.squeeze(-1), strict=False)
+        assert model.training is not predicting
+        torch.testing.assert_close(model.points, 4.0 * X)
+        assert_equal(model, RobustGP(4.0 * X, Y, **made))
         assert lost(fit(model)) == rows
 
     def test_known_noise_keeps_its_data(self):

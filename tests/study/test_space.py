@@ -104,7 +104,7 @@ def test_numbers_of_numpy_are_plain_ones():
         (lambda: Float(0.0, 1.0, step=-0.5), "step"),
         (lambda: Integer(1, 9, log=True, step=2), "step"),
         (lambda: Categorical(["a"]), "choices"),
-        (lambda: Categorical([1, 1.0]), "choices"),
+        (lambda: Categorical([1, 2.5, None, True]), "in Python 1 == True: make one a text"),
         (lambda: Categorical([[1], [2]]), "choices"),
         (lambda: Categorical("ab"), "choices"),
         (lambda: Arms(None), "arms are a list"),
