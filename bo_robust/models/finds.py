@@ -5,11 +5,12 @@ f = g + sum_j b_j. The find b_j about the point c of a reward that deviates by a
     B(x, x') = a^2 phi(x) phi(x') exp(-|x - x'|^2 / 2 r^2),    phi(x) = exp(-|x - c|^2 / 2 r^2),
 
 in the box of the points, all of whose sides are 1. Its prior probability is that a point lies in a bump of that size:
-min(1, max(NEEDLE, DENSE V_d r^d)), V_d r^d the volume of the ball. Its size is as likely beforehand as that of a fault:
-density p_0. So, with S believed, D the rewards that come back with it and h the log density of one fault more than
-those elsewhere, the log odds of the find against |D| faults are
+min(1, max(NEEDLE, DENSE V_d r^d)), V_d r^d the volume of the ball. Its size is as likely beforehand as that of a fault,
+p_0(y_c). So, with S believed, D the rewards that come back with it and o the log odds of one fault more than those
+elsewhere (:mod:`bo_robust.models.outliers`), the log odds of the find against |D| faults are
 
-    Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - |D| h + log prior + log(p_0 |a| sqrt(2 pi e));
+    Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - sum_(i in D) (o + log p_0(y_i)) + log prior
+              + log(p_0(y_c) |a| sqrt(2 pi e));
 
 the last term replaces the density of a under B, at its maximum, by p_0. P(find) = 1 / (1 + exp(-Delta J)).
 """
@@ -24,13 +25,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from bo_robust.models.conditioned import LEAST_PIVOT, Conditioned
+from bo_robust.models.conditioned import Conditioned
 from bo_robust.models.evidence import LOG_2PI, Array, Indices
 
 RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to "no other point does"
 DENSE = 0.1  # expected finds of one radius, in volumes of the box; with .3 more faults of 10 sd come back
 NEEDLE = 0.01  # least prior of a find: a fifth of that of a fault, so that one reading alone decides nothing
 WITHIN = 0.1  # of the find's height: rewards that deviate likewise where it is larger come back with it
+TINY = np.finfo(float).tiny
 LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it were not there
 
 
@@ -58,23 +60,23 @@ class Find(NamedTuple):
 
 
 class Finds:
-    """Finds among points ``places``, ``n x d`` in the unit box; ``density`` is p_0, that of a fault's size."""
+    """Finds among points ``places``, ``n x d`` in the unit box, whose rewards have log densities as faults ``n``."""
 
-    def __init__(self, places: Array, density: float) -> None:
-        self._places, self._density = places, density
+    def __init__(self, places: Array, log_p0: Array) -> None:
+        self._places, self._log_p0 = places, log_p0
 
     @cached_property
     def _squares(self) -> Array:
         """Squared distances of all points, ``n x n``."""
         return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
 
-    def about(self, row: int, given: Conditioned, prices: Array) -> Iterator[Find]:
-        """Finds of all radii about a row that is set aside; ``prices`` has h by the number of faults elsewhere."""
+    def about(self, row: int, given: Conditioned, odds: Array) -> Iterator[Find]:
+        """Finds of all radii about a row that is set aside; ``odds`` has o by the number of faults elsewhere."""
         deviation = float(given.weights[row])
         outliers = int((~given.believed).sum())
         likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
         size = deviation * given.units.scale
-        log_size = math.log(max(self._density * abs(size), LEAST_PIVOT)) + 0.5 * (LOG_2PI + 1.0)
+        log_size = float(self._log_p0[row]) + math.log(max(abs(size), TINY)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
         for radius in RADII:
             back = likewise & (self.nearness(row, radius) > WITHIN)
@@ -83,7 +85,7 @@ class Finds:
                 if key not in returned:
                     together, gain = given.with_rows(np.flatnonzero(back))
                     rows = int(back.sum())
-                    returned[key] = together, gain - rows * float(prices[outliers - rows])
+                    returned[key] = together, gain - rows * float(odds[outliers - rows]) - self._log_p0[back].sum()
                 together, gain = returned[key]
                 log_odds = gain + self._gain(row, radius, deviation, together) + self._log_prior(radius) + log_size
             log_odds = log_odds if math.isfinite(log_odds) else -math.inf

@@ -2,23 +2,25 @@
 
 **What is best.** Some rewards S are believed, the others D are faults. With the hyperparameters theta they maximise
 
-    J(S, theta) = log p(y_S | theta) + log p(theta) + h_1 + ... + h_|D| + STRONG [D is empty],
-    h_k = log(k p_0 / (b + n - k)),    p_0 = density / s,    b = 1 / share - 1,
+    J(S, theta) = log p(y_S | theta) + log p(theta) + sum_(i in D) log p_0(y_i) + o_1 + ... + o_|D| + STRONG [D empty],
+    o_k = log(k / (b + n - k)),    b = 1 / share - 1,    p_0(y) = density / s min(1, (s / (4 density |y - m|))^2),
 
-s being the robust standard deviation of the rewards. The share of faults is Beta(1, b) beforehand, with mean ``share``:
-so h_k is the k-th fault's log odds, and where there are many, one more costs less. Functions that no kernel fits well
-gain less than STRONG by leaving rows out.
+m being the median and s the robust standard deviation of the rewards. The share of faults is Beta(1, b) beforehand,
+with mean ``share``: so o_k is the k-th fault's log odds, and where there are many, one more costs less. A fault's
+density p_0 is flat up to s / (4 density), five s by default, falls as that of a Cauchy variable from there on, and has
+mass 1. So a fault is the dearer the farther out it is, up to CLIP s: else a good region, far above a floor of nearly
+equal rewards, would be faults. Functions that no kernel fits well gain less than STRONG by leaving rows out.
 
 **What the GP sees.** It sees rewards in units of the believed ones, (y - mean_S) / sd_S. Those beyond m +- CLIP s look
-as if they were there; m is the median. Noise of sd BLUR max(1, s / sd_S) is added to that of the model. Hyperparameters
+as if they were there. Noise of sd BLUR max(1, s / sd_S) is added to that of the model. Hyperparameters
 of few rewards often leave hardly any: all that no kernel fits exactly would look like an outlier, and a cluster of
 nearly equal rewards would be the best S. A GP that sees rewards as they are has BLUR min(1, s).
 
-**The search.** At fixed theta row i leaves if log p(y_i | y_S without i) < h_(|D| + 1), and j enters if
-log p(y_j | y_S) > h_|D|: leave-one-out in closed form (Rasmussen & Williams 2006, equations 5.10 to 5.12). At least
-half of the rows stay. The search climbs over S and theta in turn, from these first sets: all rows; at the
-hyperparameters of the model now those within FAR sd of what is expected, if they are half, and all but the n UNLIKELY
-least likely; the n (1 - q) rewards that lie closest together, for q in SPARSE.
+**The search.** At fixed theta row i leaves if log p(y_i | y_S without i) < o_(|D| + 1) + log p_0(y_i), and j enters if
+log p(y_j | y_S) > o_|D| + log p_0(y_j): leave-one-out in closed form (Rasmussen & Williams 2006, equations 5.10 to
+5.12). At least half of the rows stay. The search climbs over S and theta in turn, from these first sets: all rows; at
+the hyperparameters of the model now those within FAR sd of what is expected, if they are half, and all but the
+n UNLIKELY least likely; the n (1 - q) rewards that lie closest together, for q in SPARSE.
 
 **Readings of one point.** Two agree if |y - y'| <= min(AGREE sd, CLOSE max(|y - m|, |y' - m|)), with sd that of the
 difference of their noise. One that does not agree with y is contrary to it, unless it lies beyond y, seen from m. A
@@ -35,7 +37,7 @@ unless another reading confirms them. Here two agree that are both so far, on on
 one that does not agree is contrary unless it is larger. If r = 1, that reward is believed until it is refuted.
 
 **What is told.** Let e be a reward's distance from what the other believed ones let expect, v its variance, and h its
-log density as an outlier. The surprise is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the log odds
+o + log p_0. The surprise is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the log odds
 of no outlier are log N(e; 0, v) - h.
 """
 
@@ -109,12 +111,13 @@ class OutlierSearch:
         self._evidence, self._twins, self._standardised = evidence, twins, standardised
         faults = np.arange(1, len(y) + 1)
         self._robust = spread_units(y, places)
-        density /= self._robust.scale
-        self._prices = np.log(faults / (1.0 / share - 1.0 + len(y) - faults) * density)  # h_1, h_2, ...
-        self._finds = Finds(places, density)
-        reach = CLIP * self._robust.scale
-        self._y = np.clip(y, self._robust.center - reach, self._robust.center + reach)
-        self._away = y - self._robust.center
+        center, scale = self._robust
+        self._away = y - center
+        self._y = np.clip(y, center - CLIP * scale, center + CLIP * scale)
+        self._odds = np.log(faults / (1.0 / share - 1.0 + len(y) - faults))  # o_1, o_2, ...
+        out = np.maximum(4.0 * density * np.abs(self._y - center) / scale, 1.0)
+        self._log_p0 = math.log(density) - math.log(scale) - 2.0 * np.log(out)
+        self._finds = Finds(places, self._log_p0)
         # Where most rewards are equal the GP would take the others for outliers: its noise is too small to be true.
         self._gp_tells = len(y) >= FEWEST and 2 * np.count_nonzero(y == self._robust.center) <= len(y)
 
@@ -167,7 +170,7 @@ class OutlierSearch:
         while len(finds) < MOST_FINDS:
             rows = np.flatnonzero(~given.believed)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
-            about = (self._finds.about(int(row), given, self._prices) for row in centres)
+            about = (self._finds.about(int(row), given, self._odds) for row in centres)
             shared = [find for finds_of_row in about for find in finds_of_row if len(find.rows) > 1]
             likeliest = max(shared, key=lambda find: find.log_odds, default=None)
             if likeliest is None or likeliest.log_odds <= 0.0:
@@ -178,7 +181,7 @@ class OutlierSearch:
             given = self._given(theta, together, finds, given.units)
             self._climb(given)
         rest = np.flatnonzero(~given.believed)
-        if finds and given.with_rows(rest)[1] + STRONG > self._prices[: len(rest)].sum():
+        if finds and given.with_rows(rest)[1] + STRONG > self._faults(given.believed):
             return np.ones(len(believed), dtype=bool), finds
         return given.believed, finds
 
@@ -220,10 +223,14 @@ class OutlierSearch:
             prior = prior._replace(covariance=prior.covariance + self._finds.covariance(find, units.scale))
         return Conditioned(prior, self._y, believed, units)
 
+    def _faults(self, believed: Rows) -> float:
+        """What the rows set aside add to J."""
+        return float(self._odds[: (~believed).sum()].sum() + self._log_p0[~believed].sum())
+
     def _next_price(self, given: Conditioned) -> Array:
-        """Log density ``n`` of each row as an outlier: as one more of those set aside, or as the last of them."""
+        """o + log p_0 of each row, ``n``: as one more of those set aside, or as the last of them."""
         k = int((~given.believed).sum())
-        return np.where(given.believed, self._prices[k], self._prices[k - 1])
+        return np.where(given.believed, self._odds[k], self._odds[k - 1]) + self._log_p0
 
     def _fit_theta(self, believed: Rows) -> Array:
         """Hyperparameters for these rows."""
@@ -238,8 +245,7 @@ class OutlierSearch:
         """J; minus infinity for rows that lack a confirmed one."""
         if np.any(self._confirmed(given) & ~given.believed):
             return -math.inf
-        dropped = int((~given.believed).sum())
-        return given.log_evidence + (float(self._prices[:dropped].sum()) if dropped else STRONG)
+        return given.log_evidence + (STRONG if given.believed.all() else self._faults(given.believed))
 
     def _first_sets(self) -> Iterator[Rows]:
         n = len(self._y)
@@ -307,7 +313,7 @@ class OutlierSearch:
         inside = self._y[given.believed]
         above = (self._y > inside.max()) & (given.weights > 0.0)
         below = (self._y < inside.min()) & (given.weights < 0.0)
-        about = (self._finds.about(int(row), given, self._prices) for row in np.flatnonzero(above | below))
+        about = (self._finds.about(int(row), given, self._odds) for row in np.flatnonzero(above | below))
         likeliest = [max(finds, key=lambda find: find.log_odds) for finds in about]
         kept: list[Find] = []
         for find in sorted(likeliest, key=lambda find: -find.log_odds):
@@ -326,5 +332,6 @@ class OutlierSearch:
             rest = believed & ~pair
             if pair.sum() == 2 and np.all(believed[pair]) and rest.sum() >= FEWEST:
                 given = self._given(self._fit_theta(rest), rest)
-                barely_believed |= pair & (given.log_densities() < self._prices[len(believed) - believed.sum()])
+                price = self._odds[len(believed) - believed.sum()] + self._log_p0
+                barely_believed |= pair & (given.log_densities() < price)
         return barely_believed

@@ -49,15 +49,16 @@ def peak(n=40, sd=0.1, seed=0, near=0):
 
 def test_log_odds_are_those_of_dense_densities():
     draws = np.random.default_rng(0)
-    n, prices, scale, density = 12, np.array([-4.0, -3.0]), 0.7, 0.05
+    n, odds = 12, np.array([-4.0, -3.0])
     places, y = draws.random((n, 2)), draws.normal(size=n)
     y[[3, 7]] += 6.0
     A = draws.normal(size=(n, n))
     prior = Prior(np.zeros(n), A @ A.T / n + np.eye(n), np.full(n, 0.1))
     believed = np.ones(n, dtype=bool)
     believed[[3, 7]] = False
-    finds = Finds(places, density / scale)
-    for find in finds.about(3, Conditioned(prior, y, believed, Units(0.0, 1.0)), prices):
+    log_p0 = np.log(draws.uniform(0.01, 0.1, n))
+    finds = Finds(places, log_p0)
+    for find in finds.about(3, Conditioned(prior, y, believed, Units(0.0, 1.0)), odds):
 
         def log_density(rows, covariance):
             total = (covariance + 0.1 * np.eye(n))[np.ix_(rows, rows)]
@@ -69,8 +70,9 @@ def test_log_odds_are_those_of_dense_densities():
         expected = log_density(together, prior.covariance + finds.covariance(find)) - log_density(
             kept, prior.covariance
         )
-        expected += -len(find.rows) * prices[2 - len(find.rows)] + math.log(max(0.1 * ball, 0.01))
-        expected += math.log(density * abs(find.deviation) / scale * math.sqrt(2.0 * math.pi * math.e))
+        faults = sum(odds[2 - len(find.rows)] + log_p0[row] for row in find.rows)
+        expected += -faults + math.log(max(0.1 * ball, 0.01))
+        expected += log_p0[3] + math.log(abs(find.deviation) * math.sqrt(2.0 * math.pi * math.e))
         assert find.log_odds == pytest.approx(expected, abs=2e-2)  # of what is far from the centre
         assert find.probability == pytest.approx(1.0 / (1.0 + math.exp(-find.log_odds)))
         assert 3 in find.rows
