@@ -1,4 +1,4 @@
-"""What RobustGP makes of fixed data sets, a minute or two: ``python -m benchmarks.robustness.static [options]``.
+"""What RobustGP makes of fixed data sets, two or three minutes: ``python -m benchmarks.robustness.static [options]``.
 
 Four families, every set with its own seed. Nothing depends on a loop, so one fit of each model a set is enough.
 
@@ -6,6 +6,8 @@ Four families, every set with its own seed. Nothing depends on a loop, so one fi
   it). In one dimension its sd is .05 to .1 of the box, in two .1 to .15; 20 to 60 uniform points, noise of sd .01.
 - ``smooth``: no faults and no noise. 40 rewards of a quadratic or of Branin, ten of a Sobol design and 30 as a search
   leaves them: ever closer to an optimum.
+- ``floor``: no faults. 24 uniform points in two dimensions, most of them on a floor of readings like 1e-8 or 1e-3: a
+  bump of sd .1, a sigmoid's edge near a corner, and e^(-20 r); some reading is above .1. Without noise, and with .01.
 - ``bumps``: a sum of six bumps of sd .15 to .35, 15 d rewards in 1, 2, 3 or 6 dimensions, noise of .1 sd of f, and the
   faults of a regime; its regime "none" is clean.
 
@@ -47,7 +49,7 @@ REGIMES = {
     "30% 10sd good": Regime("shift", 0.3, 10.0),
     "20% cauchy": Regime("cauchy", 0.2, 1.0),
 }
-FAMILIES = ("peak", "smooth", "bumps")
+FAMILIES = ("peak", "smooth", "floor", "bumps")
 BRANIN_OPTIMUM = (0.5428, 0.1517)  # of the unit square
 TEST_POINTS = 1024
 
@@ -100,6 +102,20 @@ def _smooth(seed: int) -> Dataset:
     return _clean(name, X, f, 0.0)
 
 
+def _floor(seed: int) -> Iterator[Dataset]:
+    draws = stream(seed, "robustness static floor", 0)
+    X, centre = torch.from_numpy(draws.random((24, 2))), torch.from_numpy(draws.uniform(0.2, 0.8, 2))
+    functions: dict[str, Callable[[Tensor], Tensor]] = {
+        "bump": _bump(centre.numpy(), 0.1),
+        "edge": lambda X: (30.0 * (X.mean(-1) - 0.8)).sigmoid() * (1.0 - (X[..., 0] - 0.9).square()),
+        "decay": lambda X: (-20.0 * (X - centre).norm(dim=-1)).exp(),
+    }
+    for name, f in functions.items():
+        if f(X).max() > 0.1:
+            yield _clean(f"{name}, no noise", X, f, 0.0)
+            yield _clean(f"{name}, noise .01", X, f, 0.01 * draws.standard_normal((24, 1)))
+
+
 def _bumps(seed: int) -> Iterator[Dataset]:
     draws = stream(seed, "robustness static bumps", 0)
     d = (1, 2, 3, 6)[seed % 4]
@@ -126,8 +142,8 @@ def _bumps(seed: int) -> Iterator[Dataset]:
 def datasets(family: str, first: int, count: int) -> Iterator[Dataset]:
     """The sets of one family with seeds ``first`` to ``first + count - 1``."""
     for seed in range(first, first + count):
-        if family == "bumps":
-            yield from _bumps(seed)
+        if family in ("bumps", "floor"):
+            yield from (_bumps if family == "bumps" else _floor)(seed)
         else:
             yield _peak(seed) if family == "peak" else _smooth(seed)
 

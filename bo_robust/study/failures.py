@@ -27,8 +27,8 @@ STEEP = 1e4
 def failure_model(X: Tensor, failed: Tensor) -> SingleTaskGP:
     """``SingleTaskGP`` of labels: 0 at points ``n x d`` that gave a reward, 1 at points ``m x d`` that failed.
 
-    Where a region fails, labels follow a cliff. Where single trials fail by chance, labels are noise. The evidence
-    tells the two apart.
+    Where a region fails, labels follow a cliff. A trial that failed by chance is noise, or a spike that spoils little
+    around it.
     """
     points, labels = torch.cat([X, failed]), torch.cat([X.new_zeros(len(X), 1), X.new_ones(len(failed), 1)])
     model = SingleTaskGP(points, labels)

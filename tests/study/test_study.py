@@ -368,7 +368,7 @@ def test_no_certificate_where_a_better_reward_was_truncated(method, path):
         assert not study.should_stop(1e9)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "robust"])
 def test_failed_points_are_the_worst_reward(method, path):
     arms = Arms([{"x": i / 10} for i in range(11)])
     settings = FIXED | METHODS[method] | {"center": 0.0, "scale": 1.0}
