@@ -47,7 +47,8 @@ class RobustSampler(BaseSampler):
 
     Rewards are the values of completed trials in the order of their completion, with the sign turned where the study
     minimises. Their center and scale are given, or follow from the rewards at some rounds. Trials that were pruned,
-    failed or returned an infinite value count as the worst reward so far (of those not truncated). Running trials have
+    failed or returned an infinite value keep ``robust`` away from where they are likelier than completed ones; for
+    other methods they count as the worst reward so far (of those not truncated). Running trials have
     taught nothing: their means stay as they are, and their variances are as if they were observed, so that they are not
     proposed again. (A worker that died leaves a running trial behind; ``RDBStorage(heartbeat_interval=...)`` turns it
     into a failed one.)
