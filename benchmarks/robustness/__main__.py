@@ -8,7 +8,8 @@ stopped at any moment: by a signal, or after ``--budget`` minutes. For two proce
 and ``--part 2/2``. The whole grid, three regimes and four seeds, takes some 2.5 CPU hours.
 
 **Choose and report.** Settings are chosen on Branin, Levy-4 and a bump in one dimension. Reported are the other
-functions, by ``--report``, which says too what is missing; ``--picture FILE`` draws them. Both play nothing.
+functions, by ``--report``, which says too what is missing; ``--picture FILE`` draws them. ``--against FILE`` compares
+our doors with those of another revision, played on the same machine into FILE. These play nothing.
 ``--quick`` plays half a minute's worth into a temporary file and reports.
 """
 
@@ -28,7 +29,7 @@ from benchmarks.robustness.campaign import NAMES, campaign, cells
 from benchmarks.robustness.contamination import MAIN, REGIMES
 from benchmarks.robustness.doors import DOORS, GRID
 from benchmarks.robustness.problems import BUDGET, FUNCTIONS, PROBLEMS, SETTINGS
-from benchmarks.robustness.summary import summarise
+from benchmarks.robustness.summary import revisions, summarise
 
 RESULTS = ROOT / "benchmarks" / "results" / "robustness" / "doors.jsonl"
 REPORTED = [name for name in FUNCTIONS if name not in SETTINGS]
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--against", type=Path)
     options = parser.parse_args()
     if options.quick:
         quick = {"problems": ["bump2"], "regimes": ["clean", "10% 10sd either"], "seeds": 1, "evaluations": 12}
@@ -57,7 +59,7 @@ def main() -> None:
     report("environment", 0, "none", None, None, environment() | {"results": options.results.name})
     seeds = range(options.first, options.first + options.seeds)
     until = time.monotonic() + 60.0 * options.budget
-    if not (options.report or options.picture):
+    if not (options.report or options.picture or options.against):
         part, parts = map(int, options.part.split("/"))
         todo = cells(options.problems, options.regimes, seeds, options.methods, part - 1, parts)
         one = functools.partial(campaign, budget=options.evaluations)
@@ -67,6 +69,9 @@ def main() -> None:
                 break
     if options.report or options.quick:
         for line in summarise(load(options.results), seeds):
+            report(**line)
+    if options.against:
+        for line in revisions(load(options.results), load(options.against)):
             report(**line)
     if options.picture:
         from benchmarks.robustness.picture import draw

@@ -15,7 +15,7 @@ from benchmarks.robustness.contamination import FAULTY, MAIN, REGIMES
 from benchmarks.robustness.doors import GRID, OURS, PEERS
 from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, SETTINGS
 
-__all__ = ["FLOOR", "Difference", "difference", "log_regret", "reported", "summarise"]
+__all__ = ["FLOOR", "Difference", "difference", "log_regret", "reported", "revisions", "summarise"]
 
 FLOOR = 1e-3  # of regret, in sd of f: below it differences are of no use to anybody
 RESAMPLES = 4000
@@ -109,6 +109,15 @@ def _line(
 
 
 DECADES, SD = "decades of regret, paired mean", "sd of f, paired mean of regret"
+
+
+def revisions(rows: list[Row], earlier: list[Row]) -> Iterator[dict[str, Any]]:
+    """Our doors in ``rows`` against the same doors in ``earlier``, by regime; arguments as of :func:`summarise`."""
+    for regime in REGIMES:
+        now, before = reported(rows, [regime]), reported(earlier, [regime])
+        for ours in OURS:
+            if gap := difference({ours: now[ours], "before": before[ours]}, ours, "before"):
+                yield _line(f"{regime}: {ours} against the earlier revision", gap.value, DECADES, gap.detail())
 
 
 def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:

@@ -112,6 +112,15 @@ class Method(ABC):
         """Whether rewards may be divided: the model standardises them, and no setting is in their units."""
         return False
 
+    @property
+    def failures_apart(self) -> bool:
+        """Whether a study has a model of failures of its own, else failures are rewards, the worst.
+
+        The acquisition must then be the logarithm of an improvement: it falls where trials fail, by numbers that rule
+        it out in any units of the rewards.
+        """
+        return False
+
     @abstractmethod
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """Options of ``model_class.construct_inputs``, plain JSON; a missing or wrong one raises ``ValueError``."""

@@ -65,6 +65,10 @@ class RobustMethod(JudgingMethod):
     width: Spec = None
     verify: bool = True
 
+    @property
+    def failures_apart(self) -> bool:
+        return self.width is None
+
     def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {} if self.width is None else super().acquisition_options(known)
 

@@ -45,14 +45,14 @@ class WhereTrialsSucceed(AcquisitionFunction):
     """An acquisition of one point where success is likelier than failure; elsewhere the lower the surer failure is.
 
     Args:
-        acqf: The acquisition.
+        acqf: The acquisition, the logarithm of an improvement, with the ``X_baseline`` where searches start.
         failing: A :func:`failure_model`.
     """
 
     def __init__(self, acqf: Any, failing: SingleTaskGP) -> None:
         super().__init__(model=acqf.model)
         self.acqf, self.failing = acqf, failing
-        self.X_baseline = getattr(acqf, "X_baseline", None)  # where searches start
+        self.X_baseline = acqf.X_baseline
 
     def forward(self, X: Tensor) -> Tensor:
         """Values ``b`` at points ``b x 1 x d``."""

@@ -36,9 +36,9 @@ class History:
 
     Attributes:
         told: Points and their rewards in the order told, without failures.
-        failed: Points told FAILED, in that order. The next trial of a method that judges rewards keeps away from where
-            failure is likelier than success. The model of others sees the worst reward told so far there (of those not
-            truncated). That of the recommendation does not see failures.
+        failed: Points told FAILED, in that order. The next trial of a method with ``failures_apart`` keeps away from
+            where failure is likelier than success. The model of others sees the worst reward told so far there (of
+            those not truncated). That of the recommendation does not see failures.
         pending: Points asked and not told, in the order asked. Their means stay and their variances fall, so that
             others are asked, unless the width is so small that even then nothing beats them.
         elsewhere: Points asked and told under another condition.

@@ -85,8 +85,8 @@ class RoundModels:
     def make(self, X: Tensor, Y: Tensor, failed: Tensor) -> RoundModel:
         """Make the model of points ``n x d`` in the unit cube with rewards ``n x 1``, in the order told.
 
-        A model that judges rewards does not see failed points ``m x d``: they have a model of their own. Elsewhere, and
-        under conditions, let A be the rewards that a model of the rewards alone sets aside. Failed points enter with
+        Failed points ``m x d`` have a model of their own where the method says so. Else let A be the rewards that a
+        model of the rewards alone sets aside. Failed points enter with
 
             w = min {y_i : i not in A},  or 0 where A holds all,
 
@@ -110,7 +110,7 @@ class RoundModels:
                 unseen = self._method.set_aside(model)
                 set_aside = set_aside if unseen is None else unseen
                 suspects = self._method.suspects(model)
-                if len(failed) and self._method.judges_rewards and self._method.environment is None:
+                if len(failed) and self._method.failures_apart:
                     failing = failure_model(X, failed)
                 elif len(failed):
                     model = self._with_failures_last(X, Y, failed, set_aside, modules)

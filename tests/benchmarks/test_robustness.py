@@ -250,6 +250,14 @@ def test_the_report_is_the_arithmetic_of_its_rows():
     json.dumps(list(lines.values()))
 
 
+def test_revisions_are_compared_pair_by_pair():
+    earlier = [row("diff", 0.2, seed=seed) for seed in (0, 1, 5)]
+    (line,) = summary.revisions(made(), earlier)
+    assert line["name"] == "10% 10sd either: diff against the earlier revision"
+    assert line["value"] == pytest.approx(math.log10(0.1 / 0.2))
+    assert line["detail"]["pairs"] == 2
+
+
 def test_the_report_counts_what_is_missing():
     functions = len(FUNCTIONS) - len(SETTINGS)
     line = next(iter(summary.summarise(made(), range(2))))

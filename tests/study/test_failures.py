@@ -1,8 +1,7 @@
 """Where trials fail: the model of failures, and what is asked beside a region that fails."""
 
-import pytest
 import torch
-from botorch.acquisition import PosteriorMean
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions import ModelFittingError
 from botorch.models import SingleTaskGP
 
@@ -37,16 +36,15 @@ def test_a_fit_that_ends_nowhere_leaves_the_modes_of_the_priors(monkeypatch):
 
 def test_an_acquisition_is_as_it_is_where_success_is_likelier_and_falls_elsewhere():
     failing = failure_model(GRID[:15], GRID[15:])
-    acqf = PosteriorMean(SingleTaskGP(GRID, GRID.sin()))
+    acqf = qLogNoisyExpectedImprovement(SingleTaskGP(GRID, GRID.sin()), GRID)
     value, excess = acqf(GRID.unsqueeze(-2)), (label(failing, GRID) - 0.5).clamp_min(0.0)
     torch.testing.assert_close(WhereTrialsSucceed(acqf, failing)(GRID.unsqueeze(-2)), value - 1e4 * excess**2)
     assert 0 < int((excess > 0.0).sum()) < 10
 
 
-@pytest.mark.parametrize("settings", [{}, {"width": 2.0}], ids=["improvement", "bound"])
-def test_a_study_closes_in_on_an_optimum_beside_a_region_that_fails(tmp_path, settings):
+def test_a_study_closes_in_on_an_optimum_beside_a_region_that_fails(tmp_path):
     """f = 3 x, and no trial beyond .7 gives a value; before, such failures counted as faults and were asked again."""
-    with Study.create(tmp_path / "a", {"x": (0.0, 1.0)}, seed=0, **settings) as study:
+    with Study.create(tmp_path / "a", {"x": (0.0, 1.0)}, seed=0) as study:
         failed = []
         for _ in range(14):
             (trial,) = study.ask()
@@ -59,6 +57,16 @@ def test_a_study_closes_in_on_an_optimum_beside_a_region_that_fails(tmp_path, se
         assert best.regret_bound is not None
         now = study._policy.round_model(study._history(14, 14, []))
         assert len(now.model.rewards) == 14 - len(failed)
+
+
+def test_a_bound_in_large_units_sees_failures_as_the_worst_rewards(tmp_path):
+    """An upper bound of 3e5 x outweighs any penalty that is in no units."""
+    with Study.create(tmp_path / "a", {"x": (0.0, 1.0)}, width=2.0, noise_var=1e4) as study:
+        for i in range(10):
+            study.add({"x": i / 9}, FAILED if i > 6 else 3e5 * i / 9)
+        assert study._policy.round_model(study._history(10, 10, [])).failing is None
+        (trial,) = study.ask()
+        assert trial.x["x"] < 0.7
 
 
 def test_arms_of_a_region_that_failed_are_not_asked(tmp_path):
