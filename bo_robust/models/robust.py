@@ -76,8 +76,8 @@ class RobustGP(MovableGP):
         train_Y: ``n x 1`` rewards, finite. Several outputs or data sets need a ``ModelListGP``.
         train_Yvar: ``n x 1`` noise variances, where they are known.
         outlier_share: Share of outliers among all rewards, as expected before they are seen, in (0, .5).
-        outlier_density: Density of an outlier, per robust standard deviation of the rewards: 1/20 is that of a range of
-            20 standard deviations.
+        outlier_density: Density of an outlier within 1 / (4 density) robust standard deviations of the median, per
+            robust standard deviation; beyond, it falls with the square of the distance: see ``models/outliers.py``.
         maximize: Whether large rewards are good. A good reading that is set aside leaves doubt in predictions; on the
             other side none is worth a look. None: no doubt, for loops that always measure suspects again, as batches
             filled up beside ``verify(model, maximize=True, q=q)``, Study, Optuna and Ax do.

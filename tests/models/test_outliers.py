@@ -117,6 +117,18 @@ class TestSearch:
         np.testing.assert_allclose(at_level, height)
         np.testing.assert_array_equal(judged.believed, np.abs(judged.surprise) < judged.surprise_limit)
 
+    def test_a_fault_is_the_dearer_the_farther_out_it_is(self):
+        """Median 0 and robust standard deviation s = 1.4826: density / s up to 5 s, a quarter at 10 s, 1 / 100 at 50 s."""
+        y = torch.tensor([-1.0, -1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 5.0, 10.0, 50.0, 1e4]).double()
+        y[5:7], y[7:] = 1.0, y[7:] * 1.4826
+        X = torch.linspace(0.0, 10.0, 11).unsqueeze(-1).double()
+        found, _ = search(X, (y - y.median()).unsqueeze(-1))
+        s = spread_units(y.numpy(), boxed(X)).scale
+        z = (y - y.median()).abs().numpy() / s
+        expected = 0.05 / s * np.minimum(1.0, (5.0 / np.minimum(np.maximum(z, 1e-9), 50.0)) ** 2)
+        np.testing.assert_allclose(np.exp(found._log_p0), expected)
+        np.testing.assert_allclose(expected[[4, -1]] * s, [0.05, 0.0005])
+
     @pytest.mark.parametrize("seed", range(5))
     def test_no_single_move_gains_where_the_search_ends(self, seed):
         """At fixed hyperparameters and units, J of the rows found is at least that of all their neighbours."""
