@@ -32,7 +32,7 @@ RADII = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)  # from "half the box feels it" to
 DENSE = 0.1  # expected finds of one radius, in volumes of the box; with .3 more faults of 10 sd come back
 NEEDLE = 0.01  # least prior of a find: a fifth of that of a fault, so that one reading alone decides nothing
 WITHIN = 0.1  # of the find's height: rewards that deviate likewise where it is larger come back with it
-TINY = np.finfo(float).tiny
+LEAST_SIZE = 1e-300  # of a deviation, whose logarithm is taken
 LOCAL = 1e-3  # of the find's height: where it is smaller, rewards are as if it were not there
 
 
@@ -76,7 +76,7 @@ class Finds:
         outliers = int((~given.believed).sum())
         likewise = ~given.believed & (np.sign(given.weights) == np.sign(deviation))  # the row itself always
         size = deviation * given.units.scale
-        log_size = float(self._log_p0[row]) + math.log(max(abs(size), TINY)) + 0.5 * (LOG_2PI + 1.0)
+        log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
         returned: dict[bytes, tuple[Conditioned, float]] = {}
         for radius in RADII:
             back = likewise & (self.nearness(row, radius) > WITHIN)

@@ -118,7 +118,7 @@ class TestSearch:
         np.testing.assert_array_equal(judged.believed, np.abs(judged.surprise) < judged.surprise_limit)
 
     def test_a_fault_is_the_dearer_the_farther_out_it_is(self):
-        """Median 0 and robust standard deviation s = 1.4826: density / s up to 5 s, a quarter at 10 s, 1 / 100 at 50 s."""
+        """Median 0 and robust standard deviation s = 1.4826: density / s up to 5 s, a quarter at 10 s, 1 % at 50 s."""
         y = torch.tensor([-1.0, -1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 5.0, 10.0, 50.0, 1e4]).double()
         y[5:7], y[7:] = 1.0, y[7:] * 1.4826
         X = torch.linspace(0.0, 10.0, 11).unsqueeze(-1).double()
