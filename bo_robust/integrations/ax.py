@@ -168,9 +168,9 @@ def generation_strategy(
     Args:
         method: A name in :data:`bo_robust.methods.METHODS`; the default sees through outliers without any setting.
         initial: Trials of the initial design, >= 1.
-        seed: Seed of the initial design; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
+        seed: Seed of the initial design, >= 0; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
         num_restarts: Restarts of the search for the best acquisition.
-        raw_samples: Points from which this search gets its starts.
+        raw_samples: Points from which this search gets its starts, >= ``num_restarts``.
         settings: Settings of the method, plain JSON. :mod:`bo_robust.methods` explains them;
             ``METHODS[method].defaults(standardised=False)`` has their defaults. A width is a number or
             ``{"kind": name in WIDTHS, ...}``, a truncation ``{"kind": name in TRUNCATIONS, ...}``. Options that they
@@ -183,7 +183,10 @@ def generation_strategy(
     Example:
         >>> client.set_generation_strategy(generation_strategy())
     """
-    check_count(1, initial=initial, num_restarts=num_restarts, raw_samples=raw_samples)
+    check_count(1, initial=initial, num_restarts=num_restarts)
+    check_count(num_restarts, raw_samples=raw_samples)
+    check_count(0, seed=0 if seed is None else seed)
+    initial, num_restarts, raw_samples = int(initial), int(num_restarts), int(raw_samples)  # 8.0 is a whole number
     chosen, known = create_method(method, settings, standardised=False), {"num_initial": initial}
     _register(type(chosen))
     config = ModelConfig(
@@ -207,7 +210,8 @@ def generation_strategy(
             "model_gen_options": {"optimizer_kwargs": {"num_restarts": num_restarts, "raw_samples": raw_samples}}
         },
     )
-    sobol = GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": seed, "deduplicate": False})
+    start = {"seed": None if seed is None else int(seed), "deduplicate": False}
+    sobol = GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs=start)
     lost = [TrialStatus.FAILED, TrialStatus.ABANDONED]
     enough = [
         MinTrials(threshold=initial, transition_to=method, not_in_statuses=lost, use_all_trials_in_exp=True),
@@ -258,8 +262,10 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     node, adapter = _fitted(client)
     optimization: Any = client._experiment.optimization_config
     objective = optimization.objective
-    if len(objective.metric_names) > 1:
+    if objective.is_multi_objective:
         raise ValueError("recommend takes one objective; client.get_pareto_frontier() predicts by these models, too.")
+    if len(objective.metric_names) > 1:
+        raise ValueError(f"recommend takes one metric: report {objective.expression!r} as one, and optimise that.")
     sign = -1.0 if objective.minimize else 1.0
     model, data, unit = _outcome(adapter, client._experiment.metrics[objective.metric_names[0]].signature)
     options = node.generator_specs[0].generator_kwargs["botorch_acqf_options"]

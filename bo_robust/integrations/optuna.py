@@ -25,7 +25,7 @@ from bo_robust.study.policy import History, Policy, Recommendation
 from bo_robust.study.records import WITH_CONSTRAINTS
 from bo_robust.study.settings import complete
 from bo_robust.study.space import Box, Categorical, Float, Integer, Parameter, Point, Space
-from bo_robust.validation import check_count
+from bo_robust.validation import check_count, quoted
 
 __all__ = ["RobustSampler", "candidates_func"]
 
@@ -82,6 +82,8 @@ class RobustSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial | None = None
     ) -> dict[str, BaseDistribution]:
         """Return the parameters of all completed trials that have more than one value, with their latest ranges."""
+        if not hasattr(study, "directions"):
+            raise TypeError(f"this takes a study of Optuna, got {quoted(study)}.")
         if len(study.directions) > 1:
             raise ValueError(f"RobustSampler optimises one objective; for several {WITH_CONSTRAINTS}.")
         known = _latest_ranges(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))

@@ -36,7 +36,7 @@ from bo_robust.models.finds import Find
 from bo_robust.models.outliers import Judgement, OutlierSearch
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, recommendable
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_positive, is_number, quoted
 
 MANY = 0.25  # share of rewards set aside from which on the model warns
 # It also warns where the others explain less than this of a reward's variance, if there are enough of them.
@@ -122,8 +122,8 @@ class RobustGP(MovableGP):
         maximize: bool | None = True,
     ) -> None:
         check_data("RobustGP", train_X, train_Y, batched=False)
-        if not 0.0 < outlier_share < 0.5:
-            raise ValueError(f"outlier_share must be in (0, .5), got {outlier_share!r}.")
+        if not (is_number(outlier_share) and 0.0 < outlier_share < 0.5):
+            raise ValueError(f"outlier_share must be in (0, .5), got {quoted(outlier_share)}.")
         if maximize not in (True, False, None):
             raise ValueError(f"maximize must be True, False or None, got {maximize!r}.")
         check_positive(outlier_density=outlier_density)

@@ -9,7 +9,7 @@ from botorch.models.model import Model, ModelList
 from torch import Tensor
 
 from bo_robust.models.robust import ROUNDING, RobustGP
-from bo_robust.validation import check_like, quoted
+from bo_robust.validation import check_finite, check_like, quoted
 
 
 def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None) -> Tensor | None:
@@ -34,7 +34,7 @@ def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Te
 
     Raises:
         ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, q is no whole number of
-            at least 1, or ``X_pending`` has another dtype or device than the model.
+            at least 1, or ``X_pending`` is not ``m x d``, not finite, or has another dtype or device than the model.
         TypeError: if ``model`` is no model of BoTorch, or ``maximize`` no bool.
     """
     if not isinstance(model, Model):
@@ -55,6 +55,9 @@ def verify(model: Model, maximize: bool | None = None, q: int = 1, X_pending: Te
         raise ValueError("this RobustGP believes all rewards until it is fitted; call fit_gpytorch_mll before verify.")
     if X_pending is not None:  # in single precision no point would be that of a suspect
         check_like("X_pending", X_pending, "the model", model.points)
+        if X_pending.ndim != 2 or X_pending.shape[1] != model.points.shape[1]:
+            raise ValueError(f"X_pending must be m x {model.points.shape[1]}, got {tuple(X_pending.shape)}.")
+        check_finite("X_pending", X_pending)
     suspects, twins = model.suspects(maximize), model.twins()
     value = model.value(maximize)
     refuted = ~model.believed & twins.any(1) & (value > value.median())

@@ -30,6 +30,8 @@ def optimize(
     """See :meth:`bo_robust.study.Study.optimize`."""
     if not callable(objective):
         raise TypeError(f"objective must be a function of a point, got {quoted(objective)}.")
+    if not (executor is None or callable(getattr(executor, "submit", None))):
+        raise TypeError(f"executor must have submit(fn, x), as those of concurrent.futures, got {quoted(executor)}.")
     rounds, workers = whole_number(1, rounds=rounds), whole_number(1, workers=workers)
     own: InProcess | LocalProcesses | None = None
     if executor is None:

@@ -3,6 +3,7 @@
 import enum
 import math
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,12 +72,19 @@ def checked_id(trial: Any) -> int:
     return number
 
 
+def checked_ids(trials: Any) -> list[int]:
+    """Return the ids of several trials; raise ``ValueError`` if they are no list, or one cannot be an id."""
+    if not isinstance(trials, Iterable) or isinstance(trials, str | bytes):
+        raise ValueError(f"give the ids of trials in a list, such as [0], got {quoted(trials)}.")
+    return [checked_id(trial) for trial in trials]
+
+
 def checked_value(value: Any, trial: int | None = None) -> float | None:
     """Return a value, of a trial, as stored: a number, or None for FAILED; raise ``ValueError`` for anything else."""
     if value is FAILED:
         return None
     if isinstance(value, list | tuple | dict):
-        raise ValueError(f"a study takes one objective and no constraints: {WITH_CONSTRAINTS}.")
+        raise ValueError(f"a study takes one number, got {quoted(value)}; for several outcomes {WITH_CONSTRAINTS}.")
     try:
         given = value.item() if hasattr(value, "item") else value  # of an array with one entry
         number = math.nan if isinstance(given, bool | str | bytes) else float(given)

@@ -13,6 +13,7 @@ from functools import cached_property
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -182,7 +183,8 @@ class Box:
         for name, p in self.parameters.items():
             if not isinstance(name, str) or not name:
                 raise ValueError(f"parameters have names, got {quoted(name)}.")
-            if isinstance(p, tuple | list) and len(p) == 2 and all(map(is_number, p)):
+            p = p.tolist() if isinstance(p, Tensor | np.ndarray) else p
+            if isinstance(p, tuple | list) and len(p) == 2 and all(is_number(v) or isinstance(v, float) for v in p):
                 p = Float(*p)
             if not isinstance(p, Parameter):
                 wanted = f"parameter {quoted(name)} must be Float, Integer, Categorical or (low, high), a Float"

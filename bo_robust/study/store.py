@@ -24,6 +24,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from bo_robust.validation import quoted
+
 VERSION = 6
 APPLICATION = 0x626F7362  # "bosb", in the header of the file
 SCHEMA = """
@@ -86,7 +88,10 @@ class Store:
     """
 
     def __init__(self, path: str | Path, create: dict[str, Any] | None = None, readonly: bool = False) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"a study's path must be a text or a Path, got {quoted(path)}.")
         self.path = Path(os.path.realpath(path))  # a symbolic link is the same study
+        self._readonly = readonly
         self._process, self._mutex = os.getpid(), threading.RLock()
         self._db: sqlite3.Connection | None = None
         _check_file(self.path, exists=create is None)
@@ -252,7 +257,8 @@ class Store:
         except sqlite3.DatabaseError as error:
             # The low byte of an extended error code is its primary code.
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in NO_ACCESS:
-                raise OSError(f"{self.path} cannot be read or written: {error}.") from error
+                hint = "; it was opened with readonly=True" if self._readonly else ""
+                raise OSError(f"{self.path} cannot be read or written: {error}{hint}.") from error
             raise self._damaged(str(error)) from error
 
     def _damaged(self, fault: str) -> StudyDamaged:

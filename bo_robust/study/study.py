@@ -14,7 +14,7 @@ from bo_robust.methods import DEFAULT
 from bo_robust.specs import quoted
 from bo_robust.study.loop import optimize
 from bo_robust.study.policy import History, Policy, Recommendation
-from bo_robust.study.records import FAILED, Status, Trial, checked_id, checked_value
+from bo_robust.study.records import FAILED, Status, Trial, checked_id, checked_ids, checked_value
 from bo_robust.study.settings import complete, whole_number
 from bo_robust.study.space import Point, Space, as_space, space_from_json
 from bo_robust.study.store import Store
@@ -171,7 +171,7 @@ class Study:
         over.
         """
         leases, seconds, now = self._store.leases(), self._store.settings["lease_seconds"], time.time()
-        ids = [trial for trial in map(checked_id, trials) if trial in leases]
+        ids = [trial for trial in checked_ids(trials) if trial in leases]
         if any(not 0.5 * seconds <= leases[trial] - now <= seconds for trial in ids):
             self._store.lease(ids, now + seconds)
 
@@ -181,7 +181,7 @@ class Study:
         ``trials`` are their ids; None stands for all open trials. Raises ``ValueError`` if one is not open.
         """
         leases = self._store.leases()
-        ids = list(leases) if trials is None else [checked_id(trial) for trial in trials]
+        ids = list(leases) if trials is None else checked_ids(trials)
         for trial in ids:
             if trial not in leases:
                 raise ValueError(f"trial {trial} is not open; those open are {list(leases)}.")

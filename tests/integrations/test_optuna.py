@@ -432,6 +432,8 @@ def test_bad_settings_are_refused():
         RobustSampler("gp-ucb", minimize=True)
     with pytest.raises(ValueError, match="seed"):
         RobustSampler(seed=-1)
+    with pytest.raises(TypeError, match="takes a study of Optuna, got None"):
+        sampler().recommend(None)
     study = optuna.create_study(sampler=sampler(), directions=["minimize", "maximize"])
     with pytest.raises(ValueError, match="one objective"):
         objective(study.ask())

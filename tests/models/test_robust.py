@@ -1,6 +1,7 @@
 """RobustGP: what it believes, that it is SingleTaskGP on these rewards, and its place in BoTorch's loops."""
 
 import io
+import math
 import warnings
 
 import pandas as pd
@@ -320,6 +321,10 @@ class TestVerify:
                 verify(model, q=q)
         with pytest.raises(ValueError, match=r"X_pending is torch\.float32 .* convert one of them"):
             verify(model, X_pending=X[[3]].float())
+        with pytest.raises(ValueError, match=r"X_pending must be m x \d, got \(1, 3\)"):
+            verify(model, X_pending=X.new_zeros(1, 3))
+        with pytest.raises(ValueError, match="X_pending has 1 NaN"):
+            verify(model, X_pending=X[[3]] + X.new_tensor([math.nan] + [0.0] * (X.shape[1] - 1)))
 
     def test_a_batch_is_filled_up_away_from_its_suspect(self):
         """The suspect is a fault at a bad place; with doubt the acquisition goes there as well."""
@@ -431,6 +436,8 @@ class TestBadInput:
             RobustGP(X, Y, maximize="no")
         with pytest.raises(ValueError, match=r"outlier_share must be in \(0, .5\)"):
             RobustGP(X, Y, outlier_share=0.5)
+        with pytest.raises(ValueError, match=r"outlier_share must be in \(0, .5\), got 'a'"):
+            RobustGP(X, Y, outlier_share="a")
         with pytest.raises(ValueError, match="outlier_density"):
             RobustGP(X, Y, outlier_density=0.0)
         with pytest.raises(ValueError, match="train_Yvar"):

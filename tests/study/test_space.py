@@ -96,6 +96,8 @@ def test_numbers_of_numpy_are_plain_ones():
     ("make", "message"),
     [
         (lambda: Float(0.0, math.inf), "finite"),
+        (lambda: Box({"x": (0, math.nan)}), "finite bounds with low < high, got 0 and nan"),
+        (lambda: Box({"x": np.array([1.0, 0.0])}), "low < high, got 1.0 and 0.0"),
         (lambda: Float(-1e308, 1e308), "overflows"),
         (lambda: Float(1e10, 1e10 + 1e-5, log=True), "logarithms"),
         (lambda: Float(0.0, 10**400), "finite"),

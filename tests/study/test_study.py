@@ -451,6 +451,17 @@ def test_nonsense_is_refused_in_words(path):
             with pytest.raises(ValueError, match=r"y{70,80}\.\.\.") as error:
                 call()
             assert len(str(error.value)) < 300
+        with pytest.raises(ValueError, match=r"takes one number, got \[1\.5\]; for several outcomes use Ax"):
+            study.tell(0, [1.5])
+        for call in (study.release, study.renew):
+            with pytest.raises(ValueError, match=r"ids of trials in a list, such as \[0\], got 13"):
+                call(13)
+        with pytest.raises(TypeError, match=r"executor must have submit\(fn, x\), .* got 3"):
+            study.optimize(lambda x: 0.0, 4, executor=3)
+    with Study.open(path, readonly=True) as study, pytest.raises(OSError, match="opened with readonly=True"):
+        study.ask()
+    with pytest.raises(TypeError, match="path must be a text or a Path, got None"):
+        Study.create(None, LINE)
 
 
 def test_added_points_must_be_in_the_space_and_are_no_asks(path):
