@@ -272,8 +272,8 @@ def _ax(ours: bool) -> Made:
 DOORS: dict[str, Made] = {
     "plain": _loop("plain"),
     "known": _loop("known"),
-    "diff without verify": _loop("diff"),
-    "diff": _loop("diff", verify=True),
+    "diff": _loop("diff"),
+    "diff with verify": _loop("diff", verify=True),
     "winsorised": _loop("winsorised"),
     "rcgp": _loop("rcgp"),
     "tpe": _optuna("tpe"),
@@ -286,5 +286,5 @@ DOORS: dict[str, Made] = {
 }
 # Not the sampler, which asks what Study asks: a test plays both; nor what was chosen against.
 GRID = tuple(name for name in DOORS if name not in ("robust-sampler", "study, gp-ucb"))
-OURS = ("diff", "diff without verify", "study", "ax-robust")
+OURS = ("diff", "diff with verify", "study", "ax-robust")
 PEERS = tuple(name for name in GRID if name not in (*OURS, "plain", "known"))

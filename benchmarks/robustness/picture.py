@@ -16,8 +16,8 @@ __all__ = ["draw", "gaps"]
 
 # Method, label and style, in the order of the legend.
 SHOWN = {
-    "diff": ("RobustGP with verify", "tab:red", "-"),
-    "diff without verify": ("RobustGP without verify", "tab:orange", "-"),
+    "diff": ("RobustGP", "tab:red", "-"),
+    "diff with verify": ("RobustGP with verify", "tab:orange", "-"),
     "study": ("Study", "tab:purple", "-"),
     "winsorised": ("rewards Winsorised", "tab:blue", "-"),
     "known": ("faults known", "black", ":"),

@@ -183,7 +183,7 @@ def _best_peer(table: Table) -> tuple[str, dict[str, float]]:
 def _share(where: str, table: Table, method: str) -> Iterator[dict[str, Any]]:
     """The share of what knowing the faults gains; something is asked of our methods only."""
     if share := difference(table, method, "plain", known="known"):
-        least = 0.75 if method == "diff without verify" else 0.85
+        least = 0.75 if method == "diff" else 0.85
         target, met = (f">= {least}", share.value >= least) if method in OURS else (None, None)
         name = f"{where}: {method}, share of what knowing the faults gains"
         yield _line(name, share.value, "share", share.detail(), target, met)
