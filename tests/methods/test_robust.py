@@ -184,7 +184,7 @@ def test_a_value_that_is_no_number_is_refused_and_the_objective_that_returns_it_
         (trial,) = study.ask()
         with pytest.raises(ValueError, match=r"got nan; if the objective gave none, tell FAILED"):
             study.tell(trial.id, math.nan)
-        with pytest.raises(ValueError, match=r"one number, .* for several outcomes use Ax with .*generation_strategy\(\)"):
+        with pytest.raises(ValueError, match=r"one number, .* for several outcomes use Ax with .*strategy\(\)"):
             study.tell(trial.id, (1.0, 0.5))
         study.release()
         with pytest.warns(UserWarning, match="counts as FAILED"):
