@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bo_robust.executors import Executor, Future, InProcess, LocalProcesses, WorkerLost
 from bo_robust.study.policy import Recommendation
 from bo_robust.study.records import FAILED, Trial, checked_value
-from bo_robust.study.settings import whole_number
 from bo_robust.study.space import Point
-from bo_robust.validation import quoted
+from bo_robust.validation import check_count, quoted
 
 if TYPE_CHECKING:
     from bo_robust.study.study import Study
@@ -32,7 +31,8 @@ def optimize(
         raise TypeError(f"objective must be a function of a point, got {quoted(objective)}.")
     if not (executor is None or callable(getattr(executor, "submit", None))):
         raise TypeError(f"executor must have submit(fn, x), as those of concurrent.futures, got {quoted(executor)}.")
-    rounds, workers = whole_number(1, rounds=rounds), whole_number(1, workers=workers)
+    check_count(1, rounds=rounds, workers=workers)
+    rounds, workers = int(rounds), int(workers)
     own: InProcess | LocalProcesses | None = None
     if executor is None:
         executor = own = InProcess() if workers == 1 else LocalProcesses(workers)

@@ -12,7 +12,6 @@ another number of the rewards' own units.
 
 import dataclasses
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -179,15 +178,3 @@ def _check(settings: StudySettings, columns: list[str]) -> None:
         certificate = settings.certified.completed_width(known, "certificate")
         if certificate["kind"] == "randomised":
             raise SpecError("a randomised width is no confidence bound: the certificate needs another kind.")
-
-
-def whole_number(minimum: int, **value: Any) -> int:
-    """Return the one value as an int; raise ``ValueError`` unless it is of an integer type and >= ``minimum``."""
-    ((name, given),) = value.items()
-    try:
-        number = operator.index(given)
-    except TypeError:
-        number = minimum - 1
-    if isinstance(given, bool) or number < minimum:
-        raise ValueError(f"{name} must be a whole number >= {minimum}, got {quoted(given)}.")
-    return number

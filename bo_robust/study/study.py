@@ -15,10 +15,10 @@ from bo_robust.specs import quoted
 from bo_robust.study.loop import optimize
 from bo_robust.study.policy import History, Policy, Recommendation
 from bo_robust.study.records import FAILED, Status, Trial, checked_id, checked_ids, checked_value
-from bo_robust.study.settings import complete, whole_number
+from bo_robust.study.settings import complete
 from bo_robust.study.space import Point, Space, as_space, space_from_json
 from bo_robust.study.store import Store
-from bo_robust.validation import check_positive
+from bo_robust.validation import check_count, check_positive
 
 
 class Study:
@@ -81,7 +81,7 @@ class Study:
             ValueError: if a setting is unknown or out of range.
         """
         space = as_space(space)
-        whole_number(0, seed=seed)
+        check_count(0, seed=seed)
         check_positive(lease_seconds=lease_seconds)
         complete_settings = complete(method, settings, space)
         Policy(space, complete_settings, int(seed)).try_out()
@@ -113,7 +113,8 @@ class Study:
 
         Asking for n is asking n times. The variance at points under evaluation falls, so that others are asked.
         """
-        n = whole_number(1, n=n)
+        check_count(1, n=n)
+        n = int(n)
         with self._asking:
             while True:
                 again = dict(list(self._expired(self._store.leases()).items())[:n])

@@ -437,7 +437,7 @@ def test_nonsense_is_refused_in_words(path):
         with pytest.raises(ValueError, match=message):
             Study.create(path, LINE, **given)
     with Study.create(path, LINE, **FIXED) as study:
-        for n in (2.0, 0, "2", None):
+        for n in (2.5, 0, "2", None):
             with pytest.raises(ValueError, match="n must be a whole"):
                 study.ask(n)
         for bad in ({0: 1.0}, 3, [0, 1.0]):
