@@ -187,6 +187,8 @@ def columns_table(file: str, suffixes: str, pattern: str = "") -> list[str]:
         found = {row["name"]: row for row in part}
         labels = dict.fromkeys(name.rpartition(": ")[0] for name in found if name.rpartition(": ")[2] in wanted)
         labels = {label: None for label in labels if re.search(pattern, label)}
+        if unknown := [suffix for suffix in wanted if not any(name.endswith(f": {suffix}") for name in found)]:
+            raise ValueError(f"{file} has no row that ends in {', '.join(unknown)}.")
         body = []
         for label in labels:
             cells = [found.get(f"{label}: {suffix}") for suffix in wanted]

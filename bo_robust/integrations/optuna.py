@@ -7,7 +7,6 @@ opened again goes on as it would have, and workers may be several processes with
 from __future__ import annotations
 
 import dataclasses
-import math
 import secrets
 from collections.abc import Callable
 from itertools import groupby
@@ -22,7 +21,7 @@ from torch import Tensor
 from bo_robust.methods import DEFAULT, METHODS
 from bo_robust.random import stream
 from bo_robust.study.policy import History, Policy, Recommendation
-from bo_robust.study.records import WITH_CONSTRAINTS
+from bo_robust.study.records import LARGEST_TOLD, WITH_CONSTRAINTS
 from bo_robust.study.settings import complete
 from bo_robust.study.space import Box, Categorical, Float, Integer, Parameter, Point, Space
 from bo_robust.validation import check_count, quoted
@@ -47,7 +46,7 @@ class RobustSampler(BaseSampler):
 
     Rewards are the values of completed trials in the order of their completion, with the sign turned where the study
     minimises. Their center and scale are given, or follow from the rewards at some rounds. Trials that were pruned,
-    failed or returned an infinite value keep ``robust`` away from where they are likelier than completed ones; for
+    failed or returned a value beyond 1e300 keep ``robust`` away from where they are likelier than completed ones; for
     other methods they count as the worst reward so far (of those not truncated). Running trials have
     taught nothing: their means stay as they are, and their variances are as if they were observed, so that they are not
     proposed again. (A worker that died leaves a running trial behind; ``RDBStorage(heartbeat_interval=...)`` turns it
@@ -61,7 +60,8 @@ class RobustSampler(BaseSampler):
             :mod:`bo_robust.study.settings`. ``minimize`` is the direction of the Optuna study.
 
     Raises:
-        ValueError: if a method or setting is unknown or out of range; in a study with several objectives.
+        ValueError: if a method or setting is unknown or out of range; in a study with several objectives or
+            constraints.
 
     Example:
         >>> study = optuna.create_study(sampler=RobustSampler(seed=0), storage="sqlite:///study.db")
@@ -86,7 +86,10 @@ class RobustSampler(BaseSampler):
             raise TypeError(f"this takes a study of Optuna, got {quoted(study)}.")
         if len(study.directions) > 1:
             raise ValueError(f"RobustSampler optimises one objective; for several {WITH_CONSTRAINTS}.")
-        known = _latest_ranges(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+        completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if any(key.startswith("constraints") for trial in completed for key in trial.system_attrs):
+            raise ValueError(f"RobustSampler takes no constraints; for these {WITH_CONSTRAINTS}.")
+        known = _latest_ranges(completed)
         return {name: d for name, d in known.items() if not d.single()}
 
     def sample_relative(
@@ -240,9 +243,10 @@ def _same(space: Space, x: Point, y: Point) -> bool:
 
 
 def _completed(study: Study, search_space: dict[str, BaseDistribution]) -> list[tuple[FrozenTrial, float]]:
-    """Trials of this space with a finite value, in the order of their completion."""
+    """Trials of this space with a value that a study takes, in the order of their completion."""
     trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    known = [(t, t.value) for t in trials if _holds(t, search_space) and t.value is not None and math.isfinite(t.value)]
+    valued = [(t, t.value) for t in trials if t.value is not None and abs(t.value) <= LARGEST_TOLD]
+    known = [(t, value) for t, value in valued if _holds(t, search_space)]
     return sorted(known, key=lambda pair: (pair[0].datetime_complete, pair[0].number))
 
 

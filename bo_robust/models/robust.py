@@ -121,7 +121,7 @@ class RobustGP(MovableGP):
         outlier_density: float = 0.05,
         maximize: bool | None = True,
     ) -> None:
-        check_data("RobustGP", train_X, train_Y, batched=False)
+        check_data("RobustGP", train_X, train_Y, batched=False, Yvar=train_Yvar)
         if not (is_number(outlier_share) and 0.0 < outlier_share < 0.5):
             raise ValueError(f"outlier_share must be in (0, .5), got {quoted(outlier_share)}.")
         if maximize not in (True, False, None):

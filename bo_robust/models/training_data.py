@@ -60,8 +60,8 @@ def unsupported(X: Tensor, aside: Tensor) -> Tensor:
     return alone
 
 
-def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
-    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, both finite floats with n >= 1.
+def check_data(model: str, X: Tensor, Y: Tensor, batched: bool, Yvar: Tensor | None = None) -> None:
+    """Raise ``ValueError`` unless X is ``n x d`` and Y ``n x 1``, finite floats, n >= 1; Yvar is as Y, not negative.
 
     ``model`` is the model's name for the message; ``batched`` allows both a batch shape in front.
     """
@@ -89,6 +89,13 @@ def check_data(model: str, X: Tensor, Y: Tensor, batched: bool) -> None:
         check_tensor(name, x)
         check_finite(name, x)
     check_like("train_Y", Y, "train_X", X)
+    if Yvar is not None:
+        check_like("train_Yvar", Yvar, "train_Y", Y)
+        if Yvar.shape != Y.shape:
+            raise ValueError(f"train_Yvar has a variance for each reward, {tuple(Y.shape)}, got {tuple(Yvar.shape)}.")
+        check_finite("train_Yvar", Yvar)
+        if (Yvar < 0.0).any():
+            raise ValueError(f"train_Yvar has variances, which are not negative, got {float(Yvar.min()):g}.")
 
 
 def check_added(X: Tensor, Y: Tensor) -> None:

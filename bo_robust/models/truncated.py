@@ -103,7 +103,7 @@ class TruncatedGP(MovableGP):
         noise_var: float | None = None,
         rule: str = "zero",
     ) -> None:
-        check_data("TruncatedGP", train_X, train_Y, batched=True)
+        check_data("TruncatedGP", train_X, train_Y, batched=True, Yvar=train_Yvar)
         check_rule(rule)
         if rule == "residual":
             raise ValueError("TruncatedGP has the rules 'zero' and 'clip'; 'residual' is for arm mode (TGPUCB).")

@@ -1,4 +1,4 @@
-"""Where trials fail: a model of failures, and an acquisition that keeps away from there.
+"""Where trials fail: values that stand for it, a model of failures, and an acquisition that keeps away from there.
 
 A failure says nothing about f. So it is no reward, but tells of a constraint: success or failure is all that is seen of
 it (Gelbart, Snoek & Adams 2014, "Bayesian optimization with unknown constraints"; section 3.1 asks that success be
@@ -6,6 +6,7 @@ likely enough). Here the labels have Gaussian noise, which BoTorch's own model l
 """
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -17,11 +18,26 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from bo_robust.models.fitting import fit_evidence
+from bo_robust.study.space import Point
 
+FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two points have it
 HALFWAY = 0.5  # between the label of success and that of failure
 # The acquisition falls by this times the squared excess of the label over HALFWAY. Where failure is sure it is 2,500
 # lower, far below the logarithm of any improvement; so much steeper would stop line searches at the edge.
 STEEP = 1e4
+
+
+def stand_in(told: Iterable[tuple[Point, float]]) -> float | None:
+    """The value that seems to stand for a failure, such as -999: several points have it, no other is near; or None."""
+    told = list(told)
+    for value in (min(y for _, y in told), max(y for _, y in told)):
+        others = [y for _, y in told if y != value]
+        here, elsewhere = ({tuple(x.items()) for x, y in told if (y == value) is same} for same in (True, False))
+        if len(here) >= 2 and len(elsewhere) >= 3:  # at fewer it may be all others that are odd
+            spread = max(others) - min(others)
+            if min(abs(value - y) for y in others) > FAR * spread > 0.0:
+                return value
+    return None
 
 
 def failure_model(X: Tensor, failed: Tensor) -> SingleTaskGP:

@@ -6,6 +6,7 @@ carried from trial to trial.
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.models.training_data import recommendable
 from bo_robust.random import stream
+from bo_robust.study.failures import stand_in
 from bo_robust.study.round_models import RoundModel, RoundModels
 from bo_robust.study.search import expected_ignored, maximise, maximise_among
 from bo_robust.study.settings import StudySettings
@@ -88,6 +90,7 @@ class Policy:
         conditions = settings.method.environment
         self.environment = None if conditions is None else Arms(conditions["points"])
         self._warned_at = 0
+        self._warned_of: float | None = None
         self._models = RoundModels(settings, seed, self.environment)
 
     def propose(self, history: History, trial: int) -> Point:
@@ -232,10 +235,22 @@ class Policy:
             return coarse_units(rewards, common, as_told=not method.any_units)
         return units_of(rewards, common)
 
+    def _warn_of_stand_in(self, history: History) -> None:
+        value = stand_in(history.told)
+        if value is not None and value != self._warned_of:
+            self._warned_of = value
+            warnings.warn(
+                f"{value:g} was told at several points, and lies far from all other values: where it stands for "
+                "a run that failed, tell FAILED (in Optuna raise TrialPruned); the model takes numbers for rewards.",
+                UserWarning,
+                stacklevel=3,
+            )
+
     def round_model(self, history: History) -> RoundModel:
         """The model of all that was told; raises ``ValueError`` if most rewards are too large for their unit."""
         X, rewards = self._unit([x for x, _ in history.told]), [y for _, y in history.told]
         units = self._units(rewards)
+        self._warn_of_stand_in(history)
         if not self.settings.method.judges_rewards:
             self._warned_at = warn_of_spoilt_units(rewards, units, self.settings.common, self._warned_at)
         Y = (units.sign / units.scale) * (X.new_tensor(rewards).unsqueeze(-1) - units.center)

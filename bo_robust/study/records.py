@@ -21,8 +21,9 @@ class _Outcome(enum.Enum):
 
 
 FAILED = _Outcome.FAILED
-"""Told where the objective gave no value. Models see the worst reward told so far there (of those not truncated), so it
-says that the point is bad. Where only the reading went wrong, measure again and tell what that gives.
+"""Told where the objective gave no value: the point is bad. ``robust`` keeps away from where that is likelier than a
+value. Models of other methods see the worst reward told so far there (of those not truncated). Where only the reading
+went wrong, measure again and tell what that gives.
 """
 
 

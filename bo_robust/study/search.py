@@ -9,8 +9,10 @@ from typing import Any, cast
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.monte_carlo import SampleReducingMCAcquisitionFunction
+from botorch.exceptions.errors import OptimizationGradientError
 from botorch.optim import optimize_acqf
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.utils.sampling import draw_sobol_samples
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -75,7 +77,13 @@ def maximise(
                 acqf.X_baseline = best  # where BoTorch looks for them
             options |= {"sample_around_best": True, "sample_around_best_sigma": 0.05}
         # The kinks of a value at risk end line searches, at good points: so there is no second try.
-        x, value = optimize_acqf(acqf, bounds, q=1, options=options, retry_on_optimization_warning=False, **search)
+        try:
+            x, value = optimize_acqf(acqf, bounds, q=1, options=options, retry_on_optimization_warning=False, **search)
+        except OptimizationGradientError:  # beside believed rewards of 1e30 the slopes overflow, the values do not
+            starts = draw_sobol_samples(bounds, settings.raw_samples, 1, seed=options["seed"])
+            with torch.no_grad():
+                value, row = acqf(starts).max(0)
+            x = starts[row]
     return space.decode(x[0].tolist()), float(cast(Tensor, value))
 
 

@@ -185,7 +185,10 @@ class Box:
                 raise ValueError(f"parameters have names, got {quoted(name)}.")
             p = p.tolist() if isinstance(p, Tensor | np.ndarray) else p
             if isinstance(p, tuple | list) and len(p) == 2 and all(is_number(v) or isinstance(v, float) for v in p):
-                p = Float(*p)
+                try:
+                    p = Float(*p)
+                except ValueError as error:
+                    raise ValueError(f"parameter {quoted(name)}: {error}") from None
             if not isinstance(p, Parameter):
                 wanted = f"parameter {quoted(name)} must be Float, Integer, Categorical or (low, high), a Float"
                 listed = isinstance(p, tuple | list) and len(p) > 1 and all(map(_is_choice, p))

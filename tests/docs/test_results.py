@@ -5,7 +5,7 @@ import re
 import pytest
 
 from docs.hooks import RESULTS, ROOT
-from docs.make_results import TEMPLATES, figure, page
+from docs.make_results import TEMPLATES, columns_table, figure, page
 
 PAGES = ROOT / "docs" / "pages"
 README = ROOT / "README.md"
@@ -167,3 +167,5 @@ def test_a_figure_that_no_file_holds_is_refused():
         figure(REPORT, "contaminated: nobody", "value")
     with pytest.raises(KeyError):
         figure(REPORT, "10% 10sd either: diff against SingleTaskGP", "no such entry")
+    with pytest.raises(ValueError, match="has no row that ends in nobody against SingleTaskGP"):
+        columns_table(REPORT, "diff against SingleTaskGP, nobody against SingleTaskGP")

@@ -440,6 +440,16 @@ class TestBadInput:
             RobustGP(X, Y, outlier_share="a")
         with pytest.raises(ValueError, match="outlier_density"):
             RobustGP(X, Y, outlier_density=0.0)
+        for variances, message in (
+            (0.1, "train_Yvar must be a torch tensor, got float"),
+            (torch.ones(20), "train_Yvar is torch.float32 on cpu, train_Y torch.float64"),
+            (Y[:, 0].square(), r"train_Yvar has a variance for each reward, \(20, 1\), got \(20,\)"),
+            (Y[:19].square(), r"got \(19, 1\)"),
+            (Y * math.nan, "train_Yvar has 20 NaN or infinite entries of 20"),
+            (-torch.ones_like(Y), "train_Yvar has variances, which are not negative, got -1"),
+        ):
+            with pytest.raises((TypeError, ValueError), match=message):
+                RobustGP(X, Y, variances)
         with pytest.raises(ValueError, match="train_Yvar"):
             RobustGP(X, Y, likelihood=FixedNoiseGaussianLikelihood(torch.ones(20)))
 

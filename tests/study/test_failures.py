@@ -1,18 +1,43 @@
 """Where trials fail: the model of failures, and what is asked beside a region that fails."""
 
+import warnings
+
+import pytest
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions import ModelFittingError
 from botorch.models import SingleTaskGP
 
 from bo_robust.study import FAILED, Arms, Study, failures
-from bo_robust.study.failures import WhereTrialsSucceed, failure_model
+from bo_robust.study.failures import WhereTrialsSucceed, failure_model, stand_in
 
 GRID = torch.linspace(0.0, 1.0, 21, dtype=torch.float64).unsqueeze(-1)
 
 
+def told(*values):
+    return [({"x": i}, value) for i, value in enumerate(values)]
+
+
 def label(model, X):
     return model.posterior(X).mean.detach().squeeze(-1)
+
+
+def test_a_value_that_stands_for_a_failure_is_told_of_once(tmp_path):
+    """Two points have it, and it is farther from all others, at three points, than 100 of their ranges."""
+    assert stand_in(told(-999.0, 0.1, 0.2, 0.3, -999.0)) == -999.0
+    assert stand_in(told(1e6, 0.1, 0.2, 0.3, 1e6)) == 1e6
+    for usual in ((-999.0, 0.1, 0.2, 0.3), (-9.0, 0.1, 0.2, 0.3, -9.0), (0.0, 0.0, 1.0), (0.0, 0.0, 9.0, 9.01)):
+        assert stand_in(told(*usual)) is None
+    again = [*told(0.1, 0.2, 0.3, -999.0), ({"x": 3}, -999.0)]  # one point, read twice
+    assert stand_in(again) is None
+    with Study.create(tmp_path / "a", {"x": (0.0, 1.0)}) as study:
+        for i, value in enumerate((-999.0, 0.1, 0.2, 0.3, -999.0)):
+            study.add({"x": i / 4}, value)
+        with pytest.warns(UserWarning, match="-999 was told at several points, .* tell FAILED"):
+            study.recommend()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            study.recommend()
 
 
 def test_a_region_fails_as_a_whole_and_failures_by_chance_spoil_nothing_around_them():

@@ -3,9 +3,12 @@
 import math
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.methods import create_method
-from bo_robust.study.search import maximise_among
+from bo_robust.study.search import maximise, maximise_among
+from bo_robust.study.settings import CommonSettings
+from bo_robust.study.space import Box
 
 
 def test_all_of_finitely_many_points_are_looked_at_and_a_smooth_maximum_of_one_is_left_out():
@@ -31,3 +34,18 @@ def test_all_of_finitely_many_points_are_looked_at_and_a_smooth_maximum_of_one_i
         float(values[row]),
     )
     assert len(calls) == 50
+
+
+class Slopeless(AcquisitionFunction):
+    """Values are right, slopes are not numbers, as beside rewards of 1e30."""
+
+    def forward(self, X):
+        x = X[:, 0, 0]
+        return torch.where(x >= 0.0, -(x - 0.3).square(), (-1.0 - x).sqrt())
+
+
+def test_where_slopes_overflow_the_best_start_is_taken():
+    settings = CommonSettings(raw_samples=128)
+    best, value = maximise(Slopeless(None), Box({"x": (0.0, 1.0)}), settings, 0, None)
+    assert abs(best["x"] - 0.3) < 1 / 128
+    assert value == -((best["x"] - 0.3) ** 2)

@@ -102,6 +102,7 @@ def test_numbers_of_numpy_are_plain_ones():
         (lambda: Float(1e10, 1e10 + 1e-5, log=True), "logarithms"),
         (lambda: Float(0.0, 10**400), "finite"),
         (lambda: Integer(0, 10**400), "finite"),
+        (lambda: Box({"x": (1.0, 0.0)}), "parameter 'x': Float needs finite bounds with low < high, got 1.0 and 0.0"),
         (lambda: Float(0.0, 1.0, step=0.3), "step"),
         (lambda: Float(0.0, 1.0, step=-0.5), "step"),
         (lambda: Integer(1, 9, log=True, step=2), "step"),
