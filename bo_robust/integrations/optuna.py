@@ -7,6 +7,7 @@ opened again goes on as it would have, and workers may be several processes with
 from __future__ import annotations
 
 import dataclasses
+import math
 import secrets
 from collections.abc import Callable
 from itertools import groupby
@@ -21,7 +22,7 @@ from torch import Tensor
 from bo_robust.methods import DEFAULT, METHODS
 from bo_robust.random import stream
 from bo_robust.study.policy import History, Policy, Recommendation
-from bo_robust.study.records import LARGEST_TOLD, WITH_CONSTRAINTS
+from bo_robust.study.records import WITH_CONSTRAINTS
 from bo_robust.study.settings import complete
 from bo_robust.study.space import Box, Categorical, Float, Integer, Parameter, Point, Space
 from bo_robust.validation import check_count, quoted
@@ -46,7 +47,7 @@ class RobustSampler(BaseSampler):
 
     Rewards are the values of completed trials in the order of their completion, with the sign turned where the study
     minimises. Their center and scale are given, or follow from the rewards at some rounds. Trials that were pruned,
-    failed or returned a value beyond 1e300 keep ``robust`` away from where they are likelier than completed ones; for
+    failed or returned an infinite value keep ``robust`` away from where they are likelier than completed ones; for
     other methods they count as the worst reward so far (of those not truncated). Running trials have
     taught nothing: their means stay as they are, and their variances are as if they were observed, so that they are not
     proposed again. (A worker that died leaves a running trial behind; ``RDBStorage(heartbeat_interval=...)`` turns it
@@ -243,10 +244,9 @@ def _same(space: Space, x: Point, y: Point) -> bool:
 
 
 def _completed(study: Study, search_space: dict[str, BaseDistribution]) -> list[tuple[FrozenTrial, float]]:
-    """Trials of this space with a value that a study takes, in the order of their completion."""
+    """Trials of this space with a finite value, in the order of their completion."""
     trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    valued = [(t, t.value) for t in trials if t.value is not None and abs(t.value) <= LARGEST_TOLD]
-    known = [(t, value) for t, value in valued if _holds(t, search_space)]
+    known = [(t, t.value) for t in trials if _holds(t, search_space) and t.value is not None and math.isfinite(t.value)]
     return sorted(known, key=lambda pair: (pair[0].datetime_complete, pair[0].number))
 
 
