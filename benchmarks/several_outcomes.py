@@ -118,9 +118,7 @@ def main() -> None:
             detail = {
                 s: {"log10": round(float(left[s].mean()), 2), "cpu_s": round(float(seconds[s].mean()))} for s in left
             }
-            half = (
-                2.78 * gain.std(ddof=1) / math.sqrt(len(gain)) if len(gain) == 5 else float("nan")
-            )  # Student, 4 d.o.f.
+            half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / math.sqrt(len(gain))
             detail |= {"pairs": [round(float(g), 2) for g in gain], "interval": round(float(half), 2)}
             report(f"{name}, {share:.0%} faults", round(float(gain.mean()), 2), "log10", None, None, detail)
 
