@@ -65,6 +65,8 @@ class Suggestion:
         X: ``q x d`` designs to measure next, in the columns and units of the data.
         replicate: Whether each of them is a second reading of a design whose reading may be an outlier, ``q`` bool.
         outliers: Which readings the models flag as outliers (or truncate), ``n`` bool.
+        expected: ``n x m`` posterior means of the objectives at the designs measured, in units of Y. Where a reading is
+            flagged, it is what the others let expect.
         best: The row of the design to use now; None for several objectives, or where no design can be recommended.
         mean: Posterior mean of the objective there, in units of Y; NaN where ``best`` is None.
         std: Posterior standard deviation there.
@@ -75,6 +77,7 @@ class Suggestion:
     X: Tensor
     replicate: Tensor
     outliers: Tensor
+    expected: Tensor
     best: int | None
     mean: float
     std: float
@@ -162,18 +165,17 @@ def suggest(
     for k in range(q):
         if now is None or trial < num_initial:
             taken = torch.cat([X, pending, failed, chosen])
-            x, again = space.initial(seed, trial + k, taken), False
+            x, measured = space.initial(seed, trial + k, taken), None
         else:
-            again_at = now.replicate(chosen)
-            again = again_at is not None
+            measured = now.replicate(chosen)
             with _seeded(seed, "search", trial + k, device), _expected_warnings():
-                x = again_at if again_at is not None else now.maximise(chosen, restarts, raw_samples)
-        chosen, replicate = torch.cat([chosen, x]), [*replicate, again]
-    best, mean, std = (None, math.nan, math.nan) if now is None else now.best()
-    outliers = torch.zeros(len(X), dtype=torch.bool) if now is None else now.outliers.cpu()
-    return Suggestion(
-        chosen, torch.tensor(replicate, dtype=torch.bool), outliers, best, mean, std, None if now is None else now.model
-    )
+                x = now.maximise(chosen, restarts, raw_samples) if measured is None else measured
+        chosen, replicate = torch.cat([chosen, x]), [*replicate, measured is not None]
+    again = torch.tensor(replicate, dtype=torch.bool)
+    if now is None:
+        nothing = torch.empty(0, outputs.objectives, dtype=torch.float64)
+        return Suggestion(chosen, again, nothing[:, 0] > 0.0, nothing, None, math.nan, math.nan, None)
+    return Suggestion(chosen, again, now.outliers.cpu(), now.expected(), *now.best(), now.model)
 
 
 class _Round:
@@ -225,6 +227,13 @@ class _Round:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
         return self.space.maximise(acqf, restarts, raw_samples, self.U.device)
 
+    def expected(self) -> Tensor:
+        """Posterior means of the objectives at the designs measured, ``n x m``, in units of Y."""
+        m = self.outputs.objectives
+        with torch.no_grad():
+            mean = torch.cat([_moments(model.posterior(self.U))[0].unsqueeze(-1) for model in self.models[:m]], -1)
+        return self.outputs.center[:m] + self.outputs.scale[:m] * mean.cpu()
+
     def best(self) -> tuple[int | None, float, float]:
         """The row of the largest posterior mean that may be recommended, with mean and standard deviation there."""
         if self.outputs.objectives > 1:
@@ -233,12 +242,9 @@ class _Round:
             may = self.recommendable.clone()
             for model in self.models[1:]:
                 may &= model.posterior(self.U).mean.squeeze(-1) <= 0.0
-            posterior = self.models[0].posterior(self.U)
+            mean, variance = _moments(self.models[0].posterior(self.U))
         if not may.any():
             return None, math.nan, math.nan
-        # an ensemble's is a mixture
-        mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
-        variance = getattr(posterior, "mixture_variance", posterior.variance).squeeze(-1)
         row = int(mean.where(may, -math.inf).argmax())
         scale = float(self.outputs.scale[0])
         return row, float(self.outputs.center[0]) + scale * float(mean[row]), abs(scale) * float(variance[row].sqrt())
@@ -519,6 +525,13 @@ def _fitted(choice: Choice, U: Tensor, y: Tensor) -> Any:
     except ModelFittingError:
         model = choice.build(U, y)
     return model.eval()
+
+
+def _moments(posterior: Any) -> tuple[Tensor, Tensor]:
+    """Mean and variance of f, ``n`` each; an ensemble's are those of the mixture."""
+    mean = getattr(posterior, "mixture_mean", posterior.mean)
+    variance = getattr(posterior, "mixture_variance", posterior.variance)
+    return mean.squeeze(-1), variance.squeeze(-1)
 
 
 def _sentinel(y: Tensor) -> float | None:
