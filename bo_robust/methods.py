@@ -94,11 +94,14 @@ class Choice(NamedTuple):
     acquisition: type[AcquisitionFunction] | None
     acquisition_options: Options
 
-    def build(self, X: Tensor, Y: Tensor) -> Any:
-        """Make the model of points ``n x d`` and rewards ``n x 1``; raises ``ValueError`` as its constructor."""
+    def build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
+        """Make the model of points ``n x d`` and rewards ``n x 1``; raises ``ValueError`` as its constructor.
+
+        ``modules`` are further arguments of the constructor, such as ``likelihood``.
+        """
         names = [f"x{i}" for i in range(X.shape[-1])]
         data = SupervisedDataset(X, Y, feature_names=names, outcome_names=["y"])
-        return self.model(**self.model.construct_inputs(data, **self.model_options))
+        return self.model(**self.model.construct_inputs(data, **self.model_options), **modules)
 
     def acquire(self, model: Model, X_pending: Tensor | None, generator: torch.Generator) -> Any:
         """Make the acquisition function of a method that has a class of its own; random widths use ``generator``."""
