@@ -22,12 +22,16 @@ class ConditionChoice:
         point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
         regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximises the
             acquisition, the functional offered z (so not "drawn"), and l <= f <= u. Not for ``MeanVariance``.
+        candidates: Who chose, over candidates: indices in U, ``... x 1`` of u_t, or ``... x 2`` of u_t and v_t of
+            :class:`~bo_robust.acquisition.StableOpt`. It is what :func:`~bo_robust.acquisition.eliminate` takes as
+            ``chosen``.
     """
 
     index: Tensor
     z: Tensor
     point: Tensor
     regret_bound: Tensor
+    candidates: Tensor | None = None
 
 
 def choose_condition(
