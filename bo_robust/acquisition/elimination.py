@@ -118,14 +118,17 @@ def eliminate(
     gains, evidence = (torch.cat([start, x]).cumsum(0) for x in (said.gain, said.log_density))
     # Row i is of round i + 1, before its reward.
     widths = torch.cat([widths_of_round(width, i + 1, gains[i : i + 1]) for i in range(n + 1)])
-    w, tested = widths[n:], torch.full((n, 1), -1) if chosen is None else chosen.cpu().view(n, -1).clone()
+    tested = (
+        torch.full((n, 1), -1) if chosen is None else (chosen.cpu().unsqueeze(1) if chosen.ndim == 1 else chosen.cpu())
+    )
+    active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
+    acquisition_set, w = active, widths[n:]
     if elimination == "errors":
-        reach = widths[:n] * said.sd
+        reach, tested = widths[:n] * said.sd, tested.clone()
+        bounds = (said.mean if maximize else -said.mean) + reach
         # The acquisition function computes its bounds in another way, so equal ones differ by rounding here.
         rounding = math.sqrt(torch.finfo(model.train_targets.dtype).eps)
-        bounds = (said.mean if maximize else -said.mean) + reach
-        active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
-        every_sums, ok = [sums.clone() for _ in tested.T], torch.ones(1, dtype=torch.bool)
+        every_sums, ok = [sums.clone() for _ in tested.mT], torch.ones(1, dtype=torch.bool)
         for i in range(n):
             row = slice(i, i + 1)
             if chosen is None and i >= num_initial:
@@ -133,17 +136,16 @@ def eliminate(
             xi = tests.noise_allowance(i + 1, noise_scale, h, delta)
             for k, u in enumerate(tested[i].tolist()):
                 if u >= 0:
-                    of = (active, every_sums[k], failures, tested[row, k], said.error[row], reach[row])
+                    of = (active, every_sums[k], failures, tested[i, k : k + 1], said.error[row], reach[row])
                     outcome = tests.run_error_test(*of, xi, i + 1, ok)
                     active, every_sums[k], failures = outcome.active, outcome.sums, outcome.failures
         acquisition_set = active
     else:
-        bound, failures = tests.evidence_bound(elimination, h, delta), tests.untested(start)[1]
-        active = tests.plausible(start, bound)
+        bound = tests.evidence_bound(elimination, h, delta)
+        acquisition_set = active = tests.plausible(start, bound)
         for t in range(1, n + 1):
-            active = tests.plausible(evidence[t : t + 1], bound)
+            acquisition_set = active = tests.plausible(evidence[t : t + 1], bound)
             failures = tests.run_likelihood_test(active, failures, evidence[t : t + 1], bound, t)
-        acquisition_set = active
         if elimination == "likelihood":
             last_gain = said.gain[n - 1 :] if n else torch.full_like(start, math.inf)
             acquisition_set = tests.acquisition_set(active, evidence[n:], last_gain)
@@ -186,6 +188,9 @@ class EliminationUCB(AcquisitionFunction):
             candidate the mean stays, and the variance is that after observing them
             (:meth:`CandidateEnsemble.hallucinate`).
 
+    Attributes:
+        elimination: What the test found.
+
     Raises:
         ValueError: if an argument is not as described.
 
@@ -214,6 +219,7 @@ class EliminationUCB(AcquisitionFunction):
         check_elimination_of(model, elimination)
         super().__init__(model=model)
         _check_sense(posterior_transform, elimination.maximize)
+        self.elimination = elimination
         self._sign = 1.0 if elimination.maximize else -1.0
         self.members = model.subset(elimination.acquisition_set)
         self.register_buffer("width", elimination.widths[elimination.acquisition_set])
