@@ -21,6 +21,7 @@ from bo_robust.confidence.candidate_widths import Widths, check_number, check_un
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.moments import variance_in_sequence
 from bo_robust.posteriors import elimination as tests
+from bo_robust.posteriors.elimination import Failures
 from bo_robust.validation import check_count, check_delta, check_positive, check_tensor, quoted
 
 GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
@@ -118,37 +119,26 @@ def eliminate(
     gains, evidence = (torch.cat([start, x]).cumsum(0) for x in (said.gain, said.log_density))
     # Row i is of round i + 1, before its reward.
     widths = torch.cat([widths_of_round(width, i + 1, gains[i : i + 1]) for i in range(n + 1)])
-    tested = (
-        torch.full((n, 1), -1) if chosen is None else (chosen.cpu().unsqueeze(1) if chosen.ndim == 1 else chosen.cpu())
-    )
-    active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
-    acquisition_set, w = active, widths[n:]
+    w = widths[n:]
     if elimination == "errors":
-        reach, tested = widths[:n] * said.sd, tested.clone()
-        bounds = (said.mean if maximize else -said.mean) + reach
+        reach = widths[:n] * said.sd
+        bounds = (said.mean if maximize else -said.mean) + reach if chosen is None else None
+        xi = [tests.noise_allowance(i + 1, noise_scale, h, delta) for i in range(n)]
+        tested = torch.full((n, 1), -1) if chosen is None else chosen.cpu().reshape(n, chosen.shape[1:].numel())
         # The acquisition function computes its bounds in another way, so equal ones differ by rounding here.
         rounding = math.sqrt(torch.finfo(model.train_targets.dtype).eps)
-        every_sums, ok = [sums.clone() for _ in tested.mT], torch.ones(1, dtype=torch.bool)
-        for i in range(n):
-            row = slice(i, i + 1)
-            if chosen is None and i >= num_initial:
-                tested[i] = tests.largest_bound(bounds[row], active, rounding)
-            xi = tests.noise_allowance(i + 1, noise_scale, h, delta)
-            for k, u in enumerate(tested[i].tolist()):
-                if u >= 0:
-                    of = (active, every_sums[k], failures, tested[i, k : k + 1], said.error[row], reach[row])
-                    outcome = tests.run_error_test(*of, xi, i + 1, ok)
-                    active, every_sums[k], failures = outcome.active, outcome.sums, outcome.failures
-        acquisition_set = active
+        active, failures, tested = _run_error_tests(said.error, reach, xi, tested, bounds, num_initial, rounding)
+        among = active
     else:
-        bound = tests.evidence_bound(elimination, h, delta)
-        acquisition_set = active = tests.plausible(start, bound)
+        bound, tested = tests.evidence_bound(elimination, h, delta), torch.full((n, 1), -1)
+        active, failures = tests.plausible(start, bound), tests.untested(start)[1]
         for t in range(1, n + 1):
-            acquisition_set = active = tests.plausible(evidence[t : t + 1], bound)
+            active = tests.plausible(evidence[t : t + 1], bound)
             failures = tests.run_likelihood_test(active, failures, evidence[t : t + 1], bound, t)
+        among = active
         if elimination == "likelihood":
             last_gain = said.gain[n - 1 :] if n else torch.full_like(start, math.inf)
-            acquisition_set = tests.acquisition_set(active, evidence[n:], last_gain)
+            among = tests.acquisition_set(active, evidence[n:], last_gain)
             w = w * tests.shrinkage(evidence[n:], bound)
     violated = bool(tests.violated(active, failures))
     if violated:
@@ -163,7 +153,7 @@ def eliminate(
     return Elimination(
         t=n + 1,
         active=active[0].to(model.train_targets.device),
-        acquisition_set=acquisition_set[0].to(model.train_targets.device),
+        acquisition_set=among[0].to(model.train_targets.device),
         widths=w[0].to(model.train_targets),
         removed=[{key: value for key, value in row.items() if key != "trial"} for row in removed],
         map_candidate=int(evidence[n:].masked_fill(~active, -math.inf).argmax()),
@@ -171,6 +161,38 @@ def eliminate(
         tested=tested,
         maximize=maximize,
     )
+
+
+def _run_error_tests(
+    error: Tensor,
+    reach: Tensor,
+    xi: list[float],
+    chosen: Tensor,
+    bounds: Tensor | None,
+    num_initial: int,
+    rounding: float,
+) -> tuple[Tensor, Failures, Tensor]:
+    """Run the test by errors over ``n`` rows, with one trial.
+
+    ``error`` and ``reach`` are ``n x h``, before each row's reward. With ``bounds`` (``n x h``) the active candidate of
+    largest bound is tested in each row after the first ``num_initial``, without them those ``chosen``, ``n x k``. The
+    result is who is active (``1 x h``), who failed, and who was tested (``n x k``).
+    """
+    start = error.new_zeros(1, error.shape[1])
+    active, (sums, failures) = torch.ones_like(start, dtype=torch.bool), tests.untested(start)
+    families, tested, ok = [sums.clone() for _ in chosen.mT], chosen.clone(), torch.ones(1, dtype=torch.bool)
+    for i in range(len(error)):
+        row = slice(i, i + 1)
+        if bounds is not None and i >= num_initial:
+            tested[i] = tests.largest_bound(bounds[row], active, rounding)
+        for k, u in enumerate(tested[i].tolist()):
+            if u >= 0:
+                one = tested[i, k : k + 1]
+                outcome = tests.run_error_test(
+                    active, families[k], failures, one, error[row], reach[row], xi[i], i + 1, ok
+                )
+                active, families[k], failures = outcome.active, outcome.sums, outcome.failures
+    return active, failures, tested
 
 
 class EliminationUCB(AcquisitionFunction):
