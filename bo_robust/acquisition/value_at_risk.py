@@ -181,7 +181,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
 
-        Of candidates l is the one with the smallest F(l): it holds if the true candidate is alive, and its bounds hold.
+        Of candidates l is the one with the smallest F(l): it holds if the true one is active, and its bounds hold.
         Only observations count. Points under evaluation are left out: the variances that they lower are no confidence
         bounds. For a ``ContinuousEnvironment`` it holds as far as its points stand for Z.
 

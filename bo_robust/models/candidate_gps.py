@@ -54,7 +54,7 @@ class CandidateGPs:
     points: Tensor
     L: Tensor  # `h x n x n`
     z: Tensor  # `h x n`
-    evidence: Tensor  # log marginal likelihood of the rewards, `h`, in nats and float64
+    evidence: Tensor  # log marginal likelihood of the rewards, `h`, in nats
     center: float = 0.0
     scale: float = 1.0
 
@@ -133,8 +133,9 @@ class CandidateGPs:
         return replace(self, candidates=candidates, points=points, L=L, z=z, evidence=evidence)
 
     def predictions(self, y: Tensor) -> Predictions:
-        """What was predicted of every row, whose rewards are ``y``, ``n``."""
-        parts = (self.L.diagonal(dim1=-2, dim2=-1).mT, self.z.mT, y.unsqueeze(1), self.noise_var.mT)
+        """What was predicted of every row with a reward; these are ``y``, ``n``."""
+        diagonal, z = (x[:, : len(y)].mT for x in (self.L.diagonal(dim1=-2, dim2=-1), self.z))
+        parts = (diagonal, z, y.unsqueeze(1), self.noise_var.mT)
         L, z, y, noise = (x.detach().double().cpu() for x in parts)
         error, total = L * z, L.square()
         sd, gain = (total - noise).clamp_min(0.0).sqrt(), 0.5 * (total / noise).log()

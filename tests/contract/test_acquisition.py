@@ -210,7 +210,7 @@ def test_the_searches_of_botorch(name, tkwargs):
 def test_minimising_is_maximising_the_negative(name, tkwargs):
     row = ROWS[name]
     if not row.batches:
-        pytest.skip("an ensemble is told the sense itself")
+        pytest.skip("over candidates `eliminate` has the sense")
     X, Y = data(name, tkwargs)
     minus = ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
     x = rand(tkwargs, 6, 1, 2, seed=8)
