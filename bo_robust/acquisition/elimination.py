@@ -335,6 +335,6 @@ def _check_sense(transform: PosteriorTransform | None, maximize: bool) -> None:
     weight = float(weights)
     if (weight > 0) != maximize:
         raise ValueError(
-            f"the weight {weight:g} asks to {'maximise' if weight > 0 else 'minimise'} f, eliminate had "
-            f"maximize={maximize}; call it with maximize={not maximize}."
+            f"the weight {weight:g} asks to {'maximise' if weight > 0 else 'minimise'} f, the elimination has "
+            f"maximize={maximize}; build it with maximize={not maximize}."
         )

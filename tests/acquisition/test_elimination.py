@@ -160,7 +160,7 @@ class TestEliminationUCB:
         bounds = -mean + least.widths.unsqueeze(-1) * variance.sqrt()
         torch.testing.assert_close(EliminationUCB(model, least, weight)(X), bounds[:, least.active].amax(1)[:, 0])
         EliminationUCB(model, run_test(model), ScalarizedPosteriorTransform(torch.tensor([2.0], **tkwargs)))
-        with pytest.raises(ValueError, match="asks to minimise f, eliminate had maximize=True"):
+        with pytest.raises(ValueError, match="asks to minimise f, the elimination has maximize=True"):
             EliminationUCB(model, run_test(model), weight)
 
     def test_input_constructor(self, tkwargs):
