@@ -27,10 +27,10 @@ from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from bo_robust.acquisition import GPUCB
-from bo_robust.acquisition.elimination import GRID
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.models import marginal_moments
+from bo_robust.models.candidate_elimination import GRID
 from bo_robust.specs import SpecError, build
 from bo_robust.validation import check_rule, check_settings, quoted
 

@@ -25,8 +25,8 @@ class HEGPUCBMethod(Method):
     Where elimination is not by errors, the default width is w / sqrt(5), and there is no certificate.
 
     Args:
-        elimination: Which candidates are active: "errors", the paper's test, or "likelihood" or "likeliest" (a maximum
-            likelihood fit over the candidates) of :func:`bo_robust.acquisition.eliminate`.
+        elimination: Who is alive: "errors", the paper's test, or "likelihood" or "likeliest" (a maximum likelihood fit
+            over the candidates) of :class:`bo_robust.models.CandidateEnsemble`.
         width: The width of every candidate. A width that needs a delta gets what the test leaves to it.
         candidates: Settings of :func:`bo_robust.models.candidate`, in the unit box; None: the RBF and the Matérn-5/2
             kernel at lengthscales 0.05, 0.1, ..., 0.8.
@@ -62,10 +62,8 @@ class HEGPUCBMethod(Method):
 
     def model_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         grid = self.candidates or candidate_grid((0.05, 0.8), self.noise_var, kernels=("rbf", "matern52"))
-        return {"candidates": grid}
-
-    def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {
+            "candidates": grid,
             "noise_scale": self._noise_scale(),
             "width": self.completed_width(known),
             "delta": self.delta,
@@ -83,11 +81,14 @@ class HEGPUCBMethod(Method):
         """As the base class; less where elimination does not need a width that holds, unless ``width`` has a scale."""
         return super().completed_width(known, role) | ({"scale": EXPLORING} if self._explores() else {})
 
+    def acquisition_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
     def bounds(self, acquisition: Any, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mean, variance = acquisition.model.member_moments(X)
-        left = acquisition.elimination
-        reach = left.widths.unsqueeze(-1) * variance.sqrt()
-        return mean[left.map_candidate], (mean - reach)[left.active].amin(0), (mean + reach)[left.active].amax(0)
+        model = acquisition.model
+        mean, variance = model.moments(X)
+        reach = model.widths.unsqueeze(-1) * variance.sqrt()
+        return mean[model.leader], (mean - reach)[model.alive].amin(0), (mean + reach)[model.alive].amax(0)
 
     def _explores(self) -> bool:
         return self.elimination != "errors" and isinstance(self.width, Mapping) and "scale" not in self.width
