@@ -3,7 +3,7 @@
 Calandriello, Carratino, Lazaric, Valko, Rosasco (COLT 2019), Algorithm 1. Every past x_i is kept independently with
 probability min(1, q sigma~^2_t(x_i)); repeated pulls are copies, stored as counts. Difference from :mod:`gp_ucb`: the
 posterior (:mod:`bo_robust.posteriors.dtc`). With a truncation level its rewards are truncated as those of
-:mod:`tgp_ucb`; docs/pages/residual_truncation.md has the proof.
+:mod:`tgp_ucb`, a combination that neither paper proves.
 """
 
 from dataclasses import dataclass, field
@@ -49,11 +49,8 @@ class BKB(FeatureSpaceAlgorithm):
             an arm enters or leaves only when its probability crosses it. This probability depends on the variances,
             and these on who entered by the same draws before. So a dictionary is not independent of the past, as the
             proof needs, and its law is not the paper's: dictionaries come out a little larger.
-        truncation: Level b_t beyond which rewards are truncated, by default none. With
-            :class:`bo_robust.truncation.TGPTruncation` the theorem's width is
-            ``TGPWidth(B * (1 + 1 / sqrt(1 - epsilon)), ..., scale=sqrt((1 + epsilon) / (1 - epsilon)))``.
-        rule: As in :class:`.tgp_ucb.TGPUCB`, and so is ``reference_bound``.
-        reference_bound: C >= 0 or None.
+        truncation: Level b_t beyond which rewards are truncated, by default none.
+        rule: As in :class:`.tgp_ucb.TGPUCB`.
     """
 
     records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
@@ -63,12 +60,11 @@ class BKB(FeatureSpaceAlgorithm):
     redraw: str = "fresh"
     truncation: Truncation = field(default_factory=NoTruncation)
     rule: str = "zero"
-    reference_bound: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_oversampling(self.oversampling)
-        check_rule(self.rule, self.reference_bound)
+        check_rule(self.rule)
         if self.redraw not in REDRAWS:
             raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {quoted(self.redraw)}.")
 
@@ -101,8 +97,7 @@ class BKB(FeatureSpaceAlgorithm):
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
         if isinstance(self.truncation, NoTruncation):
             return rewards
-        level = self.truncation(state.round + 1)
-        return truncated_rewards(state, arms, rewards, level, self.rule, self.reference_bound)
+        return truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
 
 
 def new_dictionary(posterior: DTCPosterior, variance: Tensor, oversampling: float, uniforms: Tensor) -> Tensor:

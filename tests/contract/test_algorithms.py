@@ -75,8 +75,8 @@ def variants():
     """Settings that learn in another way than those of every_algorithm, and algorithms over pairs, of no registry."""
     level = TGPTruncation(0.3, 1.0)
     return {
-        "tgp-ucb, residual": TGPUCB(FiniteWidth(N, 0.1), level, "residual", 1.0),
-        "bkb, residual": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "residual", 1.0),
+        "tgp-ucb, clip": TGPUCB(FiniteWidth(N, 0.1), level, "clip"),
+        "bkb, clip": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "clip"),
         "bkb, persistent": BKB(FiniteWidth(N, 0.1), 1.5, "persistent"),
         "ata-gp-ucb, nystrom": ATAGPUCB(FiniteWidth(N, 0.1), level, NystromDictionary(2.0, 1.5), "cholesky", "clip"),
         "he-gp-ucb, likelihood": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, elimination="likelihood"),

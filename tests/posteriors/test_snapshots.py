@@ -47,7 +47,7 @@ FOURIER = FourierFeatures(0.2, 14, ((0.0, 1.0),))
 @pytest.mark.parametrize(
     "make",
     [
-        lambda root: ATAGPUCB(ConstantWidth(1.0), TGPTruncation(0.02, 0.8), FOURIER, root, "residual"),
+        lambda root: ATAGPUCB(ConstantWidth(1.0), TGPTruncation(0.02, 0.8), FOURIER, root, "zero"),
         lambda root: ATAGPUCB(ConstantWidth(1.0), NoTruncation(), FOURIER, root),
         lambda root: ATAGPUCB(ConstantWidth(1.0), TGPTruncation(0.02, 0.8), NystromDictionary(3.0, 1.3), root, "clip"),
         lambda root: MoMGPUCB(ConstantWidth(1.0), FOURIER, 3, root),
