@@ -2,7 +2,6 @@
 
 from bo_robust.acquisition import input_constructors
 from bo_robust.acquisition.elimination import EliminationUCB
-from bo_robust.acquisition.exploration import explore
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.lacing_search import search_lacing_value
 from bo_robust.acquisition.lnso import optimize_lnso
@@ -15,7 +14,6 @@ __all__ = [
     "EliminationUCB",
     "StableOpt",
     "ValueAtRiskUCB",
-    "explore",
     "input_constructors",
     "optimize_lnso",
     "recommend_design",

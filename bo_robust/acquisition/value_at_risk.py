@@ -17,19 +17,13 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bo_robust.acquisition.base import ConfidenceBoundAcquisition
-from bo_robust.acquisition.condition_choice import (
-    MODEL_PICKS,
-    ConditionChoice,
-    choose_condition,
-    correlation_with_risk,
-    value_at,
-)
+from bo_robust.acquisition.condition_choice import ConditionChoice, choose_condition, value_at
 from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
-from bo_robust.models.moments import joint_moments, marginal_moments
+from bo_robust.models.moments import marginal_moments
 from bo_robust.picks import RANDOM_PICKS, check_pick
 from bo_robust.validation import is_number, quoted
 
@@ -171,19 +165,17 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         """Choose the condition to observe each design (``... x d_x``) under.
 
         ``pick`` is one of :mod:`bo_robust.picks`: "probable" (V-UCB Prob), "uniform" (V-UCB Unif), "widest", or
-        "drawn", which simulates conditions that cannot be chosen. "informative" takes the condition, offered or not,
-        whose observation has the largest squared correlation with F(f(x, Z)). ``generator`` (on the CPU) draws for
-        "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown pick, or designs that do not fit.
+        "drawn", which simulates conditions that cannot be chosen. ``generator`` (on the CPU) draws for "uniform" and
+        "drawn"; default the global one. ``ValueError`` on an unknown pick, or designs that do not fit.
         """
-        check_pick(pick, MODEL_PICKS)
+        check_pick(pick)
         x = self.designs(x)
         with torch.no_grad():
             lower, upper = self._bounds(x, self.pending_points)
-            information = self._information(x) if pick == "informative" else None
             uniform = None
             if pick in RANDOM_PICKS:
                 uniform = torch.rand(lower.shape[:-1], generator=generator, dtype=lower.dtype).to(lower)
-            return choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform, information)
+            return choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform)
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
@@ -199,21 +191,13 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
                 of x itself: the result is the length of the interval of F(f(x)), which bounds the regret only if x
                 maximises F(u).
         """
-        low, high = self._ends(x, None)
-        return (high if max_upper is None else max_upper) - low
-
-    def interval(self, x: Tensor) -> Tensor:
-        """F(u(x)) - F(l(x)) at designs ``... x d_x``, ``...``, once the points under evaluation are observed."""
-        low, high = self._ends(x, self.pending_points)
-        return high - low
-
-    def _ends(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The smallest F(l) and the largest F(u) among the candidates, without gradient."""
         with torch.no_grad():
-            lower, upper = self._all_bounds(self.designs(x), pending)
+            lower, upper = self._all_bounds(self.designs(x), None)
             p = self.environment.probabilities
             low, high = self.functional.lower_bound(lower, upper, p), self.functional.upper_bound(lower, upper, p)
-            return (low.amin(-1), high.amax(-1)) if self.over_candidates else (low, high)
+            if self.over_candidates:
+                low, high = low.amin(-1), high.amax(-1)
+            return (high if max_upper is None else max_upper) - low
 
     def _value(self, x: Tensor, pending: Tensor | None) -> Tensor:
         p = self.environment.probabilities
@@ -257,16 +241,6 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
         reach = self.width.unsqueeze(-1) * variance.sqrt()
         return mean - reach, mean + reach
-
-    def _information(self, x: Tensor) -> Tensor:
-        """How much an observation at every condition tells of F(f(x, Z)), ``... x w``."""
-        points = self.environment.points(x)
-        mean, covariance, noise = joint_moments(self.model, points, self.posterior_transform, self.pending_points)
-        winner = self._winner(*self._all_bounds(x, self.pending_points))
-        if winner is not None:
-            mean, noise = _of(mean, winner), _of(noise, winner)
-            covariance = value_at(covariance.flatten(-2), winner).unflatten(-1, covariance.shape[-2:])
-        return correlation_with_risk(self.functional, mean, covariance, noise, self.environment.probabilities)
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
         """The pending points and x (``d_x``) under its most probable lacing value, ``(k + 1) x d``."""

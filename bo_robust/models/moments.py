@@ -111,24 +111,6 @@ def sequential_moments(
     return mean[..., k:], variance[..., k:].clamp_min(MIN_VARIANCE)
 
 
-def joint_moments(
-    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None = None, X_pending: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, covariance and observation noise of f at points ``lead x q x d`` together.
-
-    Their shapes are ``lead x batch_shape x q``, the same ``x q``, and the first again. Arguments and errors are those
-    of :func:`sequential_moments`.
-    """
-    if isinstance(model, CandidateEnsemble) and X_pending is not None:
-        model, X_pending = model.hallucinate(X_pending), None
-    _check_joint(model)
-    noise = _observation_noise(model, X, posterior_transform)
-    if X_pending is None:
-        return *_joint_moments(_posterior(model, X, posterior_transform)), noise
-    mean, covariance, explained = _with_pending(model, X, posterior_transform, X_pending)
-    return mean, covariance - explained.mT @ explained, noise
-
-
 def information_gain(model: Model) -> Tensor:
     """1/2 logdet(I + N^(-1/2) K N^(-1/2)) of an exact GP's training inputs, in nats, ``batch_shape``.
 
@@ -183,7 +165,7 @@ def _is_plain_list(model: Model) -> bool:
 def _check_joint(model: Model) -> None:
     if _is_plain_list(model):
         raise ValueError(
-            "points that count together (pending, q > 1, informative, explored) need joint posteriors, which a "
+            "points that count together (pending, q > 1) need joint posteriors, which a "
             f"{type(model).__name__} does not combine; put the GPs into a ModelListGP."
         )
 
@@ -192,7 +174,7 @@ def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
     """Mean ``... x q`` and covariance ``... x q x q``."""
     if not isinstance(posterior, GPyTorchPosterior | GaussianMixturePosterior):
         raise ValueError(
-            "points that count together (pending, q > 1, informative, explored) need a Gaussian posterior, got "
+            "points that count together (pending, q > 1) need a Gaussian posterior, got "
             f"{type(posterior).__name__}; use an affine outcome_transform or none."
         )
     return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix

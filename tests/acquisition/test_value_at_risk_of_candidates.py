@@ -11,7 +11,7 @@ from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.environments import FiniteEnvironment, PerturbationEnvironment
-from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase, as_functional
+from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
 from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.posteriors.candidates import candidate_kernel
 
@@ -99,32 +99,6 @@ def test_gradients_and_the_largest_bound_of_those_alive(tkwargs, functional):
         torch.testing.assert_close(acqf.certificate(x, 0.0), torch.stack(ends).amax(0))
     X.requires_grad_(True)
     assert torch.autograd.gradcheck(acqf, X)
-
-
-@pytest.mark.parametrize("candidates", [False, True])
-@pytest.mark.parametrize("functional", [0.3, CVaR(0.4), Mean()])
-def test_informative_conditions_against_correlations_of_many_draws(tkwargs, candidates, functional):
-    """The squared correlation of y(x, z) with F(f(x, Z)); of the mean exactly, from the joint covariance."""
-    environment, p = conditions(tkwargs), torch.tensor(P, **tkwargs)
-    model = observed(tkwargs, functional=functional)
-    x = torch.tensor([0.3, 0.8], **tkwargs)
-    if candidates:
-        acqf = ValueAtRiskUCB(model, environment, functional)
-        values = [as_functional(functional).upper_bound(*_bounds(model, u, environment.points(x)), p) for u in range(3)]
-        winner = int(torch.stack(values).argmax())
-    else:
-        winner = 1
-        acqf = ValueAtRiskUCB(plain(model, winner), environment, functional, 2.0)
-    mean, covariance = model._gps().joint(environment.points(x))
-    root = torch.linalg.cholesky(covariance[winner] + 1e-10 * torch.eye(5, **tkwargs))
-    draws = torch.randn(200_000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
-    f = mean[winner] + draws @ root.mT
-    y = f + NOISE_VAR**0.5 * torch.randn(f.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(f)
-    risk = as_functional(functional)(f, p)
-    expected = torch.stack([torch.corrcoef(torch.stack([risk, column]))[0, 1].square() for column in y.T])
-    choice = acqf.select_condition(x, "informative")
-    assert float(expected[choice.index]) > float(expected.max()) - 0.05
-    torch.testing.assert_close(acqf._information(x), expected, atol=0.1, rtol=0)
 
 
 def plain(model, index):

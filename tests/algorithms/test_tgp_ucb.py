@@ -5,7 +5,6 @@ import torch
 
 from bo_robust.algorithms import BKB, TGPUCB
 from bo_robust.confidence import ConstantWidth
-from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.truncation import NoTruncation, TGPTruncation
 from bo_robust.validation import RULES
 from tests.algorithms.worlds import kernel, play, table
