@@ -21,7 +21,6 @@ from bo_robust.algorithms.bbkb import BBKB
 from bo_robust.algorithms.bkb import BKB
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, Taken
 from bo_robust.algorithms.gp_ucb import GPUCB
-from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
 from bo_robust.algorithms.tgp_ucb import TGPUCB
 from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.confidence.candidate_widths import delta_of_width
@@ -56,7 +55,7 @@ class HEInfo(Info):
 
 
 # The algorithms that choose by the largest bound of one posterior, which elimination can keep under every candidate.
-PLAYED_BY_BOUND = (GPUCB, TGPUCB, ATAGPUCB, MoMGPUCB, BKB, BBKB, VUCB)
+PLAYED_BY_BOUND = (GPUCB, TGPUCB, ATAGPUCB, BKB, BBKB, VUCB)
 
 
 @dataclass(frozen=True)
