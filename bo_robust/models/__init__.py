@@ -8,6 +8,7 @@ from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.hyperparameter_draws import posterior_candidates
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
+from bo_robust.models.outlier_plot import plot_outliers
 from bo_robust.models.robust import RobustGP
 from bo_robust.models.training_data import TruncationWarning
 from bo_robust.models.truncated import TruncatedGP
@@ -30,6 +31,7 @@ __all__ = [
     "candidate_grid",
     "information_gain",
     "marginal_moments",
+    "plot_outliers",
     "posterior_candidates",
     "sequential_moments",
     "verify",
