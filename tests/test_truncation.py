@@ -169,14 +169,6 @@ def test_bad_argument_is_named(name, field, bad):
         TRUNCATIONS[name](**{**EXAMPLES[name], field: bad})
 
 
-@pytest.mark.parametrize("name", TRUNCATIONS)
-def test_bad_round(name):
-    with pytest.raises(ValueError, match="round"):
-        TRUNCATIONS[name](**EXAMPLES[name])(0)
-
-
 def test_median_and_mad():
     rows = np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 4.0]])
     assert median_mad(rows) == (3.5, 1.5)  # deviations 2.5, 1.5, 0.5, 2.5, 1.5, 0.5
-    with pytest.raises(ValueError, match="MAD is 0"):
-        median_mad(np.ones((3, 2)))

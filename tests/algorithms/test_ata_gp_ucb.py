@@ -161,28 +161,6 @@ def test_between_redraws_features_stay_and_no_uniform_is_needed(device):
     assert state.posterior.whitening.table is table
 
 
-def test_static_mistakes(device):
-    K = SquaredExponential(0.3)(line(5, device), line(5, device))
-    width, fourier = ConstantWidth(1.0), FourierFeatures(0.3, 5, BOX)
-    with pytest.raises(ValueError, match="rule must be"):
-        ATAGPUCB(width, NoTruncation(), fourier, rule="drop")
-    algorithm = ATAGPUCB(width, NoTruncation(), fourier)
-    with pytest.raises(ValueError, match="locations of the arms"):
-        algorithm.init(ArmKernel.from_matrix(K), 0.1)
-    with pytest.raises(ValueError, match="must be 5 x d"):
-        ArmKernel.from_matrix(K, line(4, device))
-    with pytest.raises(ValueError, match=r"box|bounds"):
-        algorithm.init(ArmKernel.from_matrix(K, 3 * line(5, device)), 0.1)
-    with pytest.raises(ValueError, match="prior mean zero"):
-        algorithm.init(ArmKernel.from_matrix(K, line(5, device)), 0.1, prior_mean=torch.zeros(5))
-    state = ATAGPUCB(width, lambda t: 1.0 / t, fourier).init(ArmKernel.from_matrix(K, line(5, device)), 0.1)
-    arm, y = torch.tensor([0], device=device), torch.ones(1, dtype=torch.float64, device=device)
-    falling = ATAGPUCB(width, lambda t: 1.0 / t, fourier)
-    falling.observe(state, arm, y)
-    with pytest.raises(ValueError, match="level fell"):
-        falling.observe(state, arm, y)
-
-
 @pytest.mark.parametrize(
     "algorithm",
     [

@@ -241,12 +241,3 @@ def test_same_seed_same_dictionary(redraw, device):
     assert reference[1] == again[1]
     assert torch.equal(reference[2], again[2])
     assert dictionary(device, draws(T, 2, "cpu", seed=1)[1])[1] != reference[1]
-
-
-# What goes wrong --------------------------------------------------------------------------------------------
-
-
-def test_a_prior_mean_is_refused(device):
-    kernel = square_kernel(5, device)
-    with pytest.raises(ValueError, match="subtract prior_mean"):
-        BKB(WIDTH, 1.0).init(kernel, 0.1, prior_mean=torch.zeros(5).to(kernel.diagonal))

@@ -268,15 +268,3 @@ BAD = {
 def test_bad_argument_is_named(name, field, bad):
     with pytest.raises(ValueError, match=rf"^{field}\b"):
         make(name, **{field: bad})
-
-
-def test_bad_calls():
-    for name in WIDTHS:
-        with pytest.raises(ValueError, match="round"):
-            make(name)(0, 1.0, 0.5)
-    with pytest.raises(ValueError, match="num_arms must be a whole number >= 2"):
-        RandomisedWidth(1)
-    with pytest.raises(ValueError, match="needs `uniform`"):
-        RandomisedWidth(10)(1)
-    with pytest.raises(ValueError, match=r"\[0, 1\)"):
-        RandomisedWidth(10)(1, uniform=1.0)

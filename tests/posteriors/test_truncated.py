@@ -7,7 +7,7 @@ import torch
 
 from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures
-from bo_robust.posteriors import reward_lists, truncated, whitening
+from bo_robust.posteriors import truncated, whitening
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.whitening import FeatureTable
@@ -319,28 +319,6 @@ def test_huge_rewards_do_no_more_than_a_truncated_one(reads, root, rule, size, m
             truncated.observe(posterior, arms, reward, 0.5)
     assert bool(huge.mean.isfinite().all())
     close(huge.mean, large.mean, 1e-6)
-
-
-def test_static_mistakes(device):
-    table = to(feature_table("fourier 1d", "symmetric"), device)
-    noise = torch.ones(2, dtype=torch.float64, device=device)
-    with pytest.raises(ValueError, match="rule must be one of zero, clip"):
-        truncated.init(table, noise, rule="winsorise")
-    with pytest.raises(ValueError, match="root must be"):
-        truncated.init(table, noise, root="lu")
-    with pytest.raises(ValueError, match="features of the arms"):
-        truncated.init(FeatureTable(torch.full((3, 2), math.nan)), torch.ones(1))
-    posterior = truncated.init(table, noise)
-    arms, rewards = torch.zeros(2, dtype=torch.long, device=device), torch.ones(2, dtype=torch.float64, device=device)
-    with pytest.raises(ValueError, match="one entry per trial"):
-        truncated.observe(posterior, arms[:1], rewards[:1], 1.0)
-    with pytest.raises(ValueError, match="float32"):
-        truncated.observe(posterior, arms, rewards.float(), 1.0)
-    truncated.observe(posterior, arms, rewards, 1.0)
-    with pytest.raises(ValueError, match=r"level fell from 1 to 0\.9"):
-        truncated.observe(posterior, arms, rewards, 0.9)
-    assert posterior.counts.sum(1).tolist() == [1.0, 1.0]  # the round refused left nothing behind
-    assert reward_lists.FIRST_CAPACITY & (reward_lists.FIRST_CAPACITY - 1) == 0
 
 
 @pytest.mark.parametrize(("most", "said"), [(0.45, False), (0.49, False), (0.51, True), (0.55, True)])
