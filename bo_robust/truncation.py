@@ -35,6 +35,7 @@ __all__ = [
     "TGPTruncation",
     "Truncation",
     "median_mad",
+    "mostly_beyond",
     "truncate",
 ]
 
@@ -190,6 +191,17 @@ def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
     check_tensor("y", y, floating=False)
     beyond = y.abs() > level
     return torch.where(beyond, level * y.sign() if rule == "clip" else torch.zeros_like(y), y)
+
+
+def mostly_beyond(u: Tensor, rewards: Tensor, level: float, share: float = 0.5) -> Tensor:
+    """Whether each reward has more than this share of its weight u^2 beyond the level, ``... x t`` bool.
+
+    ``u`` has the weights of p directions, ``... x p x t``; ``rewards`` are ``... x t``. It is not the share of
+    directions: those that the data hardly inform have products too small for any level.
+    """
+    weight = u.square()
+    beyond = (u * rewards.unsqueeze(-2)).abs() > level
+    return (weight * beyond).sum(-2) > share * weight.sum(-2)
 
 
 def median_mad(rows: np.ndarray) -> tuple[float, float]:

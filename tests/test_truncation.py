@@ -18,6 +18,7 @@ from bo_robust.truncation import (
     PublishedATATruncation,
     TGPTruncation,
     median_mad,
+    mostly_beyond,
     truncate,
 )
 from bo_robust.validation import RULES
@@ -167,6 +168,14 @@ BAD = {
 def test_bad_argument_is_named(name, field, bad):
     with pytest.raises(ValueError, match=rf"^{field}\b"):
         TRUNCATIONS[name](**{**EXAMPLES[name], field: bad})
+
+
+def test_most_of_a_weight_beyond_the_level(device):
+    """At level 2.5 the second reward loses 9 of 13, the third all of its weight."""
+    u = torch.tensor([[1.0, 3.0, 5.0], [-1.0, 2.0, 0.0]], dtype=torch.float64, device=device)
+    y = torch.tensor([2.0, -1.0, 4.0], dtype=torch.float64, device=device)
+    assert mostly_beyond(u, y, 2.5).tolist() == [False, True, True]
+    assert mostly_beyond(u, y, 2.5, 0.7).tolist() == [False, False, True]
 
 
 def test_median_and_mad():

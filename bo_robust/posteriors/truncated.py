@@ -17,6 +17,7 @@ from bo_robust.posteriors import reward_lists, whitening
 from bo_robust.posteriors.arms import check_pulls
 from bo_robust.posteriors.reward_lists import RewardLists
 from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior, Whitening
+from bo_robust.truncation import mostly_beyond
 from bo_robust.validation import check_rule
 
 
@@ -80,11 +81,9 @@ def observe(
         whitening.replace_features(white, new_features(posterior))
         posterior.drawn = white.rounds
     refresh(posterior)
-    u = white.directions(white.white[trials, :, arms].unsqueeze(2)).squeeze(2)
-    beyond = (u.abs() * rewards.abs().unsqueeze(1)) > level
-    weight = u.square()
-    mostly_truncated = (weight * beyond).sum(1) > 0.5 * weight.sum(1)
-    return ok & all_numbers(posterior.mean, posterior.variance), mostly_truncated & ok
+    u = white.directions(white.white[trials, :, arms].unsqueeze(2))
+    truncated = mostly_beyond(u, rewards.unsqueeze(1), level).squeeze(1)
+    return ok & all_numbers(posterior.mean, posterior.variance), truncated & ok
 
 
 def refresh(posterior: TruncatedPosterior) -> None:
