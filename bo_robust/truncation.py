@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import median_and_mad
 from bo_robust.validation import (
     check_count,
     check_round,
@@ -209,8 +210,7 @@ def median_mad(rows: np.ndarray) -> tuple[float, float]:
 
     Raises ``ValueError`` if more than half of the entries are equal.
     """
-    centre = float(np.median(rows))
-    scale = float(np.median(np.abs(rows - centre)))
+    centre, scale = map(float, median_and_mad(torch.as_tensor(rows, dtype=torch.float64).flatten()))
     if scale == 0.0:
         raise ValueError("more than half of the entries are equal: their MAD is 0 and cannot scale the rewards.")
     return centre, scale

@@ -25,10 +25,12 @@ from gpytorch.likelihoods import GaussianLikelihood
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
+from bo_robust.linalg import median_and_mad
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap, NystromWeights
 from bo_robust.models.feature_regression import WeightPosterior, precision_matrix
 from bo_robust.models.inputs import from_spec
+from bo_robust.models.reward_units import NORMAL
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
 from bo_robust.models.truncated_sums import CHUNK, truncated_count, truncated_sum
 from bo_robust.truncation import TRUNCATIONS, Truncation, mostly_beyond
@@ -214,7 +216,7 @@ class TruncatedFeatureGP(FeatureGP):
     def _fit_targets(self) -> Tensor:
         """The rewards, winsorised."""
         y = self.train_targets
-        centre = y.median(-1, keepdim=True).values
-        spread = 3.0 * 1.4826 * (y - centre).abs().median(-1, keepdim=True).values
+        centre, deviation = median_and_mad(y)
+        spread = 3.0 * NORMAL * deviation
         # The spread is zero where more than half of the rewards equal the median: these are left alone.
         return torch.where(spread > 0, y.clamp(centre - spread, centre + spread), y)
