@@ -46,7 +46,7 @@ def median_and_mad(y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def median(y: Tensor) -> Tensor:
-    """Median of the last axis, ``... x 1``; of an even number the mean of the middle two, of which torch has the lower."""
+    """Median of the last axis, ``... x 1``; of an even number the mean of the middle two (torch takes the lower)."""
     ordered, half = y.sort(-1).values, y.shape[-1] // 2
     upper = ordered[..., half : half + 1]
     return upper if y.shape[-1] % 2 else (ordered[..., half - 1 : half] + upper) / 2

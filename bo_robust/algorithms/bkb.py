@@ -9,7 +9,6 @@ posterior (:mod:`bo_robust.posteriors.dtc`). With a truncation level its rewards
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
@@ -18,11 +17,10 @@ from bo_robust.algorithms.gp_ucb import best_arms
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import redrawn
-from bo_robust.linalg import all_numbers, on_cuda
+from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
-from bo_robust.posteriors.dtc_single import draw_past, views_of
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
 from bo_robust.validation import check_oversampling, check_rule, quoted
@@ -87,10 +85,11 @@ class BKB(FeatureSpaceAlgorithm):
         kept = self.transform_rewards(state, arms, rewards)
         ok = dtc.count(posterior, arms, kept)
         state.round += 1
-        if self.redraw == "persistent" and state.uniforms is None:
-            state.uniforms = spread(uniform, posterior.counts.shape[1])
+        uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms
+        if self.redraw == "persistent":
+            state.uniforms = uniforms
         # variances of the round before, as the paper: count did not change them
-        dtc.redraw(posterior, fresh_dictionary(posterior, self.oversampling, uniform, state.uniforms))
+        dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
@@ -100,22 +99,9 @@ class BKB(FeatureSpaceAlgorithm):
         return truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
 
 
-def new_dictionary(posterior: DTCPosterior, variance: Tensor, oversampling: float, uniforms: Tensor) -> Tensor:
+def new_dictionary(posterior: DTCPosterior, oversampling: float, uniforms: Tensor) -> Tensor:
     """Draw dictionaries, ``s x n`` bool; each copy of a past arm stays with probability min(1, q variance / lambda)."""
-    return redrawn(variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts, uniforms)
-
-
-def fresh_dictionary(
-    posterior: DTCPosterior, oversampling: float, uniform: Tensor, uniforms: Tensor | None = None
-) -> Tensor:
-    """:func:`new_dictionary` by the posterior's own variances; ``uniforms`` are spread from ``uniform`` if None."""
-    n = posterior.counts.shape[1]
-    if len(uniform) > 1 or on_cuda(uniform):
-        uniforms = spread(uniform, n) if uniforms is None else uniforms
-        return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
-    # Only past arms can enter: a single trial draws for these alone.
-    past = torch.from_numpy(views_of(posterior).counts.nonzero()[0])
-    return draw_past(posterior, oversampling, past, spread(uniform, n, past) if uniforms is None else uniforms[:, past])
+    return redrawn(posterior.variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts, uniforms)
 
 
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:

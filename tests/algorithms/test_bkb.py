@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from bo_robust.algorithms.bkb import BKB, REDRAWS, new_dictionary
+from bo_robust.algorithms.bkb import BKB, REDRAWS
 from bo_robust.confidence import BKBWidth, ConstantWidth
 from bo_robust.covariance import SquaredExponential
-from bo_robust.features.leverage import theory_oversampling
+from bo_robust.features.leverage import redrawn, theory_oversampling
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
@@ -204,7 +204,7 @@ def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):
         nonlocal before, last, changes
         posterior = state.posterior
         assert torch.equal(state.uniforms, first)
-        assert torch.equal(state.posterior.dictionary, new_dictionary(posterior, before, q, first))
+        assert torch.equal(state.posterior.dictionary, redrawn(before / noise_var, q, posterior.counts, first))
         fresh = dtc.init(kernel, noise_var, s)
         fresh.counts, fresh.sums = posterior.counts.clone(), posterior.sums.clone()
         dtc.rebuild(fresh, state.posterior.dictionary)

@@ -8,7 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.features.leverage import draw_dictionary, keep_probability, padded, theory_oversampling
+from bo_robust.features.leverage import (
+    draw_dictionary,
+    entry_oversampling,
+    keep_probability,
+    padded,
+    theory_oversampling,
+)
 from bo_robust.random import stream
 
 
@@ -47,6 +53,17 @@ def test_keep_probability_broadcasts_and_bad_values(device):
     torch.testing.assert_close(
         got, tensor([[0.75, 0.0], [math.nan, 0.25]], device, torch.float32), rtol=1e-6, atol=0.0, equal_nan=True
     )
+
+
+def test_a_point_enters_once_q_exceeds_its_entry(device):
+    g = torch.Generator().manual_seed(3)
+    variance, uniform = (torch.rand(5000, generator=g, dtype=torch.float64).to(device) for _ in range(2))
+    counts = torch.randint(1, 9, (5000,), generator=g).double().to(device)
+    entry = entry_oversampling(variance, uniform, counts)
+    for q in (0.1, 1.0, 5.0):
+        assert torch.equal(entry < q, uniform < keep_probability(variance, q, counts))
+    # u = 1 - (1 - q / 4)^2 with q = 2: 3/4
+    assert float(entry_oversampling(torch.tensor(0.25), torch.tensor(0.75), torch.tensor(2.0))) == 2.0
 
 
 def test_draw_compares_with_the_uniforms(device):
