@@ -1,8 +1,6 @@
 """Truncation levels and the truncation of rewards."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -140,14 +138,6 @@ def test_rewards_within_the_level_are_kept(y, level, rule):
         assert kept == y
     else:
         assert kept == {"zero": 0.0, "clip": math.copysign(level, y)}[rule]
-
-
-@pytest.mark.parametrize("name", TRUNCATIONS)
-def test_pickle_and_deepcopy(name):
-    level = TRUNCATIONS[name](**EXAMPLES[name])
-    for twin in (pickle.loads(pickle.dumps(level)), copy.deepcopy(level)):
-        assert twin == level
-        assert twin(5) == level(5)
 
 
 BAD = {

@@ -97,9 +97,6 @@ REFUSALS = [
         ("arms", lambda a=a: start(a))
         for a in (v_ucb(num_conditions=4), StableOpt(WIDTH, 4), HEStableOpt(WIDTH, 0.1, 0.1, 4))
     ),
-    # a round
-    *(("arms", lambda a=a: observe(arms=a)) for a in (0, PULLS[:1], PULLS.double(), PULLS + 9)),
-    *(("rewards", lambda y=y: observe(rewards=y)) for y in (1.0, ONES[:1], ONES.float())),
 ]
 
 

@@ -1,8 +1,6 @@
 """Confidence widths: hand-computed and golden values, tensors, monotonicity, coverage, bad input."""
 
-import copy
 import math
-import pickle
 
 import pytest
 import torch
@@ -223,14 +221,6 @@ def test_self_normalised_width_covers_at_small_noise_var_with_the_rescaled_noise
 
     assert covered(1.0 / math.sqrt(noise_var)) >= 1 - delta
     assert covered(1.0) < 0.5
-
-
-@pytest.mark.parametrize("name", WIDTHS)
-def test_pickle_and_deepcopy(name):
-    width = make(name, scale=0.4)
-    for twin in (pickle.loads(pickle.dumps(width)), copy.deepcopy(width)):
-        assert twin == width
-        assert twin(5, 2.0, 0.3) == width(5, 2.0, 0.3)
 
 
 @pytest.mark.parametrize("name", WIDTHS)

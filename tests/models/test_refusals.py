@@ -54,12 +54,12 @@ def mapped(chosen, kernel=None):
 
 
 REFUSALS = [
-    # data, checked alike by all models
-    *(("train_X", lambda x=x: truncated(x)) for x in (X.numpy(), X.tolist(), X.expand(2, 4, 2))),
-    *(("train_X", lambda x=x: truncated(x, Y)) for x in (X.half(), X.long(), X[:3], pd.DataFrame(X.numpy()))),
-    *(("train_Y", lambda y=y: truncated(X, y)) for y in (Y.numpy(), Y[:, 0], Y[:3], Y * math.nan, Y.float())),
-    ("ModelListGP", lambda: truncated(X, Y.expand(4, 2))),
-    *(("data", lambda a=a: a()) for a in (lambda: truncated(X[:0], Y[:0]), lambda: features(X[:0], Y[:0]))),
+    # data; the contract of models has NaN, other shapes and other dtypes
+    *(("train_X", lambda x=x: truncated(x)) for x in (X.numpy(), X.tolist(), X.half(), X.expand(2, 4, 2))),
+    ("train_X", lambda: truncated(pd.DataFrame(X.numpy()))),
+    ("train_Y", lambda: truncated(X, Y.numpy())),
+    ("data", lambda: truncated(X[:0], Y[:0])),
+    ("data", lambda: features(X[:0], Y[:0])),
     ("data", lambda: BKBModel(X[:0], Y[:0])),
     # TruncatedGP
     *(("truncation", lambda b=b: truncated(level=b)) for b in (3.0, NoTruncation, "tgp")),
@@ -131,9 +131,8 @@ REFUSALS = [
     ("batch shape", lambda: BKBModel(X, Y, covar_module=BATCHED)),
     # RobustGP
     ("train_X", lambda: RobustGP(pd.DataFrame(X.numpy()), Y)),
-    *(("train_Y", lambda y=y: RobustGP(X, y)) for y in (Y[:3], Y[:, 0], Y.unsqueeze(0))),
+    ("train_Y", lambda: RobustGP(X, Y.unsqueeze(0))),
     ("batch", lambda: RobustGP(X.expand(2, 4, 2), Y.expand(2, 4, 1))),
-    ("ModelListGP", lambda: RobustGP(X, Y.expand(4, 2))),
     ("maximize", lambda: RobustGP(X, Y, maximize="no")),
     *(("outlier_share", lambda s=s: RobustGP(X, Y, outlier_share=s)) for s in (0.5, "a")),
     ("outlier_density", lambda: RobustGP(X, Y, outlier_density=0.0)),
