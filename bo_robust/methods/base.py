@@ -256,8 +256,6 @@ class HeavyTailMethod(GPMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rule(self.rule)
-        if self.rule == "residual":
-            raise ValueError("rule 'residual' is for runs over arms; here it is 'zero' or 'clip'.")
 
 
 def completed(

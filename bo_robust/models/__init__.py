@@ -6,6 +6,7 @@ from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
+from bo_robust.models.outlier_plot import plot_outliers
 from bo_robust.models.robust import RobustGP
 from bo_robust.models.training_data import TruncationWarning
 from bo_robust.models.truncated import TruncatedGP
@@ -27,6 +28,7 @@ __all__ = [
     "candidate_grid",
     "information_gain",
     "marginal_moments",
+    "plot_outliers",
     "sequential_moments",
     "verify",
 ]

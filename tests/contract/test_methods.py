@@ -169,7 +169,6 @@ def test_truncated_rewards():
         ("gp-ucb", {"noise_var": math.nan}, "plain JSON"),
         ("gp-ucb", {"noise_var": 0.0}, "noise_var must be a finite number > 0"),
         ("tgp-ucb", {"alpha": 2.0}, "alpha must be in"),
-        ("tgp-ucb", {"rule": "residual"}, "rule 'residual' is for runs over arms"),
         ("ata-gp-ucb", {"root": "qr"}, "root must be one of symmetric, cholesky"),
         ("ata-gp-ucb", {"horizon": 2.5}, "horizon of method 'ata-gp-ucb' must be a whole number, got 2.5"),
         ("ata-gp-ucb", {"features": "fourier"}, "features must be a mapping with a `kind`, got 'fourier'"),
