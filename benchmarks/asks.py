@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bo_robust.study import Study
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
@@ -32,7 +33,6 @@ from torch import Tensor
 from benchmarks.common import environment, report
 from benchmarks.stats import ratios, report_paired, seconds
 from bo_robust import BKBModel, FeatureGP, NystromMap
-from bo_robust.study import Study
 
 D, NOISE = 4, 0.1
 OURS = ("robust", "gp-ucb", "tgp-ucb", "bkb", "he-gp-ucb")

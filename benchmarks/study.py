@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bo_robust.study import Study, StudyDamaged, Trial
 
 from benchmarks.common import environment, report
 from bo_robust.random import stream
-from bo_robust.study import Study, StudyDamaged, Trial
 
 SPACE = {"x": (0.0, 1.0)}
 SETTINGS: dict[str, Any] = {

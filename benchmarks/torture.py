@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from bo_robust.study import Study, StudyDamaged
 from rich.console import Console
 
 from benchmarks.common import environment, report
@@ -38,7 +39,6 @@ from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.report import write_report
 from bo_robust.experiments.results import load
 from bo_robust.experiments.store import load_checkpoint, parquet_bytes, read_run
-from bo_robust.study import Study, StudyDamaged
 
 REMEDIES = ("Delete it", "start a new run", "starts again", "move it away", "opy back")
 LEARNED = {"method": "tgp-ucb", "restarts": 1, "raw_samples": 8, "num_initial": 4}

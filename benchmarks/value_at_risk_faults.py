@@ -22,6 +22,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from bo_robust.study import Study
 
 from benchmarks.common import environment, report
 from benchmarks.grid import Cell, Row, fill, load
@@ -30,7 +31,6 @@ from bo_robust.experiments.problems import make_conditions_problem
 from bo_robust.experiments.problems.conditions import ConditionsProblem, regret
 from bo_robust.methods import METHODS, VUCBMethod
 from bo_robust.random import stream
-from bo_robust.study import Study
 
 READINGS, FAULTY, EVERY = 40, 2, 5
 FLOOR = 1e-3  # of regret, as on the rest of the page

@@ -12,7 +12,6 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
-
 from bo_robust.study import FAILED, LocalProcesses, Study, WorkerLost
 from tests.study import objectives
 

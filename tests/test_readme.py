@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from bo_robust.study import Study
 
 import bo_robust
-from bo_robust.study import Study
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from bo_robust.methods.base import RANDOMISED
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
@@ -33,7 +34,6 @@ from torch.quasirandom import SobolEngine
 from benchmarks.robustness.problems import Problem
 from benchmarks.robustness.rcgp import rcgp
 from bo_robust import RobustGP, verify
-from bo_robust.methods.base import RANDOMISED
 
 __all__ = ["DOORS", "GRID", "OURS", "PEERS", "Door", "fitted", "winsorised"]
 
