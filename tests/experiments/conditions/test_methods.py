@@ -66,7 +66,7 @@ def test_v_ucb_as_it_is_set():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pick": "informative"}, "pick must be one of probable, uniform; got 'informative'"),
+        ({"pick": "drawn"}, "pick must be one of probable, uniform; got 'drawn'"),
         ({"width": 0.0}, "width must be"),
         ({"preset": "tuned"}, "has no 'preset'"),
     ],
