@@ -1,7 +1,6 @@
-"""The command line: ``bo-robust run | list | plot | report | resume | doctor``."""
+"""The command line: ``bo-robust run | list | plot | report | resume``."""
 
 import io
-import json
 import os
 import signal
 import sys
@@ -121,19 +120,6 @@ def list_() -> None:
         console.print(f"[bold]{title}[/bold]")
         for name, line in entries.items():
             console.print(f"  {name:26s} {line}", markup=False, highlight=False, soft_wrap=True)
-
-
-@app.command()
-def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of lines.")] = False) -> None:
-    """Show versions, processor, devices, the data folder, and which fused ops work on this machine."""
-    from bo_robust.experiments import doctor as doctors
-
-    examined, console = doctors.examine(), _console()
-    if json_:
-        print(json.dumps(examined))
-        return
-    for name, text in doctors.lines(examined):
-        console.print(f"{name:28s} {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _set_threads(threads: int) -> None:
