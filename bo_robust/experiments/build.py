@@ -17,7 +17,6 @@ from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.confidence import WIDTHS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.memory import memory_errors
 from bo_robust.experiments.problems import PROBLEMS, ConditionsProblem, Problem, make_conditions_problem, make_problem
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
@@ -79,6 +78,36 @@ def _problem_errors(panel: Panel) -> Iterator[None]:
         raise RunError(f"{where}: {error}") from None
     except ArithmeticError as error:
         raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
+
+
+@contextmanager
+def memory_errors(
+    panel: Panel, words: str = " does not fit into memory; lower --trials, --horizon or --trials-per-job."
+) -> Iterator[None]:
+    """Turn a lack of memory, on the host or the device, into ``RunError``."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # On a CPU torch reports a lack of memory as a plain RuntimeError, "can't allocate memory".
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
+            raise RunError(f"panel {panel.name!r}{words}") from None
+        raise
+
+
+def find_device(name: str) -> torch.device:
+    """The torch device of a name, or ``RunError`` if it is unknown or this machine lacks it."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise RunError(f"unknown device {specs.quoted(name)}; use cpu, cuda or cuda:0.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise RunError(f"device {specs.quoted(name)} is not supported; use cpu or cuda.")
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise RunError(
+            f"device {specs.quoted(name)} was asked for, but torch {torch.__version__} finds {count} CUDA devices."
+        )
+    return device
 
 
 def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
