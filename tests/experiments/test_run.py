@@ -200,7 +200,7 @@ def test_other_results_are_not_touched(tmp_path, monkeypatch):
     before = (out / "traces.parquet").read_bytes()
     interrupted(part, monkeypatch, plain(trials=2))
     for folder, options in ((out, {}), (part, {}), (part, {"trials_per_job": 2})):
-        with pytest.raises(RunError, match="another configuration.*choose another --out, or delete that folder"):
+        with pytest.raises(RunError, match=r"another configuration.*choose another --out, or delete that folder"):
             runs.start(parse(plain(trials=4)), folder, **options)
     assert (out / "traces.parquet").read_bytes() == before
     assert len(list((part / "jobs").iterdir())) == 2
@@ -230,7 +230,7 @@ def test_refused_before_anything_is_written(tmp_path):
         with pytest.raises(RunError, match=message):
             runs.start(parse(config), new, **options)
         assert not new.exists()
-    with pytest.raises(RunError, match="choose another --out|cannot write"):
+    with pytest.raises(RunError, match=r"choose another --out|cannot write"):
         runs.start(parse(plain()), tmp_path / "file" / "below")
 
 
