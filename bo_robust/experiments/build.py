@@ -197,6 +197,27 @@ def start_state(
         raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
 
 
+def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, size: int | None) -> dict[str, Any]:
+    """Everything a panel uses, with every constant filled in, as plain data; errors are those of building it.
+
+    ``size`` is the number of trials that a job over arms has, None if all are.
+    """
+    if not panel.over_arms:
+        from bo_robust.experiments import loop_environment  # imports BoTorch's optimisers
+
+        return loop_environment.settings_used(panel, data_dir, device)
+    problem = build_problem(panel, range(1), data_dir, device)
+    noise_var = panel.noise_var or problem.noise_var
+    algorithms = {method.label: build_algorithm(method, panel, problem) for method in panel.methods}
+    with memory_errors(panel):
+        for algorithm in algorithms.values():
+            start_state(algorithm, problem, noise_var, 1)
+    used = {"noise_var": noise_var, "methods": {label: resolved(made) for label, made in algorithms.items()}}
+    if size is not None:  # notes tell of all trials, and no job has them all
+        used["notes"] = build_problem(panel, range(panel.trials), data_dir, torch.device("cpu")).notes
+    return used
+
+
 def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:
     """The settings an algorithm really uses, as plain JSON: its class, and every setting with its kind and constants.
 

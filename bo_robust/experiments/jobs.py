@@ -1,11 +1,11 @@
-"""A job plays one method of one panel in some trials, and writes what it leaves into one file of the result folder.
+"""A job runs one method of one panel in some trials, and writes what it leaves into one file of the result folder.
 
 By default a job has all trials over arms, and one trial over (x, z). Random numbers depend on the seed, the trial and
 the round only. Batched algebra, however, may round differently for another number of trials. Traces are therefore
 bit-identical only to those of runs with as many trials a job.
 
 A file is parquet: traces in long format, and everything else as JSON in the schema's metadata. It appears under its
-name when it is complete, so that progress is a count of files, whatever machine plays them.
+name when it is complete, so that progress is a count of files, wherever the jobs run.
 """
 
 import functools
@@ -61,7 +61,7 @@ class Setting(NamedTuple):
 
 
 def jobs_of(panels: Iterable[Panel], size: int | None) -> list[Job]:
-    """The jobs of all panels, in the order they are played; ``size`` as in :meth:`Panel.spans`."""
+    """The jobs of all panels, in the order they are run; ``size`` as in :meth:`Panel.spans`."""
     return [
         Job(i, j, first, stop)
         for i, panel in enumerate(panels)
@@ -70,13 +70,13 @@ def jobs_of(panels: Iterable[Panel], size: int | None) -> list[Job]:
     ]
 
 
-def play(job: Job, panel: Panel, setting: Setting) -> None:
-    """Play a job and write its file; ``RunError`` names a job that cannot be played."""
+def run_job(job: Job, panel: Panel, setting: Setting) -> None:
+    """Run a job and write its file; ``RunError`` names a job that cannot be run."""
     _exit_with_parent()
     try:
         with _ALONE:
             torch.set_num_threads(setting.threads)
-            frame, metadata = _play(job, panel, setting)
+            frame, metadata = _run(job, panel, setting)
     except RunError as error:
         raise RunError(f"{panel.methods[job.method].label!r} of panel {panel.name!r}: {error}") from None
     about = {"digest": setting.digest, "job": list(job), "metadata": metadata}
@@ -97,18 +97,18 @@ def _exit_with_parent() -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def _play(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[str, Any]]:
     trials = range(job.first, job.stop)
     if not panel.over_arms:
         from bo_robust.experiments import loop_environment  # imports BoTorch's optimisers
 
         with torch.random.fork_rng():
-            return loop_environment.play_method(panel, job.method, trials, setting.data_dir, setting.device)
+            return loop_environment.run_method(panel, job.method, trials, setting.data_dir, setting.device)
     with memory_errors(panel):
         # The algorithms of a panel share its problem: the same text, the same object.
         shared = panel.model_dump_json(include={"name", "problem", "seed", "dtype", "methods"})
         problem = _problem(shared, trials, setting.data_dir, setting.device)
-        return loop_arms.play_method(panel, job.method, problem, trials)
+        return loop_arms.run_method(panel, job.method, problem, trials)
 
 
 @functools.lru_cache(maxsize=1)
@@ -133,7 +133,7 @@ def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         table = pq.read_table(io.BytesIO(path.read_bytes()))
         return table.to_pandas(), json.loads(table.schema.metadata[METADATA])["metadata"]
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
-        raise RunError(f"{path} is missing or damaged; delete it, and the same command plays it again.") from None
+        raise RunError(f"{path} is missing or damaged; delete it, and the same command runs it again.") from None
 
 
 def parquet_bytes(frame: pd.DataFrame, metadata: Mapping[bytes, str] | None = None) -> bytes:

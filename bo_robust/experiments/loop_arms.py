@@ -61,8 +61,8 @@ class Traces:
         return {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
 
 
-def play_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Play algorithm number ``j`` of a panel on the trials of ``problem``, and return its traces and metadata.
+def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Run algorithm number ``j`` of a panel on the trials of ``problem``, and return its traces and metadata.
 
     Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem, and
     ``eliminations`` (:func:`elimination_record`). Errors are those of

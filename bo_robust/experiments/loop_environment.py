@@ -132,10 +132,10 @@ def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Pane
     return rows
 
 
-def play_method(
+def run_method(
     panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Play trials of method number ``j``, and return its traces (columns of :func:`play_trial`) and metadata.
+    """Run trials of method number ``j``, and return its traces (columns of :func:`play_trial`) and metadata.
 
     The metadata are ``seconds``, the problem's ``notes`` and ``alpha``, and its optimum: ``x`` and its ``value``.
     """

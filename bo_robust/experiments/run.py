@@ -1,7 +1,7 @@
-"""Run a configuration into a folder; the same call again plays what is missing.
+"""Run a configuration into a folder; the same call again runs what is missing.
 
 A finished run leaves ``traces.parquet``, ``summary.json`` and one picture a panel. Until then the folder has a file for
-every job that is played (:mod:`bo_robust.experiments.jobs`). Jobs run one after the other in this process, or side by
+every finished job (:mod:`bo_robust.experiments.jobs`). Jobs run one after the other in this process, or side by
 side in the workers of joblib, which are processes of this machine or, by Ray and Dask, of several.
 """
 
@@ -28,17 +28,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import bo_robust
-from bo_robust.experiments.build import (
-    build_algorithm,
-    build_problem,
-    find_device,
-    memory_errors,
-    resolved,
-    start_state,
-)
+from bo_robust.experiments.build import find_device, settings_used
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, parquet_bytes, play, read, write
+from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, parquet_bytes, read, run_job, write
 from bo_robust.experiments.summary import join_metadata, print_report, summarise
 from bo_robust.specs import nearest, quoted
 
@@ -67,18 +60,18 @@ def start(
         folder: Where results go: a folder that is new, empty, or of the same run.
         device: cpu, cuda or cuda:N.
         data_dir: The folder of data sets; by default that of the environment variable BO_ROBUST_DATA.
-        workers: Processes that play jobs side by side; by default one, and with Ray or Dask all of the cluster.
+        workers: Processes that run jobs side by side; by default one, and with Ray or Dask all of the cluster.
         backend: Of joblib: "loky" (this machine), "ray" or "dask".
-        trials_per_job: Trials over arms that a job plays at once, by default all; others may change last bits.
+        trials_per_job: Trials over arms that a job runs at once, by default all; others may change last bits.
         console: Where progress and results are printed.
 
     Raises:
         RunError: when the folder holds something else, the device or data is missing, a panel cannot be built, a job
-            cannot be played, a worker dies, or writing fails.
+            cannot be run, a worker dies, or writing fails.
     """
     console = console or Console()
     if trials_per_job is not None and (trials_per_job < 1 or not config.over_arms):
-        hint = "at least 1" if config.over_arms else "left out in the conditions loop, which is played trial by trial"
+        hint = "at least 1" if config.over_arms else "left out in the conditions loop, which runs trial by trial"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])
@@ -91,15 +84,15 @@ def start(
         console.print(f"{folder} holds this run, finished; it is only reported.", markup=False, soft_wrap=True)
         print_report(before, console)
         return before
-    used = {panel.name: _settings_used(panel, data_dir, of_device, trials_per_job) for panel in config.panels}
+    used = {panel.name: settings_used(panel, data_dir, of_device, trials_per_job) for panel in config.panels}
     jobs = jobs_of(config.panels, trials_per_job)
     todo = [job for job in jobs if (about(job.path(folder)) or {}).get("job") != list(job)]
-    there = f", {len(jobs) - len(todo)} of them played before" if len(todo) < len(jobs) else ""
+    there = f", {len(jobs) - len(todo)} of them finished before" if len(todo) < len(jobs) else ""
     console.print(f"Results go to {folder}: {len(jobs)} jobs{there}.", markup=False, soft_wrap=True)
     data = None if data_dir is None else str(data_dir.resolve())
     setting = Setting(folder.resolve(), digest, device, data, torch.get_num_threads())
     with _progress([job.path(folder) for job in jobs], console):
-        _play(todo, config.panels, setting, workers, backend)
+        _run_jobs(todo, config.panels, setting, workers, backend)
     return _finish(config, folder, jobs, {"digest": digest, "settings": used, **environment(device)}, console)
 
 
@@ -125,34 +118,18 @@ def _summary_there(folder: Path, digest: str) -> dict[str, Any] | None:
     return found
 
 
-def _settings_used(panel: Panel, data: Path | None, device: torch.device, size: int | None) -> dict[str, Any]:
-    """Everything a panel uses, with every constant filled in. Errors are those of building it."""
-    if not panel.over_arms:
-        from bo_robust.experiments.loop_environment import settings_used  # imports BoTorch's optimisers
-
-        return settings_used(panel, data, device)
-    problem = build_problem(panel, range(1), data, device)
-    noise_var = panel.noise_var or problem.noise_var
-    algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.methods}
-    with memory_errors(panel):
-        for algorithm in algorithms.values():
-            start_state(algorithm, problem, noise_var, 1)
-    used = {"noise_var": noise_var, "methods": {label: resolved(a) for label, a in algorithms.items()}}
-    if size is not None:  # notes tell of all trials, and no job has them all
-        used["notes"] = build_problem(panel, range(panel.trials), data, torch.device("cpu")).notes
-    return used
-
-
-def _play(todo: Sequence[Job], panels: Sequence[Panel], setting: Setting, workers: int | None, backend: str) -> None:
+def _run_jobs(
+    todo: Sequence[Job], panels: Sequence[Panel], setting: Setting, workers: int | None, backend: str
+) -> None:
     options, lost = _backend(backend, setting)
     n_jobs = workers or (1 if backend == "loky" else -1)
     try:
         with parallel_config(backend, n_jobs=n_jobs, **options):
             # Results are in files. Ray's backend returns nothing before the end, and has no generator of results.
-            Parallel(batch_size=1)(delayed(play)(job, panels[job.panel], setting) for job in todo)
+            Parallel(batch_size=1)(delayed(run_job)(job, panels[job.panel], setting) for job in todo)
     except lost as error:
-        reason = (str(error).split("\n") or [""])[0][:200]
-        raise RunError(f"a worker died ({reason}). What is played is kept; run the same command again.") from None
+        reason = str(error).split("\n")[0].split(". ")[0]
+        raise RunError(f"a worker died ({reason}); run the same command again, finished jobs are kept.") from None
 
 
 def _backend(name: str, setting: Setting) -> tuple[dict[str, Any], type[Exception]]:
@@ -189,10 +166,10 @@ def _progress(paths: Sequence[Path], console: Console) -> Iterator[None]:
             task, stop = bar.add_task("", total=len(paths)), False
             while not stop:
                 stop = ended.wait(0.5 if console.is_terminal else 60.0)
-                played = sum(path.exists() for path in paths)
-                bar.update(task, completed=played)
+                finished = sum(path.exists() for path in paths)
+                bar.update(task, completed=finished)
                 if not (stop or console.is_terminal):
-                    console.print(f"{datetime.now():%H:%M}: {played} of {len(paths)} jobs are played.")
+                    console.print(f"{datetime.now():%H:%M}: {finished} of {len(paths)} jobs are finished.")
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()

@@ -24,7 +24,7 @@ def test_panels_of_any_size_are_drawn(tmp_path, loop, trials, horizon):
     setting = Setting(tmp_path, "digest", "cpu", None, 1)
     frames = []
     for job in jobs.jobs_of([made], None):
-        jobs.play(job, made, setting)
+        jobs.run_job(job, made, setting)
         frames.append(jobs.read(job.path(tmp_path))[0])
     drawn = draw_panel(made, pd.concat(frames))
     assert imread(io.BytesIO(drawn)).shape[:2] > (200, 600)

@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from bo_robust.experiments import jobs, loop_arms
+from bo_robust.experiments import loop_arms
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.cli import main
 from bo_robust.experiments.config import parse
@@ -152,7 +152,7 @@ def test_smaller_jobs_differ_by_rounding_at_most(whole, tmp_path):
 
 def interrupted(folder, monkeypatch, data):
     """A run that stops after two of its four jobs."""
-    real, left = jobs.loop_arms.play_method, iter(range(2))
+    real, left = loop_arms.run_method, iter(range(2))
 
     def stopping(*given):
         if next(left, None) is None:
@@ -160,7 +160,7 @@ def interrupted(folder, monkeypatch, data):
         return real(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop_arms, "play_method", stopping)
+        patch.setattr(loop_arms, "run_method", stopping)
         with pytest.raises(KeyboardInterrupt):
             runs.start(parse(data), folder)
     return sorted((folder / "jobs").glob("*.parquet"))
@@ -175,7 +175,7 @@ def test_what_is_missing_or_unreadable_is_run_again(whole, tmp_path, monkeypatch
     first.write_bytes(bad.get(content, good))
     runs.start(parse(plain()), out)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"out: 4 jobs, {2 if content == 'kept' else 1} of them played before" in said
+    assert f"out: 4 jobs, {2 if content == 'kept' else 1} of them finished before" in said
     assert not second.exists()
     same(whole, out)
     assert stamp > 0
