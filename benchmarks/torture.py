@@ -27,6 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from bo_robust.experiments.report import write_report
+from bo_robust.experiments.results import load
+from bo_robust.experiments.store import load_checkpoint, parquet_bytes, read_run
 from bo_robust.study import Study, StudyDamaged
 from rich.console import Console
 
@@ -36,9 +39,6 @@ from bo_robust.experiments import arm_loop
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.report import write_report
-from bo_robust.experiments.results import load
-from bo_robust.experiments.store import load_checkpoint, parquet_bytes, read_run
 
 REMEDIES = ("Delete it", "start a new run", "starts again", "move it away", "opy back")
 LEARNED = {"method": "tgp-ucb", "restarts": 1, "raw_samples": 8, "num_initial": 4}

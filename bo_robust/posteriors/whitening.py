@@ -47,7 +47,7 @@ class FeatureTable:
         """Compress features ``n x p`` to their numerical rank, by a singular value decomposition."""
         U, S, Vh = torch.linalg.svd(features.double(), full_matrices=False)
         k = max(1, int(S.gt(RANK_TOLERANCE * S[0]).sum()))
-        # contiguous, as a snapshot gives them back: products then round alike
+        # contiguous, because products of another layout round differently
         return cls((U[:, :k] * S[:k]).contiguous().to(features), Vh[:k].mT.contiguous().to(features))
 
     @property
