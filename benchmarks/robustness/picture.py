@@ -17,10 +17,10 @@ __all__ = ["draw", "gaps"]
 # Method, label and style, in the order of the legend.
 SHOWN = {
     "diff": ("RobustGP", "tab:red", "-"),
-    "diff with verify": ("RobustGP with verify", "tab:orange", "-"),
-    "study": ("Study", "tab:purple", "-"),
+    "diff with verify": ("RobustGP, suspicious bests read again", "tab:orange", "-"),
     "winsorised": ("rewards Winsorised", "tab:blue", "-"),
-    "known": ("faults known", "black", ":"),
+    "rcgp": ("RCGP", "tab:purple", "-"),
+    "known": ("wrong readings known", "black", ":"),
 }
 
 
@@ -36,7 +36,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, len(MAIN), sharey=True, figsize=(12, 3.6), layout="constrained")
-    for axis, title, regime in zip(axes, ("no faults", "10 % faults", "30 % faults"), MAIN, strict=True):
+    for axis, title, regime in zip(axes, ("no wrong readings", "10 % wrong", "30 % wrong"), MAIN, strict=True):
         table = reported(rows, [regime])
         for shift, (method, (label, colour, line)) in enumerate(SHOWN.items()):
             parts: dict[int, dict[tuple[str, int], list[float]]] = defaultdict(lambda: defaultdict(list))
