@@ -16,7 +16,7 @@ from bo_robust.experiments.problems import of_loop
 from bo_robust.methods import METHODS
 from bo_robust.truncation import TRUNCATIONS
 
-# Everything that a configuration, or a study, Ax and Optuna, can name.
+# Everything that a configuration, Ax and Optuna can name.
 REGISTRIES: dict[str, dict[str, Any]] = {
     "methods of runs over arms": {**ALGORITHMS},
     "problems over arms": of_loop("arms"),
@@ -24,7 +24,7 @@ REGISTRIES: dict[str, dict[str, Any]] = {
     "features": {**FEATURES},
     "widths": {**WIDTHS},
     "truncation levels": {**TRUNCATIONS},
-    "methods of a study, Ax and Optuna (the first is the default)": {**METHODS},
+    "methods of Ax and Optuna (the first is the default)": {**METHODS},
     "methods of runs over (x, z), loop: conditions": {**CONDITIONS_METHODS},
 }
 
@@ -52,6 +52,6 @@ def _about(path: Path) -> str:
 
 
 def _line(made: Any) -> str:
-    line = first_sentence(inspect.getdoc(made) or "")
+    line = first_sentence(getattr(made, "summary", inspect.getdoc(made)) or "")
     # Where the class only repeats its name, the file says what it is.
     return line if " " in line else first_sentence(inspect.getdoc(sys.modules[made.__module__]) or "")

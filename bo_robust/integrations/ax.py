@@ -12,8 +12,8 @@ beforehand. Parameters are mapped to the unit box (by logarithms and one-hot col
 the search space asks for them). Both senses of the objective are understood.
 
 Trials that run, or were abandoned, are hallucinated: their means stay, their variances are as if observed. Ax never
-forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A suspect whose second reading
-fails is played again; abandon the trial to have it left alone.
+forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A design whose second reading
+fails is measured again; abandon the trial to have it left alone.
 """
 
 import math
@@ -44,16 +44,16 @@ from botorch.models import ModelListGP
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
-from bo_robust.acquisition import recommend_design
+from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS
-from bo_robust.methods import DEFAULT, METHODS, Method, create_method
+from bo_robust.methods import DEFAULT, METHODS, choose, flagged
 from bo_robust.models import RobustGP, verify
 from bo_robust.models.reward_units import coarse_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.validation import check_count
 
-__all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "recommend", "set_aside"]
+__all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "outlier_trials", "recommend"]
 
 ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
 
@@ -69,9 +69,10 @@ class CoarseUnits(StandardizeY):
 
 
 class RobustAcquisition(Acquisition):
-    """Ax' ``Acquisition``, except that arms may be played again, and methods that choose conditions do so.
+    """Ax' ``Acquisition``, except that arms may be measured again, and methods that choose conditions do so.
 
-    With the option ``verify``, a suspect of the model is played again before the maximum: :func:`bo_robust.verify`.
+    The models learn which side of each objective is good. Where the search space is finite, a reading that is better
+    than all inliers, but flagged as an outlier, is measured a second time before the maximum: :func:`bo_robust.verify`.
 
     On search spaces of finitely many points Ax leaves out points observed or pending, as suits noise-free functions.
     Here the maximum is over all points. Several points are chosen one after the other, the earlier ones hallucinated.
@@ -81,14 +82,21 @@ class RobustAcquisition(Acquisition):
     X_observed: Tensor | None
     X_pending: Tensor | None
 
-    def __init__(self, *, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
+    def __init__(self, *, surrogate: Any, botorch_acqf_class: Any, torch_opt_config: Any, **options: Any) -> None:
         several = torch_opt_config.is_moo or torch_opt_config.outcome_constraints is not None
         if several and botorch_acqf_class in CONSTRUCTORS:
             raise ValueError(
                 "this method takes one objective and no constraints on outcomes; generation_strategy() without a "
                 "method and a width takes them."
             )
-        super().__init__(botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options)
+        if botorch_acqf_class is not ValueAtRiskUCB:
+            for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
+                if model.maximize is None:  # the strategy does not know the objective
+                    model.maximize = weight > 0.0
+                    model.judge(restandardise=False, known=model.believed)
+        super().__init__(
+            surrogate=surrogate, botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options
+        )
 
     def optimize(
         self, n: int, search_space_digest: Any, *constraints: Any, **options: Any
@@ -96,11 +104,13 @@ class RobustAcquisition(Acquisition):
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
         avoided = observed, pending = self.X_observed, self.X_pending
         self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
+        finite = len(search_space_digest.discrete_choices) == len(search_space_digest.feature_names)
+        fixed = options.get("fixed_features") or {}
         points: list[Tensor] = []
         values: list[Tensor] = []
         try:
             for _ in range(n):
-                x = self._suspect(observed, pending) if self.options.get("verify") else None
+                x = self._replicate(observed, pending, fixed) if finite else None
                 if x is None:
                     # a copy, because Ax empties it
                     given = options | {"optimizer_options": dict(options.get("optimizer_options") or {})}
@@ -108,7 +118,7 @@ class RobustAcquisition(Acquisition):
                 else:
                     value = self.evaluate(x.unsqueeze(0))
                 if getattr(self.acqf, "environment", None) is not None:
-                    x = self._with_condition(x, search_space_digest)
+                    x = self._with_condition(x, search_space_digest, fixed)
                 points.append(x)
                 values.append(value.reshape(-1))
                 if len(points) < n:
@@ -120,30 +130,38 @@ class RobustAcquisition(Acquisition):
                 self.acqf.set_X_pending(self.X_pending)
         return torch.cat(points), torch.cat(values), torch.ones(len(points), dtype=points[0].dtype)
 
-    def _suspect(self, observed: Tensor | None, pending: Tensor | None) -> Tensor | None:
-        """The best suspect to play again, ``1 x d``, that is in the search space and not on its way already.
+    def _replicate(self, observed: Tensor | None, pending: Tensor | None, fixed: Mapping[int, float]) -> Tensor | None:
+        """The best replication candidate, ``1 x d``, that is in the search space and not on its way already.
 
         Constraints have none: they have no better side.
         """
-        models: Any = getattr(self._model, "models", [self._model])
-        for model, weight in zip(models, self._objective_weights.sum(0).tolist(), strict=True):
-            if weight == 0.0 or verify(model, weight > 0.0) is None:
+        for model, weight in _sided(self._model, self._objective_weights):
+            if verify(model, weight > 0.0) is None:
                 continue
             for x in model.points[model.suspects(weight > 0.0)].unsqueeze(1):
-                if _holds(observed, x) and not _holds(pending, x):
+                obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
+                if obeys and _holds(observed, x) and not _holds(pending, x):
                     return x.to(self._objective_weights)
         return None
 
-    def _with_condition(self, x: Tensor, digest: Any) -> Tensor:
-        """The design with the condition to observe it under, ``1 x d``."""
+    def _with_condition(self, x: Tensor, digest: Any, fixed: Mapping[int, float]) -> Tensor:
+        """The design with the condition to observe it under, ``1 x d``; fixed columns keep their values."""
         z = self.acqf.environment.z
         d = x.shape[-1]
+        if any(column >= d - z.shape[-1] for column in fixed):
+            return x
         for column in range(z.shape[-1]):
             known = digest.discrete_choices.get(d - z.shape[-1] + column)
             if known is not None and not set(z[:, column].tolist()) <= {float(v) for v in known}:
                 name = digest.feature_names[d - z.shape[-1] + column]
                 raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {known}.")
         return self.acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
+
+
+def _sided(model: Any, weights: Tensor) -> list[tuple[RobustGP, float]]:
+    """The models of objectives, with their weights."""
+    pairs = zip(getattr(model, "models", [model]), weights.sum(0).tolist(), strict=True)
+    return [(one, weight) for one, weight in pairs if isinstance(one, RobustGP) and weight != 0.0]
 
 
 def _holds(points: Tensor | None, x: Tensor) -> bool:
@@ -171,11 +189,9 @@ def generation_strategy(
         seed: Seed of the initial design, >= 0; None: drawn from Ax' random numbers (``Client(random_seed=...)``).
         num_restarts: Restarts of the search for the best acquisition.
         raw_samples: Points from which this search gets its starts, >= ``num_restarts``.
-        settings: Settings of the method, plain JSON. :mod:`bo_robust.methods` explains them;
-            ``METHODS[method].defaults(standardised=False)`` has their defaults. A width is a number or
-            ``{"kind": name in WIDTHS, ...}``, a truncation ``{"kind": name in TRUNCATIONS, ...}``. Options that they
-            leave out come from the settings of the same name. ``noise_var`` is learned where it is None. Lengthscales
-            (learned, or of candidates) are in the unit box.
+        settings: Settings of the method, plain JSON: see :mod:`bo_robust.methods`, whose ``METHODS[method].settings``
+            has the defaults. Those in the units of the rewards have none here. ``noise_var`` is learned where it is
+            None. Lengthscales are in the unit box.
 
     Raises:
         ValueError: if the method or a setting is unknown, missing, out of range or no plain JSON.
@@ -187,24 +203,24 @@ def generation_strategy(
     check_count(num_restarts, raw_samples=raw_samples)
     check_count(0, seed=0 if seed is None else seed)
     initial, num_restarts, raw_samples = int(initial), int(num_restarts), int(raw_samples)  # 8.0 is a whole number
-    chosen, known = create_method(method, settings, standardised=False), {"num_initial": initial}
-    _register(type(chosen))
+    chosen = choose(method, settings, {"num_initial": initial}, standardised=False)
+    # A RobustGP standardises by the inliers; so it takes readings in any units, unless one of its settings has a unit.
+    standardises = chosen.model is RobustGP
+    any_units = standardises and "noise_var" not in chosen.model_options
     config = ModelConfig(
-        botorch_model_class=chosen.model_class,
-        model_options=chosen.model_options(known),
-        # Ax takes the models' own default away.
-        outcome_transform_classes=[Standardize] if chosen.judges_rewards else None,
+        botorch_model_class=chosen.model,
+        model_options=chosen.model_options | ({"maximize": None} if standardises else {}),
+        outcome_transform_classes=[Standardize] if standardises else None,  # Ax takes the models' own default away
     )
     spec = GeneratorSpec(
         generator_enum=Generators.BOTORCH_MODULAR,
         generator_kwargs={
             "surrogate_spec": SurrogateSpec(model_configs=[config], allow_batched_models=False),
             "acquisition_class": RobustAcquisition,
-            "acquisition_options": {"verify": getattr(chosen, "verify", False)},
             # Ax' own choice: expected improvement, with constraints, or of hypervolume
-            "botorch_acqf_class": None if chosen.width is None else chosen.acquisition_class,
-            "botorch_acqf_options": chosen.acquisition_options(known),
-            "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if chosen.any_units else [])],
+            "botorch_acqf_class": chosen.acquisition,
+            "botorch_acqf_options": chosen.acquisition_options,
+            "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if any_units else [])],
         },
         generator_gen_kwargs={
             "model_gen_options": {"optimizer_kwargs": {"num_restarts": num_restarts, "raw_samples": raw_samples}}
@@ -281,7 +297,7 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
         with torch.no_grad():
             posterior = model.posterior(data.X)
         mean = getattr(posterior, "mixture_mean", posterior.mean)[..., 0]
-        may = recommendable(data.X, sign * data.Y.squeeze(-1), METHODS[node.name].set_aside(model))
+        may = recommendable(data.X, sign * data.Y.squeeze(-1), flagged(model))
         may &= _feasible(optimization.outcome_constraints, adapter, data.X)
         if not may.any():
             raise ValueError("no point observed so far is predicted to keep the constraints; go on with the loop.")
@@ -291,20 +307,18 @@ def recommend(client: Client) -> tuple[dict[str, Any], float]:
     return {name: value for name, value in arm.parameters.items() if name not in conditions}, value
 
 
-def set_aside(client: Client) -> list[int]:
-    """Return the indices of completed trials of which the model does not believe (or truncates) a value.
+def outlier_trials(client: Client) -> list[int]:
+    """Return the indices of completed trials of which the model flags a value as an outlier (or truncates it).
 
     Values are those of objectives and of constrained outcomes. Raises ``ValueError`` if the generation strategy is not
     one of ours, or its initial design is not completed.
     """
-    node, adapter = _fitted(client)
+    _, adapter = _fitted(client)
     optimization: Any = client._experiment.optimization_config
     trials: set[int] = set()
     for signature in optimization.metric_signatures:
         model, data, _ = _outcome(adapter, signature)
-        unseen = METHODS[node.name].set_aside(model)
-        rows = [] if unseen is None else unseen.nonzero().flatten().tolist()
-        trials |= {int(data.group_indices[row]) for row in rows}
+        trials |= {int(data.group_indices[row]) for row in flagged(model).nonzero().flatten().tolist()}
     return sorted(trials)
 
 
@@ -352,19 +366,12 @@ def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:
         options = node.generator_specs[0].generator_kwargs.get("botorch_acqf_options", {})
         if "environment" in options:
             return node.name, dict(options)
-    made = " or ".join(
-        f"generation_strategy({name!r}, ...)" for name, of in METHODS.items() if "environment" in of.defaults()
-    )
-    raise ValueError(f"this is for experiments whose generation strategy is {made}.")
-
-
-def _register(method: type[Method]) -> None:
-    """Let Ax' storage know the classes of a method."""
-    register_model(method.model_class)
-    register_acquisition_function(method.acquisition_class)
+    raise ValueError("this is for experiments whose generation strategy is generation_strategy('v-ucb', ...).")
 
 
 register_acquisition(RobustAcquisition)
 register_transform(CoarseUnits)
 for _method in METHODS.values():
-    _register(_method)
+    register_model(_method.model)
+for _acquisition in CONSTRUCTORS:
+    register_acquisition_function(_acquisition)

@@ -1,4 +1,4 @@
-"""Our methods in Optuna: ``optuna.create_study(sampler=RobustSampler())``.
+"""``RobustGP`` and the other methods in Optuna: ``optuna.create_study(sampler=RobustSampler())``.
 
 A proposal is a function of the seed, the trial's number and what the storage holds, nothing else. So a study that is
 opened again goes on as it would have, and workers may be several processes with one seed.
@@ -6,75 +6,78 @@ opened again goes on as it would have, and workers may be several processes with
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+import torch
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
-from torch import Tensor
 
-from bo_robust.methods import DEFAULT, METHODS
+from bo_robust.methods import DEFAULT, choose
 from bo_robust.random import stream
-from bo_robust.study.policy import History, Policy, Recommendation
-from bo_robust.study.records import WITH_CONSTRAINTS
-from bo_robust.study.settings import complete
-from bo_robust.study.space import Box, Categorical, Float, Integer, Parameter, Point, Space
+from bo_robust.suggest import MOST_POINTS, Suggestion, suggest
 from bo_robust.validation import check_count, quoted
 
-__all__ = ["RobustSampler", "candidates_func"]
+__all__ = ["Recommendation", "RobustSampler"]
+
+SEARCH = ("num_initial", "restarts", "raw_samples", "device")  # arguments of `suggest`; all others are of the method
+
+
+class Recommendation(NamedTuple):
+    """The parameters to use, and the posterior mean of the objective there."""
+
+    x: dict[str, Any]
+    value: float
 
 
 class RobustSampler(BaseSampler):
-    """One of our methods as a sampler.
+    """:func:`bo_robust.suggest` as a sampler.
 
-    Parameters reach the model in the unit box: as logarithms where the distribution is logarithmic; whole numbers and
-    steps with an equal share each; categorical ones as one column per choice. If discrete parameters alone have at most
-    4096 combinations, every one is looked at, and may come again. Otherwise discrete parameters are searched from
-    several starts, one parameter at a time (those of more than 20 values as continuous ones). Parameters that are not
-    in every completed trial (conditional ones) are drawn uniformly and not modelled. So are all parameters of the first
-    trial, of which nothing is known.
+    Parameters reach the model in the unit cube: as logarithms where the distribution is logarithmic; whole numbers and
+    steps with an equal share each; categorical ones as one column per choice. Parameters that are not in every
+    completed trial (conditional ones) are drawn uniformly and not modelled. So are all parameters of the first trial,
+    of which nothing is known.
 
     If a later run changes the range of a parameter, that of the completed trial of the largest number counts. Trials
-    whose value is outside it are left out of the model, all others count. A value proposed outside the range of its own
-    trial is drawn uniformly from that range. A range that changes in every second trial or more often, or came back
-    more than once, depends on other parameters: such a parameter counts as conditional.
+    whose value is outside it are left out of the model, all others count. A range that changes in every second trial or
+    more often, or came back more than once, depends on other parameters: such a parameter counts as conditional.
 
-    Rewards are the values of completed trials in the order of their completion, with the sign turned where the study
-    minimises. Their center and scale are given, or follow from the rewards at some rounds. Trials that were pruned,
-    failed or returned an infinite value keep ``robust`` away from where they are likelier than completed ones; for
-    other methods they count as the worst reward so far (of those not truncated). Running trials have
-    taught nothing: their means stay as they are, and their variances are as if they were observed, so that they are not
-    proposed again. (A worker that died leaves a running trial behind; ``RDBStorage(heartbeat_interval=...)`` turns it
-    into a failed one.)
+    Trials that were pruned, failed or returned an infinite value are not readings, but keep the sampler away from where
+    failure is likelier than success. Running trials are not proposed again. A worker that was killed leaves a running
+    trial behind: ``RDBStorage(heartbeat_interval=...)`` turns it into a failed one.
+
+    Constraints are those of ``trial.set_constraint`` (or of an older ``constraints_func``), feasible at most 0. A trial
+    without a value of one says nothing about that one. Studies may have several objectives.
 
     Args:
-        method: A name in :data:`bo_robust.methods.METHODS`, such as that of HE-GP-UCB for an unknown kernel; not one
-            that chooses conditions as well (V-UCB). The default sees through outliers without any setting.
+        method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb". The default, BoTorch's expected
+            improvement on ``RobustGP``, needs no settings, and alone takes constraints and several objectives.
         seed: Seed of all random numbers, >= 0; None: drawn.
-        settings: As for :class:`bo_robust.study.Study`: see :mod:`bo_robust.methods` and
-            :mod:`bo_robust.study.settings`. ``minimize`` is the direction of the Optuna study.
+        settings: Settings of the method (:mod:`bo_robust.methods`), and ``num_initial``, ``restarts``, ``raw_samples``
+            and ``device`` of :func:`bo_robust.suggest`.
 
     Raises:
-        ValueError: if a method or setting is unknown or out of range; in a study with several objectives or
-            constraints.
+        ValueError: if a method or setting is unknown or out of range.
 
-    Example:
+    Examples:
         >>> study = optuna.create_study(sampler=RobustSampler(seed=0), storage="sqlite:///study.db")
         >>> study.optimize(objective, n_trials=50)
     """
 
     def __init__(self, method: str = DEFAULT, *, seed: int | None = None, **settings: Any) -> None:
-        _check(method, settings)
+        for name in {"minimize", "maximize"} & set(settings):
+            raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
         check_count(0, seed=0 if seed is None else seed)
-        self._method, self._settings = method, settings
-        self._seed = secrets.randbits(32) if seed is None else seed
-        self._last: tuple[Any, Policy] | None = None
+        self._search = {name: value for name, value in settings.items() if name in SEARCH}
+        self._settings = {name: value for name, value in settings.items() if name not in SEARCH}
+        choose(method, self._settings, also=SEARCH)
+        self._method = method
+        self._seed = secrets.randbits(32) if seed is None else int(seed)
 
     def reseed_rng(self) -> None:
         """Do nothing: random numbers depend on the number of the trial."""
@@ -83,15 +86,10 @@ class RobustSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial | None = None
     ) -> dict[str, BaseDistribution]:
         """Return the parameters of all completed trials that have more than one value, with their latest ranges."""
-        if not hasattr(study, "directions"):
+        if not isinstance(study, Study):
             raise TypeError(f"this takes a study of Optuna, got {quoted(study)}.")
-        if len(study.directions) > 1:
-            raise ValueError(f"RobustSampler optimises one objective; for several {WITH_CONSTRAINTS}.")
         completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        if any(key.startswith("constraints") for trial in completed for key in trial.system_attrs):
-            raise ValueError(f"RobustSampler takes no constraints; for these {WITH_CONSTRAINTS}.")
-        known = _latest_ranges(completed)
-        return {name: d for name, d in known.items() if not d.single()}
+        return {name: d for name, d in _latest_ranges(completed).items() if not d.single()}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -99,45 +97,50 @@ class RobustSampler(BaseSampler):
         """Return their values for this trial; none before the first trial is completed."""
         if not search_space:
             return {}
-        history = _history(study, trial, search_space)
-        return self._policy(study, search_space).propose(history, trial.number)
+        told = _History(study, search_space, trial.number)
+        (row,) = self._suggest(study, told, q=1, trial=trial.number).X.tolist()
+        return {axis.name: axis.value(v) for axis, v in zip(told.axes, row, strict=True)}
 
     def recommend(self, study: Study) -> Recommendation:
-        """Recommend the parameters of the largest lower confidence bound, with their certificate.
+        """Return the parameters to use: those of the completed trial of the best posterior mean, constraints included.
 
-        They are those of a completed trial (or of any combination, where discrete parameters alone are all looked at),
-        and not of the luckiest, as ``study.best_params`` are. Parameters that are not modelled are those of the latest
-        completed trial there. See :class:`bo_robust.study.Recommendation`. Raises ``ValueError`` if no trial is
-        completed, or they have no parameter in common.
+        They are not those of the luckiest trial, as ``study.best_params`` are. Parameters that are not modelled are
+        those of the latest completed trial there. Raises ``ValueError`` if the study has several objectives, no trial
+        is completed or none is predicted to keep the constraints, or they have no parameter in common.
 
-        Example:
+        Examples:
             >>> study.optimize(objective, n_trials=50)
-            >>> best = study.sampler.recommend(study)
+            >>> x, value = study.sampler.recommend(study)
         """
         search_space = self.infer_relative_search_space(study)
-        if not search_space:
+        if len(study.directions) > 1:
+            raise ValueError("recommend takes one objective; study.best_trials has the best of several.")
+        told = _History(study, search_space)
+        if not (search_space and told.completed):
             raise ValueError(
-                "there is nothing to recommend: no trial is completed, or none of its parameters is in all that are, "
-                "with a range that stays."
+                "there is nothing to recommend: no trial is completed with a finite value, or none of its parameters "
+                "is in all that are, with a range that stays."
             )
-        policy = self._policy(study, search_space)
-        best = policy.recommend(_history(study, None, search_space))
-        for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[::-1]:
-            if _holds(trial, search_space) and _same(policy.space, trial.params, best.x):
-                return dataclasses.replace(best, x=dict(trial.params))
-        return best
+        found = self._suggest(study, told, q=0)
+        if found.best is None:
+            raise ValueError("no completed trial is predicted to keep the constraints; go on with the study.")
+        row = told.X[found.best]
+        latest = max((t for x, t in zip(told.X, told.completed, strict=True) if x == row), key=lambda t: t.number)
+        return Recommendation(dict(latest.params), found.mean)
 
-    def set_aside(self, study: Study) -> list[FrozenTrial]:
-        """Return completed trials whose values the model does not believe (or truncates), in the order of completion.
+    def outlier_trials(self, study: Study) -> list[FrozenTrial]:
+        """Return completed trials with a value that the model flags as an outlier, in the order of completion.
 
         The list is empty if no trial is completed, or they have no parameter in common.
         """
         search_space = self.infer_relative_search_space(study)
         if not search_space:
             return []
-        known = _completed(study, search_space)
-        history = _history(study, None, search_space)
-        return [known[row][0] for row in self._policy(study, search_space).set_aside(history)] if known else []
+        told = _History(study, search_space)
+        if not told.completed:
+            return []
+        outliers = self._suggest(study, told, q=0).outliers
+        return [told.completed[row] for row in outliers.nonzero().flatten().tolist()]
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -146,64 +149,85 @@ class RobustSampler(BaseSampler):
         seed = int(stream(self._seed, f"optuna.{param_name}", trial.number).integers(2**32))
         return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
 
-    def _policy(self, study: Study, search_space: dict[str, BaseDistribution]) -> Policy:
-        """The policy on this search space, kept because it remembers the hyperparameters it learned."""
-        key = (study.study_name, study.direction, tuple(search_space.items()))
-        if self._last is None or self._last[0] != key:
-            space = Box({name: _parameter(distribution) for name, distribution in search_space.items()})
-            given = self._settings | {"minimize": study.direction == StudyDirection.MINIMIZE}
-            self._last = key, Policy(space, complete(self._method, given, space), self._seed)
-        return self._last[1]
+    def _suggest(self, study: Study, told: _History, q: int, trial: int = 0) -> Suggestion:
+        return suggest(
+            told.X,
+            [t.values for t in told.completed] or torch.empty(0, len(study.directions)),
+            bounds=torch.tensor([axis.bounds for axis in told.axes], dtype=torch.float64).T,
+            q=q,
+            maximize=[direction == StudyDirection.MAXIMIZE for direction in study.directions],
+            constraints=told.constraints(),
+            discrete={i: a.values for i, a in enumerate(told.axes) if a.values and not a.choices},
+            categorical={i: a.values for i, a in enumerate(told.axes) if a.values and a.choices},
+            X_pending=told.running,
+            X_failed=told.failed,
+            method=self._method,
+            settings=self._settings,
+            seed=self._seed,
+            trial=trial,
+            **self._search,
+        )
 
 
-def candidates_func(
-    method: str = DEFAULT, seed: int = 0, **settings: Any
-) -> Callable[[Tensor, Tensor, Tensor | None, Tensor, Tensor | None], Tensor]:
-    """One of our methods for ``optuna_integration.BoTorchSampler(candidates_func=...)``.
+class _Axis:
+    """A parameter as one column of numbers: logarithms, numbers, or the number of a choice."""
 
-    :class:`RobustSampler` does more: exact search over discrete parameters, the order of completion, failed trials.
-    Arguments and errors are its own; constraints or several objectives raise ``ValueError`` when the function is
-    called. Pass ``consider_running_trials=True`` to the sampler to have running trials hallucinated. Random numbers
-    depend on the seed and the number of rewards and running trials.
+    def __init__(self, name: str, distribution: Any) -> None:
+        self.name, self.distribution = name, distribution
+        self.choices: tuple[Any, ...] = ()
+        self.values: list[float] = []
+        if isinstance(distribution, CategoricalDistribution):
+            self.choices = distribution.choices
+            self.values = [float(k) for k in range(len(self.choices))]
+            self.bounds = (0.0, float(len(self.choices) - 1))
+            return
+        low, high, step = distribution.low, distribution.high, distribution.step
+        half = 0.5 * (step or 0.0)
+        self.bounds = (self._scaled(low - half), self._scaled(high + half))
+        if step and (high - low) / step < MOST_POINTS:
+            self.values = [self._scaled(low + k * step) for k in range(round((high - low) / step) + 1)]
 
-    Returns:
-        A function of points ``n x d``, rewards to be maximised ``n x 1``, constraints (None), the box ``2 x d`` and
-        running points ``k x d`` or None, returning the next point ``1 x d``.
+    def number(self, value: Any) -> float:
+        """The number of a value."""
+        return float(self.distribution.to_internal_repr(value)) if self.choices else self._scaled(value)
+
+    def value(self, number: float) -> Any:
+        """The value nearest to a number."""
+        d = self.distribution
+        if self.choices:
+            return self.choices[int(number)]
+        value = math.exp(number) if d.log else number
+        if d.step:
+            value = d.low + round((value - d.low) / d.step) * d.step
+        return type(d.low)(min(max(value, d.low), d.high))
+
+    def _scaled(self, value: float) -> float:
+        return math.log(value) if self.distribution.log else float(value)
+
+
+class _History:
+    """What the trials say about a search space; the trial ``number``, about to be proposed, is left out.
+
+    Completed trials come in the order of their completion.
     """
-    _check(method, settings)
-    check_count(0, seed=seed)
 
-    def propose(
-        train_x: Tensor, train_obj: Tensor, train_con: Tensor | None, bounds: Tensor, pending_x: Tensor | None
-    ) -> Tensor:
-        if train_con is not None or train_obj.shape[-1] != 1:
-            raise ValueError(f"our methods take one objective and no constraints here: {WITH_CONSTRAINTS}.")
-        space = _unit_box(bounds.shape[-1])
-        low, side = bounds[0], bounds[1] - bounds[0]
+    def __init__(self, study: Study, search_space: dict[str, BaseDistribution], number: int | None = None) -> None:
+        self.axes = [_Axis(name, distribution) for name, distribution in search_space.items()]
+        trials = [t for t in study.get_trials(deepcopy=False) if t.number != number and _holds(t, search_space)]
+        done = [t for t in trials if t.state == TrialState.COMPLETE and all(map(math.isfinite, t.values))]
+        self.completed = sorted(done, key=lambda t: (t.datetime_complete, t.number))
+        rest = [t for t in trials if t not in done and t.state != TrialState.WAITING]
+        self.X = self._rows(self.completed)
+        self.running = self._rows([t for t in rest if t.state == TrialState.RUNNING])
+        self.failed = self._rows([t for t in rest if t.state != TrialState.RUNNING])
 
-        def points(x: Tensor | None) -> list[dict[str, float]]:
-            rows = [] if x is None else ((x - low) / side).tolist()
-            return [dict(zip(space.names, row, strict=True)) for row in rows]
+    def constraints(self) -> list[list[float]] | None:
+        """Values of all constraints, a row for each completed trial; None where there are none."""
+        names = sorted({name for trial in self.completed for name in trial.constraints})
+        return [[t.constraints.get(name, math.nan) for name in names] for t in self.completed] if names else None
 
-        told, running = points(train_x), points(pending_x)
-        history = History(list(zip(told, train_obj[:, 0].tolist(), strict=True)), [], running)
-        chosen = complete(method, settings, space)
-        u = Policy(space, chosen, seed).propose(history, len(told) + len(running))
-        return low + side * low.new_tensor([space.encode(u)])
-
-    return propose
-
-
-def _unit_box(d: int) -> Box:
-    return Box({f"column{i}": Float(0.0, 1.0) for i in range(d)})
-
-
-def _parameter(distribution: Any) -> Parameter:
-    """The parameter of a study that has the same values."""
-    if isinstance(distribution, CategoricalDistribution):
-        return Categorical(distribution.choices)
-    made = Integer if isinstance(distribution, IntDistribution) else Float
-    return made(distribution.low, distribution.high, distribution.log, distribution.step)
+    def _rows(self, trials: Sequence[FrozenTrial]) -> list[list[float]]:
+        return [[axis.number(trial.params[axis.name]) for axis in self.axes] for trial in trials]
 
 
 def _latest_ranges(completed: list[FrozenTrial]) -> dict[str, BaseDistribution]:
@@ -225,50 +249,9 @@ def _holds(trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> boo
 
 
 def _has(trial: FrozenTrial, name: str, distribution: BaseDistribution) -> bool:
-    if trial.distributions[name] == distribution:
+    if trial.distributions[name] == distribution:  # a user may have enqueued a value outside it
         return True
     try:
-        _parameter(distribution).check(trial.params[name])
-    except ValueError:
+        return distribution._contains(distribution.to_internal_repr(trial.params[name]))
+    except ValueError:  # no such choice
         return False
-    return True
-
-
-def _point(trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Point:
-    return {name: trial.params[name] for name in search_space}
-
-
-def _same(space: Space, x: Point, y: Point) -> bool:
-    """Whether two points are one; a value of a grid may be rounded."""
-    return all(abs(u - v) <= 1e-9 for u, v in zip(space.encode(x), space.encode(y), strict=True))
-
-
-def _completed(study: Study, search_space: dict[str, BaseDistribution]) -> list[tuple[FrozenTrial, float]]:
-    """Trials of this space with a finite value, in the order of their completion."""
-    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    known = [(t, t.value) for t in trials if _holds(t, search_space) and t.value is not None and math.isfinite(t.value)]
-    return sorted(known, key=lambda pair: (pair[0].datetime_complete, pair[0].number))
-
-
-def _history(study: Study, trial: FrozenTrial | None, search_space: dict[str, BaseDistribution]) -> History:
-    """What the trials say about this space; ``trial`` is about to be proposed and left out."""
-    number = None if trial is None else trial.number
-    others = [t for t in study.get_trials(deepcopy=False) if t.number != number and _holds(t, search_space)]
-    known = _completed(study, search_space)
-    done = {t.number for t, _ in known}
-    tried = [t for t in others if t.number not in done and t.state != TrialState.WAITING]
-    running = [_point(t, search_space) for t in tried if t.state == TrialState.RUNNING]
-    failed = [_point(t, search_space) for t in tried if t.state != TrialState.RUNNING]
-    return History([(_point(t, search_space), float(value)) for t, value in known], failed, running)
-
-
-def _check(method: str, settings: dict[str, Any]) -> None:
-    """Raise ``ValueError`` on what is wrong in every search space."""
-    conditional = [name for name, made in METHODS.items() if "environment" in made.defaults()]
-    if method in conditional:
-        known = ", ".join(name for name in METHODS if name not in conditional)
-        raise ValueError(f"{method} needs conditions, which Optuna does not know of; choose one of {known}.")
-    for name in {"minimize", "maximize"} & set(settings):
-        raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
-    # Lengthscales are left out because the number of columns is not known yet.
-    complete(method, {k: v for k, v in settings.items() if k != "lengthscale"}, _unit_box(2))

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from bo_robust.study import FAILED, InProcess, Study, WorkerLost
 from rich.console import Console
+from tests.study import objectives
 
 from bo_robust.experiments import cli, results
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import play_jobs
-from bo_robust.study import FAILED, InProcess, Study, WorkerLost
-from tests.study import objectives
 
 ray = pytest.importorskip("ray")
 

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from bo_robust.study import Study, WorkerLost
 from tests.study import objectives
 

@@ -4,7 +4,7 @@ A method is a frozen dataclass of its settings; the configuration names it by it
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -21,8 +21,7 @@ from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, Conditions
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
-from bo_robust.methods.base import Spec, setting
-from bo_robust.methods.v_ucb import WIDTH
+from bo_robust.methods import METHODS
 from bo_robust.picks import check_pick
 from bo_robust.validation import check_count, check_positive, is_number
 
@@ -56,13 +55,13 @@ class VUCB(_UpperBound):
     """V-UCB (Nguyen et al. 2021).
 
     Args:
-        width: As of :class:`bo_robust.methods.VUCBMethod`.
+        width: As of "v-ucb" in :data:`bo_robust.methods.METHODS`.
         pick: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
     """
 
     certifies: ClassVar[bool] = True
 
-    width: Spec = setting(WIDTH)
+    width: Any = field(default_factory=lambda: METHODS["v-ucb"].settings["width"])
     pick: str = "probable"
 
     def __post_init__(self) -> None:

@@ -1,0 +1,313 @@
+"""The methods that Ax, Optuna and run configurations offer by name: a model, an acquisition function, their options.
+
+A method is one row of :data:`METHODS`. Its options are plain JSON, the only form that Ax can store: they are arguments
+of the ``construct_inputs`` of the model and of the input constructor of the acquisition function. A width is a number
+or ``{"kind": name in WIDTHS, ...}``, a truncation ``{"kind": name in TRUNCATIONS, ...}``; an option that they leave out
+is taken from the setting of the same name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.models.model import Model
+from botorch.utils.datasets import SupervisedDataset
+from torch import Tensor
+
+from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
+from bo_robust.acquisition.conditions import finite_environment
+from bo_robust.confidence import WIDTHS, ConstantWidth
+from bo_robust.confidence.base import EXPLORING
+from bo_robust.confidence.candidate_widths import delta_of_width
+from bo_robust.functionals import ValueAtRisk
+from bo_robust.models import (
+    BKBModel,
+    CandidateEnsemble,
+    RobustGP,
+    TruncatedFeatureGP,
+    TruncatedGP,
+    candidate,
+    candidate_grid,
+)
+from bo_robust.models.candidate_elimination import GRID
+from bo_robust.models.feature_maps import FEATURE_MAPS
+from bo_robust.specs import SpecError, build, nearest, quoted
+from bo_robust.truncation import TRUNCATIONS
+from bo_robust.validation import check_delta
+
+__all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged"]
+
+DEFAULT = "robust"
+MOSTLY = 0.1  # a reading counts as truncated if a larger share of its weight is beyond the level
+RANDOMISED = {"kind": "randomised", "scale": EXPLORING}
+HEAVY_TAILS = {"moment_bound": 100.0, "alpha": 1.0, "rule": "zero", "noise_var": None}
+
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of :data:`METHODS`.
+
+    Attributes:
+        summary: What it is, in one sentence.
+        model: The class of the model.
+        acquisition: The class of the acquisition function. None: BoTorch's logarithmic noisy expected improvement, or
+            expected hypervolume improvement where there are several objectives. A ``width`` makes it :class:`GPUCB`.
+        settings: Settings and their defaults. The defaults suppose rewards with median 0 and a robust standard
+            deviation of 1, and parameters in the unit cube.
+        in_units: Settings in the units of the rewards, which have to be given where rewards are not standardised.
+        model_options: Options of the model, from settings.
+        acquisition_options: Options of the acquisition function beside its width, from settings.
+    """
+
+    summary: str
+    model: type[Model]
+    acquisition: type[AcquisitionFunction] | None
+    settings: Mapping[str, Any]
+    in_units: tuple[str, ...] = ()
+    model_options: Callable[[Options], Options] = field(default=lambda settings: _given(settings, "noise_var"))
+    acquisition_options: Callable[[Options], Options] = field(default=lambda settings: {})
+
+    def required(self, standardised: bool) -> set[str]:
+        """Settings without a default where rewards are standardised, or are not."""
+        return {name for name, default in self.settings.items() if default is ...} | (
+            set() if standardised else set(self.in_units)
+        )
+
+
+class Choice(NamedTuple):
+    """Classes and options of a method with its settings; see :class:`Method`."""
+
+    model: type[Model]
+    model_options: Options
+    acquisition: type[AcquisitionFunction] | None
+    acquisition_options: Options
+
+    def build(self, X: Tensor, Y: Tensor) -> Any:
+        """Make the model of points ``n x d`` and rewards ``n x 1``; raises ``ValueError`` as its constructor."""
+        names = [f"x{i}" for i in range(X.shape[-1])]
+        data = SupervisedDataset(X, Y, feature_names=names, outcome_names=["y"])
+        return self.model(**self.model.construct_inputs(data, **self.model_options))
+
+    def acquire(self, model: Model, X_pending: Tensor | None, generator: torch.Generator) -> Any:
+        """Make the acquisition function of a method that has a class of its own; random widths use ``generator``."""
+        assert self.acquisition is not None
+        constructor = get_acqf_input_constructor(self.acquisition)
+        inputs = constructor(model=model, X_pending=X_pending, **self.acquisition_options)
+        # BoTorch's input constructors know of no generator, so it is added here.
+        if "generator" in inspect.signature(self.acquisition).parameters:
+            inputs["generator"] = generator
+        return self.acquisition(**inputs)
+
+
+def choose(
+    method: str,
+    given: Mapping[str, Any],
+    known: Mapping[str, Any] = MappingProxyType({}),
+    standardised: bool = True,
+    also: Iterable[str] = (),
+) -> Choice:
+    """Return the classes and options of a method.
+
+    Args:
+        method: A name in :data:`METHODS`.
+        given: Its settings, plain JSON; others have their defaults.
+        known: Facts that widths and truncations may ask for: ``num_arms`` (default 1000), ``dim``, ``num_initial``.
+        standardised: Whether the rewards that the model gets are standardised.
+        also: Names that the caller takes beside the settings, for the hint of an error.
+
+    Raises:
+        ValueError: if the method or a setting is unknown (the nearest is named), or a setting is missing, of another
+            type, out of range or no plain JSON.
+    """
+    if not isinstance(method, str) or method not in METHODS:
+        raise SpecError(f"unknown method {quoted(method)}; {nearest(method, METHODS)}")
+    row = METHODS[method]
+    for name in given:
+        if name not in row.settings:
+            raise SpecError(f"{method} has no setting {quoted(name)}; {nearest(name, [*row.settings, *also])}")
+    try:
+        plain = json.loads(json.dumps(dict(given), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"settings of {method} must be plain JSON (numbers, strings, lists, dicts): {error}.") from None
+    if missing := sorted(name for name in row.required(standardised) if plain.get(name) is None):
+        raise SpecError(f"{method} needs {', '.join(missing)}.")
+    check_delta(plain.get("delta", 0.1))
+    settings = {"num_arms": GRID, **known, **row.settings, **plain}
+    width, acquisition = settings.get("width"), row.acquisition or (GPUCB if "width" in plain else None)
+    options = row.acquisition_options(settings)
+    if acquisition not in (None, EliminationUCB):
+        options = {"width": _width(width, settings), **options}
+    choice = Choice(row.model, row.model_options(settings), acquisition, options)
+    _try_out(method, choice)
+    return choice
+
+
+def flagged(model: Any) -> Tensor:
+    """Which readings the model flags as outliers, or truncates, ``n`` bool."""
+    if isinstance(model, RobustGP):
+        return ~model.believed
+    if isinstance(model, TruncatedGP):
+        return model.truncated.squeeze(-1)
+    if isinstance(model, TruncatedFeatureGP):
+        return model.mostly_truncated(MOSTLY)
+    return torch.zeros(model.train_targets.shape[-1], dtype=torch.bool, device=model.train_targets.device)
+
+
+def _try_out(method: str, choice: Choice) -> None:
+    """Raise ``ValueError`` where the options do not make a model of two points."""
+    scales = [one.get("lengthscale") for one in choice.model_options.get("candidates", ())]
+    dim = max((len(scale) for scale in scales if isinstance(scale, list)), default=2)
+    X = torch.eye(2, dim, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of two points
+        try:
+            choice.build(X, X[:, :1])
+        except (RuntimeError, TypeError) as error:
+            raise SpecError(f"{method} cannot be built with these settings: {error}") from error
+
+
+def _given(settings: Options, *names: str) -> Options:
+    """Those of the settings that are not None."""
+    return {name: settings[name] for name in names if settings[name] is not None}
+
+
+def _completed(spec: Any, registry: Mapping[str, Callable[..., Any]], settings: Options, role: str) -> Options:
+    """A spec of a width or truncation with all its options, plain JSON."""
+    if not isinstance(spec, Mapping) or "kind" not in spec:
+        raise SpecError(f"{role} must be {{'kind': one of {', '.join(registry)}, ...}}, got {quoted(spec)}.")
+    made = build(spec, registry, settings, role)
+    return {"kind": spec["kind"], **vars(made)}
+
+
+def _width(spec: Any, settings: Options) -> Options:
+    if isinstance(spec, int | float) and not isinstance(spec, bool):
+        return {"kind": "constant", "value": ConstantWidth(float(spec)).value}
+    return _completed(spec, WIDTHS, settings, "width")
+
+
+def _truncated(settings: Options) -> Options:
+    level = _completed(settings["truncation"], TRUNCATIONS, settings, "truncation")
+    return _given(settings, "noise_var") | {"truncation": level, "rule": settings["rule"]}
+
+
+def _adaptively_truncated(settings: Options) -> Options:
+    features = settings["features"]
+    build(features, FEATURE_MAPS, {}, "features")  # raises
+    spec = settings["truncation"] or {"kind": f"ata_{features['kind']}"}
+    level = _completed(spec, TRUNCATIONS, {**settings, "num_features": settings["num_features"] or 1}, "truncation")
+    if settings["num_features"] is None and "num_features" not in spec:
+        level.pop("num_features", None)  # the model counts them
+    chosen = {"features": features, "truncation": level, "root": settings["root"], "rule": settings["rule"]}
+    return _given(settings, "noise_var") | chosen
+
+
+def _ensemble(settings: Options) -> Options:
+    given = settings["candidates"]
+    if not (given is None or (isinstance(given, list) and given and all(isinstance(one, Mapping) for one in given))):
+        raise SpecError(f"candidates must be a list of settings of bo_robust.models.candidate, got {quoted(given)}.")
+    grid = given or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
+    noise_scale = settings["noise_scale"]
+    if noise_scale is None:
+        noise_scale = math.sqrt(max(candidate(**one).noise_var for one in grid))
+    known = {**settings, "noise_scale": noise_scale, "delta": delta_of_width(settings["width"], settings["delta"])}
+    options = {name: settings[name] for name in ("delta", "elimination", "maximize")}
+    options |= {"candidates": grid, "noise_scale": noise_scale, "width": _width(settings["width"], known)}
+    return options | {"num_initial": settings.get("num_initial", 0)}
+
+
+def _risk(settings: Options) -> Options:
+    finite_environment(settings["environment"], torch.zeros(1, dtype=torch.float64))  # raises
+    ValueAtRisk(settings["risk_level"])  # raises
+    return {"environment": settings["environment"], "functional": settings["risk_level"]}
+
+
+METHODS: dict[str, Method] = {
+    "robust": Method(
+        "Expected improvement on RobustGP, which finds outliers from the data alone.",
+        RobustGP,
+        None,
+        {"outlier_share": 0.05, "outlier_density": 0.05, "noise_var": None, "width": None, "delta": 0.1},
+        model_options=lambda settings: _given(settings, "noise_var", "outlier_share", "outlier_density"),
+    ),
+    "gp-ucb": Method(
+        "GP-UCB (Srinivas et al. 2010) on an exact GP that sees every reward as it is.",
+        TruncatedGP,
+        GPUCB,
+        {"width": RANDOMISED, "delta": 0.1, "noise_var": None},
+        model_options=lambda settings: _given(settings, "noise_var") | {"truncation": {"kind": "none"}},
+    ),
+    "tgp-ucb": Method(
+        "TGP-UCB (Ray Chowdhury & Gopalan 2019): rewards beyond a growing level are truncated.",
+        TruncatedGP,
+        GPUCB,
+        {"width": RANDOMISED, "delta": 0.1, "truncation": {"kind": "tgp"}, **HEAVY_TAILS},
+        in_units=("moment_bound", "alpha"),
+        model_options=_truncated,
+    ),
+    "ata-gp-ucb": Method(
+        "ATA-GP-UCB (Ray Chowdhury & Gopalan 2019): truncation along directions of a feature space.",
+        TruncatedFeatureGP,
+        GPUCB,
+        {
+            "width": RANDOMISED,
+            "delta": 0.1,
+            "truncation": None,
+            **HEAVY_TAILS,
+            "noise_var": 1.0,
+            "features": {"kind": "nystrom", "size": 64},
+            "horizon": 1000,
+            "num_features": None,
+            "root": "symmetric",
+        },
+        in_units=("moment_bound", "alpha", "noise_var", "features", "horizon"),
+        model_options=_adaptively_truncated,
+    ),
+    "v-ucb": Method(
+        "V-UCB (Nguyen et al. 2021): the value at risk, and the condition to observe a design under.",
+        RobustGP,
+        ValueAtRiskUCB,
+        {
+            "width": {"kind": "finite", "num_arms": 1},
+            "delta": 0.1,
+            "noise_var": None,  # the paper's width
+            "environment": ...,
+            "risk_level": 0.1,
+        },
+        acquisition_options=_risk,
+    ),
+    "he-gp-ucb": Method(
+        "HE-GP-UCB (Ziomek et al. 2024): candidate kernels, eliminated by their errors.",
+        CandidateEnsemble,
+        EliminationUCB,
+        {
+            "width": {"kind": "bayesian_finite"},
+            "delta": 0.1,
+            "elimination": "errors",
+            "candidates": None,
+            "noise_var": 0.1,
+            "noise_scale": None,
+            "maximize": True,
+        },
+        in_units=("candidates", "noise_scale"),
+        model_options=_ensemble,
+    ),
+    "bkb": Method(
+        "BKB (Calandriello et al. 2019): GP-UCB on a dictionary of the points observed.",
+        BKBModel,
+        GPUCB,
+        {"width": RANDOMISED, "delta": 0.1, "noise_var": None, "oversampling": 4.0, "max_size": 512, "min_size": 128},
+        model_options=lambda settings: _given(settings, "noise_var", "oversampling", "max_size", "min_size"),
+    ),
+}

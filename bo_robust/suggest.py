@@ -1,0 +1,571 @@
+"""What to measure next, from all that was measured: :func:`suggest`, on a box, a mixed space or a list of designs.
+
+Nothing is kept between calls: a suggestion is a function of its arguments.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
+from botorch.acquisition.objective import GenericMCObjective
+from botorch.exceptions import BotorchWarning, ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.model import Model
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.utils.multi_objective.hypervolume import infer_reference_point
+from botorch.utils.multi_objective.pareto import is_non_dominated
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.utils.warnings import GPInputWarning
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+from torch.nn.functional import one_hot
+from torch.quasirandom import SobolEngine
+
+from bo_robust.acquisition import ValueAtRiskUCB
+from bo_robust.methods import DEFAULT, Choice, choose, flagged
+from bo_robust.models import CandidateEnsemble, RobustGP, verify
+from bo_robust.models.fitting import fit_evidence
+from bo_robust.models.reward_units import robust_units
+from bo_robust.models.training_data import recommendable
+from bo_robust.random import stream
+from bo_robust.validation import check_count, quoted
+
+__all__ = ["Suggestion", "suggest"]
+
+MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
+LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
+FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
+HALFWAY = 0.5  # between the label of a success and that of a failure
+# The acquisition falls by this times the squared excess of the label over HALFWAY. Where failure is sure it is 2,500
+# lower, which rules the design out; so much steeper would stop line searches at the edge.
+STEEP = 1e4
+_one_at_a_time = threading.RLock()  # PyTorch has one generator for all threads
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What to measure next, and what the data say so far.
+
+    Attributes:
+        X: ``q x d`` designs to measure next, in the columns and units of the data.
+        replicate: Whether each of them is a second reading of a design whose reading may be an outlier, ``q`` bool.
+        outliers: Which readings the models flag as outliers (or truncate), ``n`` bool.
+        expected: ``n x m`` posterior means of the objectives at the designs measured, in units of Y. Where a reading is
+            flagged, it is what the others let expect.
+        best: The row of the design to use now; None for several objectives, or where no design can be recommended.
+        mean: Posterior mean of the objective there, in units of Y; NaN where ``best`` is None.
+        std: Posterior standard deviation there.
+        model: The model of all outputs in the unit cube, in robust standard deviations of each output, where large
+            objectives are good; None before there are data.
+    """
+
+    X: Tensor
+    replicate: Tensor
+    outliers: Tensor
+    expected: Tensor
+    best: int | None
+    mean: float
+    std: float
+    model: Model | None
+
+
+def suggest(
+    X: Any,
+    Y: Any,
+    *,
+    bounds: Any = None,
+    candidates: Any = None,
+    q: int = 1,
+    maximize: bool | Sequence[bool] = True,
+    constraints: Any = None,
+    discrete: Mapping[int, Sequence[float]] | None = None,
+    categorical: Mapping[int, Sequence[float]] | None = None,
+    X_pending: Any = None,
+    X_failed: Any = None,
+    method: str = DEFAULT,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    seed: int = 0,
+    trial: int | None = None,
+    num_initial: int | None = None,
+    restarts: int = 8,
+    raw_samples: int = 128,
+    device: str = "cpu",
+) -> Suggestion:
+    """Suggest the next designs to measure, on a box, a mixed space or a list of candidates.
+
+    The first designs are quasi-random. Then the default method maximises BoTorch's ``qLogNoisyExpectedImprovement`` (or
+    hypervolume improvement) on :class:`bo_robust.RobustGP`, with the probability that ``constraints`` hold. Where the
+    space is finite, a reading that is better than all inliers, but flagged as an outlier, is measured a second time
+    first. Units of designs and readings do not matter.
+
+    Args:
+        X: ``n x d`` designs measured, n >= 0, in the order of measurement.
+        Y: ``n`` or ``n x m`` readings of m objectives, finite.
+        bounds: ``2 x d``, the smallest and the largest value of each column. Not needed with ``candidates``.
+        candidates: ``N x d`` designs to choose from, by any descriptors; a design may be measured more than once.
+        q: Number of designs; 0 for the analysis alone.
+        maximize: Whether large readings are good; one value, or one per objective.
+        constraints: ``n x k`` readings of constraints, which hold where they are at most 0; NaN where not measured.
+        discrete: Values of columns that take no others, in order, by number of the column.
+        categorical: Values of columns whose values have no order, by number of the column.
+        X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
+        X_failed: ``f x d`` designs whose measurement failed; their neighbourhood is avoided where failure is likely.
+        method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb".
+        settings: Settings of the method, see :mod:`bo_robust.methods`.
+        seed: Seed of all random numbers, >= 0.
+        trial: Number of the trial, which random numbers depend on. Default: the number of designs so far.
+        num_initial: Designs of the initial design. Default: 2 d + 2, of a list at most an eighth (but 4).
+        restarts: Local searches for the best acquisition value.
+        raw_samples: Random points from which these searches get their starts.
+        device: "cpu" or "cuda".
+
+    Raises:
+        ValueError: if shapes, values or settings are wrong, or the readings differ by more than floating point holds.
+
+    Examples:
+        >>> X, Y = [[20.0], [60.0], [90.0]], [1.2, 3.4, 2.2]
+        >>> suggest(X, Y, bounds=[[0.0], [100.0]]).X
+    """
+    check_count(0, q=q, seed=seed)
+    check_count(1, restarts=restarts, raw_samples=raw_samples)
+    space = _Space.of(bounds, candidates, discrete or {}, categorical or {}, X)
+    X, pending, failed = (
+        space.rows(name, x) for name, x in {"X": X, "X_pending": X_pending, "X_failed": X_failed}.items()
+    )
+    outputs = _Outputs.of(Y, constraints, maximize, len(X))
+    trial = len(X) + len(pending) + len(failed) if trial is None else trial
+    num_initial = space.num_initial if num_initial is None else num_initial
+    known = {"dim": space.columns, "num_initial": num_initial}
+    if space.candidates is not None:
+        known["num_arms"] = len(space.candidates)
+    choice = choose(method, settings, known)
+    if choice.acquisition is ValueAtRiskUCB:
+        raise ValueError(f"{method} needs conditions, which suggest does not choose; use it in Ax or BoTorch.")
+    if outputs.several and choice.acquisition is not None:
+        raise ValueError(f"{method} takes one objective and no constraints; the default method takes several of both.")
+    with _seeded(seed, "fit", len(X), device), _expected_warnings():
+        now = _Round(space, outputs, choice, X, pending, failed, device) if len(X) else None
+    chosen = X[:0]
+    replicate: list[bool] = []
+    for k in range(q):
+        if now is None or trial < num_initial:
+            taken = torch.cat([X, pending, failed, chosen])
+            x, measured = space.initial(seed, trial + k, taken), None
+        else:
+            measured = now.replicate(chosen)
+            with _seeded(seed, "search", trial + k, device), _expected_warnings():
+                x = now.maximise(chosen, restarts, raw_samples) if measured is None else measured
+        chosen, replicate = torch.cat([chosen, x]), [*replicate, measured is not None]
+    again = torch.tensor(replicate, dtype=torch.bool)
+    if now is None:
+        nothing = torch.empty(0, outputs.objectives, dtype=torch.float64)
+        return Suggestion(chosen, again, nothing[:, 0] > 0.0, nothing, None, math.nan, math.nan, None)
+    return Suggestion(chosen, again, now.outliers.cpu(), now.expected(), *now.best(), now.model)
+
+
+class _Round:
+    """The models of all outputs, on the data of one call."""
+
+    def __init__(
+        self, space: _Space, outputs: _Outputs, choice: Choice, X: Tensor, pending: Tensor, failed: Tensor, device: str
+    ) -> None:
+        self.space, self.outputs, self.choice, self.X = space, outputs, choice, X
+        self.U, self.pending, self.failed = (space.encode(x).to(device) for x in (X, pending, failed))
+        self.models: list[Any] = []
+        self.outliers = torch.zeros(len(X), dtype=torch.bool, device=device)
+        self.recommendable = torch.ones_like(self.outliers)
+        for j, y in enumerate(outputs.scaled.to(device).unbind(-1)):
+            sided = j < outputs.objectives
+            options = {} if sided or choice.model is not RobustGP else {"maximize": None}
+            rows = y.isfinite()
+            model = _fitted(
+                choice._replace(model_options=choice.model_options | options), self.U[rows], y[rows].unsqueeze(-1)
+            )
+            out = flagged(model)
+            self.models.append(model)
+            self.outliers[rows] |= out
+            if sided:
+                self.recommendable &= recommendable(self.U, y, out)
+            else:  # not where only other designs speak against a reading that breaks the constraint
+                self.recommendable[rows] &= recommendable(self.U[rows], -y[rows], out)
+        self.model = self.models[0] if len(self.models) == 1 else ModelListGP(*self.models)
+        self.failing = _failure_model(self.U, self.failed) if len(failed) else None
+
+    def replicate(self, chosen: Tensor) -> Tensor | None:
+        """A measured design to measure again first, ``1 x d``, where the space is finite; or None."""
+        if self.space.candidates is None or self.choice.model is not RobustGP:
+            return None
+        for model in self.models[: self.outputs.objectives]:
+            elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
+            point = verify(model, X_pending=elsewhere) if model.judged else None
+            rows = [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist()
+            for row in rows:
+                if bool((self.space.candidates == self.X[row]).all(-1).any()):
+                    return self.X[row : row + 1]
+        return None
+
+    def maximise(self, chosen: Tensor, restarts: int, raw_samples: int) -> Tensor:
+        """The design of the largest acquisition value, ``1 x d``, beside the chosen ones."""
+        pending = torch.cat([self.pending, self.space.encode(chosen).to(self.U)])
+        acqf = self._acquisition(pending if len(pending) else None)
+        if self.failing is not None:
+            acqf = _WhereTrialsSucceed(acqf, self.failing)
+        return self.space.maximise(acqf, restarts, raw_samples, self.U.device)
+
+    def expected(self) -> Tensor:
+        """Posterior means of the objectives at the designs measured, ``n x m``, in units of Y."""
+        m = self.outputs.objectives
+        with torch.no_grad():
+            mean = torch.cat([_moments(model.posterior(self.U))[0].unsqueeze(-1) for model in self.models[:m]], -1)
+        return self.outputs.center[:m] + self.outputs.scale[:m] * mean.cpu()
+
+    def best(self) -> tuple[int | None, float, float]:
+        """The row of the largest posterior mean that may be recommended, with mean and standard deviation there."""
+        if self.outputs.objectives > 1:
+            return None, math.nan, math.nan
+        with torch.no_grad():
+            may = self.recommendable.clone()
+            for model in self.models[1:]:
+                may &= model.posterior(self.U).mean.squeeze(-1) <= 0.0
+            mean, variance = _moments(self.models[0].posterior(self.U))
+        if not may.any():
+            return None, math.nan, math.nan
+        row = int(mean.where(may, -math.inf).argmax())
+        scale = float(self.outputs.scale[0])
+        return row, float(self.outputs.center[0]) + scale * float(mean[row]), abs(scale) * float(variance[row].sqrt())
+
+    def _acquisition(self, pending: Tensor | None) -> Any:
+        if self.choice.acquisition is not None:
+            generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,))))
+            return self.choice.acquire(self.model, pending, generator)
+        may = self.recommendable if self.recommendable.any() else torch.ones_like(self.recommendable)
+        baseline, m = self.U[may], self.outputs.objectives
+        options: dict[str, Any] = {"X_pending": pending, "prune_baseline": True}
+        if len(self.models) > m:
+            options["constraints"] = [partial(_output, j) for j in range(m, len(self.models))]
+        if m == 1:
+            objective = GenericMCObjective(partial(_output, 0)) if self.outputs.several else None
+            return qLogNoisyExpectedImprovement(self.model, baseline, objective=objective, **options)
+        with torch.no_grad():
+            mean = self.model.posterior(baseline).mean[:, :m]
+        front = mean[is_non_dominated(mean)]
+        return qLogNoisyExpectedHypervolumeImprovement(
+            self.model,
+            infer_reference_point(front),
+            baseline,
+            objective=IdentityMCMultiOutputObjective(outcomes=list(range(m)), num_outcomes=len(self.models)),
+            **options,
+        )
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """Readings in robust standard deviations, where large objectives are good and constraints hold up to 0."""
+
+    scaled: Tensor  # n x (m + k)
+    center: Tensor
+    scale: Tensor  # negative where an objective is minimised
+    objectives: int
+
+    @property
+    def several(self) -> bool:
+        return self.scaled.shape[-1] > 1
+
+    @classmethod
+    def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int) -> _Outputs:
+        Y = torch.as_tensor(Y, dtype=torch.float64)
+        Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
+        if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
+            raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
+        if not Y.isfinite().all():
+            row = int((~Y.isfinite()).any(-1).nonzero()[0])
+            raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
+        m = Y.shape[-1]
+        C = Y[:, :0] if constraints is None else torch.as_tensor(constraints, dtype=torch.float64)
+        if C.ndim != 2 or len(C) != n:
+            raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
+        C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
+        signs = [maximize] * m if isinstance(maximize, bool) else list(maximize)
+        if len(signs) != m:
+            raise ValueError(
+                f"maximize needs one value, or one for each of the {m} objectives, got {quoted(maximize)}."
+            )
+        every = torch.cat([Y, C], -1)
+        units = [robust_units(y[y.isfinite()].numpy()) for y in every.mT] if n else []
+        center = torch.tensor([u.center if j < m else 0.0 for j, u in enumerate(units)], dtype=torch.float64)
+        scale = torch.tensor([u.scale for u in units], dtype=torch.float64)
+        if not (center.isfinite() & scale.isfinite()).all():
+            raise ValueError("readings differ by more than floating point holds; divide them by their size.")
+        scale[:m] *= torch.where(torch.tensor(signs), 1.0, -1.0)[: len(scale)]
+        for j, y in enumerate(Y.mT):
+            if (value := _sentinel(y)) is not None:
+                warnings.warn(
+                    f"{value:g} was read at several designs, and lies far from all other readings of objective {j}: "
+                    "if it stands for a measurement that failed, give these designs as failed (Optuna: raise "
+                    "TrialPruned); the model takes numbers for readings.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
+        return cls(scaled, center, scale, m)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Columns of designs, and their coordinates in the unit cube: one per number, one per value of a category."""
+
+    bounds: Tensor  # 2 x d
+    candidates: Tensor | None
+    discrete: Mapping[int, Tensor]
+    categorical: Mapping[int, Tensor]
+    listed: bool  # whether the user listed the candidates
+
+    @classmethod
+    def of(cls, bounds: Any, candidates: Any, discrete: Any, categorical: Any, X: Any) -> _Space:
+        if (bounds is None) == (candidates is None):
+            raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
+        values = [
+            {int(i): torch.as_tensor(list(v), dtype=torch.float64) for i, v in given.items()}
+            for given in (discrete, categorical)
+        ]
+        if candidates is not None:
+            table = torch.as_tensor(candidates, dtype=torch.float64)
+            if table.ndim != 2 or len(table) < 2 or not table.isfinite().all():
+                raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
+            seen = torch.as_tensor(X, dtype=torch.float64).reshape(-1, table.shape[-1]) if len(X) else table
+            both = torch.cat([table, seen])
+            return cls(torch.stack([both.amin(0), both.amax(0)]), table, values[0], values[1], True)
+        box = torch.as_tensor(bounds, dtype=torch.float64)
+        if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
+            raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
+        by_column = [values[0].get(i, values[1].get(i)) for i in range(box.shape[-1])]
+        count = math.prod(math.inf if v is None else len(v) for v in by_column)
+        points = None
+        if count <= MOST_POINTS:
+            points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
+        return cls(box, points, values[0], values[1], False)
+
+    @property
+    def columns(self) -> int:
+        """Coordinates of a design, D."""
+        return self.bounds.shape[-1] + sum(len(v) - 1 for v in self.categorical.values())
+
+    @property
+    def num_initial(self) -> int:
+        """Designs of the initial design."""
+        plenty = 2 * self.bounds.shape[-1] + 2
+        return min(plenty, max(4, len(self.candidates) // 8)) if self.candidates is not None else plenty
+
+    def rows(self, name: str, x: Any) -> Tensor:
+        """The designs as ``k x d``; raises ``ValueError`` unless they are."""
+        d = self.bounds.shape[-1]
+        x = torch.as_tensor([] if x is None else x, dtype=torch.float64)
+        x = x.reshape(0, d) if x.numel() == 0 else x
+        if x.ndim != 2 or x.shape[-1] != d or not x.isfinite().all():
+            raise ValueError(f"{name} must be k x {d} finite numbers, got shape {tuple(x.shape)}.")
+        for i, values in self.categorical.items():
+            if not torch.isin(x[:, i], values).all():
+                raise ValueError(f"{name} has values in column {i} that are not among those of categorical[{i}].")
+        return x
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Coordinates ``k x D`` of designs ``k x d``."""
+        return _one_hot(self._scaled(x), {i: len(v) for i, v in self.categorical.items()})
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Designs ``k x d`` in the unit cube, where a category is the number of its value."""
+        side = self.bounds[1] - self.bounds[0]
+        u = (x - self.bounds[0]) / torch.where(side > 0.0, side, 1.0)
+        for i, values in self.categorical.items():
+            u[:, i] = (x[:, i].unsqueeze(-1) == values).double().argmax(-1).double()
+        return u
+
+    def _decoded(self, u: Tensor) -> Tensor:
+        """Designs ``k x d`` at coordinates in which a category is the number of its value."""
+        x = (self.bounds[0] + (self.bounds[1] - self.bounds[0]) * u).clamp(*self.bounds)
+        for i, values in self.discrete.items():
+            x[:, i] = values[(x[:, i].unsqueeze(-1) - values).abs().argmin(-1)]
+        for i, values in self.categorical.items():
+            x[:, i] = values[u[:, i].round().long()]
+        return x
+
+    def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
+        """The design of the initial design, ``1 x d``: scrambled Sobol, or a candidate that is not taken, if any."""
+        if self.candidates is not None:
+            order = torch.from_numpy(stream(seed, "suggest.candidates", 0).permutation(len(self.candidates)))
+            free = ~(self.candidates[order].unsqueeze(1) == taken).all(-1).any(1)
+            order = order[free] if free.any() else order
+            return self.candidates[order[trial % len(order)] if not free.any() else order[0]].unsqueeze(0)
+        engine = SobolEngine(self.bounds.shape[-1], scramble=True, seed=_seed_of(seed, "initial", 0) % 2**31)
+        u = engine.fast_forward(trial).draw(1, dtype=torch.float64)
+        for i, values in self.categorical.items():  # equal shares
+            u[:, i] = (u[:, i] * len(values)).floor()
+        return self._decoded(u)
+
+    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any) -> Tensor:
+        """The design of the largest acquisition value that the search finds, ``1 x d``.
+
+        Discrete columns take their own values only: between them the variance would stay largest for ever.
+        """
+        if self.candidates is not None:
+            choices = self.encode(self.candidates).to(device)
+            point, _ = optimize_acqf_discrete(acqf, q=1, choices=choices, max_batch_size=MOST_POINTS)
+            return self.candidates[(choices == point).all(-1).nonzero()[0]]
+        d = self.bounds.shape[-1]
+        ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device).repeat(1, d)
+        search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples}
+        if self.discrete or self.categorical:
+            counts = {i: len(v) for i, v in self.categorical.items()}
+            for i, count in counts.items():
+                ends[1, i] = count - 1
+            grids = {i: self._scaled(self._grid(i, v))[:, i].tolist() for i, v in self.discrete.items()}
+            for i, grid in grids.items():
+                ends[0, i], ends[1, i] = grid[0], grid[-1]
+            codes = {i: [float(k) for k in range(count)] for i, count in counts.items()}
+            u, _ = optimize_acqf_mixed_alternating(_OneHot(acqf, counts), ends, grids, codes, **search)
+        else:
+            options: dict[str, Any] = {"sample_around_best": True, "sample_around_best_sigma": 0.05}
+            # The kinks of a bound end line searches, at good points: so there is no second try.
+            u, _ = optimize_acqf(acqf, ends, q=1, options=options, retry_on_optimization_warning=False, **search)
+        return self._decoded(u.detach().cpu())
+
+    def _grid(self, column: int, values: Tensor) -> Tensor:
+        rows = self.bounds[:1].repeat(len(values), 1)
+        rows[:, column] = values
+        for i, others in self.categorical.items():
+            rows[:, i] = others[0]
+        return rows
+
+
+class _OneHot(AcquisitionFunction):
+    """An acquisition function on one column per parameter, where a category is the number of its value."""
+
+    def __init__(self, acqf: AcquisitionFunction, counts: Mapping[int, int]) -> None:
+        super().__init__(model=acqf.model)
+        self.set_X_pending(None)  # the wrapped function knows them
+        self.acqf, self.counts = acqf, counts
+
+    def forward(self, X: Tensor) -> Tensor:
+        return self.acqf(_one_hot(X, self.counts))
+
+
+def _one_hot(u: Tensor, counts: Mapping[int, int]) -> Tensor:
+    """Replace columns that hold numbers of values by one column for each value."""
+    if not counts:
+        return u
+    parts = [
+        one_hot(column.round().long(), counts[i]).to(u) if i in counts else column.unsqueeze(-1)
+        for i, column in enumerate(u.unbind(-1))
+    ]
+    return torch.cat(parts, -1)
+
+
+class _WhereTrialsSucceed(AcquisitionFunction):
+    """An acquisition function where success is likelier than failure; elsewhere the lower the surer failure is.
+
+    A failure says nothing about the objective. So it is no reading, but tells of a constraint, of which success or
+    failure is all that is seen (Gelbart, Snoek & Adams 2014, "Bayesian optimization with unknown constraints"). The
+    wrapped values are logarithms, or bounds in robust standard deviations.
+    """
+
+    def __init__(self, acqf: Any, failing: SingleTaskGP) -> None:
+        super().__init__(model=acqf.model)
+        self.acqf, self.failing = acqf, failing
+        self.set_X_pending(None)
+        if (baseline := getattr(acqf, "X_baseline", None)) is not None:
+            self.X_baseline = baseline  # where BoTorch's searches start
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Values ``b`` at designs ``b x 1 x d``."""
+        excess = (self.failing.posterior(X).mean.squeeze(-1).squeeze(-1) - HALFWAY).clamp_min(0.0)
+        value: Tensor = self.acqf(X) - STEEP * excess.square()
+        return value
+
+
+def _output(j: int, Z: Tensor, X: Tensor | None = None) -> Tensor:
+    return Z[..., j]
+
+
+def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
+    """``SingleTaskGP`` of labels: 0 where there was a reading, 1 where the measurement failed.
+
+    Where a region fails, labels follow a cliff. A failure by chance is noise, or a spike that spoils little around it.
+    """
+    labels = torch.cat([U.new_zeros(len(U), 1), U.new_ones(len(failed), 1)])
+    model = SingleTaskGP(torch.cat([U, failed]), labels)
+    try:
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
+    except ModelFittingError:
+        model = SingleTaskGP(torch.cat([U, failed]), labels)  # at the modes of the priors
+    return model.eval()
+
+
+def _fitted(choice: Choice, U: Tensor, y: Tensor) -> Any:
+    """The model, fitted; at the modes of its priors where no fit succeeds. An ensemble has nothing to fit."""
+    model = choice.build(U, y)
+    if choice.model is CandidateEnsemble:
+        return model.eval()
+    try:
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
+    except ModelFittingError:
+        model = choice.build(U, y)
+    return model.eval()
+
+
+def _moments(posterior: Any) -> tuple[Tensor, Tensor]:
+    """Mean and variance of f, ``n`` each; an ensemble's are those of the mixture."""
+    mean = getattr(posterior, "mixture_mean", posterior.mean)
+    variance = getattr(posterior, "mixture_variance", posterior.variance)
+    return mean.squeeze(-1), variance.squeeze(-1)
+
+
+def _sentinel(y: Tensor) -> float | None:
+    """The value that seems to stand for failures, such as -999: several readings have it, none is near; or None."""
+    for value in (y.amin(), y.amax()) if len(y) else ():
+        others = y[y != value]
+        if len(y) - len(others) >= 2 and len(others) >= 3:  # at fewer it may be all others that are odd
+            spread = others.amax() - others.amin()
+            if (value - others).abs().amin() > FAR * spread > 0.0:
+                return float(value)
+    return None
+
+
+def _seed_of(seed: int, purpose: str, index: int) -> int:
+    return int(stream(seed, f"suggest.{purpose}", index).integers(2**62))
+
+
+@contextmanager
+def _seeded(seed: int, purpose: str, index: int, device: str) -> Iterator[None]:
+    """Seed PyTorch's global random numbers within a block and restore them after it; one thread at a time."""
+    with _one_at_a_time, torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]):
+        torch.manual_seed(_seed_of(seed, purpose, index))
+        yield
+
+
+@contextmanager
+def _expected_warnings() -> Iterator[None]:
+    """Ignore warnings of good fits and searches, about which a user can do nothing.
+
+    They are those of single restarts, of covariances that are singular to rounding where designs lie close, and of line
+    searches that end at good points.
+    """
+    with warnings.catch_warnings():
+        for category in (BotorchWarning, NumericalWarning, GPInputWarning):
+            warnings.simplefilter("ignore", category)
+        warnings.filterwarnings("ignore", "Optimization failed (in|on)", RuntimeWarning)
+        yield

@@ -1,0 +1,262 @@
+"""Suggestions on boxes, mixed spaces and lists, with outliers, failures, constraints and several objectives."""
+
+import math
+
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+
+from bo_robust.models import RobustGP, verify
+from bo_robust.suggest import _failure_model, _OneHot, _sentinel, _Space, _WhereTrialsSucceed, suggest
+
+SEARCH = {"restarts": 2, "raw_samples": 32}
+BOX = [[0.0, -1.0], [4.0, 1.0]]
+
+
+def designs(n=12, seed=0, bounds=BOX):
+    low, high = torch.tensor(bounds, dtype=torch.float64)
+    return low + (high - low) * torch.rand(n, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def f(X):
+    """At most 1, at (3, 0.5)."""
+    return 1.0 - (X[:, 0] - 3.0) ** 2 / 4.0 - (X[:, 1] - 0.5) ** 2
+
+
+def loop(rounds, outlier=None, **options):
+    X = designs(6)
+    for _ in range(rounds):
+        Y = f(X)
+        if outlier is not None:
+            Y[outlier] += 50.0
+        X = torch.cat([X, suggest(X, Y, bounds=BOX, num_initial=6, **SEARCH, **options).X])
+    return X
+
+
+def test_the_optimum_is_found_beside_an_outlier():
+    X = loop(10, outlier=2)
+    Y = f(X)
+    Y[2] += 50.0
+    now = suggest(X, Y, bounds=BOX, q=0)
+    assert now.X.shape == (0, 2)
+    assert now.outliers.nonzero().tolist() == [[2]]
+    assert f(X)[now.best] > 0.95
+    assert now.mean == pytest.approx(float(f(X)[now.best]), abs=0.05)
+    assert 0.0 < now.std < 0.1
+    assert isinstance(now.model, RobustGP)
+
+
+@pytest.mark.parametrize("method", ["robust", "gp-ucb", "tgp-ucb", "ata-gp-ucb", "he-gp-ucb", "bkb"])
+def test_units_and_sense_of_the_readings_do_not_matter(method):
+    X = designs(10)
+    one = suggest(X, f(X), bounds=BOX, method=method, **SEARCH)
+    for scale, shift in ((-1.0, 0.0), (2.0**40, 0.0), (-(2.0**-40), 0.0)):
+        other = suggest(X, scale * f(X) + shift, bounds=BOX, maximize=scale > 0.0, method=method, **SEARCH)
+        torch.testing.assert_close(other.X, one.X, rtol=0.0, atol=1e-9)
+        assert other.mean == pytest.approx(scale * one.mean, rel=1e-9)
+        assert other.std == pytest.approx(abs(scale) * one.std, rel=1e-9)
+
+
+def test_suggestions_depend_on_seed_trial_and_data_alone():
+    X = designs(10)
+    state = torch.random.get_rng_state()
+    one, two = (suggest(X, f(X), bounds=BOX, seed=3, **SEARCH).X for _ in range(2))
+    assert torch.equal(one, two)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    start = [suggest(X[:0], [], bounds=BOX, seed=seed, trial=t).X for seed, t in ((0, 0), (1, 0), (0, 1), (0, 0))]
+    assert torch.equal(start[0], start[3])
+    assert not torch.equal(start[0], start[1])
+    assert not torch.equal(start[0], start[2])
+
+
+def test_a_batch_is_chosen_one_after_the_other_and_keeps_away_from_designs_under_way():
+    X = designs(10)
+    batch = suggest(X, f(X), bounds=BOX, q=3, **SEARCH).X
+    assert batch.shape == (3, 2)
+    assert torch.cdist(batch, batch).fill_diagonal_(9.0).min() > 1e-3
+    after = suggest(X, f(X), bounds=BOX, X_pending=batch[:1], trial=10, **SEARCH).X
+    assert torch.cdist(after, batch[:1]).min() > 1e-3
+
+
+def test_categories_and_steps_take_their_own_values():
+    space = {
+        "bounds": [[0.0, 0.0, 1.0], [1.0, 2.0, 9.0]],
+        "categorical": {1: [0.0, 1.0, 2.0]},
+        "discrete": {2: [1, 5, 9]},
+    }
+    X = torch.empty(0, 3, dtype=torch.float64)
+    worth = torch.tensor([0.0, 1.0, 0.3], dtype=torch.float64)
+
+    def g(X):
+        return worth[X[:, 1].long()] - (X[:, 0] - 0.4) ** 2 - (X[:, 2] - 5.0).abs() / 8.0
+
+    for _ in range(16):
+        X = torch.cat([X, suggest(X, g(X), **space, **SEARCH).X])
+    assert set(X[:, 1].tolist()) <= {0.0, 1.0, 2.0}
+    assert set(X[:, 2].tolist()) <= {1.0, 5.0, 9.0}
+    assert X[g(X).argmax(), 1:].tolist() == [1.0, 5.0]
+    assert g(X).max() > 0.98
+
+
+def test_a_list_of_designs_is_evaluated_as_a_whole():
+    table = designs(60, seed=1)
+    X = table[:0]
+    for _ in range(16):
+        now = suggest(X, f(X), candidates=table, **SEARCH)
+        assert bool((table == now.X).all(-1).any())
+        X = torch.cat([X, now.X])
+    assert len(X[:7].unique(dim=0)) == 7  # the initial design: an eighth of the list
+    assert float(f(X).max()) == float(f(table).max())
+
+
+def test_on_a_list_an_outlier_that_is_too_good_is_measured_again():
+    table = designs(60, seed=1)
+    X = table[:14]
+    Y = f(X)
+    Y[5] += 40.0
+    now = suggest(X, Y, candidates=table, **SEARCH)
+    assert now.replicate.tolist() == [True]
+    assert torch.equal(now.X, X[5:6])
+    assert verify(now.model) is not None
+    now = suggest(X, Y, candidates=table, X_pending=X[5:6], **SEARCH)  # it is under way
+    assert now.replicate.tolist() == [False]
+    again = suggest(torch.cat([X, X[5:6]]), torch.cat([Y, f(X[5:6])]), candidates=table, **SEARCH)
+    assert again.outliers.nonzero().flatten().tolist() == [5]
+    assert again.replicate.tolist() == [False]
+    on_a_box = suggest(X, Y, bounds=BOX, **SEARCH)
+    assert on_a_box.replicate.tolist() == [False]
+
+
+def test_the_initial_design_counts_parameters_and_is_capped_by_a_list():
+    def initial(**space):
+        return _Space.of(space.get("bounds"), space.get("candidates"), {}, space.get("categorical", {}), []).num_initial
+
+    assert initial(bounds=[[0.0] * 3, [1.0] * 3]) == 8
+    assert initial(bounds=[[0.0], [14.0]], categorical={0: range(15)}) == 4
+    assert initial(candidates=torch.rand(120, 64)) == 15
+    assert initial(candidates=torch.rand(10, 2)) == 4
+
+
+def test_where_trials_fail_is_avoided():
+    """Trials fail where the first column is beyond 2, towards which the objective rises."""
+    X = designs(16)
+    failed, X = X[X[:, 0] > 2.0], X[X[:, 0] <= 2.0]
+    start = len(failed)
+    assert start >= 4
+    for _ in range(4):
+        x = suggest(X, X[:, 0], bounds=BOX, X_failed=failed, **SEARCH).X
+        failed, X = (torch.cat([failed, x]), X) if x[0, 0] > 2.0 else (failed, torch.cat([X, x]))
+    assert (X[-3:, 0] > 1.5).any()
+    assert (failed[start:, 0] < 2.6).all()
+
+
+def test_a_model_of_failures_separates_them_and_lowers_the_acquisition():
+    U = torch.linspace(0.0, 1.0, 11, dtype=torch.float64).unsqueeze(-1)
+    model = _failure_model(U[:6], U[6:])
+    label = model.posterior(U).mean.squeeze(-1)
+    assert bool(((label > 0.5) == (U[:, 0] > 0.55)).all())
+
+    class Flat(AcquisitionFunction):
+        def forward(self, X):
+            return X.new_zeros(len(X))
+
+    value = _WhereTrialsSucceed(Flat(model), model)(U.unsqueeze(1))
+    expected = -1e4 * (label - 0.5).clamp_min(0.0).square()
+    torch.testing.assert_close(value, expected)
+
+
+def test_constraints_are_kept_and_may_be_missing():
+    """The best of x + 2 z on x <= 2 is (2, 1)."""
+    X = designs(8)
+    for _ in range(8):
+        C = (X[:, :1] - 2.0).clone()
+        C[3] = math.nan
+        X = torch.cat([X, suggest(X, X[:, 0] + 2.0 * X[:, 1], bounds=BOX, constraints=C, **SEARCH).X])
+    now = suggest(X, X[:, 0] + 2.0 * X[:, 1], bounds=BOX, constraints=X[:, :1] - 2.0, q=0)
+    assert X[now.best, 0] <= 2.01
+    assert now.mean > 3.8
+    nothing = suggest(X, X[:, 0], bounds=BOX, constraints=X[:, :1] + 100.0, q=0)
+    assert nothing.best is None
+    assert math.isnan(nothing.mean)
+
+
+def test_an_outlier_in_a_constraint_or_in_one_of_two_objectives_is_flagged():
+    X = designs(14)
+    Y = torch.stack([f(X), -f(X) + X[:, 0]], -1)
+    C = X[:, :1] - 2.0
+    Y[2, 1] -= 40.0
+    C[6] -= 40.0
+    now = suggest(X, Y, bounds=BOX, constraints=C, maximize=[True, False], **SEARCH)
+    assert now.outliers.nonzero().flatten().tolist() == [2, 6]
+    assert now.best is None
+    assert now.X.shape == (1, 2)
+
+
+def test_two_objectives_fill_their_front():
+    """Of x^2 and (x - 1)^2, both minimised, the front is 0 <= x <= 1."""
+    X = torch.tensor([[-2.0], [-1.0], [1.5], [3.0]], dtype=torch.float64)
+    for _ in range(8):
+        Y = torch.cat([X**2, (X - 1.0) ** 2], -1)
+        X = torch.cat([X, suggest(X, Y, bounds=[[-2.0], [3.0]], maximize=False, num_initial=4, **SEARCH).X])
+    found = X[4:, 0]
+    assert ((found > -0.1) & (found < 1.1)).sum() >= 6
+    assert found.clamp(0.0, 1.0).sort().values.diff().max() < 0.5
+
+
+def test_values_that_stand_for_failures_are_named():
+    X = designs(10)
+    Y = f(X)
+    Y[[1, 4]] = -999.0
+    with pytest.warns(UserWarning, match="-999 was read at several designs"):
+        suggest(X, Y, bounds=BOX, q=0)
+    good = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    assert _sentinel(good) is None
+    assert _sentinel(torch.cat([good, good.new_tensor([900.0, 900.0])])) == 900.0
+    assert _sentinel(torch.cat([good, good.new_tensor([900.0])])) is None
+    assert _sentinel(torch.cat([good, good.new_tensor([50.0, 50.0])])) is None
+
+
+def test_one_hot_columns():
+    space = _Space.of([[0.0, 0.0], [2.0, 10.0]], None, {}, {0: [0.0, 1.0, 2.0]}, [])
+    x = torch.tensor([[2.0, 5.0], [0.0, 10.0]], dtype=torch.float64)
+    assert space.encode(x).tolist() == [[0.0, 0.0, 1.0, 0.5], [1.0, 0.0, 0.0, 1.0]]
+    assert space.columns == 4
+
+    class Second(AcquisitionFunction):
+        def forward(self, X):
+            return X[..., 2].squeeze(-1)
+
+    wrapped = _OneHot(Second(RobustGP(torch.rand(3, 4).double(), torch.rand(3, 1).double())), {0: 3})
+    assert wrapped(torch.tensor([[[1.9, 0.3]], [[0.2, 0.3]]], dtype=torch.float64)).tolist() == [1.0, 0.0]
+
+
+X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"bounds": None}, "either bounds .* or candidates"),
+        ({"candidates": X3}, "either bounds .* or candidates"),
+        ({"bounds": [[0.0, 1.0], [1.0, 1.0]]}, "lower below the upper"),
+        ({"bounds": None, "candidates": [[1.0, 2.0]]}, "candidates must be"),
+        ({"X": [[0.0], [1.0], [2.0]]}, "X must be k x 2"),
+        ({"X": [[0.0, math.nan], *X3[1:]]}, "X must be k x 2"),
+        ({"Y": [1.0, 2.0]}, "Y needs one row for each of the 3"),
+        ({"Y": [1.0, math.nan, 2.0]}, "Y has no finite value in row 1"),
+        ({"Y": [1.7e308, -1.7e308, 0.0]}, "differ by more than floating point holds"),
+        ({"constraints": [[1.0]]}, "constraints need one row"),
+        ({"maximize": [True, False]}, "maximize needs"),
+        ({"categorical": {0: [0.0, 1.0]}}, r"column 0 .* categorical\[0\]"),
+        ({"X_pending": [[1.0]]}, "X_pending must be"),
+        ({"q": -1}, "q must"),
+        ({"seed": 0.5}, "seed must"),
+        ({"raw_samples": 0}, "raw_samples must"),
+        ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),
+        ({"method": "gp-ucb", "constraints": [[0.0]] * 3}, "gp-ucb takes one objective and no constraints"),
+        ({"settings": {"outlier_shar": 0.1}}, "did you mean 'outlier_share'"),
+    ],
+)
+def test_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        suggest(**{"X": X3, "Y": [1.0, 2.0, 0.0], "bounds": BOX} | arguments)
