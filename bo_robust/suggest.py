@@ -29,7 +29,10 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
+from gpytorch.constraints import GreaterThan
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
 from gpytorch.utils.warnings import GPInputWarning
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
@@ -38,7 +41,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
-from bo_robust.models import CandidateEnsemble, RobustGP, verify
+from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, verify
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
@@ -48,6 +51,7 @@ from bo_robust.validation import check_count, quoted
 __all__ = ["Suggestion", "suggest"]
 
 MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
+NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
 LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
 FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
 HALFWAY = 0.5  # between the label of a success and that of a failure
@@ -517,14 +521,24 @@ def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
 
 def _fitted(choice: Choice, U: Tensor, y: Tensor) -> Any:
     """The model, fitted; at the modes of its priors where no fit succeeds. An ensemble has nothing to fit."""
-    model = choice.build(U, y)
     if choice.model is CandidateEnsemble:
-        return model.eval()
+        return choice.build(U, y).eval()
+    modules = {}
+    if choice.model in (RobustGP, TruncatedGP) and "noise_var" not in choice.model_options:
+        modules["likelihood"] = _likelihood().to(U)
+    model = choice.build(U, y, **modules)
     try:
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
     except ModelFittingError:
         model = choice.build(U, y)
     return model.eval()
+
+
+def _likelihood() -> GaussianLikelihood:
+    """BoTorch's default likelihood with a lower floor of the noise."""
+    prior = LogNormalPrior(-4.0, 1.0)
+    floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
+    return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
 
 
 def _moments(posterior: Any) -> tuple[Tensor, Tensor]:

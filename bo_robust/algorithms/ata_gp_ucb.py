@@ -37,7 +37,7 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
         features: A feature map of arm locations (e.g. :class:`bo_robust.features.FourierFeatures`), or how dictionaries
             of arms are drawn (:class:`bo_robust.posteriors.dictionary.NystromDictionary`).
         root: Root of V^{-1}, whose rows are the directions: "symmetric" (the paper's V^{-1/2}) or "cholesky" (cheaper).
-        rule: What becomes of rewards beyond the level: "zero" (the paper's), "clip" or "residual".
+        rule: What becomes of rewards beyond the level: "zero" (the paper's) or "clip".
     """
 
     truncates_anew: ClassVar[bool] = True

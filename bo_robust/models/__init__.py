@@ -1,13 +1,12 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
-from bo_robust.models.averaged import AveragedGP
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
-from bo_robust.models.hyperparameter_draws import posterior_candidates
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
+from bo_robust.models.outlier_plot import plot_outliers
 from bo_robust.models.robust import RobustGP
 from bo_robust.models.training_data import TruncationWarning
 from bo_robust.models.truncated import TruncatedGP
@@ -15,7 +14,6 @@ from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
 from bo_robust.models.verifying import verify
 
 __all__ = [
-    "AveragedGP",
     "BKBModel",
     "Candidate",
     "CandidateEnsemble",
@@ -30,7 +28,7 @@ __all__ = [
     "candidate_grid",
     "information_gain",
     "marginal_moments",
-    "posterior_candidates",
+    "plot_outliers",
     "sequential_moments",
     "verify",
 ]

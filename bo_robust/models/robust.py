@@ -367,7 +367,7 @@ class RobustGP(MovableGP):
         if lost > max(2.0, MANY * n):
             most = 2 * (n - lost - 1) < n
             more = "no more can be, so there may be more outliers: do not trust this model"
-            advice = more if most else "look at them with bo_robust.tails.plot_outliers(model)"
+            advice = more if most else "look at them with bo_robust.models.plot_outliers(model)"
             notice = f"RobustGP sets {lost} of {n} rewards aside; {advice}."
         elif n >= ENOUGH and explained < UNEXPLAINED:
             notice = (

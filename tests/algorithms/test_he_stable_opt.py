@@ -79,7 +79,7 @@ def test_picks_and_both_tests_by_loops(device):
                 if left > right and h in alive[i] and len(alive[i]) > 1:
                     alive[i].remove(h)
                     record.append((i, h, t, test))
-        assert state.posterior.alive.tolist() == [[h in kept for h in range(3)] for kept in alive]
+        assert state.posterior.active.tolist() == [[h in kept for h in range(3)] for kept in alive]
     assert {test for *_, test in record} == {0, 1}  # each test eliminated someone
     by_round = sorted(((i, t, h) for i, h, t, _ in record))
     assert [(r["trial"], r["round"], r["candidate"]) for r in eliminations(state)] == by_round

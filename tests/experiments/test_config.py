@@ -368,7 +368,6 @@ def test_resolved_states_class_kind_and_constants(device):
             "width": {"kind": "finite", "scale": 0.5, "num_arms": 20, "delta": 0.1},
             "truncation": {"kind": "tgp", "moment_bound": 1.25, "alpha": 1.0, "scale": 1.0},
             "rule": "zero",
-            "reference_bound": None,
         },
     )
     # no width given: the label stays, the record says which width it was
