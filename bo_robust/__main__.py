@@ -9,6 +9,10 @@ NEEDED = ("pydantic", "yaml", "typer", "rich", "pandas", "pyarrow", "matplotlib"
 
 def main() -> None:
     """Run a command; where the extra that it needs is missing, say so and exit with code 2."""
+    if sys.argv[1:2] == ["suggest"]:  # needs no extra
+        from bo_robust.spreadsheet import main as suggest
+
+        sys.exit(suggest(sys.argv[2:]))
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         print(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from bo_robust.study import Study
 
 import bo_robust
 

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from bo_robust.methods.base import RANDOMISED
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll

@@ -1,4 +1,4 @@
-"""The commands that run experiments: ``bo-robust run | list``."""
+"""The commands that run experiments: ``bo-robust run | list``; ``suggest`` needs no extra and stands beside them."""
 
 import io
 import os
@@ -16,7 +16,7 @@ from bo_robust.experiments.errors import RunError
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Run experiments from configuration files.",
+    help="Run experiments from configuration files; `bo-robust suggest --help`: what to measure next, from a table.",
     pretty_exceptions_enable=False,
 )
 
