@@ -41,7 +41,7 @@ class ConstrainedBranin:
     scales = (51.3, 40.0)  # standard deviations of both outcomes over the box
 
     def __init__(self) -> None:
-        self.f = Branin()
+        self.f: Any = Branin()
 
     def outcomes(self, X: torch.Tensor) -> torch.Tensor:
         """Branin and the constraint at points ``n x 2`` of the unit square, ``n x 2``."""
@@ -61,7 +61,7 @@ class Front:
     scales = (51.3, 2.5)
 
     def __init__(self) -> None:
-        self.f = BraninCurrin(negate=True)
+        self.f: Any = BraninCurrin(negate=True)
 
     def outcomes(self, X: torch.Tensor) -> torch.Tensor:
         """Both outcomes at points ``n x 2`` of the unit square, ``n x 2``."""
@@ -115,7 +115,7 @@ def main() -> None:
                 runs = [campaign(make(), sampler, seed, share, options.evaluations) for seed in range(options.seeds)]
                 left[sampler], seconds[sampler] = np.array(runs).T
             gain = left["RobustSampler"] - left["GPSampler"]
-            detail = {
+            detail: dict[str, Any] = {
                 s: {"log10": round(float(left[s].mean()), 2), "cpu_s": round(float(seconds[s].mean()))} for s in left
             }
             half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / math.sqrt(len(gain))

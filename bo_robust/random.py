@@ -1,7 +1,7 @@
 """Independent random streams, one per (seed, purpose, trial, block).
 
-A stream depends on its key only. So trial 7 alone draws what trial 7 of 256 draws, and a resumed run needs no
-generator state. Every algorithm of a comparison meets the same noise (common random numbers).
+A stream depends on its key only. So trial 7 alone draws what trial 7 of 256 draws, and no generator state
+is ever saved. Every algorithm of a comparison meets the same noise (common random numbers).
 """
 
 import zlib

@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         designs, report = run(options)
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         print(f"bo-robust suggest: {error}", file=sys.stderr)
         return 2
     csv.writer(sys.stdout, lineterminator="\n").writerows(designs)
@@ -164,9 +164,10 @@ def run(options: argparse.Namespace) -> tuple[list[list[str]], list[str]]:
     )
     report += _about(found, known, columns, read, options)
     if options.plot is not None:
+        model: Any = found.model
         from bo_robust.models.outlier_plot import plot_outliers
 
-        plot_outliers(found.model, options.plot)
+        plot_outliers(model, options.plot)
         report.append(f"The picture of all readings is in {options.plot}.")
     names = [column.name for column in columns]
     designs = [[column.decode(v) for column, v in zip(columns, x, strict=True)] for x in found.X.tolist()]
@@ -295,7 +296,3 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -235,7 +235,7 @@ class _Round:
         """Posterior means of the objectives at the designs measured, ``n x m``, in units of Y."""
         m = self.outputs.objectives
         with torch.no_grad():
-            mean = torch.cat([_moments(model.posterior(self.U))[0].unsqueeze(-1) for model in self.models[:m]], -1)
+            mean = torch.cat([model.posterior(self.U).mean for model in self.models[:m]], -1)
         return self.outputs.center[:m] + self.outputs.scale[:m] * mean.cpu()
 
     def best(self) -> tuple[int | None, float, float]:
@@ -246,7 +246,8 @@ class _Round:
             may = self.recommendable.clone()
             for model in self.models[1:]:
                 may &= model.posterior(self.U).mean.squeeze(-1) <= 0.0
-            mean, variance = _moments(self.models[0].posterior(self.U))
+            posterior = self.models[0].posterior(self.U)
+            mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
         if not may.any():
             return None, math.nan, math.nan
         row = int(mean.where(may, -math.inf).argmax())
@@ -539,13 +540,6 @@ def _likelihood() -> GaussianLikelihood:
     prior = LogNormalPrior(-4.0, 1.0)
     floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
     return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
-
-
-def _moments(posterior: Any) -> tuple[Tensor, Tensor]:
-    """Mean and variance of f, ``n`` each; an ensemble's are those of the mixture."""
-    mean = getattr(posterior, "mixture_mean", posterior.mean)
-    variance = getattr(posterior, "mixture_variance", posterior.variance)
-    return mean.squeeze(-1), variance.squeeze(-1)
 
 
 def _sentinel(y: Tensor) -> float | None:

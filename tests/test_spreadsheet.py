@@ -148,7 +148,7 @@ def test_ten_thousand_candidates(write, capsys):
     header = ["a", "b", "c", "d"]
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "bo_robust.spreadsheet", write(table, header=[*header, "y"]), "--target", "y"),
+            *(sys.executable, "-m", "bo_robust", "suggest", write(table, header=[*header, "y"]), "--target", "y"),
             *("--maximize", "--candidates", write(listed, "list.csv", header)),
         ],
         capture_output=True,

@@ -16,18 +16,32 @@ from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import reward_lists, whitening
 from bo_robust.posteriors.arms import check_pulls
 from bo_robust.posteriors.reward_lists import RewardLists
-from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior, Whitening
+from bo_robust.posteriors.whitening import FeatureTable, Whitening
 from bo_robust.truncation import mostly_beyond
-from bo_robust.validation import check_rule
+from bo_robust.validation import check_finite, check_rule
 
 
 @dataclass
-class TruncatedPosterior(WhitenedPosterior):
+class TruncatedPosterior:
     """Truncated ridge regression on features of n arms in s trials; :func:`observe` updates it in place."""
 
+    whitening: Whitening  # Whitened features and pull counts
+    mean: Tensor  # Estimate of f at every arm, `s x n`
+    variance: Tensor  # sigma^2 of every arm, `s x n`
+    information_gain: Tensor  # 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, `s`
     lists: RewardLists  # The rewards
     rule: str  # "zero" or "clip"
     drawn: int = 0  # Round after which the features were last replaced
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of rewards per arm, ``s x n``."""
+        return self.whitening.counts
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+        return self.whitening.noise_var
 
 
 def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: str = "zero") -> TruncatedPosterior:
@@ -39,8 +53,11 @@ def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: 
     that are not finite.
     """
     check_rule(rule)
-    start = whitening.prior(table, noise_var, root)
-    return TruncatedPosterior(*start, lists=reward_lists.init(start[1]), rule=rule)
+    check_finite("the features of the arms", table.coordinates)
+    white = whitening.init(table, noise_var, root)
+    variance = white.variance(white.norms())
+    mean, gain = torch.zeros_like(variance), torch.zeros_like(noise_var)
+    return TruncatedPosterior(white, mean, variance, gain, lists=reward_lists.init(mean), rule=rule)
 
 
 def observe(

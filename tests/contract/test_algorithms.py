@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import json
 import pickle
 
 import pytest
@@ -38,8 +37,8 @@ from bo_robust.confidence import (
     TGPWidth,
 )
 from bo_robust.features import FourierFeatures
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dictionary import NystromDictionary
-from bo_robust.posteriors.snapshots import forget, restore_, snapshot
 from bo_robust.truncation import NoTruncation, TGPTruncation
 from tests.algorithms.worlds import LENGTHSCALES, N, begin, kernel, play, table
 
@@ -116,6 +115,18 @@ def test_the_registry_is_complete():
     assert {name: type(a) for name, a in every_algorithm().items()} == ALGORITHMS
 
 
+def tensors_of(state):
+    """The tensors of a state by name; kernels have none that change."""
+    found = {}
+    for field in dataclasses.fields(state):
+        value = getattr(state, field.name)
+        if isinstance(value, torch.Tensor):
+            found[field.name] = value
+        elif dataclasses.is_dataclass(value) and not isinstance(value, ArmKernel):
+            found |= {f"{field.name}.{name}": tensor for name, tensor in tensors_of(value).items()}
+    return found
+
+
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_a_batch_is_its_trials(name, device):
     algorithm = ROWS[name]
@@ -157,10 +168,10 @@ def test_select_is_pure_and_settings_are_frozen(name, device):
     f, noise, uniforms = table(3, 10, device)
     _, state = play(algorithm, kernel(device), f, noise, uniforms)
     first = algorithm.select(state, uniforms[0])  # BBKB brings variances up to date on the way, once
-    before = {k: v.clone() for k, v in snapshot(state)[0].items()}
+    before = {k: v.clone() for k, v in tensors_of(state).items()}
     second = algorithm.select(state, uniforms[0])
     assert torch.equal(first.arms, second.arms)
-    after = snapshot(state)[0]
+    after = tensors_of(state)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[k], after[k]) for k in before)
     assert state.round == 10
@@ -244,18 +255,14 @@ def test_an_initial_design_is_learnt(name, device):
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_copies_go_on_alike(name, device):
-    """A deep copy, a pickled one and a state restored from a checkpoint play the same arms, to the same posterior."""
+    """A deep copy and a pickled one play the same arms as the state, to the same posterior up to rounding.
+
+    What a state derives from its buffers is not copied, and is derived anew.
+    """
     algorithm = ROWS[name]
     f, noise, uniforms = table(3, 14, device)
     _, state = play(algorithm, kernel(device), f, noise[:8], uniforms[:8])
-    forget(state)
-    tensors, numbers = snapshot(state)
-    restored = begin(algorithm, kernel(device), 0.1, 3)
-    # as a file gives them back: contiguous copies, and numbers by way of JSON
-    saved = {k: v.cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
-    restore_(restored, saved, json.loads(json.dumps(numbers)))
-    restored.round = 8
-    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), restored, state]
+    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
     played = []
     for one in copies:
         picks = []
@@ -264,9 +271,9 @@ def test_copies_go_on_alike(name, device):
             algorithm.observe(one, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
             picks.append(arms)
         played.append(torch.stack(picks))
-    for one, arms in zip(copies, played, strict=True):
-        assert torch.equal(arms, played[-1])
-        assert torch.equal(one.posterior.mean, state.posterior.mean)
+    assert torch.equal(copies[0].posterior.mean, copies[1].posterior.mean)
+    torch.testing.assert_close(copies[0].posterior.mean, state.posterior.mean, rtol=1e-12, atol=1e-12)
+    assert all(torch.equal(arms, played[-1]) for arms in played)
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

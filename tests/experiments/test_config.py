@@ -41,12 +41,10 @@ def test_defaults_reach_panels_and_panels_win(tmp_path):
     assert config.panels[0].delta == 0.1
 
 
-def test_round_trip_and_digest(tmp_path):
+def test_plain_data_and_back(tmp_path):
     config = load_config(write(tmp_path, base()))
-    again = parse(config.to_dict())
-    assert again == config
-    assert again.digest == config.digest
-    assert load_config(write(tmp_path, base()), ["trials=4"]).digest != config.digest
+    assert parse(config.to_dict()) == config
+    assert load_config(write(tmp_path, base()), ["trials=4"]) != config
 
 
 def test_include_takes_panels_and_overrides_them(tmp_path):

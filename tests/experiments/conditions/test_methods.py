@@ -7,7 +7,7 @@ from botorch.acquisition import AcquisitionFunction
 from bo_robust.experiments.conditions.base import PAPER_WIDTH, Round
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, RhoKG, build_method, resample
 from bo_robust.experiments.conditions.shared_gp import SharedGP
-from bo_robust.experiments.conditions_loop import initial_pairs
+from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.methods import create_method
 from bo_robust.random import stream
@@ -66,7 +66,7 @@ def test_v_ucb_as_it_is_set():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pick": "informative"}, "pick must be one of probable, uniform; got 'informative'"),
+        ({"pick": "drawn"}, "pick must be one of probable, uniform; got 'drawn'"),
         ({"width": 0.0}, "width must be"),
         ({"preset": "tuned"}, "has no 'preset'"),
     ],

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, build_method
-from bo_robust.experiments.conditions_loop import initial_pairs, play_trial
 from bo_robust.experiments.config import parse
+from bo_robust.experiments.loop_environment import initial_pairs, play_trial
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions import regret
 

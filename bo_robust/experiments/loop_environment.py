@@ -7,7 +7,7 @@ Nothing depends on what ran before.
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,12 @@ import torch
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.build import build_conditions_problem
+from bo_robust.experiments.build import build_conditions_problem, find_device
 from bo_robust.experiments.conditions.base import ConditionsMethod, Proposal, Round
 from bo_robust.experiments.conditions.methods import build_method
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
-from bo_robust.experiments.provenance import find_device
-from bo_robust.experiments.store import Shard
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.linalg import wait_for
 from bo_robust.random import stream
@@ -46,14 +44,8 @@ def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> 
     return torch.cat([x, z], -1)
 
 
-def play_trial(
-    problem: ConditionsProblem,
-    method: ConditionsMethod,
-    panel: Panel,
-    trial: int,
-    watch: Callable[[int], None] = lambda rounds: None,
-) -> dict[str, list[Any]]:
-    """Play one trial of one method; call ``watch`` before every round with the number of rounds played.
+def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int) -> dict[str, list[Any]]:
+    """Play one trial of one method.
 
     Row r, from 0 to ``horizon``, holds what is known after r rounds and what is chosen next. Columns:
 
@@ -87,7 +79,6 @@ def play_trial(
 
     rows: dict[str, list[Any]] = {}
     for r in range(panel.horizon + 1):
-        watch(r)
         fit_seconds, fit_ok = math.nan, True
         if r % panel.refit_every == 0:
             began = time.perf_counter()
@@ -141,41 +132,31 @@ def play_trial(
     return rows
 
 
-def play_shard(
-    panel: Panel,
-    j: int,
-    trials: Sequence[int],
-    data_dir: str | None,
-    device: str,
-    watch: Callable[[int], None] = lambda rounds: None,
-) -> Shard:
-    """Play trials of method number ``j``; ``watch`` is as in :func:`play_trial`.
+def run_method(
+    panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Run trials of method number ``j``, and return its traces (columns of :func:`play_trial`) and metadata.
 
-    The shard holds the traces (columns of :func:`play_trial`) and metadata. The metadata are ``seconds``, the problem's
-    ``notes`` and ``alpha``, and its optimum: ``x``, its ``value``, f there over the points of Z (``values``), and their
-    ``probabilities``.
+    The metadata are ``seconds``, the problem's ``notes`` and ``alpha``, and its optimum: ``x`` and its ``value``.
     """
     problem = _problem(panel.model_dump_json(), data_dir, device)
     method, began = panel.methods[j], time.perf_counter()
     frames = []
     for trial in trials:
-        frame = pd.DataFrame(play_trial(problem, build_method(method.name, method.options), panel, trial, watch))
+        frame = pd.DataFrame(play_trial(problem, build_method(method.name, method.options), panel, trial))
         frame.insert(0, "trial", trial)
         frame.insert(0, "method", method.label)
         frame.insert(0, "panel", panel.name)
         frames.append(frame)
     best = optimum(problem)
-    values, probabilities = over_environment(problem, best.x)
     metadata = {
         "seconds": time.perf_counter() - began,
         "notes": problem.notes,
         "alpha": problem.alpha,
         "x": best.x.tolist(),
         "value": best.value,
-        "values": values.tolist(),
-        "probabilities": probabilities.tolist(),
     }
-    return Shard(pd.concat(frames, ignore_index=True), metadata)
+    return pd.concat(frames, ignore_index=True), metadata
 
 
 def settings_used(panel: Panel, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
