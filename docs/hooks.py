@@ -70,12 +70,12 @@ def tutorial_page(path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _provenance(stored_run: dict[str, Any]) -> list[str]:
-    if "date" not in stored_run:
+def _provenance(run: dict[str, Any]) -> list[str]:
+    if "date" not in run:
         return ["It has not been run yet."]
     return [
-        f"What it printed is of {stored_run['date'][:10]}: {stored_run['seconds']:.0f} s of one thread, {stored_run['processor']}, "
-        f"torch {stored_run['versions']['torch']}. Another machine rounds differently.",
+        f"What it printed is of {run['date'][:10]}: {run['seconds']:.0f} s of one thread, {run['processor']}, "
+        f"torch {run['versions']['torch']}. Another machine rounds differently.",
     ]
 
 

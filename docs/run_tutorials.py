@@ -19,7 +19,7 @@ import torch
 from benchmarks.common import environment
 from docs.hooks import OUTPUTS, TUTORIALS, cells, code_hash
 
-__all__ = ["main", "execute"]
+__all__ = ["execute", "main"]
 
 
 def execute(path: Path, source: str | None = None) -> tuple[dict[str, str], dict[str, Any]]:
