@@ -20,7 +20,6 @@ def models() -> None:
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     import bo_robust
-    from bo_robust.confidence import ConstantWidth
     from bo_robust.models import candidate
     from bo_robust.truncation import ATAFourierTruncation, TGPTruncation
 
@@ -41,7 +40,7 @@ def models() -> None:
     for model in made:
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     kernels = [candidate("rbf", lengthscale, noise_var=1e-2) for lengthscale in (0.1, 0.3)]
-    made.append(bo_robust.CandidateEnsemble(X, Y, kernels, ConstantWidth(2.0), noise_scale=0.1, delta=0.1))
+    made.append(bo_robust.CandidateEnsemble(X, Y, kernels))
     for model in made:
         with torch.no_grad():
             mean = model.posterior(X[:4]).mean

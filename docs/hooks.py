@@ -57,25 +57,25 @@ def code_hash(source: str) -> str:
 def tutorial_page(path: Path) -> str:
     """Markdown of a tutorial: prose, code, and what the code printed when ``docs.run_tutorials`` last ran it."""
     stored = OUTPUTS / f"{path.stem}.json"
-    played = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"outputs": {}}
+    stored_run = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"outputs": {}}
     lines = []
     for i, cell in enumerate(cells(path.read_text(encoding="utf-8"))):
         if cell.kind == "prose":
             lines += [cell.text, ""]
             continue
         lines += ["```python", cell.text, "```", ""]
-        if str(i) in played["outputs"]:
-            lines += ["```text", played["outputs"][str(i)].rstrip(), "```", ""]
-    lines += ["---", "", f"This page is the script `docs/tutorials/{path.name}`.", *_provenance(played)]
+        if str(i) in stored_run["outputs"]:
+            lines += ["```text", stored_run["outputs"][str(i)].rstrip(), "```", ""]
+    lines += ["---", "", f"This page is the script `docs/tutorials/{path.name}`.", *_provenance(stored_run)]
     return "\n".join(lines) + "\n"
 
 
-def _provenance(played: dict[str, Any]) -> list[str]:
-    if "date" not in played:
+def _provenance(run: dict[str, Any]) -> list[str]:
+    if "date" not in run:
         return ["It has not been run yet."]
     return [
-        f"What it printed is of {played['date'][:10]}: {played['seconds']:.0f} s of one thread, {played['processor']}, "
-        f"torch {played['versions']['torch']}. Another machine rounds differently.",
+        f"What it printed is of {run['date'][:10]}: {run['seconds']:.0f} s of one thread, {run['processor']}, "
+        f"torch {run['versions']['torch']}. Another machine rounds differently.",
     ]
 
 

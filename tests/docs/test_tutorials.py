@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from docs.hooks import OUTPUTS, TUTORIALS, cells, code_hash
-from docs.run_tutorials import play
+from docs.run_tutorials import execute
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAMES = sorted(path.stem for path in TUTORIALS.glob("*.py"))
@@ -25,7 +25,7 @@ def small(name, **settings):
         (found,) = line.findall(source)
         values = dict(zip(found[0].split(", "), found[1].split(", "), strict=True)) | {setting: str(value)}
         source = line.sub(f"{found[0]} = {', '.join(values.values())}", source)
-    outputs, names = play(path, source)
+    outputs, names = execute(path, source)
     return "".join(outputs.values()), names
 
 
