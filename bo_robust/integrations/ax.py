@@ -4,7 +4,7 @@ Importing this module registers models and acquisitions for Ax' storage. In a ne
 ``Client.load_from_json_file``.
 
 Rewards reach the models as reported, in the order of their trials; Ax' Winsorize, BilogY and StandardizeY are left out.
-The default method takes rewards in any units: its model standardises by those it believes, and sees them divided by a
+The default method takes rewards in any units: its model standardises by the inliers, and sees them divided by a
 power of 1024 where they are very small or large, since BoTorch rounds absolutely. For the other methods
 levels, widths and noise variances would mean something else every round. Their prior is the theory's, mean zero and
 k(x, x) = 1. So report to them in units in which f is of order one about zero: (y - center) / scale with numbers chosen
@@ -58,7 +58,7 @@ __all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "out
 ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
 
 
-class CoarseUnits(StandardizeY):
+class RescaledY(StandardizeY):
     """Rewards divided by a power of 1024: :func:`bo_robust.models.reward_units.coarse_unit`; Ax' center stays out."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -220,7 +220,7 @@ def generation_strategy(
             # Ax' own choice: expected improvement, with constraints, or of hypervolume
             "botorch_acqf_class": chosen.acquisition,
             "botorch_acqf_options": chosen.acquisition_options,
-            "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if any_units else [])],
+            "transforms": [*MBM_X_trans, Derelativize, *([RescaledY] if any_units else [])],
         },
         generator_gen_kwargs={
             "model_gen_options": {"optimizer_kwargs": {"num_restarts": num_restarts, "raw_samples": raw_samples}}
@@ -246,8 +246,8 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
     """Complete a value-at-risk trial under the condition that came on its own, not the proposed one (field mode).
 
     The design of the trial under the condition observed becomes a new, completed trial, whose index is returned. The
-    proposed trial is marked failed, which is how Ax forgets a point. (In simulator mode, play the condition proposed
-    and call ``Client.complete_trial`` as always.)
+    proposed trial is marked failed, which is how Ax forgets a point. (In simulator mode, measure under the proposed
+    condition and call ``Client.complete_trial`` as always.)
 
     Args:
         client: Client of the experiment.
@@ -269,7 +269,8 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
 def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
-    They are those of the best mean, and not those of the luckiest observation, nor of one too bad to be believed.
+    They are those of the best mean, and not those of the luckiest observation, nor of one whose only readings are
+    outliers on the bad side.
     Where the method chooses conditions, the design comes without conditions, and mean and best are of the value at
     risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the means there must keep
     them. Raises ``ValueError`` if the generation strategy is not one of ours, its initial design is not completed, no
@@ -336,10 +337,10 @@ def _fitted(client: Client) -> tuple[GenerationNode, Any]:
 
 def _outcome(adapter: Any, signature: str) -> tuple[Any, Any, float]:
     """Model, data and unit of an outcome."""
-    surrogate, coarse = adapter.generator.surrogate, adapter.transforms.get(CoarseUnits.__name__)
+    surrogate, rescaled = adapter.generator.surrogate, adapter.transforms.get(RescaledY.__name__)
     output = surrogate.outcomes.index(signature)
     models = surrogate.model.models if isinstance(surrogate.model, ModelListGP) else [surrogate.model]
-    return models[output], surrogate.training_data[output], 1.0 if coarse is None else coarse.Ystd[signature]
+    return models[output], surrogate.training_data[output], 1.0 if rescaled is None else rescaled.Ystd[signature]
 
 
 def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
@@ -370,7 +371,7 @@ def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:
 
 
 register_acquisition(RobustAcquisition)
-register_transform(CoarseUnits)
+register_transform(RescaledY)
 for _method in METHODS.values():
     register_model(_method.model)
 for _acquisition in CONSTRUCTORS:
