@@ -74,8 +74,9 @@ class RobustAcquisition(Acquisition):
     The models learn which side of each objective is good. Where the search space is finite, a reading that is better
     than all inliers, but flagged as an outlier, is measured a second time before the maximum: :func:`bo_robust.verify`.
 
-    On search spaces of finitely many points Ax leaves out points observed or pending, as suits noise-free functions.
-    Here the maximum is over all points. Several points are chosen one after the other, the earlier ones hallucinated.
+    On search spaces of finitely many points Ax leaves out points observed or pending, as suits expected improvement,
+    which gains nothing there. For the upper confidence bounds the maximum is over all points. Several points are chosen
+    one after the other, the earlier ones hallucinated.
     """
 
     acqf: Any
@@ -103,7 +104,8 @@ class RobustAcquisition(Acquisition):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
         avoided = observed, pending = self.X_observed, self.X_pending
-        self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
+        if type(self.acqf) in CONSTRUCTORS:
+            self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
         finite = len(search_space_digest.discrete_choices) == len(search_space_digest.feature_names)
         fixed = options.get("fixed_features") or {}
         points: list[Tensor] = []

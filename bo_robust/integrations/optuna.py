@@ -25,7 +25,13 @@ from bo_robust.validation import check_count, quoted
 
 __all__ = ["Recommendation", "RobustSampler"]
 
-SEARCH = ("num_initial", "restarts", "raw_samples", "device")  # arguments of `suggest`; all others are of the method
+SEARCH = (
+    "num_initial",
+    "repeats",
+    "restarts",
+    "raw_samples",
+    "device",
+)  # arguments of `suggest`; all others are of the method
 
 
 class Recommendation(NamedTuple):
@@ -58,8 +64,8 @@ class RobustSampler(BaseSampler):
         method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb". The default, BoTorch's expected
             improvement on ``RobustGP``, needs no settings, and alone takes constraints and several objectives.
         seed: Seed of all random numbers, >= 0; None: drawn.
-        settings: Settings of the method (:mod:`bo_robust.methods`), and ``num_initial``, ``restarts``, ``raw_samples``
-            and ``device`` of :func:`bo_robust.suggest`.
+        settings: Settings of the method (:mod:`bo_robust.methods`), and ``num_initial``, ``repeats``, ``restarts``,
+            ``raw_samples`` and ``device`` of :func:`bo_robust.suggest`.
 
     Raises:
         ValueError: if a method or setting is unknown or out of range.
