@@ -5,6 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from bo_robust.models.conditioned import Conditioned
+from bo_robust.models.doubt import Doubt
+from bo_robust.models.evidence import Prior
+from bo_robust.models.finds import Find, Finds
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
@@ -15,10 +19,6 @@ from scipy import stats
 
 from bo_robust import RobustGP
 from bo_robust.models import marginal_moments
-from bo_robust.models.conditioned import Conditioned
-from bo_robust.models.doubt import Doubt
-from bo_robust.models.evidence import Prior
-from bo_robust.models.finds import Find, Finds
 from bo_robust.models.reward_units import Units, robust_units, spread_units
 
 CENTRE = torch.tensor([0.37, 0.62], dtype=torch.float64)

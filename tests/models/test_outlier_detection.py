@@ -6,6 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from bo_robust.models.conditioned import Conditioned
+from bo_robust.models.evidence import Prior, evidence_of
+from bo_robust.models.outliers import Judgement, OutlierSearch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -14,9 +17,6 @@ from scipy import special, stats
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from bo_robust import RobustGP
-from bo_robust.models.conditioned import Conditioned
-from bo_robust.models.evidence import Prior, evidence_of
-from bo_robust.models.outliers import Judgement, OutlierSearch
 from bo_robust.models.reward_units import Units, coarse_unit, robust_units, spread_units
 
 N = 9
