@@ -164,7 +164,7 @@ class RobustGP(MovableGP):
         return inputs | {name: options[name] for name in OPTIONS if name in options}
 
     @property
-    def covar_module(self) -> Kernel:  # type: ignore[override]
+    def covar_module(self) -> Kernel:
         """The covariance of f: the given kernel in training mode, with the variance inflation in evaluation mode."""
         kernel = cast(Kernel, self._modules["covar_module"])
         inflated = self._variance_inflation and not self.training
@@ -420,6 +420,6 @@ def _restore(model: RobustGP, _: Any) -> None:
     saved = {name: state[name].to(model.get_buffer(name)).cpu().numpy() for name in (*STATISTICS, *DEVIATIONS)}
     rows = enumerate(zip(*(saved[name].tolist() for name in DEVIATIONS), strict=True))
     deviations = tuple(LocalDeviation(row, (row,), *values) for row, values in rows if values[0])
-    statistics = [saved[name] for name in STATISTICS]
-    model._use(OutlierDetection(*statistics, math.nan, deviations), restandardise=False)
+    statistics = {name: saved[name] for name in STATISTICS}
+    model._use(OutlierDetection(**statistics, explained=math.nan, deviations=deviations), restandardise=False)
     model.eval()

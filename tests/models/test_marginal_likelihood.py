@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from bo_robust.models.evidence import ModuleEvidence, StationaryEvidence, evidence_of
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Log, Normalize
 from botorch.models.transforms.input import Warp
@@ -18,6 +17,8 @@ from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from scipy import stats
+
+from bo_robust.models.marginal_likelihood import ModuleEvidence, StationaryEvidence, evidence_of
 
 N, D = 14, 3
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")  # advice to standardise
