@@ -281,7 +281,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
     """The evidence of a model without batch in its present units: written out for BoTorch's default modules."""
     modules: Any = model.eval()
     kernel, base = modules.covar_module, _base(modules.covar_module)
-    plain = (
+    default = (
         (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
         and base.active_dims is None
         and kernel.active_dims is None
@@ -289,11 +289,11 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
         and type(modules.mean_module) in (ConstantMean, ZeroMean)
         and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
     )
-    if not plain:
+    if not default:
         return ModuleEvidence(model)
     positive = _positive(modules)
     lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
-    plain = (
+    default = (
         (lengthscale.numel() == positive[0].size or not lengthscale.requires_grad)
         and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
         and len(list(modules.named_priors())) == len(priors)
@@ -302,7 +302,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
         and all(one.constraint.lower_bound.numel() == 1 for one in positive)
         and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
     )
-    return StationaryEvidence(model) if plain else ModuleEvidence(model)
+    return StationaryEvidence(model) if default else ModuleEvidence(model)
 
 
 def _base(kernel: Any) -> Any:
