@@ -6,7 +6,7 @@ overhead, arithmetic: |U| = 16 candidates in one run against 16 separate runs of
 posteriors: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence, tests), GP-UCB in 16 runs of s rows.
 Each plays the arms of its own rule; as long lengthscales alone pull few arms and the engine's cost grows with their
 number, ``replay`` is GP-UCB choosing, but pulling the arms HE-GP-UCB chose.
-survival: 500 Bayesian runs, f drawn from a candidate at random: how often that one survives, and the others die.
+survival: 500 Bayesian runs, f drawn from a candidate at random: how often that one stays active, the others removed.
 """
 
 from __future__ import annotations
@@ -111,23 +111,23 @@ def survival(device: torch.device) -> None:
             warnings.simplefilter("ignore")
             state = algorithm.init(moved, NOISE_VAR, trials, rounds=horizon)
             for _ in rounds(algorithm, state, additive(f, noise), torch.zeros_like(noise)):
-                kept &= state.posterior.alive[own]
-        alive = state.posterior.alive
+                kept &= state.posterior.active[own]
+        active = state.posterior.active
         shorter = torch.tensor(scales, device=device) < torch.tensor(scales, device=device)[true.to(device)].unsqueeze(
             1
         )
         longer = ~shorter & ~own
         rate = float(kept.double().mean())
         report(
-            f"share of {trials} runs in which the true candidate survives, by {form}, w = {scale:.3g} of the theorem's",
+            f"share of {trials} runs in which the true one stays active, by {form}, w = {scale:.3g} of the theorem's",
             rate,
             "share",
             ">= 0.9" if met else None,
             rate >= 1.0 - DELTA if met else None,
             {
-                "wrong_dead": round(1.0 - float(alive[~own].double().mean()), 3),
-                "wrong_smoother_dead": round(1.0 - float(alive[longer].double().mean()), 3),
-                "wrong_rougher_dead": round(1.0 - float(alive[shorter].double().mean()), 3),
+                "wrong_removed": round(1.0 - float(active[~own].double().mean()), 3),
+                "wrong_smoother_removed": round(1.0 - float(active[longer].double().mean()), 3),
+                "wrong_rougher_removed": round(1.0 - float(active[shorter].double().mean()), 3),
                 "rounds": horizon,
             },
         )

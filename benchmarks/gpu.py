@@ -14,22 +14,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from functools import partial
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks import common
 from benchmarks.gpu_algorithms import PARTS
 from benchmarks.gpu_common import Bench, Mismatch, Target
 from benchmarks.ops import Op
-from bo_robust.experiments import doctor
 
 DTYPES = (torch.float64, torch.float32)
 # Parts that would begin later are skipped.
@@ -129,14 +129,32 @@ def run(bench: Bench, only: list[str]) -> None:
                     bench.fail(target, error)
 
 
-def show(bench: Bench, console: Console) -> None:
+def show(bench: Bench) -> None:
     """The rows as a short table."""
-    table = Table("name", "value", "unit", "target", "met", title="benchmarks.gpu")
     for row in bench.rows:
         value, met = row["value"], row["met"]
         text = row["detail"].get("failed") or row["detail"].get("skipped") if value is None else f"{value:.4g}"
-        table.add_row(row["name"], text, row["unit"], row["target"] or "", {None: "", True: "yes", False: "NO"}[met])
-    console.print(table)
+        verdict = {None: "", True: "yes", False: "NO"}[met]
+        print(f"{row['name']:55} {text:>12} {row['unit']:20} {row['target'] or '':12} {verdict}".rstrip())
+
+
+def device(cuda: bool) -> dict[str, Any]:
+    """The GPU with its driver and memory, and the versions of what runs on it."""
+    if not cuda:
+        return {"cuda": False}
+    about = torch.cuda.get_device_properties(0)
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = (
+        subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip() if which(query[0]) else ""
+    )
+    return {
+        "cuda": torch.version.cuda,
+        "name": about.name,
+        "capability": [about.major, about.minor],
+        "memory_GiB": round(about.total_memory / 2**30, 1),
+        "driver": driver or None,
+        "triton": metadata.version("triton") if find_spec("triton") else None,
+    }
 
 
 def main() -> None:
@@ -156,7 +174,7 @@ def main() -> None:
         environment = common.environment()
     except FileNotFoundError:  # no git
         environment = {}
-    about = {"environment": environment, "doctor": doctor.examine()}
+    about = {"environment": environment, "device": device(cuda)}
     print(json.dumps(about), flush=True)
     folder = arguments.out or (common.ROOT / "benchmarks" / "results" / "gpu" if cuda else None)
     for name in arguments.only:
@@ -166,7 +184,7 @@ def main() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total}, indent=1)
             (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
-    show(bench, Console(width=None if sys.stdout.isatty() else 140))
+    show(bench)
     place = torch.cuda.get_device_name() if cuda else "NOT MEASURED: no CUDA device; checks only, on small shapes"
     print(f"{place}; {total} s; {'all checks passed' if bench.good else 'SOMETHING FAILED, see above'}")
     sys.exit(not bench.good)

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import statistics
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks import arm_engine, bkb, elimination, heavy_tails, stats
+from benchmarks import arm_engine, bkb, elimination, stats
 from benchmarks.gpu_common import Bench, Target, cut_off, require_close, require_same, seconds
 from benchmarks.loop import additive, noise_and_uniforms, play, rounds
 from benchmarks.stats import LEAST, wall_times
-from bo_robust.algorithms import BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
+from bo_robust.algorithms import ATAGPUCB, BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.experiments.problems import Problem, make_problem
-from bo_robust.experiments.problems.rewards import Gaussian
+from bo_robust.features import FourierFeatures
 from bo_robust.ops import naive_ops
 from bo_robust.ops.fused_rounds import fused_rounds
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.candidates import candidate_kernel
 from bo_robust.random import spread
-from bo_robust.truncation import TGPTruncation
+from bo_robust.truncation import ATAFourierTruncation, TGPTruncation
 
 __all__ = ["PARTS", "Part"]
 
@@ -40,6 +38,9 @@ ARMS = 1000
 TGP_TRIALS = (20, 128)
 HE_TRIALS = 64
 STARTS, CONDITIONS = 4096, 256
+ATA_ARMS, ATA_TRIALS, ATA_ROUNDS = 100, 20, 20_000
+FEATURES = FourierFeatures(0.2, 32, ((0.0, 1.0),))
+LEVEL = ATAFourierTruncation(4.0, 1.0, 0.1, ATA_ROUNDS, 32)
 # What runs longer than this is cut off, and its target not met.
 CUT_SECONDS = {True: 8.0, False: 60.0}
 
@@ -91,36 +92,48 @@ def measure_exact(bench: Bench, targets: list[Target]) -> None:
         bench.report(target, took, {**detail, "same_picks_as_naive": int((picks[0] == picks[1]).sum())})
 
 
-def _tgp(trials: int, horizon: int, device: torch.device) -> tuple[TGPUCB, Problem, Tensor]:
-    problem = make_problem("rkhs_function", range(trials), 0, noise={"kind": "student_t", "df": 3})
+class World(NamedTuple):
+    """Arms of [0, 1] with a kernel as a matrix, and rewards f (``s x n``) drawn from it."""
+
+    kernel: ArmKernel
+    f: Tensor
+    noise_var: float
+
+    @property
+    def matrix(self) -> Tensor:
+        """The covariances, ``n x n``."""
+        assert self.kernel.matrix is not None
+        return self.kernel.matrix
+
+
+def _world(n: int, trials: int, noise_var: float, device: torch.device) -> World:
+    """n even points, SE kernel of lengthscale 0.2."""
+    kernel, X, f, _ = arm_engine.gp_problem(n, 1, 0.2, trials, 1, noise_var, grid=True)
+    on_device = moved(kernel, device)
+    assert on_device.matrix is not None
+    return World(ArmKernel(on_device.diagonal, on_device.matrix, arms=X.to(device)), f.to(device), noise_var)
+
+
+def _tgp(trials: int, horizon: int, device: torch.device) -> tuple[TGPUCB, World, Tensor]:
     noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (horizon, trials)))
-    algorithm = TGPUCB(FiniteWidth(problem.num_arms, 0.1, scale=EXPLORING), TGPTruncation(4.0, 1.0))
-    return algorithm, _with_matrix(problem).to(device, torch.float64), noise
+    algorithm = TGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), TGPTruncation(4.0, 1.0))
+    return algorithm, _world(ATA_ARMS, trials, 1.0, device), noise
 
 
-def _with_matrix(problem: Problem) -> Problem:
-    if isinstance(problem.kernel, Tensor):
-        return problem
-    assert problem.arms is not None
-    return dataclasses.replace(problem, kernel=problem.kernel(problem.arms, problem.arms))
-
-
-def _tables(algorithm: TGPUCB, problem: Problem, noise: Tensor) -> tuple[Tensor, ...]:
+def _tables(algorithm: TGPUCB, world: World, noise: Tensor) -> tuple[Tensor, ...]:
     """What :func:`fused_rounds` takes."""
-    f, rounds = problem.f, range(1, len(noise) + 1)
-    assert isinstance(problem.kernel, Tensor)
-    covariance = problem.kernel.expand(len(f), *problem.kernel.shape[-2:])
+    f, rounds = world.f, range(1, len(noise) + 1)
+    covariance = world.matrix.expand(len(f), *world.matrix.shape[-2:])
     widths = f.new_tensor([[float(algorithm.width(t))] for t in rounds]).expand(len(noise), len(f))
     levels = f.new_tensor([float(algorithm.truncation(t)) for t in rounds])
-    lam = f.new_full((len(f),), problem.noise_var)
+    lam = f.new_full((len(f),), world.noise_var)
     return covariance, torch.zeros_like(f), f, lam, noise.to(f), widths, levels
 
 
-def _eager(algorithm: ArmAlgorithm, problem: Problem, noise: Tensor) -> Tensor:
+def _eager(algorithm: ArmAlgorithm, world: World, noise: Tensor) -> Tensor:
     """The arms of all rounds (``T x s``), played one by one."""
-    assert isinstance(problem.kernel, Tensor)
-    kernel = ArmKernel(problem.kernel.diagonal(dim1=-2, dim2=-1), problem.kernel)
-    return play(algorithm, kernel, problem.noise_var, problem.f, noise.to(problem.f))
+    kernel = ArmKernel(world.matrix.diagonal(dim1=-2, dim2=-1), world.matrix)
+    return play(algorithm, kernel, world.noise_var, world.f, noise.to(world.f))
 
 
 def check_tgp(device: torch.device) -> None:
@@ -139,15 +152,12 @@ def measure_tgp(bench: Bench, targets: list[Target]) -> None:
         bench.report(target, took, {"rounds": horizon})
 
 
-def _ata(device: torch.device) -> tuple[Problem, Callable[[int], None], State, list[Tensor], list[Tensor]]:
-    """ATA-QFF of ``benchmarks.heavy_tails``: the problem, a round, the state, and the arms and rewards so far."""
-    world = _with_matrix(heavy_tails.problem()).to(device, torch.float64)
-    algorithm = heavy_tails.algorithm("symmetric")
-    assert isinstance(world.kernel, Tensor)
-    kernel = ArmKernel(world.kernel.diagonal(), world.kernel, arms=world.arms)
-    state = algorithm.init(kernel, heavy_tails.NOISE_VAR, heavy_tails.TRIALS)
-    table = np.random.default_rng(0).standard_t(3, (heavy_tails.ROUNDS, heavy_tails.TRIALS))
-    noise = torch.from_numpy(table).to(device)
+def _ata(device: torch.device) -> tuple[World, Callable[[int], None], State, list[Tensor], list[Tensor]]:
+    """ATA-QFF: the problem, a round, the state, and the arms and rewards so far."""
+    world = _world(ATA_ARMS, ATA_TRIALS, 1.0, device)
+    algorithm = ATAGPUCB(FiniteWidth(ATA_ARMS, 0.1, scale=EXPLORING), LEVEL, FEATURES, root="symmetric")
+    state = algorithm.init(world.kernel, world.noise_var, ATA_TRIALS)
+    noise = torch.from_numpy(np.random.default_rng(0).standard_t(3, (ATA_ROUNDS, ATA_TRIALS))).to(device)
     arms: list[Tensor] = []
     rewards: list[Tensor] = []
     game = rounds(algorithm, state, additive(world.f, noise), torch.zeros_like(noise))
@@ -159,20 +169,30 @@ def _ata(device: torch.device) -> tuple[Problem, Callable[[int], None], State, l
     return world, step, state, arms, rewards
 
 
+def as_written(Phi: Tensor, V: Tensor, past: Tensor, y: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """Mean and variance of all arms by Algorithm 2: features ``n x p``, V, features of past arms ``t x p``, rewards."""
+    values, vectors = torch.linalg.eigh(V)
+    root = (vectors * values.rsqrt()) @ vectors.mT
+    U, Y = root @ past.mT, root @ Phi.mT
+    Uy = U * y
+    r = torch.where(Uy.abs() <= level, Uy, 0.0).sum(1)
+    return r @ Y, Y.square().sum(0)
+
+
 def check_ata(device: torch.device) -> None:
     """Mean and variance after 40 rounds against Algorithm 2 as written."""
     world, step, state, arms, rewards = _ata(device)
     with torch.no_grad():
         for t in range(40):
             step(t)
-        assert world.arms is not None
-        Phi = heavy_tails.FEATURES(world.arms)
+        assert world.kernel.arms is not None
+        Phi = FEATURES(world.kernel.arms)
         for i in range(2):
             past, y = Phi[torch.stack(arms)[:, i]], torch.stack(rewards)[:, i]
-            V = past.mT @ past + heavy_tails.NOISE_VAR * torch.eye(Phi.shape[1], dtype=Phi.dtype, device=device)
-            mean, variance = heavy_tails.direct(Phi, V, past, y, heavy_tails.LEVEL(40), "symmetric")
+            V = past.mT @ past + world.noise_var * torch.eye(Phi.shape[1], dtype=Phi.dtype, device=device)
+            mean, variance = as_written(Phi, V, past, y, LEVEL(40))
             require_close("ATA-QFF, mean", state.posterior.mean[i], mean, 1e-6)
-            require_close("ATA-QFF, variance", state.posterior.variance[i], variance, 1e-6)
+            require_close("ATA-QFF, variance", state.posterior.variance[i], world.noise_var * variance, 1e-6)
 
 
 def measure_ata(bench: Bench, targets: list[Target]) -> None:
@@ -181,7 +201,7 @@ def measure_ata(bench: Bench, targets: list[Target]) -> None:
     with torch.no_grad():
         for t in range(20):
             step(t)
-        horizon = bench.full(heavy_tails.ROUNDS)
+        horizon = bench.full(ATA_ROUNDS)
         took, played = cut_off(step, horizon, CUT_SECONDS[bench.quick])
     bench.report(targets[0], took, {"rounds_played": played, "of": horizon}, whole=played == horizon)
 
@@ -204,7 +224,7 @@ def check_bbkb(device: torch.device) -> None:
 
 
 def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
-    """n = 10^6, d = 6, 10,000 rounds of BBKB, as ``benchmarks/results/bkb/million_10000.jsonl``."""
+    """n = 10^6, d = 6, 10,000 rounds of BBKB."""
     n, horizon = MANY_ARMS, bench.full(10_000)
     kernel, f = bkb.world(n, 6, 0.5, 0)
     kernel, f = moved(kernel, bench.device), f.to(bench.device).unsqueeze(0)
@@ -306,12 +326,11 @@ def measure_v_ucb(bench: Bench, targets: list[Target]) -> None:
     bench.report(targets[0], 1e3 * cpu_s / gpu_ms, detail)
 
 
-def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, Problem, Tensor, Tensor]:
+def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, World, Tensor, Tensor]:
     """One trial on n even points of [0, 1], as ``benchmarks.arm_engine``: algorithm, problem, noise, locations."""
     kernel, X, f, noise = arm_engine.gp_problem(n, 1, 0.2, 1, rounds, 0.025, grid=True)
-    assert kernel.matrix is not None
-    problem = Problem("grid", f, kernel.matrix, Gaussian(0.025), 0.025)
-    return GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), problem.to(device, torch.float64), noise, X.to(device)
+    world = World(moved(kernel, device), f.to(device), 0.025)
+    return GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), world, noise, X.to(device)
 
 
 def check_botorch(device: torch.device) -> None:
@@ -321,18 +340,18 @@ def check_botorch(device: torch.device) -> None:
 
 def _against_botorch(n: int, rounds: int, device: torch.device) -> tuple[float, float]:
     """Seconds of BoTorch's loop and of ours, both round by round."""
-    algorithm, problem, noise, X = _single(n, rounds, device)
+    algorithm, world, noise, X = _single(n, rounds, device)
     ours = theirs = torch.empty(0)
 
     def our_loop() -> None:
         nonlocal ours
-        ours = _eager(algorithm, problem, noise)
+        ours = _eager(algorithm, world, noise)
 
     def their_loop() -> None:
         nonlocal theirs
         width = algorithm.width
         assert isinstance(width, FiniteWidth)
-        theirs = arm_engine.botorch_loop(X, problem.f[0], noise.to(device), 0.2, 0.025, width)
+        theirs = arm_engine.botorch_loop(X, world.f[0], noise.to(device), 0.2, 0.025, width)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -25,12 +25,14 @@ import numpy as np
 import torch
 from botorch.models import SingleTaskGP
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from benchmarks.bkb import NOISE_VAR, world
 from benchmarks.common import environment, report
 from benchmarks.loop import additive, noise_and_uniforms, rounds
-from benchmarks.robust_fit import faulty_data
+from benchmarks.robustness.contamination import REGIMES, draw
 from benchmarks.robustness.doors import fitted
+from benchmarks.robustness.problems import make_problem
 from bo_robust import BKBModel, RobustGP
 from bo_robust.algorithms import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
 from bo_robust.algorithms.shortlist import SHORTLIST_SIZE
@@ -115,6 +117,14 @@ WORKS = {
 }
 
 
+def contaminated_data(n: int, regime: str, seed: int) -> tuple[Tensor, Tensor]:
+    """The first n Sobol points of Hartmann-6, ``n x 6``, and readings of a regime, ``n x 1``."""
+    problem = make_problem("hartmann6")
+    X = SobolEngine(problem.d, scramble=True, seed=seed).draw(n, dtype=torch.float64)
+    draws = draw(problem, REGIMES[regime], seed, n)
+    return X, torch.tensor([[draws.reading(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
+
+
 def arms(name: str, n: int, horizon: int) -> Played:
     """Play a method over n arms in the square, at the practical width."""
     kernel, f = world(n, 2, LENGTHSCALE, 0)
@@ -135,8 +145,8 @@ def arms(name: str, n: int, horizon: int) -> Played:
 
 
 def fit(name: str, n: int, _: int) -> Played:
-    """Make and fit a model of n rewards of Hartmann-6, a tenth of them faults of ten standard deviations."""
-    X, Y = faulty_data(n, "10% 10sd good", 0)
+    """Make and fit a model of n rewards of Hartmann-6, a tenth of them wrong by ten standard deviations."""
+    X, Y = contaminated_data(n, "10% 10sd good", 0)
     before, began = peak(reset=True), time.process_time()
     made = WORKS[name].make(X, Y)
     if "fit" in name:

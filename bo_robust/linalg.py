@@ -37,3 +37,16 @@ def row_argmax(x: Tensor) -> Tensor:
         return x.argmax(1)
     # NumPy's vectorised argmax, on the same memory, is 7 times faster than torch's at 64 x 1000.
     return torch.from_numpy(x.numpy().argmax(1))
+
+
+def median_and_mad(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Median of the last axis and median absolute deviation (MAD) from it, ``... x 1`` each."""
+    centre = median(y)
+    return centre, median((y - centre).abs())
+
+
+def median(y: Tensor) -> Tensor:
+    """Median of the last axis, ``... x 1``; of an even number the mean of the middle two (torch takes the lower)."""
+    ordered, half = y.sort(-1).values, y.shape[-1] // 2
+    upper = ordered[..., half : half + 1]
+    return upper if y.shape[-1] % 2 else (ordered[..., half - 1 : half] + upper) / 2

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.acquisition.conditions import finite_environment
+from bo_robust.acquisition.elimination import GRID
 from bo_robust.confidence import WIDTHS, ConstantWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import delta_of_width
@@ -39,11 +40,11 @@ from bo_robust.models import (
     candidate,
     candidate_grid,
 )
-from bo_robust.models.candidate_elimination import GRID
 from bo_robust.models.feature_maps import FEATURE_MAPS
+from bo_robust.posteriors.elimination import check_elimination
 from bo_robust.specs import SpecError, build, nearest, quoted
 from bo_robust.truncation import TRUNCATIONS
-from bo_robust.validation import check_delta
+from bo_robust.validation import check_delta, check_positive
 
 __all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged"]
 
@@ -94,11 +95,14 @@ class Choice(NamedTuple):
     acquisition: type[AcquisitionFunction] | None
     acquisition_options: Options
 
-    def build(self, X: Tensor, Y: Tensor) -> Any:
-        """Make the model of points ``n x d`` and rewards ``n x 1``; raises ``ValueError`` as its constructor."""
+    def build(self, X: Tensor, Y: Tensor, **modules: Any) -> Any:
+        """Make the model of points ``n x d`` and rewards ``n x 1``; raises ``ValueError`` as its constructor.
+
+        ``modules`` are further arguments of the constructor, such as ``likelihood``.
+        """
         names = [f"x{i}" for i in range(X.shape[-1])]
         data = SupervisedDataset(X, Y, feature_names=names, outcome_names=["y"])
-        return self.model(**self.model.construct_inputs(data, **self.model_options))
+        return self.model(**self.model.construct_inputs(data, **self.model_options), **modules)
 
     def acquire(self, model: Model, X_pending: Tensor | None, generator: torch.Generator) -> Any:
         """Make the acquisition function of a method that has a class of its own; random widths use ``generator``."""
@@ -213,17 +217,22 @@ def _adaptively_truncated(settings: Options) -> Options:
     return _given(settings, "noise_var") | chosen
 
 
-def _ensemble(settings: Options) -> Options:
+def _grid(settings: Options) -> list[Options]:
     given = settings["candidates"]
     if not (given is None or (isinstance(given, list) and given and all(isinstance(one, Mapping) for one in given))):
         raise SpecError(f"candidates must be a list of settings of bo_robust.models.candidate, got {quoted(given)}.")
-    grid = given or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
+    return given or candidate_grid((0.05, 0.8), settings["noise_var"], kernels=("rbf", "matern52"))
+
+
+def _elimination(settings: Options) -> Options:
+    check_elimination(settings["elimination"])
     noise_scale = settings["noise_scale"]
     if noise_scale is None:
-        noise_scale = math.sqrt(max(candidate(**one).noise_var for one in grid))
+        noise_scale = math.sqrt(max(candidate(**one).noise_var for one in _grid(settings)))
+    check_positive(noise_scale=noise_scale)
     known = {**settings, "noise_scale": noise_scale, "delta": delta_of_width(settings["width"], settings["delta"])}
     options = {name: settings[name] for name in ("delta", "elimination", "maximize")}
-    options |= {"candidates": grid, "noise_scale": noise_scale, "width": _width(settings["width"], known)}
+    options |= {"noise_scale": noise_scale, "width": _width(settings["width"], known)}
     return options | {"num_initial": settings.get("num_initial", 0)}
 
 
@@ -301,7 +310,8 @@ METHODS: dict[str, Method] = {
             "maximize": True,
         },
         in_units=("candidates", "noise_scale"),
-        model_options=_ensemble,
+        model_options=lambda settings: {"candidates": _grid(settings)},
+        acquisition_options=_elimination,
     ),
     "bkb": Method(
         "BKB (Calandriello et al. 2019): GP-UCB on a dictionary of the points observed.",

@@ -1,7 +1,7 @@
 """Independent random streams, one per (seed, purpose, trial, block).
 
-A stream depends on its key only. So trial 7 alone draws what trial 7 of 256 draws, and a resumed run needs no
-generator state. Every algorithm of a comparison meets the same noise (common random numbers).
+A stream depends on its key only. So trial 7 alone draws what trial 7 of 256 draws, and no generator state
+is ever saved. Every algorithm of a comparison meets the same noise (common random numbers).
 """
 
 import zlib
@@ -24,16 +24,14 @@ def stream(seed: int, purpose: str, trial: int, block: int = 0) -> np.random.Gen
     return np.random.Generator(np.random.Philox(key))
 
 
-def spread(uniform: Tensor, n: int, places: Tensor | None = None) -> Tensor:
+def spread(uniform: Tensor, n: int) -> Tensor:
     """Make n uniforms out of one, per trial: ``s`` in [0, 1) to ``s x n`` in [0, 1).
-
-    With ``places`` (``k``, long, from 0) these k of the n only, ``s x k``.
 
     Some rules need a number per arm, but a round provides only one per trial. Its bits seed SplitMix64 (Steele, Lea &
     Flood 2014). The numbers are the same on every device. Uniforms that differ by 2^-53 give unrelated rows.
     """
     # The first constant keeps the seeds of neighbouring uniforms apart; the other three are those of SplitMix64.
-    index: Any = torch.arange(1, n + 1, device=uniform.device) if places is None else places + 1
+    index: Any = torch.arange(1, n + 1, device=uniform.device)
     seed: Any = (uniform.double() * 2.0**53).long()
     if not on_cuda(uniform):  # NumPy is faster where few are
         seed, index = seed.numpy(), index.numpy()

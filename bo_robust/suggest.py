@@ -29,7 +29,10 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
+from gpytorch.constraints import GreaterThan
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
 from gpytorch.utils.warnings import GPInputWarning
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
@@ -38,7 +41,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
-from bo_robust.models import CandidateEnsemble, RobustGP, suggest_replicates
+from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, suggest_replicates
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
@@ -48,6 +51,7 @@ from bo_robust.validation import check_count, quoted
 __all__ = ["Suggestion", "suggest"]
 
 MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
+NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
 LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
 FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
 HALFWAY = 0.5  # between the label of a success and that of a failure
@@ -65,6 +69,8 @@ class Suggestion:
         X: ``q x d`` designs to measure next, in the columns and units of the data.
         replicate: Whether each of them is a second reading of a design whose reading may be an outlier, ``q`` bool.
         outliers: Which readings the models flag as outliers (or truncate), ``n`` bool.
+        expected: ``n x m`` posterior means of the objectives at the designs measured, in units of Y. Where a reading is
+            flagged, it is what the others let expect.
         best: The row of the design to use now; None for several objectives, or where no design can be recommended.
         mean: Posterior mean of the objective there, in units of Y; NaN where ``best`` is None.
         std: Posterior standard deviation there.
@@ -75,6 +81,7 @@ class Suggestion:
     X: Tensor
     replicate: Tensor
     outliers: Tensor
+    expected: Tensor
     best: int | None
     mean: float
     std: float
@@ -162,18 +169,17 @@ def suggest(
     for k in range(q):
         if now is None or trial < num_initial:
             taken = torch.cat([X, pending, failed, chosen])
-            x, again = space.initial(seed, trial + k, taken), False
+            x, measured = space.initial(seed, trial + k, taken), None
         else:
-            again_at = now.replicate(chosen)
-            again = again_at is not None
+            measured = now.replicate(chosen)
             with _seeded(seed, "search", trial + k, device), _expected_warnings():
-                x = again_at if again_at is not None else now.maximise(chosen, restarts, raw_samples)
-        chosen, replicate = torch.cat([chosen, x]), [*replicate, again]
-    best, mean, std = (None, math.nan, math.nan) if now is None else now.best()
-    outliers = torch.zeros(len(X), dtype=torch.bool) if now is None else now.outliers.cpu()
-    return Suggestion(
-        chosen, torch.tensor(replicate, dtype=torch.bool), outliers, best, mean, std, None if now is None else now.model
-    )
+                x = now.maximise(chosen, restarts, raw_samples) if measured is None else measured
+        chosen, replicate = torch.cat([chosen, x]), [*replicate, measured is not None]
+    again = torch.tensor(replicate, dtype=torch.bool)
+    if now is None:
+        nothing = torch.empty(0, outputs.objectives, dtype=torch.float64)
+        return Suggestion(chosen, again, nothing[:, 0] > 0.0, nothing, None, math.nan, math.nan, None)
+    return Suggestion(chosen, again, now.outliers.cpu(), now.expected(), *now.best(), now.model)
 
 
 class _Round:
@@ -225,6 +231,13 @@ class _Round:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
         return self.space.maximise(acqf, restarts, raw_samples, self.U.device)
 
+    def expected(self) -> Tensor:
+        """Posterior means of the objectives at the designs measured, ``n x m``, in units of Y."""
+        m = self.outputs.objectives
+        with torch.no_grad():
+            mean = torch.cat([model.posterior(self.U).mean for model in self.models[:m]], -1)
+        return self.outputs.center[:m] + self.outputs.scale[:m] * mean.cpu()
+
     def best(self) -> tuple[int | None, float, float]:
         """The row of the largest posterior mean that may be recommended, with mean and standard deviation there."""
         if self.outputs.objectives > 1:
@@ -234,11 +247,9 @@ class _Round:
             for model in self.models[1:]:
                 may &= model.posterior(self.U).mean.squeeze(-1) <= 0.0
             posterior = self.models[0].posterior(self.U)
+            mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
         if not may.any():
             return None, math.nan, math.nan
-        # an ensemble's is a mixture
-        mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
-        variance = getattr(posterior, "mixture_variance", posterior.variance).squeeze(-1)
         row = int(mean.where(may, -math.inf).argmax())
         scale = float(self.outputs.scale[0])
         return row, float(self.outputs.center[0]) + scale * float(mean[row]), abs(scale) * float(variance[row].sqrt())
@@ -511,14 +522,24 @@ def _failure_model(U: Tensor, failed: Tensor) -> SingleTaskGP:
 
 def _fitted(choice: Choice, U: Tensor, y: Tensor) -> Any:
     """The model, fitted; at the modes of its priors where no fit succeeds. An ensemble has nothing to fit."""
-    model = choice.build(U, y)
     if choice.model is CandidateEnsemble:
-        return model.eval()
+        return choice.build(U, y).eval()
+    modules = {}
+    if choice.model in (RobustGP, TruncatedGP) and "noise_var" not in choice.model_options:
+        modules["likelihood"] = _likelihood().to(U)
+    model = choice.build(U, y, **modules)
     try:
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
     except ModelFittingError:
         model = choice.build(U, y)
     return model.eval()
+
+
+def _likelihood() -> GaussianLikelihood:
+    """BoTorch's default likelihood with a lower floor of the noise."""
+    prior = LogNormalPrior(-4.0, 1.0)
+    floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
+    return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
 
 
 def _sentinel(y: Tensor) -> float | None:

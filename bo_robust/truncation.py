@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.linalg import median_and_mad
 from bo_robust.validation import (
     check_count,
     check_round,
@@ -35,6 +36,7 @@ __all__ = [
     "TGPTruncation",
     "Truncation",
     "median_mad",
+    "mostly_beyond",
     "truncate",
 ]
 
@@ -96,7 +98,7 @@ class TGPTruncation(_MomentLevel):
     With v = alpha = 1 it is t^(1/4), as in Figure 1 (f).
 
     Args:
-        moment_bound: v > 0, E|y|^(1+alpha) <= v; of y - g where residuals are truncated (rule "residual").
+        moment_bound: v > 0, E|y|^(1+alpha) <= v.
         alpha: Tail index in (0, 1].
     """
 
@@ -172,15 +174,11 @@ class PublishedATATruncation(_MomentLevel):
         return self._direction_level(t, math.log(self.num_directions * self.horizon))
 
 
-def truncate(y: Tensor, level: float | Tensor, rule: str = "zero", centre: Tensor | None = None) -> Tensor:
-    """Truncate rewards: those beyond the level become zero, are clipped, or become the mean they met.
+def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
+    """Truncate rewards: those beyond the level become zero, or are clipped to it.
 
     - "zero" is the papers' y 1{|y| <= b}. It pulls the mean towards zero wherever it acts.
     - "clip" is sign(y) b beyond the level. It changes rewards less and suits one-sided tails.
-    - "residual" is centre + (y - centre) 1{|y - centre| <= b}. It neither pulls to zero nor needs centred rewards, but
-      a wrong mean defends itself.
-
-    TGP-UCB's theorem holds for each, for "residual" with a centre of bounded error: docs/pages/residual_truncation.md.
 
     NaN stays NaN, and an infinite reward stays infinite at an infinite level, so that a failed pull is not mistaken for
     a reward.
@@ -188,18 +186,23 @@ def truncate(y: Tensor, level: float | Tensor, rule: str = "zero", centre: Tenso
     Args:
         y: Rewards, any shape.
         level: b >= 0, a number or a tensor that broadcasts against ``y``.
-        rule: "zero", "clip" or "residual"; another raises ``ValueError``.
-        centre: Reference of every reward, such as mu_{t-1}(x_t); "residual" without it raises ``ValueError``. The proof
-            needs it to be fixed before the reward is seen.
+        rule: "zero" or "clip"; another raises ``ValueError``.
     """
     check_rule(rule)
     check_tensor("y", y, floating=False)
-    if rule == "residual":
-        if centre is None:
-            raise ValueError("rule 'residual' needs the posterior mean before each reward as `centre`.")
-        return torch.where((y - centre).abs() > level, centre, y)
     beyond = y.abs() > level
     return torch.where(beyond, level * y.sign() if rule == "clip" else torch.zeros_like(y), y)
+
+
+def mostly_beyond(u: Tensor, rewards: Tensor, level: float, share: float = 0.5) -> Tensor:
+    """Whether each reward has more than this share of its weight u^2 beyond the level, ``... x t`` bool.
+
+    ``u`` has the weights of p directions, ``... x p x t``; ``rewards`` are ``... x t``. It is not the share of
+    directions: those that the data hardly inform have products too small for any level.
+    """
+    weight = u.square()
+    beyond = (u * rewards.unsqueeze(-2)).abs() > level
+    return (weight * beyond).sum(-2) > share * weight.sum(-2)
 
 
 def median_mad(rows: np.ndarray) -> tuple[float, float]:
@@ -207,8 +210,7 @@ def median_mad(rows: np.ndarray) -> tuple[float, float]:
 
     Raises ``ValueError`` if more than half of the entries are equal.
     """
-    centre = float(np.median(rows))
-    scale = float(np.median(np.abs(rows - centre)))
+    centre, scale = map(float, median_and_mad(torch.as_tensor(rows, dtype=torch.float64).flatten()))
     if scale == 0.0:
         raise ValueError("more than half of the entries are equal: their MAD is 0 and cannot scale the rewards.")
     return centre, scale

@@ -192,16 +192,10 @@ def check_settings(settings: Any) -> None:
 
 
 # What happens to a reward beyond its truncation level, see bo_robust.truncation.truncate.
-RULES = ("zero", "clip", "residual")
+RULES = ("zero", "clip")
 
 
-def check_rule(rule: str, reference_bound: float | None = None) -> None:
-    """Raise ``ValueError`` unless ``rule`` is in RULES, and a ``reference_bound`` >= 0 and beside rule "residual"."""
+def check_rule(rule: str) -> None:
+    """Raise ``ValueError`` unless ``rule`` is in RULES."""
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}; got {quoted(rule)}.")
-    if reference_bound is None:
-        return
-    if rule != "residual":
-        raise ValueError(f"reference_bound is for rule 'residual'; leave it out, or change rule {rule!r}.")
-    if not (is_number(reference_bound) and reference_bound >= 0.0):
-        raise ValueError(f"reference_bound must be a finite number >= 0, got {quoted(reference_bound)}.")

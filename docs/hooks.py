@@ -2,7 +2,7 @@
 
 Nothing of it is committed twice. The README is the first page. Pages link to ``../../benchmarks/results/FILE`` and
 ``../results/PAGE``, as they would be read in the repository; at build time both are added to the site under
-``results/``, and the links follow.
+``results/``, the pages with their tables (:mod:`docs.result_pages`), and the links follow.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import hashlib
 import json
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))  # mkdocs loads this file alone
 RESULTS = ROOT / "benchmarks" / "results"
 TUTORIALS = ROOT / "docs" / "tutorials"
 OUTPUTS = TUTORIALS / "outputs"
@@ -47,33 +49,33 @@ def cells(source: str) -> list[Cell]:
 
 
 def code_hash(source: str) -> str:
-    """Of the code cells alone: prose may change without playing the tutorial again."""
+    """Of the code cells alone: prose may change without running the tutorial again."""
     code = "\n".join(cell.text for cell in cells(source) if cell.kind == "code")
     return hashlib.sha256(code.encode()).hexdigest()
 
 
 def tutorial_page(path: Path) -> str:
-    """Markdown of a tutorial: prose, code, and what the code printed when ``docs.run_tutorials`` last played it."""
+    """Markdown of a tutorial: prose, code, and what the code printed when ``docs.run_tutorials`` last ran it."""
     stored = OUTPUTS / f"{path.stem}.json"
-    played = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"outputs": {}}
+    stored_run = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"outputs": {}}
     lines = []
     for i, cell in enumerate(cells(path.read_text(encoding="utf-8"))):
         if cell.kind == "prose":
             lines += [cell.text, ""]
             continue
         lines += ["```python", cell.text, "```", ""]
-        if str(i) in played["outputs"]:
-            lines += ["```text", played["outputs"][str(i)].rstrip(), "```", ""]
-    lines += ["---", "", f"This page is the script `docs/tutorials/{path.name}`.", *_provenance(played)]
+        if str(i) in stored_run["outputs"]:
+            lines += ["```text", stored_run["outputs"][str(i)].rstrip(), "```", ""]
+    lines += ["---", "", f"This page is the script `docs/tutorials/{path.name}`.", *_provenance(stored_run)]
     return "\n".join(lines) + "\n"
 
 
-def _provenance(played: dict[str, Any]) -> list[str]:
-    if "date" not in played:
-        return ["It has not been played yet."]
+def _provenance(run: dict[str, Any]) -> list[str]:
+    if "date" not in run:
+        return ["It has not been run yet."]
     return [
-        f"What it printed is of {played['date'][:10]}: {played['seconds']:.0f} s of one thread, {played['processor']}, "
-        f"torch {played['versions']['torch']}. Another machine rounds differently.",
+        f"What it printed is of {run['date'][:10]}: {run['seconds']:.0f} s of one thread, {run['processor']}, "
+        f"torch {run['versions']['torch']}. Another machine rounds differently.",
     ]
 
 
@@ -128,8 +130,12 @@ def on_files(files: Any, config: Any) -> Any:
         if path.suffix in (".png", ".json", ".jsonl"):
             uri = posixpath.join("results", path.relative_to(RESULTS).as_posix())
             files.append(File.generated(config, uri, abs_src_path=str(path)))
-    for path in sorted((ROOT / "docs" / "results").glob("*.md")):
-        text = path.read_text(encoding="utf-8").replace("](../pages/", "](../")
+    from docs.result_pages import PAGES, page
+
+    for path in sorted(PAGES.glob("*.md")):
+        text = re.sub(
+            r"\]\(\.\./tutorials/(\w+)\.py", r"](../tutorials/\1.md", page(path).replace("](../pages/", "](../")
+        )
         files.append(File.generated(config, f"results/{path.name}", content=text))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     files.append(File.generated(config, "index.md", content=home(readme)))

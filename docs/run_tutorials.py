@@ -1,4 +1,4 @@
-"""Play the tutorials and keep what they print: ``python -m docs.run_tutorials [NAME ...]``.
+"""Run the tutorials and keep what they print: ``python -m docs.run_tutorials [NAME ...]``.
 
 Writes ``docs/tutorials/outputs/NAME.json``, which the site shows below each piece of code. One thread, under a minute
 each.
@@ -19,10 +19,10 @@ import torch
 from benchmarks.common import environment
 from docs.hooks import OUTPUTS, TUTORIALS, cells, code_hash
 
-__all__ = ["main", "play"]
+__all__ = ["execute", "main"]
 
 
-def play(path: Path, source: str | None = None) -> tuple[dict[str, str], dict[str, Any]]:
+def execute(path: Path, source: str | None = None) -> tuple[dict[str, str], dict[str, Any]]:
     """Execute a tutorial cell by cell.
 
     Args:
@@ -54,7 +54,7 @@ def main() -> None:
     for name in parser.parse_args().names:
         path = TUTORIALS / f"{name}.py"
         begin = time.process_time()  # of one thread, whoever else uses the machine
-        outputs, _ = play(path)
+        outputs, _ = execute(path)
         row = environment() | {
             "seconds": round(time.process_time() - begin, 1),
             "code": code_hash(path.read_text(encoding="utf-8")),

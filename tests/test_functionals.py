@@ -116,12 +116,6 @@ def test_the_selected_entry_is_the_value(tkwargs):
     assert all(functional.selected(h, p) is None for functional in (CVaR(0.25), Mean(), MeanVariance(1.0)))
 
 
-@pytest.mark.parametrize("functional", [ValueAtRisk(0.5), CVaR(0.5), WorstCase(), Mean(), MeanVariance(1.0)])
-def test_values_that_are_no_tensor_are_refused(functional):
-    with pytest.raises(TypeError, match="must be a torch tensor, got ndarray"):
-        functional(np.array([1.0, 2.0]))
-
-
 def test_botorch_counts_from_the_other_side(tkwargs):
     """Equal weights, off the lattice: VaR_alpha here is BoTorch's VaR(1 - alpha)."""
     g = torch.Generator().manual_seed(0)

@@ -93,11 +93,11 @@ def test_defaults_are_not_shared():
 
 def test_elimination_gives_half_of_delta_to_a_width_by_norm():
     given = make("he-gp-ucb", width={"kind": "self_normalised", "norm_bound": 2.0}, noise_scale=0.3)
-    options = given.model_options["width"]
+    options = given.acquisition_options["width"]
     assert SelfNormalisedWidth(options["norm_bound"], options["noise_scale"], options["delta"]) == (
         SelfNormalisedWidth(2.0, 0.3, 0.05)
     )
-    bayesian = make("he-gp-ucb", noise_var=0.04).model_options
+    bayesian = make("he-gp-ucb", noise_var=0.04).acquisition_options
     assert BayesianFiniteWidth(bayesian["width"]["num_arms"], bayesian["width"]["delta"]) == BayesianFiniteWidth(7, 0.1)
     assert bayesian["noise_scale"] == pytest.approx(0.2)
     assert bayesian["num_initial"] == 3

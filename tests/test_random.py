@@ -89,9 +89,3 @@ def test_spread_is_below_one_in_float32(device):
     x = spread(torch.rand(2000, generator=torch.Generator().manual_seed(1)).to(device), 1000)
     assert x.dtype == torch.float32
     assert 1.0 - 2.0**-18 < float(x.max()) < 1.0
-
-
-def test_spread_of_some_places(device):
-    uniform = torch.rand(3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
-    places = torch.tensor([7, 0, 49], device=device)
-    assert torch.equal(spread(uniform, 50, places), spread(uniform, 50)[:, places])

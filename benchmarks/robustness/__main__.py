@@ -1,6 +1,6 @@
-"""Front doors on clean and contaminated problems: ``python -m benchmarks.robustness [options]``.
+"""Loops on clean and contaminated problems: ``python -m benchmarks.robustness [options]``.
 
-**Play.** A cell is a problem, a regime, a seed and a method, which is a front door: see ``doors.py``. All methods of a
+**Run.** A cell is a problem, a regime, a seed and a method, which is an entry point: see ``doors.py``. All methods of a
 (problem, regime, seed) share the initial design (2 d + 2 points), and the noise and faults of each evaluation by its
 number; a reading to verify is an evaluation. There are 40 evaluations with noise of sd .1; all is in sd of f. Finished
 cells are appended to ``--results`` at once, one JSON object a line, and are not played again. So the grid may be
@@ -9,8 +9,8 @@ and ``--part 2/2``. The whole grid, three regimes and four seeds, takes some 2.5
 
 **Choose and report.** Settings are chosen on Branin, Levy-4 and a bump in one dimension. Reported are the other
 functions, by ``--report``, which says too what is missing; ``--picture FILE`` draws them. ``--against FILE`` compares
-our doors with those of another revision, played on the same machine into FILE. These play nothing.
-``--quick`` plays half a minute's worth into a temporary file and reports.
+our loops with those of another revision, run on the same machine into FILE. These run nothing.
+``--quick`` runs half a minute's worth into a temporary file and reports.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.robustness.doors import DOORS, GRID
 from benchmarks.robustness.problems import BUDGET, FUNCTIONS, PROBLEMS, SETTINGS
 from benchmarks.robustness.summary import revisions, summarise
 
-RESULTS = ROOT / "benchmarks" / "results" / "robustness" / "doors.jsonl"
+RESULTS = ROOT / "benchmarks" / "results" / "robustness" / "cells.jsonl"
 REPORTED = [name for name in FUNCTIONS if name not in SETTINGS]
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         quick = {"problems": ["bump2"], "regimes": ["clean", "10% 10sd either"], "seeds": 1, "evaluations": 12}
-        vars(options).update(quick, results=Path(tempfile.mkdtemp()) / "doors.jsonl")
+        vars(options).update(quick, results=Path(tempfile.mkdtemp()) / "cells.jsonl")
     torch.set_num_threads(1)
     report("environment", 0, "none", None, None, environment() | {"results": options.results.name})
     seeds = range(options.first, options.first + options.seeds)

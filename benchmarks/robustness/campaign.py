@@ -1,4 +1,4 @@
-"""One campaign: a problem, a regime, a seed and a door."""
+"""One campaign: a problem, a regime, a seed and a method."""
 
 from __future__ import annotations
 

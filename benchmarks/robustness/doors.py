@@ -1,10 +1,10 @@
-"""Front doors: what a user can put between an initial design and a recommendation, ours and those of others.
+"""Entry points: what a user can put between an initial design and a recommendation, ours and those of others.
 
-A door is told the same initial design and the same readings as all others, and asked for the rest, one point at a time:
+Each observes the same initial design and the same readings as all others, and asked for the rest, one point at a time:
 ``ask`` for the next point of the unit cube, ``tell`` its reading. On a table BoTorch's loops choose among its rows, and
-the other doors are moved to the nearest row. A door recommends as its users are told to: BoTorch's loops the measured
-point of the best posterior mean (``RobustGP``'s of those that are ``recommendable``), Optuna's samplers the best
-reading, ``Study``, ``RobustSampler``, and Ax with and without us by their own ``recommend``.
+the others are moved to the nearest row. Each recommends as its users would: BoTorch's loops the measured point of the
+best posterior mean (``RobustGP``'s of those that are ``recommendable``), Optuna's samplers the best reading,
+``RobustSampler``, and Ax with and without us by their own ``recommend``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ import contextlib
 import hashlib
 import logging
 import math
-import tempfile
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,7 +31,6 @@ from torch.quasirandom import SobolEngine
 from benchmarks.robustness.problems import Problem
 from benchmarks.robustness.rcgp import rcgp
 from bo_robust import RobustGP, verify
-from bo_robust.methods.base import RANDOMISED
 
 __all__ = ["DOORS", "GRID", "OURS", "PEERS", "Door", "fitted", "winsorised"]
 
@@ -153,30 +150,6 @@ class BoTorchLoop:
         return _asked[key.hexdigest()]
 
 
-class StudyDoor:
-    """``Study`` with nothing set, or with a width: then it plays GP-UCB."""
-
-    def __init__(self, problem: Problem, seed: int, faults: np.ndarray, **width: Any) -> None:
-        from bo_robust.study import Study
-
-        self.folder = tempfile.TemporaryDirectory()  # removed with this object
-        space = dict.fromkeys(_names(problem), (0.0, 1.0))
-        self.study = Study.create(Path(self.folder.name) / "run.study", space, seed=seed, **width)
-
-    def start(self, x: Tensor, y: float) -> None:
-        self.study.add(_parameters(x), y)
-
-    def ask(self) -> Tensor:
-        (self.trial,) = self.study.ask()
-        return _point(self.trial.x)
-
-    def tell(self, y: float) -> None:
-        self.study.tell(self.trial.id, y)
-
-    def recommend(self) -> Tensor:
-        return _point(self.study.recommend().x)
-
-
 class OptunaDoor:
     """An Optuna study, with its own samplers or ours."""
 
@@ -278,13 +251,10 @@ DOORS: dict[str, Made] = {
     "rcgp": _loop("rcgp"),
     "tpe": _optuna("tpe"),
     "optuna-gp": _optuna("gp"),
-    "study": StudyDoor,
-    "study, gp-ucb": lambda problem, seed, faults: StudyDoor(problem, seed, faults, width=RANDOMISED),
     "robust-sampler": _optuna("robust"),
     "ax-robust": _ax(ours=True),
     "ax": _ax(ours=False),
 }
-# Not the sampler, which asks what Study asks: a test plays both; nor what was chosen against.
-GRID = tuple(name for name in DOORS if name not in ("robust-sampler", "study, gp-ucb"))
-OURS = ("diff", "diff with verify", "study", "ax-robust")
+GRID = tuple(DOORS)
+OURS = ("diff", "diff with verify", "robust-sampler", "ax-robust")
 PEERS = tuple(name for name in GRID if name not in (*OURS, "plain", "known"))

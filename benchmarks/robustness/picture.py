@@ -17,10 +17,10 @@ __all__ = ["draw", "gaps"]
 # Method, label and style, in the order of the legend.
 SHOWN = {
     "diff": ("RobustGP", "tab:red", "-"),
-    "diff with verify": ("RobustGP with verify", "tab:orange", "-"),
-    "study": ("Study", "tab:purple", "-"),
+    "diff with verify": ("RobustGP, suspicious bests read again", "tab:orange", "-"),
     "winsorised": ("rewards Winsorised", "tab:blue", "-"),
-    "known": ("faults known", "black", ":"),
+    "rcgp": ("RCGP", "tab:purple", "-"),
+    "known": ("wrong readings known", "black", ":"),
 }
 
 
@@ -35,8 +35,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(MAIN), sharey=True, figsize=(12, 3.6), layout="constrained")
-    for axis, title, regime in zip(axes, ("no faults", "10 % faults", "30 % faults"), MAIN, strict=True):
+    figure, axes = plt.subplots(1, len(MAIN), sharey=True, figsize=(12, 3.9), layout="constrained")
+    for axis, title, regime in zip(axes, ("no wrong readings", "10 % wrong", "30 % wrong"), MAIN, strict=True):
         table = reported(rows, [regime])
         for shift, (method, (label, colour, line)) in enumerate(SHOWN.items()):
             parts: dict[int, dict[tuple[str, int], list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -55,7 +55,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         axis.axhline(0.0, color="tab:gray", lw=1)
         axis.set(title=title, xlabel="evaluations")
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
     axes[0].set_ylabel("log10 regret less that of SingleTaskGP")
+    legend = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
+    figure.legend(legend.values(), legend, loc="outside lower center", ncols=max(len(legend), 1), fontsize=8)
     figure.savefig(path, dpi=130)
     plt.close(figure)

@@ -197,7 +197,8 @@ def main() -> None:
         for name, found in rows.items():
             mean = {key: statistics.fmean(row[key] for row in found) for key in found[0]}
             losing = statistics.fmean(row["lost"] > 0 for row in found)
-            spread = 1.96 * statistics.stdev([row["rmse"] for row in found]) / math.sqrt(len(found))
+            errors = [row["rmse"] for row in found]
+            spread = 1.96 * statistics.stdev(errors) / math.sqrt(len(errors)) if len(errors) > 1 else math.nan
             detail = {"sets": len(found), "most lost in a set": max(row["lost"] for row in found)}
             detail |= {key: round(value, 3) for key, value in mean.items()} | {"rmse, +-": round(spread, 3)}
             report(f"{family}: {name}, sets that lose a good reward", losing, "share", None, None, detail)

@@ -1,8 +1,7 @@
 """BoTorch acquisition functions; importing this registers their input constructors."""
 
 from bo_robust.acquisition import input_constructors
-from bo_robust.acquisition.elimination import EliminationUCB
-from bo_robust.acquisition.exploration import explore
+from bo_robust.acquisition.elimination import Elimination, EliminationUCB, eliminate
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.lacing_search import search_lacing_value
 from bo_robust.acquisition.lnso import optimize_lnso
@@ -12,10 +11,11 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 
 __all__ = [
     "GPUCB",
+    "Elimination",
     "EliminationUCB",
     "StableOpt",
     "ValueAtRiskUCB",
-    "explore",
+    "eliminate",
     "input_constructors",
     "optimize_lnso",
     "recommend_design",

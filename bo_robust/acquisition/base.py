@@ -1,7 +1,7 @@
 """The base of acquisition functions with one confidence width: its round, and points without feedback yet."""
 
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -12,6 +12,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
+from bo_robust.acquisition.elimination import Elimination, check_elimination_of
 from bo_robust.acquisition.rounds import num_observations, reference, width_of_round
 from bo_robust.confidence import Width
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
@@ -28,7 +29,10 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
 
     width: Tensor
     model: Any
-    _takes_candidates: ClassVar[bool] = False
+    over_candidates: bool
+    members: CandidateEnsemble
+    _among: Tensor
+    _indices: Tensor
     _moved_together = "model, width and pending points"  # by the `.to` of the acquisition function
 
     def __init__(
@@ -38,22 +42,28 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
         t: int | None,
         posterior_transform: PosteriorTransform | None,
         generator: torch.Generator | None,
+        elimination: Elimination | None = None,
     ) -> None:
         name = type(self).__name__
         if not isinstance(model, Model):
             raise ValueError(f"model must be a BoTorch model, got {quoted(model)}.")
         super().__init__(model=model, posterior_transform=posterior_transform)
-        self.over_candidates = self._takes_candidates and isinstance(model, CandidateEnsemble)
-        if is_ensemble(model) and not self.over_candidates:
+        if is_ensemble(model):
             raise ValueError(f"{name} needs the posterior of one GP; an ensemble has no single confidence width.")
-        if self.over_candidates != (width is None):
-            raise ValueError("give a width, such as 2.0, unless the model is a CandidateEnsemble: that has its own.")
+        if (elimination is None) == (width is None):
+            raise ValueError("give a width, such as 2.0, or an elimination of candidates, which has widths of its own.")
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, Integral):
             raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
         like = reference(model)
-        if width is None:
-            value = model.widths[model.alive]
+        self.over_candidates = elimination is not None
+        if elimination is not None:
+            check_elimination_of(model, elimination)
+            self.members = model.subset(elimination.active)
+            value = elimination.widths[elimination.active]
+            # Of the active candidates: which are in the acquisition set, and their indices in U.
+            self.register_buffer("_among", elimination.acquisition_set[elimination.active])
+            self.register_buffer("_indices", elimination.active.nonzero().flatten())
         else:
             check_schedule("width", "ConstantWidth(2.0)", width)
             value = width_of_round(width, self.t, model, like.dtype, generator)

@@ -10,14 +10,16 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from bo_robust.acquisition.conditions import check_search_space, finite_environment
-from bo_robust.acquisition.elimination import EliminationUCB
+from bo_robust.acquisition.elimination import EliminationUCB, eliminate
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.rounds import reference
 from bo_robust.acquisition.stable_opt import StableOpt
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
+from bo_robust.confidence.candidate_widths import Widths, delta_of_width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, WorstCase
+from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.inputs import from_spec
 
 
@@ -46,13 +48,25 @@ def construct_inputs_gp_ucb(
 
 
 def construct_inputs_elimination_ucb(
-    model: Model,
+    model: CandidateEnsemble,
+    elimination: str = "errors",
+    width: Widths | Mapping[str, Any] | None = None,
+    noise_scale: float | None = None,
+    delta: float = 0.1,
+    num_initial: int = 0,
+    maximize: bool = True,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
-    average: bool = False,
 ) -> dict[str, Any]:
-    """Keyword arguments of :class:`EliminationUCB`, whose widths are those of the model."""
-    return {"model": model, "posterior_transform": posterior_transform, "X_pending": X_pending, "average": average}
+    """Keyword arguments of :class:`EliminationUCB` for a ``CandidateEnsemble`` whose rows are in the order observed.
+
+    The settings are those of :func:`eliminate`, which is called here; an objective that Ax minimises needs
+    ``maximize=False``. ``width`` may also be ``{"kind": name in WIDTHS, ...}``, and its delta is then delta / 2 by
+    default (delta for "bayesian_finite", which halves it itself). A wrong option raises ``ValueError``.
+    """
+    made: Any = None if width is None else from_spec(width, WIDTHS, {"delta": delta_of_width(width, delta)}, "width")
+    left = eliminate(model, elimination, made, noise_scale, delta, num_initial, maximize)
+    return {"model": model, "elimination": left, "posterior_transform": posterior_transform, "X_pending": X_pending}
 
 
 def construct_inputs_value_at_risk_ucb(

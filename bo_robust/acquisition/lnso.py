@@ -93,8 +93,8 @@ def check_continuous(acqf: ValueAtRiskUCB) -> tuple[ContinuousEnvironment, float
             "acqf must be a ValueAtRiskUCB of a ValueAtRisk over a ContinuousEnvironment; for others, maximise it "
             "itself and use acqf.select_condition."
         )
-    if acqf.model.batch_shape:
-        raise ValueError("the model of acqf must have no batch shape.")
+    if acqf.model.batch_shape or acqf.over_candidates:
+        raise ValueError("the model of acqf must be one GP: without batch shape or candidates.")
     return acqf.environment, risk.alpha
 
 

@@ -11,7 +11,6 @@ from bo_robust.acquisition.rounds import reference
 from bo_robust.acquisition.value_at_risk import BLOCK
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
-from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.moments import marginal_moments
 from bo_robust.validation import check_tensor
 
@@ -56,8 +55,6 @@ def recommend_design(
                 "without their z."
             )
         mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
-        if isinstance(model, CandidateEnsemble):
-            mean = mean[model.alive.nonzero().flatten().tolist().index(model.leader)]
         values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
         index = values.argmax(-1)
     return RecommendedDesign(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))

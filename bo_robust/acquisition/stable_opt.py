@@ -3,6 +3,9 @@
 Bogunovic, Scarlett, Jegelka & Cevher, "Adversarially Robust Optimization with Gaussian Processes" (NeurIPS 2018). It is
 V-UCB with ``WorstCase()``, its limit as alpha -> 0 (Nguyen et al. 2021, Section 3.4). The lacing values of x are then
 the minimisers of l.
+
+Over candidates it is HE-StableOpt (Ziomek, Adachi & Osborne 2024, Algorithm 2): the design has the largest worst bound
+of any candidate, the condition the least lower bound of any.
 """
 
 import torch
@@ -10,6 +13,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
+from bo_robust.acquisition.elimination import Elimination
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import Width
 from bo_robust.environments import Environment
@@ -38,7 +42,21 @@ class StableOpt(ValueAtRiskUCB):
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
         ignores_z: bool = False,
+        elimination: Elimination | None = None,
     ) -> None:
         super().__init__(
-            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, ignores_z
+            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, ignores_z, elimination
         )
+
+    def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """The least lower and the optimist's upper bounds at every condition, ``... x w`` each."""
+        lower_of_optimist, upper_of_optimist = super()._chosen(lower, upper)
+        if not self.over_candidates:
+            return lower_of_optimist, upper_of_optimist
+        return lower[..., self._among, :].amin(-2), upper_of_optimist
+
+    def _who_chose(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
+        """The optimist, who chose the design, and the pessimist, who chose its condition: indices in U, ``... x 2``."""
+        at = lower.gather(-1, index[..., None, None].expand(*lower.shape[:-1], 1)).squeeze(-1)
+        pessimist = self._indices[at.masked_fill(~self._among, torch.inf).argmin(-1)]
+        return torch.cat([super()._who_chose(lower, upper, index), pessimist.unsqueeze(-1)], -1)

@@ -9,6 +9,7 @@ conditions. The quantile is exact, and gradients in x flow through the condition
 """
 
 import math
+from dataclasses import replace
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -17,19 +18,13 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from bo_robust.acquisition.base import ConfidenceBoundAcquisition
-from bo_robust.acquisition.condition_choice import (
-    MODEL_PICKS,
-    ConditionChoice,
-    choose_condition,
-    correlation_with_risk,
-    value_at,
-)
+from bo_robust.acquisition.condition_choice import ConditionChoice, choose_condition, value_at
+from bo_robust.acquisition.elimination import Elimination
 from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
-from bo_robust.models.candidate_ensemble import CandidateEnsemble
-from bo_robust.models.moments import joint_moments, marginal_moments
+from bo_robust.models.moments import marginal_moments
 from bo_robust.picks import RANDOM_PICKS, check_pick
 from bo_robust.validation import is_number, quoted
 
@@ -53,19 +48,19 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
 
     Args:
         model: A fitted GP over (x, z) with one output, or with several and a ``posterior_transform``; without
-            ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member. For a
-            ``CandidateEnsemble`` with this environment and functional, u and l are those of the candidate alive with
-            the largest bound F(u(x, Z)) at x, the rule of :class:`~bo_robust.algorithms.HEGPUCB` over ``VUCB``.
+            ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
         environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, or alpha alone for ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
         width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments play w_t^2 = 2 log(pi^2
-            t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None for a ``CandidateEnsemble``, which has its
-            own.
+            t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None with an ``elimination``.
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
         X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable lacing
             values; or points ``k x d`` if their conditions are known.
         ignores_z: Take points of all ``d`` columns too, and ignore their z. A framework (Ax) whose search space holds z
             needs it; elsewhere such points are a mistake.
+        elimination: What :func:`~bo_robust.acquisition.eliminate` found for a ``CandidateEnsemble``. u and l are then
+            those of the candidate of largest bound F(u(x, Z)) at x, with its own width. ``select_condition`` returns
+            who chose, which the test by errors of the next round takes as ``chosen``.
 
     Raises:
         ValueError: as :class:`~bo_robust.acquisition.GPUCB`; also if the environment does not fit the model.
@@ -79,7 +74,6 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     """
 
     pending_points: Tensor | None
-    _takes_candidates = True
     _moved_together = "model, environment, width and pending points"
 
     def __init__(
@@ -93,11 +87,14 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
         ignores_z: bool = False,
+        elimination: Elimination | None = None,
     ) -> None:
         if isinstance(width, type) or not (width is None or callable(width) or is_number(width)):
             raise ValueError(f"width must be a number or a schedule of bo_robust.confidence, got {quoted(width)}.")
         schedule = width if width is None or callable(width) else ConstantWidth(float(width))
-        super().__init__(model, schedule, t, posterior_transform, generator)
+        if elimination is not None and (posterior_transform is not None or not elimination.maximize):
+            raise ValueError("over candidates f is maximised, without a posterior_transform.")
+        super().__init__(model, schedule, t, posterior_transform, generator, elimination)
         if not isinstance(environment, Environment):
             raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
         self.environment = environment
@@ -108,12 +105,6 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             _check_columns(environment, self._dim)
         for buffer in environment.buffers():
             self._check("the environment", buffer)
-        risk = model.risk if isinstance(model, CandidateEnsemble) else None
-        if self.over_candidates and not (risk and risk.same(environment, self.functional)):
-            raise ValueError(
-                "the CandidateEnsemble tests candidates by another bound than the one maximised here; build it with "
-                f"this environment and functional={self.functional}."
-            )
         self.register_buffer("pending_points", None, persistent=False)
         self.set_X_pending(X_pending)
 
@@ -142,7 +133,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         X = self.designs(X)
         if X.shape[-2] == 1:
             return self._value(X.squeeze(-2), self.pending_points)
-        if self.model.batch_shape and not self.over_candidates:
+        if self.model.batch_shape:
             raise ValueError("q > 1 needs a model without batch shape; choose designs one after the other.")
         totals = []
         for batch in X.reshape(-1, *X.shape[-2:]):
@@ -171,24 +162,26 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         """Choose the condition to observe each design (``... x d_x``) under.
 
         ``pick`` is one of :mod:`bo_robust.picks`: "probable" (V-UCB Prob), "uniform" (V-UCB Unif), "widest", or
-        "drawn", which simulates conditions that cannot be chosen. "informative" takes the condition, offered or not,
-        whose observation has the largest squared correlation with F(f(x, Z)). ``generator`` (on the CPU) draws for
-        "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown pick, or designs that do not fit.
+        "drawn", which simulates conditions that cannot be chosen. ``generator`` (on the CPU) draws for "uniform" and
+        "drawn"; default the global one. ``ValueError`` on an unknown pick, or designs that do not fit.
         """
-        check_pick(pick, MODEL_PICKS)
+        check_pick(pick)
         x = self.designs(x)
         with torch.no_grad():
-            lower, upper = self._bounds(x, self.pending_points)
-            information = self._information(x) if pick == "informative" else None
+            every_lower, every_upper = self._all_bounds(x, self.pending_points)
+            lower, upper = self._chosen(every_lower, every_upper)
             uniform = None
             if pick in RANDOM_PICKS:
                 uniform = torch.rand(lower.shape[:-1], generator=generator, dtype=lower.dtype).to(lower)
-            return choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform, information)
+            choice = choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform)
+            if not self.over_candidates:
+                return choice
+            return replace(choice, candidates=self._who_chose(every_lower, every_upper, choice.index))
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
 
-        Of candidates l is the one with the smallest F(l): it holds if the true candidate is alive, and its bounds hold.
+        Of candidates l is the one with the smallest F(l): it holds if the true one is active, and its bounds hold.
         Only observations count. Points under evaluation are left out: the variances that they lower are no confidence
         bounds. For a ``ContinuousEnvironment`` it holds as far as its points stand for Z.
 
@@ -199,28 +192,20 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
                 of x itself: the result is the length of the interval of F(f(x)), which bounds the regret only if x
                 maximises F(u).
         """
-        low, high = self._ends(x, None)
-        return (high if max_upper is None else max_upper) - low
-
-    def interval(self, x: Tensor) -> Tensor:
-        """F(u(x)) - F(l(x)) at designs ``... x d_x``, ``...``, once the points under evaluation are observed."""
-        low, high = self._ends(x, self.pending_points)
-        return high - low
-
-    def _ends(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The smallest F(l) and the largest F(u) among the candidates, without gradient."""
         with torch.no_grad():
-            lower, upper = self._all_bounds(self.designs(x), pending)
+            lower, upper = self._all_bounds(self.designs(x), None)
             p = self.environment.probabilities
             low, high = self.functional.lower_bound(lower, upper, p), self.functional.upper_bound(lower, upper, p)
-            return (low.amin(-1), high.amax(-1)) if self.over_candidates else (low, high)
+            if self.over_candidates:
+                low, high = low.amin(-1), high.amax(-1)
+            return (high if max_upper is None else max_upper) - low
 
     def _value(self, x: Tensor, pending: Tensor | None) -> Tensor:
         p = self.environment.probabilities
         wants_gradient = torch.is_grad_enabled() and (
             x.requires_grad or (pending is not None and pending.requires_grad)
         )
-        if not wants_gradient or (self.model.batch_shape and not self.over_candidates):
+        if not wants_gradient or self.model.batch_shape:
             return self.functional.upper_bound(*self._bounds(x, pending), p)
         # All pairs without gradient, then the selected one with it: 3 times faster than all with it.
         with torch.no_grad():
@@ -233,20 +218,27 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         return _of(self.bounds_of(points.unsqueeze(-2), pending)[1], winner).squeeze(-1)
 
     def _bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
-        """l and u; of candidates, those of the one with the largest bound of F."""
-        lower, upper = self._all_bounds(x, pending)
+        """l and u at every condition; over candidates, those by which x and its condition are chosen."""
+        return self._chosen(*self._all_bounds(x, pending))
+
+    def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the bounds of all (``... x h x w``) those of the candidate with the largest bound of F, ``... x w``."""
         winner = self._winner(lower, upper)
         return _of(lower, winner), _of(upper, winner)
+
+    def _who_chose(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
+        """Who has the largest bound of F, as an index in U, ``... x 1``; ``index`` is that of the condition."""
+        return self._indices[self._winner(lower, upper)].unsqueeze(-1)
 
     def _all_bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         return self.bounds_of(self.environment.points(x), pending)
 
     def _winner(self, lower: Tensor, upper: Tensor) -> Tensor | None:
-        """Who of the candidates that choose has the largest bound of F, ``...``; the first of equals."""
+        """Who of the acquisition set has the largest bound of F, ``...``: place among the active, first of equals."""
         if not self.over_candidates:
             return None
         values = self.functional.upper_bound(lower, upper, self.environment.probabilities)
-        return values.masked_fill(~self.model.choosing[self.model.alive], -math.inf).argmax(-1)
+        return values.masked_fill(~self._among, -math.inf).argmax(-1)
 
     def bounds_of(self, points: Tensor, pending: Tensor | None, block: int = BLOCK) -> tuple[Tensor, Tensor]:
         """l and u at inputs of the model, ``... x q x d``: ``... x q`` each (``... x batch_shape x q``).
@@ -254,19 +246,14 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         ``pending`` are points to hallucinate, ``k x d``; ``block`` is the number of points of one posterior call.
         """
         self._check("the width", self.width)
-        mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
+        if self.over_candidates:
+            mean, variance = (self.members if pending is None else self.members.hallucinate(pending)).member_moments(
+                points
+            )
+        else:
+            mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
         reach = self.width.unsqueeze(-1) * variance.sqrt()
         return mean - reach, mean + reach
-
-    def _information(self, x: Tensor) -> Tensor:
-        """How much an observation at every condition tells of F(f(x, Z)), ``... x w``."""
-        points = self.environment.points(x)
-        mean, covariance, noise = joint_moments(self.model, points, self.posterior_transform, self.pending_points)
-        winner = self._winner(*self._all_bounds(x, self.pending_points))
-        if winner is not None:
-            mean, noise = _of(mean, winner), _of(noise, winner)
-            covariance = value_at(covariance.flatten(-2), winner).unflatten(-1, covariance.shape[-2:])
-        return correlation_with_risk(self.functional, mean, covariance, noise, self.environment.probabilities)
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
         """The pending points and x (``d_x``) under its most probable lacing value, ``(k + 1) x d``."""

@@ -19,7 +19,6 @@ from bo_robust.algorithms.gp_ucb import GPUCB
 from bo_robust.algorithms.he_gp_ucb import HEGPUCB
 from bo_robust.algorithms.he_stable_opt import HEStableOpt
 from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
-from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
 from bo_robust.algorithms.stable_opt import StableOpt
 from bo_robust.algorithms.streamed_bbkb import StreamedBBKB
 from bo_robust.algorithms.tgp_ucb import TGPUCB
@@ -43,7 +42,6 @@ __all__ = [
     "HEStableOpt",
     "Info",
     "MiniGPUCB",
-    "MoMGPUCB",
     "ProbabilityOfImprovement",
     "PureMean",
     "PureVariance",
@@ -59,7 +57,6 @@ ALGORITHMS: dict[str, type[ArmAlgorithm]] = {
     "irgp-ucb": IRGPUCB,
     "tgp-ucb": TGPUCB,
     "ata-gp-ucb": ATAGPUCB,
-    "mom-gp-ucb": MoMGPUCB,
     "bkb": BKB,
     "bbkb": BBKB,
     "mini-gp-ucb": MiniGPUCB,

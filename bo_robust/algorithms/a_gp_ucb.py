@@ -14,7 +14,6 @@ from torch import Tensor
 from bo_robust.algorithms.base import Info, State, checked_state
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.posteriors.candidates import CandidatePosterior
-from bo_robust.posteriors.elimination import shrunk
 from bo_robust.validation import check_positive, quoted
 
 
@@ -27,7 +26,7 @@ class AGPState(State):
 
 @dataclass(frozen=True)
 class AGPUCB(CandidateAlgorithm):
-    """A-GP-UCB. Only the candidate of the coming round is alive; t counts the rounds it chose itself.
+    """A-GP-UCB. Only the candidate of the coming round is active; t counts the rounds it chose itself.
 
     Args:
         width: As in :class:`CandidateAlgorithm`.
@@ -48,11 +47,11 @@ class AGPUCB(CandidateAlgorithm):
 
     def start(self, posterior: CandidatePosterior) -> AGPState:
         """Make the state around a fresh posterior; ``ValueError`` if there is not one lengthscale per candidate."""
-        candidates = posterior.alive.shape[1]
+        candidates = posterior.active.shape[1]
         if candidates != len(self.lengthscales):
             raise ValueError(f"{len(self.lengthscales)} lengthscales for {candidates} candidates.")
         state = AGPState(posterior)
-        self._believe(state)
+        self._update_active(state)
         return state
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
@@ -60,22 +59,22 @@ class AGPUCB(CandidateAlgorithm):
         state = checked_state(state, AGPState)
         info = super().observe(state, arms, rewards, uniform)
         state.initial += 1
-        self._believe(state)
+        self._update_active(state)
         return info
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards under every candidate, then shrink the lengthscale."""
         state = checked_state(state, AGPState)
         info = super().observe(state, arms, rewards, uniform)
-        self._believe(state)
+        self._update_active(state)
         return info
 
     def nearest(self, t: int) -> int:
         """The candidate of the ``t``-th round it chooses (from 1); ties go to the first."""
-        target = shrunk(self.lengthscales, t, self.power)
+        target = max(self.lengthscales) / t**self.power
         return min(range(len(self.lengthscales)), key=lambda u: abs(self.lengthscales[u] - target))
 
-    def _believe(self, state: AGPState) -> None:
+    def _update_active(self, state: AGPState) -> None:
         posterior: CandidatePosterior = state.posterior
-        posterior.alive = torch.zeros_like(posterior.alive)
-        posterior.alive[:, self.nearest(state.round - state.initial + 1)] = True
+        posterior.active = torch.zeros_like(posterior.active)
+        posterior.active[:, self.nearest(state.round - state.initial + 1)] = True

@@ -13,17 +13,24 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from bo_robust.algorithms.base import Info, Selection, State
-from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm, FeatureState, feature_table
+from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
 from bo_robust.algorithms.gp_ucb import select_ucb
 from bo_robust.confidence import Width
 from bo_robust.features.base import Features
 from bo_robust.posteriors import truncated
 from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.posteriors.dictionary import NystromDictionary
+from bo_robust.posteriors.dictionary import NystromDictionary, empty_table
 from bo_robust.posteriors.truncated import TruncatedPosterior
 from bo_robust.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.truncation import Truncation
 from bo_robust.validation import check_rule, quoted
+
+
+@dataclass
+class ATAState(State):
+    """State with the kernel that dictionaries are drawn from."""
+
+    kernel: ArmKernel | None = None
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
         features: A feature map of arm locations (e.g. :class:`bo_robust.features.FourierFeatures`), or how dictionaries
             of arms are drawn (:class:`bo_robust.posteriors.dictionary.NystromDictionary`).
         root: Root of V^{-1}, whose rows are the directions: "symmetric" (the paper's V^{-1/2}) or "cholesky" (cheaper).
-        rule: What becomes of rewards beyond the level: "zero" (the paper's), "clip" or "residual".
+        rule: What becomes of rewards beyond the level: "zero" (the paper's) or "clip".
     """
 
     truncates_anew: ClassVar[bool] = True
@@ -65,7 +72,7 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
 
     def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
         table = feature_table(self.features, kernel, self.root)
-        return FeatureState(truncated.init(table, noise_var, self.root, self.rule), kernel=kernel)
+        return ATAState(truncated.init(table, noise_var, self.root, self.rule), kernel=kernel)
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""
@@ -76,7 +83,7 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
 
         A level that falls raises ``ValueError``.
         """
-        assert isinstance(state, FeatureState)
+        assert isinstance(state, ATAState)
         assert state.kernel is not None
         t, kernel, redraw = state.round + 1, state.kernel, None
         if isinstance(self.features, NystromDictionary) and t >= self.features.redraw_growth * state.posterior.drawn:
@@ -94,3 +101,19 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
     def _redrawn(self, posterior: TruncatedPosterior, kernel: ArmKernel, uniform: Tensor) -> FeatureTable:
         assert isinstance(self.features, NystromDictionary)
         return self.features.draw(kernel, posterior.variance, posterior.counts, uniform)
+
+
+def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, root: str) -> FeatureTable:
+    """The features of the arms, compressed for the symmetric root; empty if dictionaries are still to be drawn.
+
+    A feature map that meets arms without locations, or outside its box, raises ``ValueError``.
+    """
+    if isinstance(features, NystromDictionary):
+        return empty_table(kernel)
+    if kernel.arms is None:
+        raise ValueError(
+            f"{type(features).__name__} need the locations of the arms: ArmKernel.from_covariance(k, arms), or "
+            "from_matrix(K, arms). Arms without locations take a NystromDictionary."
+        )
+    Phi = features(kernel.arms)
+    return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)

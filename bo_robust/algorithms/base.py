@@ -160,10 +160,6 @@ class ArmAlgorithm(ABC):
         state.round += 1
         return Info(ok)
 
-    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
-        """The rewards in the form the posterior will take them, ``s``: truncated, if the method truncates."""
-        return rewards
-
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from a round of an initial design, which this rule did not choose; by default as :meth:`observe`."""
         return self.observe(state, arms, rewards, uniform)

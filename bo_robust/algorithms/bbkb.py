@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
-from bo_robust.algorithms.bkb import fresh_dictionary, sparse_width
+from bo_robust.algorithms.bkb import new_dictionary, sparse_width
 from bo_robust.algorithms.feature_space import FeatureSpaceAlgorithm
 from bo_robust.algorithms.gp_ucb import best_arms, bound_of_one
 from bo_robust.algorithms.shortlist import (
@@ -34,6 +34,7 @@ from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import dtc, dtc_single
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
+from bo_robust.random import spread
 from bo_robust.validation import check_oversampling
 
 
@@ -128,7 +129,7 @@ class BBKB(FeatureSpaceAlgorithm):
             dtc.downdate(posterior, arms, ok)
         if over.any():
             trials = over.nonzero().squeeze(1)
-            keep = fresh_dictionary(posterior, self.oversampling, uniform)
+            keep = new_dictionary(posterior, self.oversampling, spread(uniform, posterior.counts.shape[1]))
             dtc.redraw(posterior, keep[trials], trials)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent[trials] = 0.0

@@ -3,13 +3,12 @@
 Calandriello, Carratino, Lazaric, Valko, Rosasco (COLT 2019), Algorithm 1. Every past x_i is kept independently with
 probability min(1, q sigma~^2_t(x_i)); repeated pulls are copies, stored as counts. Difference from :mod:`gp_ucb`: the
 posterior (:mod:`bo_robust.posteriors.dtc`). With a truncation level its rewards are truncated as those of
-:mod:`tgp_ucb`; docs/pages/residual_truncation.md has the proof.
+:mod:`tgp_ucb`, a combination that neither paper proves.
 """
 
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import Info, Selection, State, uniform_arms
@@ -18,11 +17,10 @@ from bo_robust.algorithms.gp_ucb import best_arms
 from bo_robust.algorithms.tgp_ucb import truncated_rewards
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.features.leverage import redrawn
-from bo_robust.linalg import all_numbers, on_cuda
+from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dtc import DTCPosterior
-from bo_robust.posteriors.dtc_single import draw_past, views_of
 from bo_robust.random import spread
 from bo_robust.truncation import NoTruncation, Truncation
 from bo_robust.validation import check_oversampling, check_rule, quoted
@@ -49,11 +47,8 @@ class BKB(FeatureSpaceAlgorithm):
             an arm enters or leaves only when its probability crosses it. This probability depends on the variances,
             and these on who entered by the same draws before. So a dictionary is not independent of the past, as the
             proof needs, and its law is not the paper's: dictionaries come out a little larger.
-        truncation: Level b_t beyond which rewards are truncated, by default none. With
-            :class:`bo_robust.truncation.TGPTruncation` the theorem's width is
-            ``TGPWidth(B * (1 + 1 / sqrt(1 - epsilon)), ..., scale=sqrt((1 + epsilon) / (1 - epsilon)))``.
-        rule: As in :class:`.tgp_ucb.TGPUCB`, and so is ``reference_bound``.
-        reference_bound: C >= 0 or None.
+        truncation: Level b_t beyond which rewards are truncated, by default none.
+        rule: As in :class:`.tgp_ucb.TGPUCB`.
     """
 
     records: ClassVar[frozenset[str]] = frozenset({"dictionary"})
@@ -63,12 +58,11 @@ class BKB(FeatureSpaceAlgorithm):
     redraw: str = "fresh"
     truncation: Truncation = field(default_factory=NoTruncation)
     rule: str = "zero"
-    reference_bound: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_oversampling(self.oversampling)
-        check_rule(self.rule, self.reference_bound)
+        check_rule(self.rule)
         if self.redraw not in REDRAWS:
             raise ValueError(f"redraw must be one of {', '.join(REDRAWS)}; got {quoted(self.redraw)}.")
 
@@ -91,36 +85,23 @@ class BKB(FeatureSpaceAlgorithm):
         kept = self.transform_rewards(state, arms, rewards)
         ok = dtc.count(posterior, arms, kept)
         state.round += 1
-        if self.redraw == "persistent" and state.uniforms is None:
-            state.uniforms = spread(uniform, posterior.counts.shape[1])
+        uniforms = spread(uniform, posterior.counts.shape[1]) if state.uniforms is None else state.uniforms
+        if self.redraw == "persistent":
+            state.uniforms = uniforms
         # variances of the round before, as the paper: count did not change them
-        dtc.redraw(posterior, fresh_dictionary(posterior, self.oversampling, uniform, state.uniforms))
+        dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
         return Info(ok & all_numbers(posterior.mean, posterior.variance), (kept != rewards) & ok)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
         if isinstance(self.truncation, NoTruncation):
             return rewards
-        level = self.truncation(state.round + 1)
-        return truncated_rewards(state, arms, rewards, level, self.rule, self.reference_bound)
+        return truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
 
 
-def new_dictionary(posterior: DTCPosterior, variance: Tensor, oversampling: float, uniforms: Tensor) -> Tensor:
+def new_dictionary(posterior: DTCPosterior, oversampling: float, uniforms: Tensor) -> Tensor:
     """Draw dictionaries, ``s x n`` bool; each copy of a past arm stays with probability min(1, q variance / lambda)."""
-    return redrawn(variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts, uniforms)
-
-
-def fresh_dictionary(
-    posterior: DTCPosterior, oversampling: float, uniform: Tensor, uniforms: Tensor | None = None
-) -> Tensor:
-    """:func:`new_dictionary` by the posterior's own variances; ``uniforms`` are spread from ``uniform`` if None."""
-    n = posterior.counts.shape[1]
-    if len(uniform) > 1 or on_cuda(uniform):
-        uniforms = spread(uniform, n) if uniforms is None else uniforms
-        return new_dictionary(posterior, posterior.variance, oversampling, uniforms)
-    # Only past arms can enter: a single trial draws for these alone.
-    past = torch.from_numpy(views_of(posterior).counts.nonzero()[0])
-    return draw_past(posterior, oversampling, past, spread(uniform, n, past) if uniforms is None else uniforms[:, past])
+    return redrawn(posterior.variance / posterior.noise_var.unsqueeze(1), oversampling, posterior.counts, uniforms)
 
 
 def sparse_width(state: State, width: Width, uniform: Tensor) -> Tensor | float:

@@ -15,22 +15,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms.ata_gp_ucb import ATAGPUCB
-from bo_robust.algorithms.base import ArmAlgorithm, Info, State, checked_state
-from bo_robust.algorithms.bbkb import BBKB
-from bo_robust.algorithms.bkb import BKB
-from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, Taken
-from bo_robust.algorithms.gp_ucb import GPUCB
-from bo_robust.algorithms.mom_gp_ucb import MoMGPUCB
-from bo_robust.algorithms.tgp_ucb import TGPUCB
-from bo_robust.algorithms.v_ucb import VUCB
+from bo_robust.algorithms.base import Info, State, checked_state
+from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, Observed
 from bo_robust.confidence.candidate_widths import delta_of_width
 from bo_robust.linalg import on_cuda
 from bo_robust.posteriors import elimination
 from bo_robust.posteriors.candidates import CandidatePosterior
-from bo_robust.posteriors.dictionary import NystromDictionary
 from bo_robust.posteriors.elimination import Failures
-from bo_robust.validation import check_delta, check_positive, quoted
+from bo_robust.validation import check_delta, check_positive
 
 
 @dataclass
@@ -50,13 +42,9 @@ class HEInfo(Info):
     candidate: Tensor | None = None
     left: Tensor | None = None  # |sum eta| of that candidate; by likelihood, its nats below the likeliest
     right: Tensor | None = None  # The limit of `left`
-    # Whether left > right. The candidate was then eliminated, unless it was the last of its trial.
+    # Whether left > right. The candidate was then removed, unless it was the last active one.
     failed: Tensor | None = None
-    lower: HEInfo | None = None  # HE-StableOpt's second test, of v_t, made after u_t was judged
-
-
-# The algorithms that choose by the largest bound of one posterior, which elimination can keep under every candidate.
-PLAYED_BY_BOUND = (GPUCB, TGPUCB, ATAGPUCB, MoMGPUCB, BKB, BBKB, VUCB)
+    lower: HEInfo | None = None  # HE-StableOpt's second test, of v_t, made after that of u_t
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,6 @@ class EliminationAlgorithm(CandidateAlgorithm):
 
     noise_scale: float
     delta: float
-    base: ArmAlgorithm | None = field(default=None, kw_only=True)
     elimination: str = field(default="errors", kw_only=True)
 
     @classmethod
@@ -80,32 +67,11 @@ class EliminationAlgorithm(CandidateAlgorithm):
         check_positive(noise_scale=self.noise_scale)
         check_delta(self.delta)
         elimination.check_elimination(self.elimination)
-        base, features = self.base, getattr(self.base, "features", None)
-        if base is not None and not isinstance(base, ArmAlgorithm):
-            raise ValueError(
-                f"base must be an algorithm, such as TGPUCB(width, truncation), or None, got {quoted(base)}. A "
-                "configuration leaves it out."
-            )
-        if isinstance(base, CandidateAlgorithm):
-            raise ValueError(
-                f"base is itself over candidates ({type(base).__name__}); give None or an algorithm of one."
-            )
-        if base is not None and not isinstance(base, PLAYED_BY_BOUND):
-            known = ", ".join(each.__name__ for each in PLAYED_BY_BOUND)
-            raise ValueError(
-                f"base must be None or one of {known}, which play the largest bound; {type(base).__name__} plays "
-                "another arm, as elimination would not."
-            )
-        if features is not None and not isinstance(features, NystromDictionary):
-            raise ValueError(
-                f"{type(features).__name__} of {type(base).__name__} know nothing of the candidates' kernels, whose "
-                "posteriors would be the same; take a NystromDictionary, or a base without features."
-            )
 
     def start(self, posterior: CandidatePosterior) -> HEState:
         """Make the state around a fresh posterior."""
         sums, failures = elimination.untested(posterior.evidence)
-        self._believe(posterior)
+        self._update_active(posterior)
         return HEState(posterior, sums=sums, failures=failures)
 
     def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
@@ -115,11 +81,11 @@ class EliminationAlgorithm(CandidateAlgorithm):
         self._record(state, state.round)
         return info
 
-    def take_in(self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor, uniform: Tensor | None) -> Taken:
+    def condition(self, posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> Observed:
         """As the base class; candidates are tested here where the test is by likelihood."""
-        taken = super().take_in(posterior, arms, rewards, uniform)
-        self._believe(posterior)
-        return taken
+        observed = super().condition(posterior, arms, rewards)
+        self._update_active(posterior)
+        return observed
 
     def widths(self, posterior: CandidatePosterior, t: int, uniform: Tensor | None) -> Tensor | float:
         """As the base class; where the test is by likelihood, smaller the less likely a candidate is."""
@@ -128,20 +94,20 @@ class EliminationAlgorithm(CandidateAlgorithm):
             return w
         return w * elimination.shrinkage(posterior.evidence, self._bound(posterior))
 
-    def choosers(self, posterior: CandidatePosterior) -> Tensor:
-        """The candidates of which that of largest bound chooses, ``s x h`` bool."""
+    def acquisition_set(self, posterior: CandidatePosterior) -> Tensor:
+        """The candidates among which the largest bound is maximised, ``s x h`` bool."""
         if self.elimination != "likelihood":
-            return posterior.alive
-        return elimination.choosers(posterior.alive, posterior.evidence, posterior.last_gain)
+            return posterior.active
+        return elimination.acquisition_set(posterior.active, posterior.evidence, posterior.last_gain)
 
-    def judge(
-        self, state: HEState, sums: Tensor | None, chosen: Tensor, reach: Tensor, taken: Taken
+    def run_test(
+        self, state: HEState, sums: Tensor | None, chosen: Tensor, reach: Tensor, observed: Observed
     ) -> tuple[Tensor, HEInfo]:
-        """Test one candidate per trial; write to ``state``, as of before the round, who is alive and who failed.
+        """Test one candidate per trial; write to ``state``, as of before the round, who is active and who failed.
 
-        By likelihood :meth:`take_in` has tested everyone, and who failed is written. The other arguments are those of
-        :func:`bo_robust.posteriors.elimination.judge`. The result is the sums with this round, and what happened in it.
-        On a CPU a last survivor that failed gives a warning.
+        By likelihood :meth:`condition` has tested everyone, and who failed is written. The other arguments are those of
+        :func:`bo_robust.posteriors.elimination.run_error_test`. The result is the sums with this round, and what
+        happened in it. On a CPU a last active candidate that failed gives a warning.
         """
         posterior: CandidatePosterior = state.posterior
         t, before = state.round + 1, state.failures
@@ -151,33 +117,33 @@ class EliminationAlgorithm(CandidateAlgorithm):
             self._record(state, t)
             gap = posterior.evidence.amax(1) - posterior.under(chosen, posterior.evidence)
             right = torch.full_like(gap, self._bound(posterior))
-            failed = ~posterior.under(chosen, posterior.alive)
-            return sums, HEInfo(taken.ok, taken.truncated, candidate=chosen, left=gap, right=right, failed=failed)
-        xi = elimination.noise_allowance(t, self.noise_scale, posterior.alive.shape[1], self.delta)
-        verdict = elimination.judge(posterior.alive, sums, before, chosen, taken.error, reach, xi, t, taken.ok)
-        posterior.alive, state.failures = verdict.alive, verdict.failures
-        # On CUDA reading would wait for the device: there only `eliminations` warns. The same object: nobody failed.
-        if not on_cuda(verdict.failed) and verdict.failures is not before:
-            failed_now = posterior.under(chosen, verdict.failures.at) == t
-            _warn_of_violated(elimination.violated(verdict.alive, verdict.failures) & failed_now, 4)
-        info = HEInfo(
-            taken.ok, taken.truncated, candidate=chosen, left=verdict.left, right=verdict.right, failed=verdict.failed
+            failed = ~posterior.under(chosen, posterior.active)
+            return sums, HEInfo(observed.ok, candidate=chosen, left=gap, right=right, failed=failed)
+        xi = elimination.noise_allowance(t, self.noise_scale, posterior.active.shape[1], self.delta)
+        outcome = elimination.run_error_test(
+            posterior.active, sums, before, chosen, observed.error, reach, xi, t, observed.ok
         )
-        return verdict.sums, info
+        posterior.active, state.failures = outcome.active, outcome.failures
+        # On CUDA reading would wait for the device: there only `eliminations` warns. The same object: nobody failed.
+        if not on_cuda(outcome.failed) and outcome.failures is not before:
+            failed_now = posterior.under(chosen, outcome.failures.at) == t
+            _warn_of_violated(elimination.violated(outcome.active, outcome.failures) & failed_now, 4)
+        info = HEInfo(observed.ok, candidate=chosen, left=outcome.left, right=outcome.right, failed=outcome.failed)
+        return outcome.sums, info
 
     def _bound(self, posterior: CandidatePosterior) -> float:
-        return elimination.evidence_bound(self.elimination, posterior.alive.shape[1], self.delta)
+        return elimination.evidence_bound(self.elimination, posterior.active.shape[1], self.delta)
 
-    def _believe(self, posterior: CandidatePosterior) -> None:
+    def _update_active(self, posterior: CandidatePosterior) -> None:
         if self.elimination != "errors":
-            posterior.alive = elimination.plausible(posterior.evidence, self._bound(posterior))
+            posterior.active = elimination.plausible(posterior.evidence, self._bound(posterior))
 
     def _record(self, state: HEState, t: int) -> None:
         posterior: CandidatePosterior = state.posterior
         if self.elimination != "errors":
             assert state.failures is not None
-            of = (posterior.alive, state.failures, posterior.evidence)
-            state.failures = elimination.judge_evidence(*of, self._bound(posterior), t)
+            of = (posterior.active, state.failures, posterior.evidence)
+            state.failures = elimination.run_likelihood_test(*of, self._bound(posterior), t)
 
 
 def eliminations(state: Any) -> list[dict[str, Any]]:
@@ -185,16 +151,16 @@ def eliminations(state: Any) -> list[dict[str, Any]]:
 
     Trials in which every candidate failed give a warning.
     """
-    alive = state.posterior.alive
-    _warn_of_violated(elimination.violated(alive, state.failures), 3)
-    return elimination.timeline(alive, state.failures)
+    active = state.posterior.active
+    _warn_of_violated(elimination.violated(active, state.failures), 3)
+    return elimination.timeline(active, state.failures)
 
 
 def _warn_of_violated(bad: Tensor, stacklevel: int) -> None:
     if bool(bad.any()):
         warnings.warn(
             f"every candidate failed its test in trial(s) {bad.nonzero().squeeze(1).tolist()}: {elimination.UNFIT}. "
-            "The last survivor of each is kept.",
+            "The last candidate of each is kept.",
             UserWarning,
             stacklevel=stacklevel,
         )

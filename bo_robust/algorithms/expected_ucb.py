@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.algorithms.base import State, checked_state
-from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, CandidateSelection, of_leader, reaches
+from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm, CandidateSelection, of_map_candidate, reaches
 from bo_robust.linalg import row_argmax
 from bo_robust.posteriors.candidates import CandidatePosterior
 
@@ -25,4 +25,4 @@ class ExpectedUCB(CandidateAlgorithm):
         w = self.widths(posterior, state.round + 1, uniform)
         weights = torch.softmax(posterior.evidence, 1).unsqueeze(1)
         expected = torch.bmm(weights, reaches(posterior.variances, w).add_(posterior.means)).squeeze(1)
-        return CandidateSelection(row_argmax(expected), of_leader(posterior, w))
+        return CandidateSelection(row_argmax(expected), of_map_candidate(posterior, w))

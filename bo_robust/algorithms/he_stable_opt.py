@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from bo_robust.algorithms.base import State, checked_state
-from bo_robust.algorithms.candidate_algorithm import CandidateSelection, alive_only, best_alive, of_leader, reaches
+from bo_robust.algorithms.candidate_algorithm import CandidateSelection, best_among, masked, of_map_candidate, reaches
 from bo_robust.algorithms.elimination_algorithm import EliminationAlgorithm, HEInfo, HEState
 from bo_robust.algorithms.pairs import check_pairs, recommended_design
 from bo_robust.functionals import WorstCase
@@ -59,39 +59,39 @@ class HEStableOpt(EliminationAlgorithm):
     def select(self, state: State, uniform: Tensor) -> HEStableSelection:
         """Choose the design of largest worst upper bound and its condition of least lower bound, ties to the first."""
         posterior: CandidatePosterior = checked_state(state, HEStableState).posterior
-        w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
-        choosers = self.choosers(posterior)
+        w, shape = self.widths(posterior, state.round + 1, uniform), posterior.active.shape
+        among = self.acquisition_set(posterior)
         upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_conditions)
-        design, optimist = best_alive(upper.amin(3), choosers)
+        design, optimist = best_among(upper.amin(3), among)
         here = self._conditions(design, shape[1])
         mean = posterior.means.view_as(upper).gather(2, here).squeeze(2)
         # mu - w sigma is 2 mu - (mu + w sigma).
-        lower = alive_only(2.0 * mean - upper.gather(2, here).squeeze(2), choosers, math.inf)
+        lower = masked(2.0 * mean - upper.gather(2, here).squeeze(2), among, math.inf)
         z = lower.amin(1).argmin(1)
         pessimist = lower.gather(2, z.view(-1, 1, 1).expand(-1, shape[1], 1)).squeeze(2).argmin(1)
-        return HEStableSelection(design * self.num_conditions + z, of_leader(posterior, w), optimist, pessimist)
+        return HEStableSelection(design * self.num_conditions + z, of_map_candidate(posterior, w), optimist, pessimist)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> HEInfo:
         """Learn from the rewards under every candidate; test u_t of each arm's design, then v_t of each arm."""
         state = checked_state(state, HEStableState)
         posterior: CandidatePosterior = state.posterior
         arms, rewards = checked_pulls(posterior, arms, rewards)
-        # Bounds of round t - 1: take_in updates the posterior in place.
-        w, shape = self.widths(posterior, state.round + 1, uniform), posterior.alive.shape
+        # Bounds of round t - 1: `condition` updates the posterior in place.
+        w, shape = self.widths(posterior, state.round + 1, uniform), posterior.active.shape
         upper = reaches(posterior.variances, w).add_(posterior.means).view(*shape, -1, self.num_conditions)
         upper = upper.gather(2, self._conditions(arms // self.num_conditions, shape[1])).squeeze(2)
-        choosers = self.choosers(posterior)
-        optimist = elimination.largest_alive(upper.amin(2), choosers)
-        taken = self.take_in(posterior, arms, rewards, uniform)
-        reach = taken.variance.sqrt_().mul_(w)
-        pessimist = elimination.largest_alive(reach - taken.mean, choosers)
-        state.sums, info = self.judge(state, state.sums, optimist, reach, taken)
-        state.lower_sums, lower = self.judge(state, state.lower_sums, pessimist, reach, taken)
+        among = self.acquisition_set(posterior)
+        optimist = elimination.largest_bound(upper.amin(2), among)
+        observed = self.condition(posterior, arms, rewards)
+        reach = observed.variance.sqrt_().mul_(w)
+        pessimist = elimination.largest_bound(reach - observed.mean, among)
+        state.sums, info = self.run_test(state, state.sums, optimist, reach, observed)
+        state.lower_sums, lower = self.run_test(state, state.lower_sums, pessimist, reach, observed)
         state.round += 1
         return replace(info, lower=lower)
 
     def recommend(self, state: State) -> Tensor:
-        """The queried design of largest min_z mu(x, z) under the leader, ``s``; the first design before any query."""
+        """The queried design of largest min_z mu(x, z) under the MAP candidate, ``s``; before any query the first."""
         return recommended_design(state.posterior, WorstCase(), self.num_conditions, None)
 
     def _conditions(self, design: Tensor, candidates: int) -> Tensor:

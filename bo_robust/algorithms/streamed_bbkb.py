@@ -160,7 +160,7 @@ class StreamedBBKB:
             dtc.downdate(posterior, arm, ok)
         else:
             uniforms = spread(said[1:2], posterior.counts.shape[1])
-            dtc.redraw(posterior, new_dictionary(posterior, posterior.variance, self.oversampling, uniforms))
+            dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent, state.shortlist = 0.0, None
         return bool(ok)

@@ -1,9 +1,8 @@
 """TGP-UCB: GP-UCB on rewards set to zero beyond a truncation level b_t, for heavy-tailed payoffs.
 
 Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 1: y_hat_t = y_t 1{|y_t| <= b_t} with b_t = v^(1/(1+alpha))
-t^(1/(2(1+alpha))). Each reward is judged once, with the level of its own round; t counts failed pulls too. Rewards
-should be centred: zeroing is a bias towards zero. The rule "residual" judges y_t - g_t instead, with a reference g_t
-known before y_t: docs/pages/residual_truncation.md proves Theorem 1 for it. Difference from :mod:`gp_ucb`: ``observe``.
+t^(1/(2(1+alpha))). Each reward is truncated once, with the level of its own round; t counts failed pulls too. Rewards
+should be centred: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
 """
 
 from collections.abc import Mapping
@@ -27,21 +26,17 @@ class TGPUCB(ArmAlgorithm):
     Args:
         width: Confidence width; the theorem uses :class:`bo_robust.confidence.TGPWidth`.
         truncation: Level b_t; the theorem uses :class:`bo_robust.truncation.TGPTruncation`.
-        rule: What becomes of rewards beyond the level: "zero" (the paper's), "clip" or "residual"
+        rule: What becomes of rewards beyond the level: "zero" (the paper's) or "clip"
             (:func:`bo_robust.truncation.truncate`). Another rule raises ``ValueError``.
-        reference_bound: C >= 0, for the rule "residual" only: its reference is mu_{t-1}(x_t) clipped to [-C, C]. The
-            theorem needs one: with |f| <= C no residual is larger than 2 C plus the noise, and v bounds its moment.
-            C = 0 is the rule "zero"; None does not clip and has no guarantee.
     """
 
     width: Width
     truncation: Truncation
     rule: str = "zero"
-    reference_bound: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rule(self.rule, self.reference_bound)
+        check_rule(self.rule)
 
     @classmethod
     def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
@@ -65,18 +60,9 @@ class TGPUCB(ArmAlgorithm):
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
-        level = self.truncation(state.round + 1)
-        return truncated_rewards(state, arms, rewards, level, self.rule, self.reference_bound)
+        return truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
 
 
-def truncated_rewards(
-    state: State, arms: Tensor, rewards: Tensor, level: float, rule: str, reference_bound: float | None
-) -> Tensor:
+def truncated_rewards(rewards: Tensor, level: float, rule: str) -> Tensor:
     """The rewards truncated at ``level``, ``s``, by a rule of :class:`TGPUCB`; those not finite stay as they are."""
-    centre = None
-    if rule == "residual":
-        centre = state.posterior.mean.gather(1, arms.unsqueeze(1)).squeeze(1)
-        if reference_bound is not None:
-            centre = centre.clamp(-reference_bound, reference_bound)
-    kept = truncate(rewards, level, rule, centre)
-    return torch.where(rewards.isfinite(), kept, rewards)
+    return torch.where(rewards.isfinite(), truncate(rewards, level, rule), rewards)

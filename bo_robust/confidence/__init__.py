@@ -1,4 +1,4 @@
-"""Confidence widths, information gain and regret bounds."""
+"""Confidence widths, information gain, regret bounds, and constants from old rewards."""
 
 from collections.abc import Callable
 
@@ -13,6 +13,7 @@ from bo_robust.confidence.heavy_tails import (
     TGPWidth,
 )
 from bo_robust.confidence.regret_bounds import gp_ucb_regret_bound
+from bo_robust.confidence.reward_moments import propose_constants
 from bo_robust.confidence.widths import (
     BayesianFiniteWidth,
     BKBWidth,
@@ -43,6 +44,7 @@ __all__ = [
     "Width",
     "gp_ucb_regret_bound",
     "information_gain",
+    "propose_constants",
 ]
 
 WIDTHS: dict[str, Callable[..., Width]] = {

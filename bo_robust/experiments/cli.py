@@ -1,12 +1,9 @@
-"""The command line: ``bo-robust run | list | plot | report | resume | doctor``."""
+"""The commands that run experiments: ``bo-robust run | list``; ``suggest`` needs no extra and stands beside them."""
 
 import io
-import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -14,23 +11,14 @@ import typer
 from rich.console import Console
 
 # The commands import what they need themselves: `--help` answers without loading PyTorch.
-from bo_robust.command_line import run_app
-from bo_robust.executors import Executor
 from bo_robust.experiments.errors import RunError
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Play experiments, and look at what came of them.",
+    help="Run experiments from configuration files; `bo-robust suggest --help`: what to measure next, from a table.",
     pretty_exceptions_enable=False,
 )
-
-Threads = Annotated[int, typer.Option(help="CPU threads of torch. Small batched algebra is fastest on one.")]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that play side by side, to the same traces.")]
-ExecutorName = Annotated[
-    str | None, typer.Option("--executor", help="ray: play on Ray, on this machine or with --address a cluster.")
-]
-Address = Annotated[str | None, typer.Option(help="Of a Ray cluster: HOST:PORT, or auto. This machine by default.")]
 
 
 @app.command()
@@ -42,73 +30,43 @@ def run(
     trials: Annotated[int | None, typer.Option(help="Trials of every panel.")] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds of every panel.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
-    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 5.0,
-    threads: Threads = 1,
-    workers: Workers = 1,
-    executor: ExecutorName = None,
-    address: Address = None,
-    shard: Annotated[
-        int | None, typer.Option(min=1, help="Trials played at once, all by default; others may change last bits.")
+    threads: Annotated[int, typer.Option(help="CPU threads of torch. Small batched algebra is fastest on one.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes side by side, to the same traces; by default one, or a cluster."),
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="Of joblib: loky, or ray or dask for several machines, which must all see the folder.")
+    ] = "loky",
+    trials_per_job: Annotated[
+        int | None, typer.Option(min=1, help="Trials run at once, all by default; others may change last bits.")
     ] = None,
 ) -> None:
-    """Play every panel of a configuration and report regret."""
+    """Run every panel of a configuration and report regret. The same command again runs only what is missing."""
+    import torch
+
     from bo_robust.experiments import files
     from bo_robust.experiments import run as runs
 
-    _set_threads(threads)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not 1 <= threads <= cores:
+        raise RunError(f"--threads must be between 1 and the {cores} cores of this machine, got {threads}.")
+    torch.set_num_threads(threads)
     config_ = files.load_config(config, set_ or (), trials=trials, horizon=horizon)
-    with (
-        folder_of(config_.name, out) as folder,
-        _interruptible(folder),
-        _executor(executor, address, device, threads) as place,
-    ):
+    try:
         runs.start(
             config_,
-            folder,
+            out or Path("results") / config_.name,
             device=device,
             data_dir=data_dir,
-            checkpoint_seconds=checkpoint_seconds,
             workers=workers,
-            executor=place,
-            shard=shard,
+            backend=backend,
+            trials_per_job=trials_per_job,
             console=_console(),
         )
-
-
-@app.command()
-def resume(
-    folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")],
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets, if it moved.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Go on although code or machine changed.")] = False,
-    threads: Threads = 1,
-    workers: Workers = 1,
-    executor: ExecutorName = None,
-    address: Address = None,
-) -> None:
-    """Go on with an interrupted run; its traces end bit-identical to an uninterrupted one."""
-    from bo_robust.experiments import run as runs
-    from bo_robust.experiments.store import read_run
-
-    _set_threads(threads)
-    device = read_run(folder)[0]["device"]
-    with _interruptible(folder), _executor(executor, address, device, threads) as place:
-        runs.resume(folder, data_dir=data_dir, force=force, workers=workers, executor=place, console=_console())
-
-
-@app.command()
-def plot(folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")]) -> None:
-    """Draw the pictures and print the table again from the stored traces."""
-    from bo_robust.experiments import run as runs
-
-    runs.finish(folder, console=_console())
-
-
-@app.command()
-def report(folder: Annotated[Path, typer.Argument(help="Result folder, of a finished run or not.")]) -> None:
-    """Write report.html: tables, pictures, settings and provenance in one page that needs no network."""
-    from bo_robust.experiments.report import write_report
-
-    _console().print(f"Report in {write_report(folder)}", markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        print("bo-robust: interrupted; the same command again runs what is missing.", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @app.command("list")
@@ -123,107 +81,33 @@ def list_() -> None:
             console.print(f"  {name:26s} {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command()
-def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of lines.")] = False) -> None:
-    """Show versions, processor, devices, the data folder, and which fused ops work on this machine."""
-    from bo_robust.experiments import doctor as doctors
-
-    examined, console = doctors.examine(), _console()
-    if json_:
-        print(json.dumps(examined))
-        return
-    for name, text in doctors.lines(examined):
-        console.print(f"{name:28s} {text}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _set_threads(threads: int) -> None:
-    import torch
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not 1 <= threads <= cores:
-        raise RunError(f"--threads must be between 1 and the {cores} cores of this machine, got {threads}.")
-    torch.set_num_threads(threads)
-
-
-@contextmanager
-def _executor(name: str | None, address: str | None, device: str, threads: int) -> Iterator[Executor | None]:
-    """The executor other than this process: tasks on Ray, each with ``threads`` CPUs and, on CUDA, one GPU."""
-    if name is None:
-        if address is not None:
-            raise RunError("--address is of a Ray cluster; add --executor ray.")
-        yield None
-        return
-    if name != "ray":
-        from bo_robust.validation import quoted
-
-        raise RunError(f"unknown --executor {quoted(name)}; there is ray, and without it this machine.")
-    if device.startswith("cuda:"):
-        raise RunError(f"Ray says which GPU a job has; with --executor ray give --device cuda, not {device}.")
-    try:
-        import ray
-
-        from bo_robust.integrations.ray import RayExecutor
-    except ImportError as error:
-        raise RunError(f"--executor ray needs Ray ({error}): pip install 'bo_robust[ray]'.") from None
-    joined = not ray.is_initialized()
-    try:
-        if joined:
-            ray.init(address=address or "auto")
-        executor = RayExecutor(cpus=threads, gpus=float(device == "cuda"))
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise RunError(f"Ray cannot be used: {error} Start it with `ray start --head`, or give --address.") from None
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has put its own in place
-    try:
-        yield executor
-    finally:
-        if joined:
-            ray.shutdown()
-
-
-@contextmanager
-def folder_of(name: str, out: Path | None) -> Iterator[Path]:
-    """``out``, or a new folder: the first free one of results/NAME, NAME-2, -3, ..., deleted if it stays empty."""
-    if out is not None:
-        yield out
-        return
-    folder, k = Path("results") / name, 1
-    while True:
-        try:
-            folder.mkdir(parents=True)  # made, not only looked for: another run may look at the same time
-            break
-        except FileExistsError:
-            k += 1
-            folder = folder.with_name(f"{name}-{k}")
-        except OSError as error:
-            raise RunError(f"cannot make {folder} ({error.strerror}); choose a folder with --out.") from None
-    try:
-        yield folder
-    finally:
-        with suppress(OSError):
-            folder.rmdir()
-
-
 def _console() -> Console:
     """A console, wide where nobody watches so that logs keep whole lines."""
     return Console() if sys.stdout.isatty() else Console(width=120)
 
 
-@contextmanager
-def _interruptible(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"bo-robust: interrupted; `bo-robust resume {folder}` goes on from the last checkpoint.", file=sys.stderr)
-        raise typer.Exit(130) from None
-
-
 def main() -> None:
-    """Entry point: as :func:`bo_robust.command_line.run_app`, and exit code 130 when interrupted."""
+    """Run the command of ``sys.argv`` and exit.
+
+    What a user can put right is one line on the standard error and exit code 2, without a traceback; an interrupted
+    run has exit code 130.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    run_app(app, "bo-robust", RunError)
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (RunError, OSError) as error:
+        print(f"bo-robust: {error}", file=sys.stderr)
+        sys.exit(2)
+    except Exception as error:  # click's usage errors know how to show themselves
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()
+            sys.exit(error.exit_code)
+        raise
 
 
 if __name__ == "__main__":

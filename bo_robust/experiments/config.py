@@ -15,8 +15,6 @@ on it, over arms or, with ``loop: conditions``, over pairs (x, z). Keys at the t
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -42,7 +40,7 @@ Pairs = Annotated[tuple[Pair, ...], Strict(False), Field(description="a list of 
 
 # What panels of the one and of the other loop leave out: defaults, and the keys that they alone have.
 DEFAULTS = {"arms": {"trials": 20, "horizon": 1000}, "conditions": {"trials": 10, "horizon": 30}}
-OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype", "intervals"}, "conditions": {"refit_every"}}
+OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype"}, "conditions": {"refit_every"}}
 
 
 class _Frozen(BaseModel):
@@ -99,7 +97,6 @@ class Panel(_Frozen):
     # lambda of the posterior; by default the problem's
     noise_var: float | None = Field(None, gt=0.0, description="a finite number > 0")
     dtype: Literal["float64", "float32"] = Field("float64", description="float64 or float32")
-    intervals: bool = False  # Whether to draw the final confidence intervals of the worst-covered trial
 
     # Over (x, z) only. Rounds between fits of the hyperparameters
     refit_every: Positive = 3
@@ -118,19 +115,13 @@ class Panel(_Frozen):
         """Rows of traces per trial: one after each round, and over (x, z) one after the initial design."""
         return self.horizon if self.over_arms else self.horizon + 1
 
-    def shards(self, size: int | None) -> list[tuple[int, int]]:
-        """First and last (exclusive) trial of every shard: ``size`` trials each, or one shard of all trials.
+    def spans(self, size: int | None) -> list[tuple[int, int]]:
+        """First and last (exclusive) trial of every job: ``size`` trials each, or one job of all trials.
 
-        Over (x, z) ``size`` is ignored: a shard is one trial.
+        Over (x, z) ``size`` is ignored: a job is one trial.
         """
         step = (size or self.trials) if self.over_arms else 1
         return [(first, min(self.trials, first + step)) for first in range(0, self.trials, step)]
-
-    def with_methods(self, methods: tuple[PanelMethod, ...], **changes: Any) -> Panel:
-        """The same panel with these methods and changes, without comparisons of methods that are gone."""
-        labels = {method.label for method in methods}
-        compare = tuple(pair for pair in self.compare if {*pair} <= labels)
-        return self.model_copy(update={"methods": methods, "compare": compare, **changes})
 
     @validator(mode="before")
     @classmethod
@@ -223,15 +214,6 @@ class RunConfig(_Frozen):
     def to_dict(self) -> dict[str, Any]:
         """Plain data for :func:`parse`, with all defaults of the panels written out."""
         return self.model_dump(mode="json")
-
-    def with_panels(self, panels: tuple[Panel, ...]) -> RunConfig:
-        """The same run with other panels."""
-        return self.model_copy(update={"panels": panels})
-
-    @property
-    def digest(self) -> str:
-        """A hash of :meth:`to_dict`, to notice a changed configuration."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 # What other packages, and earlier versions of this one, call a key.

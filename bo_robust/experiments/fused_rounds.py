@@ -5,8 +5,10 @@ This takes at most 128 arms in the dense layout, an algorithm that allows it
 and rewards that are f plus a noise. It works on a CPU too, where it is slower than playing round by round.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,11 +17,13 @@ from bo_robust.algorithms import ArmAlgorithm, State
 from bo_robust.confidence import RandomisedWidth
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.problems.rewards import Additive
-from bo_robust.experiments.traces import Traces
 from bo_robust.linalg import all_numbers
 from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
 from bo_robust.posteriors.arms import ArmPosterior
+
+if TYPE_CHECKING:
+    from bo_robust.experiments.loop_arms import Traces
 
 
 def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:

@@ -1,41 +1,42 @@
-"""Run a configuration into a folder, and resume it after any interruption.
+"""Run a configuration into a folder; the same call again runs what is missing.
 
-The folder is that of :mod:`bo_robust.experiments.store`; a finished run also has ``traces.parquet``, ``summary.json``
-and pictures. A job plays one method of one panel: over arms in all or some trials, over (x, z) in one.
+A finished run leaves ``traces.parquet``, ``summary.json`` and one picture a panel. Until then the folder has a file for
+every finished job (:mod:`bo_robust.experiments.jobs`). Jobs run one after the other in this process, or side by
+side in the workers of joblib, which are processes of this machine or, by Ray and Dask, of several.
 """
 
-import contextlib
-import functools
+import hashlib
+import json
 import os
+import platform
 import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
+from joblib import Parallel, delayed, parallel_config
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bo_robust.executors import Executor, InProcess, LocalProcesses
-from bo_robust.experiments import results
-from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state
+import bo_robust
+from bo_robust.experiments.build import find_device, settings_used
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.jobs import play_job, play_jobs
-from bo_robust.experiments.memory import check_finish, check_states, memory_errors
-from bo_robust.experiments.progress_bar import ProgressBar
-from bo_robust.experiments.provenance import check_same_fingerprint, describe_run, find_device, fingerprint, resumption
-from bo_robust.experiments.store import (
-    ShardKey,
-    check_free,
-    json_bytes,
-    keys_of,
-    load_checkpoint,
-    locked,
-    parquet_bytes,
-    put_files,
-    read_run,
-    write_run,
-)
-from bo_robust.experiments.tables import print_report
+from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, parquet_bytes, read, run_job, write
+from bo_robust.experiments.summary import join_metadata, print_report, summarise
+from bo_robust.specs import nearest, quoted
+
+BACKENDS = ("loky", "ray", "dask")
+LIBRARIES = ("torch", "botorch", "gpytorch", "linear_operator", "numpy", "scipy")
 
 
 def start(
@@ -44,187 +45,208 @@ def start(
     *,
     device: str = "cpu",
     data_dir: Path | None = None,
-    checkpoint_seconds: float = 5.0,
-    workers: int = 1,
-    executor: Executor | None = None,
-    shard: int | None = None,
+    workers: int | None = None,
+    backend: str = "loky",
+    trials_per_job: int | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
-    """Run a configuration into a new folder, which must be empty or absent, and return its summary.
+    """Run a configuration into a folder, and return its summary; a finished run is only reported again.
 
-    Every panel is built for one trial first, so that a mistake in the last one costs nothing. ``data_dir`` is by
-    default that of the environment variable BO_ROBUST_DATA. ``workers`` are processes on this machine that play jobs
-    side by side, to the same traces. An ``executor`` plays jobs in place of this process and its workers. ``shard`` is
-    the number of trials per job in runs over arms, by default all; with another number the last bits may differ.
+    Every panel is built for one trial first, so that a mistake in the last one costs nothing. A run that was stopped in
+    any way goes on with the jobs that are missing, to the same traces.
+
+    Args:
+        config: The run.
+        folder: Where results go: a folder that is new, empty, or of the same run.
+        device: cpu, cuda or cuda:N.
+        data_dir: The folder of data sets; by default that of the environment variable BO_ROBUST_DATA.
+        workers: Processes that run jobs side by side; by default one, and with Ray or Dask all of the cluster.
+        backend: Of joblib: "loky" (this machine), "ray" or "dask".
+        trials_per_job: Trials over arms that a job runs at once, by default all; others may change last bits.
+        console: Where progress and results are printed.
 
     Raises:
-        RunError: when the folder holds something, the device or data is missing, a panel cannot be built or is too
-            large for the memory, writing fails, or as in :func:`resume`.
+        RunError: when the folder holds something else, the device or data is missing, a panel cannot be built, a job
+            cannot be run, a worker dies, or writing fails.
     """
-    check_free(folder)
-    if shard is not None and shard < 1:
-        raise RunError(f"--shard must be at least 1 trial, got {shard}.")
-    if shard is not None and not config.over_arms:
-        raise RunError("runs of the conditions loop are played trial by trial; leave out --shard.")
-    if workers > 1 and executor is not None:
-        raise RunError("an executor has no local processes besides; leave out --workers.")
-    if not checkpoint_seconds >= 0:
-        raise RunError(f"--checkpoint-seconds must be >= 0, got {checkpoint_seconds}.")
+    console = console or Console()
+    if trials_per_job is not None and (trials_per_job < 1 or not config.over_arms):
+        hint = "at least 1" if config.over_arms else "left out in the conditions loop, which runs trial by trial"
+        raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])
-    place = find_device(device)
-    check_finish(config.panels)
-    used = {panel.name: _settings_used(panel, data_dir, place, shard) for panel in config.panels}
-    info = describe_run(config, device, data_dir, checkpoint_seconds, used)
+    of_device = find_device(device)
+    identity = json.dumps([config.to_dict(), device, trials_per_job], sort_keys=True)
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    before = _summary_there(folder, digest)
+    if before is not None:
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        console.print(f"{folder} holds this run, finished; it is only reported.", markup=False, soft_wrap=True)
+        print_report(before, console)
+        return before
+    used = {panel.name: settings_used(panel, data_dir, of_device, trials_per_job) for panel in config.panels}
+    jobs = jobs_of(config.panels, trials_per_job)
+    todo = [job for job in jobs if (about(job.path(folder)) or {}).get("job") != list(job)]
+    there = f", {len(jobs) - len(todo)} of them finished before" if len(todo) < len(jobs) else ""
+    console.print(f"Results go to {folder}: {len(jobs)} jobs{there}.", markup=False, soft_wrap=True)
+    data = None if data_dir is None else str(data_dir.resolve())
+    setting = Setting(folder.resolve(), digest, device, data, torch.get_num_threads())
+    with _progress([job.path(folder) for job in jobs], console):
+        _run_jobs(todo, config.panels, setting, workers, backend)
+    return _finish(config, folder, jobs, {"digest": digest, "settings": used, **environment(device)}, console)
+
+
+def _summary_there(folder: Path, digest: str) -> dict[str, Any] | None:
+    """The summary of a finished run; ``RunError`` unless the folder is new, empty, or of the run with this digest."""
+    summary = folder / "summary.json"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot write {folder}: {error.strerror}; choose another --out.") from None
-    with locked(folder):
-        check_free(folder)  # another process may have been faster
-        write_run(info | ({} if shard is None else {"shard": shard}), folder)
-        return _go_on(folder, None, False, workers, executor, console)
+        found: dict[str, Any] | None = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
+        known = [about(path) for path in (folder / FOLDER).glob("*.parquet")]
+        foreign = folder.exists() and found is None and not known and any(p.name != FOLDER for p in folder.iterdir())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder} cannot be used ({error}); choose another --out.") from None
+    if foreign:
+        raise RunError(f"{folder} holds other files; choose another --out.")
+    digests = {of["digest"] for of in known if of is not None}
+    if found is not None:
+        digests.add(found.get("digest") if isinstance(found, dict) else None)
+    if not digests <= {digest}:
+        raise RunError(
+            f"{folder} holds results of another configuration, --device or --trials-per-job; choose another --out, "
+            "or delete that folder."
+        )
+    return found
 
 
-def resume(
-    folder: Path,
-    *,
-    data_dir: Path | None = None,
-    force: bool = False,
-    workers: int = 1,
-    executor: Executor | None = None,
-    console: Console | None = None,
+def _run_jobs(
+    todo: Sequence[Job], panels: Sequence[Panel], setting: Setting, workers: int | None, backend: str
+) -> None:
+    options, lost = _backend(backend, setting)
+    n_jobs = workers or (1 if backend == "loky" else -1)
+    try:
+        with parallel_config(backend, n_jobs=n_jobs, **options):
+            # Results are in files. Ray's backend returns nothing before the end, and has no generator of results.
+            Parallel(batch_size=1)(delayed(run_job)(job, panels[job.panel], setting) for job in todo)
+    except lost as error:
+        reason = str(error).split("\n")[0].split(". ")[0]
+        raise RunError(f"a worker died ({reason}); run the same command again, finished jobs are kept.") from None
+
+
+def _backend(name: str, setting: Setting) -> tuple[dict[str, Any], type[Exception]]:
+    """Options of a backend of joblib, and the error where its worker dies; ``RunError`` if it is not installed."""
+    if name == "loky":
+        return {"inner_max_num_threads": setting.threads}, BrokenExecutor
+    try:
+        if name == "ray":
+            from ray.exceptions import RayError
+            from ray.util.joblib import register_ray
+
+            register_ray()
+            gpus = float(setting.device.startswith("cuda"))
+            return {"ray_remote_args": {"num_cpus": setting.threads, "num_gpus": gpus}}, RayError
+        if name == "dask":
+            from distributed import Client, KilledWorker
+
+            Client()  # joins the cluster of DASK_SCHEDULER_ADDRESS, or starts one on this machine
+            return {}, KilledWorker
+    except ImportError as error:
+        package = {"ray": "ray", "dask": "distributed"}[name]
+        raise RunError(f"--backend {name} needs a package that is missing ({error}): pip install {package}.") from None
+    raise RunError(f"unknown --backend {quoted(name)}; {nearest(name, BACKENDS)}")
+
+
+@contextmanager
+def _progress(paths: Sequence[Path], console: Console) -> Iterator[None]:
+    """Count the files of jobs meanwhile: by a bar on a terminal, and by a line a minute elsewhere."""
+    ended = threading.Event()
+    columns = (TextColumn("jobs"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+
+    def watch() -> None:
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            task, stop = bar.add_task("", total=len(paths)), False
+            while not stop:
+                stop = ended.wait(0.5 if console.is_terminal else 60.0)
+                finished = sum(path.exists() for path in paths)
+                bar.update(task, completed=finished)
+                if not (stop or console.is_terminal):
+                    console.print(f"{datetime.now():%H:%M}: {finished} of {len(paths)} jobs are finished.")
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+
+
+def _finish(
+    config: RunConfig, folder: Path, jobs: Sequence[Job], known: dict[str, Any], console: Console
 ) -> dict[str, Any]:
-    """Go on with the run in ``folder``; a finished one is only summarised again.
+    """Join what the jobs left, write the results, print the tables, and delete the files of the jobs."""
+    from bo_robust.experiments.plots import draw_panel, file_name  # matplotlib takes a second to import
 
-    Stored shards are kept. Jobs under way on this machine go on from their last checkpoint, those elsewhere are played
-    again. The traces end bit-identical to those of an uninterrupted run. ``data_dir`` is needed if the data sets moved.
-    With ``force`` the run goes on although code, versions or machine changed; ``run.json`` then records both, and from
-    which round. Other arguments are those of :func:`start`.
-
-    Raises:
-        RunError: when the folder is no run, another process is running it, its configuration was changed, code or
-            machine changed (without ``force``), or a job cannot be played.
-    """
-    read_run(folder)  # raises before anything is written
-    with locked(folder):
-        return _go_on(folder, data_dir, force, workers, executor, console)
-
-
-def finish(folder: Path, *, console: Console | None = None) -> dict[str, Any]:
-    """Join the shards, write ``traces.parquet`` and ``summary.json``, print the report, draw the pictures.
-
-    ``RunError`` is raised when shards are missing or damaged.
-    """
-    from bo_robust.experiments import figures  # matplotlib takes a second to import
-
-    run = results.load(folder)
-    console = console or Console()
-    files = {"summary.json": json_bytes(run.summary), "traces.parquet": parquet_bytes(run.traces)}
-    print_report(run.summary, console)
-    for name, draw in figures.pictures(run).items():
+    frames: list[pd.DataFrame] = []
+    of_methods: dict[str, dict[str, dict[str, Any]]] = {}
+    for i, panel in enumerate(config.panels):
+        of_methods[panel.name] = {}
+        notes = known["settings"][panel.name].get("notes")
+        for j, label in enumerate(panel.labels):
+            left = [read(job.path(folder)) for job in jobs if (job.panel, job.method) == (i, j)]
+            frames += [frame for frame, _ in left]
+            joined = join_metadata([of for _, of in left])
+            of_methods[panel.name][label] = joined if notes is None else joined | {"notes": notes}
+    traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
+    summary = summarise(config, traces, of_methods) | known | {"config": config.to_dict()}
+    print_report(summary, console)
+    files = {"traces.parquet": parquet_bytes(traces)}
+    for i, panel in enumerate(config.panels):
+        name = file_name(i, panel.name)
         try:
-            files[name] = draw()
+            files[name] = draw_panel(panel, traces[traces["panel"] == panel.name])
         except (ValueError, RuntimeError) as error:
             console.print(f"Warning: {name} could not be drawn ({error}).", style="yellow", markup=False)
-    put_files(folder, files)
+    # The summary last: where it is, the run is finished.
+    files["summary.json"] = (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode()
+    for name, content in files.items():
+        write(folder / name, content, folder)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
     console.print(f"Results in {folder}: {', '.join(files)}", markup=False, soft_wrap=True)
-    return run.summary
+    return summary
 
 
-def _go_on(
-    folder: Path,
-    data_dir: Path | None,
-    force: bool,
-    workers: int,
-    executor: Executor | None,
-    console: Console | None,
-) -> dict[str, Any]:
-    """Play what is missing, in a folder that this process holds, and finish."""
-    info, config = read_run(folder)  # under the lock: another process may have changed it before
-    find_device(info["device"])
-    if workers > 1 and executor is not None:
-        raise RunError("an executor has no local processes besides; leave out --workers.")
-    console = console or Console()
-    todo = [key for key in keys_of(config.panels, info.get("shard")) if not key.path(folder).exists()]
-    if todo and not force:
-        check_same_fingerprint(info, folder)
-    with ProgressBar(config.panels, todo, console) as bar:
-        if todo and force:
-            info = resumption(info, {key.name: _rounds_played(folder, key) for key in todo})
-            write_run(info, folder)
-        if todo:
-            data = data_dir or (None if info["data_dir"] is None else Path(info["data_dir"]))
-            _play(folder, info, config, todo, data, force, workers, executor, bar)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    return finish(folder, console=console)
-
-
-def _rounds_played(folder: Path, key: ShardKey) -> int:
-    """Rounds that the checkpoint of a job has; 0 without one."""
-    saved = load_checkpoint(key.checkpoint(folder))
-    return 0 if saved is None else int(saved[1]["round"])
-
-
-def _settings_used(panel: Panel, data: Path | None, device: torch.device, shard: int | None) -> dict[str, Any]:
-    """Everything a panel uses, with every constant filled in. Errors are those of building it."""
-    if not panel.over_arms:
-        from bo_robust.experiments.conditions_loop import settings_used  # imports BoTorch's optimisers
-
-        return settings_used(panel, data, device)
-    problem = build_problem(panel, range(1), data, device)
-    noise_var = panel.noise_var or problem.noise_var
-    algorithms = {a.label: build_algorithm(a, panel, problem) for a in panel.methods}
-    with memory_errors(panel):
-        for algorithm in algorithms.values():
-            check_states(panel, start_state(algorithm, problem, noise_var, 1), shard)
-    used = {"noise_var": noise_var, "methods": {label: resolved(a) for label, a in algorithms.items()}}
-    if shard is not None:  # notes tell of all trials, and no shard has them all
-        used["notes"] = build_problem(panel, range(panel.trials), data, torch.device("cpu")).notes
-    return used
-
-
-def _play(
-    folder: Path,
-    info: dict[str, Any],
-    config: RunConfig,
-    todo: list[ShardKey],
-    data: Path | None,
-    force: bool,
-    workers: int,
-    executor: Executor | None,
-    bar: ProgressBar,
-) -> None:
-    local = executor is None
-    shared = {
-        "digest": info["config_digest"],
-        "device": info["device"],
-        "data_dir": None if data is None else str(data.resolve()),
-        "threads": torch.get_num_threads(),
-        # Workers on this machine have its code; after --force others may differ.
-        "fingerprint": {} if force or local else fingerprint(info["device"]),
+def environment(device: str) -> dict[str, Any]:
+    """What results may depend on besides the configuration: versions, machine, commit, and the date."""
+    versions = {"bo_robust": bo_robust.__version__, "python": platform.python_version()}
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "commit": _commit(),
+        "versions": versions | {name: metadata.version(name) for name in LIBRARIES},
+        "machine": {
+            "platform": platform.platform(),
+            "processor": _processor(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+            "device": torch.cuda.get_device_name(torch.device(device)) if device.startswith("cuda") else device,
+        },
     }
-    jobs = {}
-    for key in todo:
-        panel = config.panels[key.panel]
-        label = panel.methods[key.method].label
-        which = f"trials {key.first} to {key.stop - 1}" if key.stop - key.first > 1 else f"trial {key.first}"
-        name = f"{label!r} of panel {panel.name!r}, {which}"
-        checkpoint = [str(key.checkpoint(folder)), info["checkpoint_seconds"]] if local else None
-        alone = config.with_panels((panel,)).to_dict()  # all that a worker needs of the configuration
-        jobs[key] = (name, shared | {"key": list(key), "run": alone, "checkpoint": checkpoint})
 
-    def arrived(key: ShardKey, content: bytes) -> None:
-        put_files(folder, {key.name: content})
-        key.checkpoint(folder).unlink(missing_ok=True)
-        bar.stored(key)
 
-    with contextlib.ExitStack() as stack:
-        play: Any = play_job
-        if executor is None and workers > 1 and len(todo) > 1:
-            executor = LocalProcesses(workers, torch.get_num_threads())
-            stack.callback(executor.shutdown, wait=False)
-        elif executor is None:
-            executor = InProcess()
-            play = functools.partial(play_job, watch=bar.played)
-        play_jobs(executor, play, jobs, arrived, bar.console)
+def _processor() -> str:
+    """The model of the CPU. On Linux ``platform.processor()`` is empty or the architecture only."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    root = Path(bo_robust.__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", os.fspath(root), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,13 +1,17 @@
-"""From traces to numbers: the content of ``summary.json``."""
+"""From traces to numbers, and to the tables and words on a terminal; the content of ``summary.json``."""
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from scipy import stats
 
 from bo_robust.algorithms import ALGORITHMS
-from bo_robust.experiments.comparisons import best_and_ties, compare_pairs, difference, mean_and_error, mean_interval
 from bo_robust.experiments.config import Panel, RunConfig
 
 # An arm is reported when more than half of its rewards, and at least this many, were truncated: one such reward of an
@@ -18,13 +22,99 @@ MIN_TRUNCATED = 3
 FLOOR = 1e-3
 # Of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021.
 CONFIDENCE = 0.7
+# Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
+TABLE_WIDTH = 100
+LEGEND = {
+    "arms": (
+        "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean "
+        "± standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in "
+        "the last round; of the likeliest candidate, where there are some. width: mean multiplier of the standard "
+        "deviation; truncated: share of the rewards beyond their level; sec.: time played. Differences are paired by "
+        "trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
+    ),
+    "conditions": (
+        "log10 regret: VaR(f) at its best less VaR(f) at the recommendation argmax VaR(mu), after the last round, mean "
+        "and 70 % confidence interval of the mean over trials. certificate: max_x VaR(u) - VaR(l) at the "
+        "recommendation, median; held: share of all rounds in which no regret exceeded it. sec.: median per "
+        "acquisition, without the fit."
+    ),
+}
+
 Metadata = Mapping[str, Mapping[str, Any]]
+
+
+def mean_and_error(values: np.ndarray) -> tuple[float, float | None]:
+    """Mean and standard error over trials; a single trial has no error."""
+    mean = float(np.mean(values))
+    return mean, float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+
+
+def mean_interval(values: np.ndarray, confidence: float) -> tuple[Any, Any, Any]:
+    """Mean over the first axis and both ends of its Student-t confidence interval; all equal for one value."""
+    mean, n = values.mean(0), len(values)
+    reach = 0.0 * mean
+    if n > 1:
+        reach = stats.t.ppf(0.5 + confidence / 2.0, n - 1) * values.std(0, ddof=1) / math.sqrt(n)
+    return mean, mean - reach, mean + reach
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
+    """Paired difference ours - theirs: ``mean``, its standard ``error``, and ``significant``, by a t test at 5 %.
+
+    A single trial has error None and is never significant.
+    """
+    mean, error = mean_and_error(ours - theirs)
+    significant = error is not None and abs(mean) > float(stats.t.ppf(0.975, len(ours) - 1)) * error
+    return {"mean": mean, "error": error, "significant": bool(significant)}
+
+
+def best_and_ties(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The label of lowest mean and those not significantly different; ``values`` has one number per trial."""
+    best = min(values, key=lambda label: values[label].mean())
+    others = [label for label in values if label != best]
+    ties = [label for label in others if not difference(values[label], values[best])["significant"]]
+    return {"best": best, "not_distinguishable_from_best": ties}
+
+
+def compare_pairs(
+    pairs: Iterable[tuple[str, str]], measures: Mapping[str, Mapping[str, np.ndarray]]
+) -> list[dict[str, Any]]:
+    """The paired difference, first label minus second, of every pair in every measure.
+
+    ``measures`` holds one number per trial, by name of the measure and label.
+    """
+    return [
+        {"pair": [ours, theirs], **{name: difference(by[ours], by[theirs]) for name, by in measures.items()}}
+        for ours, theirs in pairs
+    ]
+
+
+def join_metadata(jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Metadata of all trials of a method, from those of its jobs, in order."""
+    joined = jobs[0] | {"seconds": sum(of["seconds"] for of in jobs)}
+    if "eliminations" in joined:  # over arms
+        joined["eliminations"] = _join_eliminations([of["eliminations"] for of in jobs])
+    return joined
+
+
+def _join_eliminations(records: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """One record of all trials, from those of several jobs, in order."""
+    known = [record for record in records if record is not None]
+    if not known:
+        return None
+    failed: list[dict[str, Any]] = []
+    survivors: list[list[str]] = []
+    for record in known:
+        failed += [{**row, "trial": row["trial"] + len(survivors)} for row in record["eliminations"]]
+        survivors += record["survivors"]
+    true = None if known[0]["true"] is None else [name for record in known for name in record["true"]]
+    return {"candidates": known[0]["candidates"], "true": true, "survivors": survivors, "eliminations": failed}
 
 
 def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Metadata]) -> dict[str, Any]:
     """Numbers of every panel and method, comparisons and warnings, as plain data.
 
-    ``metadata`` is :attr:`bo_robust.experiments.results.RunResults.metadata`. Every panel has ``name``, ``loop``,
+    ``metadata`` are those of the jobs, joined, by name of the panel and label. Every panel has ``name``, ``loop``,
     ``trials``, ``horizon``, ``notes``, ``methods`` by label, ``best``, ``not_distinguishable_from_best``,
     ``comparisons`` and ``warnings``. Other keys are those of one loop, see :func:`_over_arms` and
     :func:`_over_conditions`.
@@ -193,7 +283,7 @@ def _truncation_warning(label: str, rows: pd.DataFrame, metadata: Mapping[str, A
 
 
 def _summarise_eliminations(record: dict[str, Any] | None, trials: int) -> dict[str, Any] | None:
-    """Numbers of an :func:`bo_robust.experiments.records.elimination_record`, and the record itself.
+    """Numbers of an :func:`bo_robust.experiments.loop_arms.elimination_record`, and the record itself.
 
     ``survived``, ``true_survived`` and ``all_failed`` count trials; ``all_failed`` those whose candidates all failed.
     """
@@ -209,20 +299,6 @@ def _summarise_eliminations(record: dict[str, Any] | None, trials: int) -> dict[
         "all_failed": sum(not row["eliminated"] for row in record["eliminations"]),
         **{key: record[key] for key in ("true", "survivors", "eliminations")},
     }
-
-
-def elimination_line(eliminations: dict[str, Any]) -> str:
-    """The eliminations of a method of the summary, in words."""
-    of = f"of {eliminations['trials']} trials"
-    if eliminations["true_survived"] is None:
-        start = "no candidate is known to be right"
-    else:
-        start = f"the true candidate survived in {eliminations['true_survived']} {of}"
-    line = f"{start}; on average {eliminations['mean_eliminated']:.3g} of {eliminations['candidates']} were eliminated"
-    if eliminations["mean_eliminated"] == 0.0:
-        return f"{start}; none was ever eliminated."
-    survived = ", ".join(f"{name} in {count}" for name, count in eliminations["survived"].items())
-    return f"{line}; left at the end ({of}): {survived}."
 
 
 def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: Panel) -> list[str]:
@@ -242,3 +318,170 @@ def _elimination_warnings(label: str, found: dict[str, Any] | None, panel: Panel
             f"{panel.delta:g}: its width or noise_scale does not hold."
         )
     return lines
+
+
+class Column(NamedTuple):
+    """A column of a table of results: its title, and the text for a method of the summary."""
+
+    title: str
+    text: Callable[[dict[str, Any]], str]
+
+
+def _column(title: str, key: str, form: str) -> Column:
+    """A column of numbers in a format of :meth:`str.format`; a dash stands for None."""
+    return Column(title, lambda e: "-" if e[key] is None else form.format(e[key]))
+
+
+def _with_error(title: str, key: str) -> Column:
+
+    def text(method: dict[str, Any]) -> str:
+        mean, error = method[key]
+        return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
+
+    return Column(title, text)
+
+
+def _log_regret(method: dict[str, Any]) -> str:
+    """A mean and its confidence interval, if it has one."""
+    mean, interval = method["log10_regret"], method["interval"]
+    return f"{mean:.2f}" if interval is None else f"{mean:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+def _truncated(method: dict[str, Any]) -> str:
+    return f"{100 * method['truncated']:.2g}%" if method["truncated"] else "-"
+
+
+COLUMNS: dict[str, list[Column]] = {
+    "arms": [
+        _with_error("average regret", "average_regret"),
+        _with_error("simple regret", "simple_regret"),
+        _column("cover", "coverage", "{:.3f}"),
+        _column("end", "final_coverage", "{:.3f}"),
+        _column("width", "mean_width", "{:.3g}"),
+        Column("truncated", _truncated),
+        _column("sec.", "seconds", "{:.1f}"),
+    ],
+    "conditions": [
+        Column("log10 regret", _log_regret),
+        _column("median regret", "median_regret", "{:.3g}"),
+        _column("certificate", "certificate", "{:.3g}"),
+        _column("held", "certificate_held", "{:.0%}"),
+        _column("sec.", "seconds", "{:.3g}"),
+    ],
+}
+
+
+def size_of(panel: dict[str, Any]) -> str:
+    """Trials and rounds of a panel of the summary, in words."""
+    return f"{panel['trials']} trials x {panel['horizon']} rounds"
+
+
+def print_report(summary: dict[str, Any], console: Console) -> None:
+    """Print one table per panel, then warnings and closing lines."""
+    for panel in summary["panels"]:
+        columns = COLUMNS[panel["loop"]]
+        title = f"{panel['name']}: {size_of(panel)}"
+        table = Table(title=escape(title), title_justify="left", pad_edge=False)
+        table.add_column("method", no_wrap=True)
+        for column in columns:
+            table.add_column(column.title, justify="right", no_wrap=True)
+        for label, method in panel["methods"].items():
+            table.add_row(escape(label), *(column.text(method) for column in columns))
+        # Only for the table: rich would cut it to the console, but should wrap the lines below.
+        width, console.width = console.width, max(console.width, TABLE_WIDTH)
+        console.print(table)
+        console.width = width
+        if panel["notes"]:
+            console.print(panel["notes"], style="dim", markup=False)
+        for line in panel["warnings"]:
+            console.print(f"Warning: {line}", style="yellow", markup=False)
+    console.print(LEGEND[summary["panels"][0]["loop"]], style="dim", markup=False)
+    for line in closing_lines(summary):
+        console.print(line, markup=False)
+
+
+def closing_lines(summary: dict[str, Any]) -> list[str]:
+    """The findings in words; lines that belong to the one before are indented."""
+    lines = []
+    for panel in summary["panels"]:
+        best, methods, over_arms = panel["best"], panel["methods"], panel["loop"] == "arms"
+        if over_arms:
+            line = f"{panel['name']}: lowest average regret {methods[best]['average_regret'][0]:.3g} by {best}"
+        else:
+            line = f"{panel['name']}: lowest log10 regret {methods[best]['log10_regret']:.2f} by {best}"
+        ties = panel["not_distinguishable_from_best"]
+        lines.append(line + (f", not distinguishable from {', '.join(ties)}." if ties else "."))
+        lines += ["  " + _in_words(comparison, methods) for comparison in panel["comparisons"]]
+        lines += _arm_lines(panel) if over_arms else _fit_lines(methods)
+    return lines
+
+
+def _arm_lines(panel: dict[str, Any]) -> list[str]:
+    lines = []
+    if panel["no_better_than_random"]:
+        lines.append(f"  Not shown to be better than random arms: {', '.join(panel['no_better_than_random'])}.")
+    for label, method in panel["methods"].items():
+        if method["eliminations"] is not None:
+            lines.append(f"  {label}: {elimination_line(method['eliminations'])}")
+        if method["coverage"] is not None and method["coverage"] < 1.0 - panel["delta"]:
+            lines.append(
+                f"  {label}: intervals covered {method['coverage']:.3f} of the arms, below 1 - delta = "
+                f"{1 - panel['delta']:.3g}; do not read them as guarantees."
+            )
+        if method["failed_pulls"]:
+            trial, round_ = method["first_failed"]
+            lines.append(
+                f"  {label}: {method['failed_pulls']} failed pulls (rewards NaN or infinite), the first in trial "
+                f"{trial}, round {round_}; they taught nothing and the trials went on."
+            )
+    return lines
+
+
+def _fit_lines(methods: dict[str, Any]) -> list[str]:
+    return [
+        f"  {label}: {method['failed_fits']} fits failed; the last hyperparameters were kept."
+        for label, method in methods.items()
+        if method["failed_fits"]
+    ]
+
+
+def _in_words(comparison: dict[str, Any], methods: dict[str, Any]) -> str:
+    ours, theirs = comparison["pair"]
+    parts = []
+    for measure, found in comparison.items():
+        if measure == "pair":
+            continue
+        mean, error = found["mean"], found["error"]
+        a, b = (_mean(methods[label][measure]) for label in (ours, theirs))
+        name = measure.replace("_", " ")
+        if mean == 0.0 and not error:
+            parts.append(f"{name} {a:.3g}, identical in every trial")
+            continue
+        verdict = "no difference beyond noise"
+        if error is None:
+            verdict = "a single trial, no verdict"
+        elif found["significant"]:
+            share = f" by {100 * abs(mean) / b:.0f} %" if b > 0 and not measure.startswith("log") else ""
+            verdict = ("lower" if mean < 0 else "higher") + share
+        gap = f"difference {mean:.2g}" + ("" if error is None else f" ± {error:.2g}")
+        parts.append(f"{name} {a:.3g} against {b:.3g} ({verdict}; {gap})")
+    return f"{ours} against {theirs}: " + "; ".join(parts) + "."
+
+
+def _mean(value: Any) -> float:
+    """The mean of a measure, which stands alone or with its error."""
+    return value[0] if isinstance(value, list | tuple) else value
+
+
+def elimination_line(eliminations: dict[str, Any]) -> str:
+    """The eliminations of a method of the summary, in words."""
+    of = f"of {eliminations['trials']} trials"
+    if eliminations["true_survived"] is None:
+        start = "no candidate is known to be right"
+    else:
+        start = f"the true candidate survived in {eliminations['true_survived']} {of}"
+    line = f"{start}; on average {eliminations['mean_eliminated']:.3g} of {eliminations['candidates']} were eliminated"
+    if eliminations["mean_eliminated"] == 0.0:
+        return f"{start}; none was ever eliminated."
+    survived = ", ".join(f"{name} in {count}" for name, count in eliminations["survived"].items())
+    return f"{line}; left at the end ({of}): {survived}."

@@ -53,6 +53,14 @@ def keep_probability(variance: Tensor, oversampling: float, counts: Tensor | Non
     return torch.where(counts == 0, 0.0, at_least_one)
 
 
+def entry_oversampling(variance: Tensor, uniform: Tensor, counts: Tensor) -> Tensor:
+    """The q from which each point enters: ``uniform`` is below its :func:`keep_probability` as soon as q exceeds it.
+
+    So the points of smallest value are a dictionary of a given size. log1p and expm1 keep the digits of small uniforms.
+    """
+    return -torch.expm1(torch.log1p(-uniform) / counts) / variance
+
+
 def draw_dictionary(probability: Tensor, uniform: Tensor) -> Tensor:
     """Draw which arms enter each trial's dictionary, independently with their ``probability``; all ``s x n``.
 

@@ -1,14 +1,13 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
-from bo_robust.models.averaged import AveragedGP
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap
-from bo_robust.models.hyperparameter_draws import posterior_candidates
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
 from bo_robust.models.outlier_detection import OutlierPrior
+from bo_robust.models.outlier_plot import plot_outliers
 from bo_robust.models.replication import suggest_replicates
 from bo_robust.models.robust_gp import RobustGP
 from bo_robust.models.training_data import TruncationWarning
@@ -16,7 +15,6 @@ from bo_robust.models.truncated import TruncatedGP
 from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
 
 __all__ = [
-    "AveragedGP",
     "BKBModel",
     "Candidate",
     "CandidateEnsemble",
@@ -32,7 +30,7 @@ __all__ = [
     "candidate_grid",
     "information_gain",
     "marginal_moments",
-    "posterior_candidates",
+    "plot_outliers",
     "sequential_moments",
     "suggest_replicates",
 ]

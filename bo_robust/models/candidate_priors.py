@@ -3,9 +3,9 @@
 Ziomek, Adachi & Osborne (ICML 2024) take U as given and leave its choice to future work; :func:`candidate_grid` is
 ours. Two things to know:
 
-- Elimination removes candidates whose errors are larger than they predicted. A short lengthscale or a large output
-  scale predicts large errors, so such candidates stay. The regret is therefore that of the most flexible member of U:
-  let a range begin at the fastest variation of f that is still plausible.
+- Elimination by errors removes candidates whose errors are larger than they predicted. A short lengthscale or a large
+  output scale predicts large errors, so such candidates stay. The regret is therefore that of the most flexible member
+  of U: let a range begin at the fastest variation of f that is still plausible.
 - Nothing outside U is found. Where the truth lies between two neighbours of a grid, the more flexible one serves.
 """
 
@@ -25,13 +25,7 @@ from torch.quasirandom import SobolEngine
 from bo_robust.validation import check_count, check_positive, quoted
 
 KERNELS: dict[str, Callable[..., Kernel]] = {"rbf": RBFKernel, "matern": MaternKernel, "periodic": PeriodicKernel}
-FAMILIES: dict[str, dict[str, Any]] = {
-    "rbf": {"kernel": "rbf"},
-    "matern12": {"kernel": "matern", "nu": 0.5},
-    "matern32": {"kernel": "matern", "nu": 1.5},
-    "matern52": {"kernel": "matern", "nu": 2.5},
-}
-"""Families of kernels by name, as arguments of :func:`candidate`."""
+SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}  # nu of the Matérn kernels by name
 SOBOL_SIZE = 16  # candidates per family where several hyperparameters have a range
 Range = float | tuple[float, float]
 
@@ -70,7 +64,7 @@ def candidate(
     kernel: str,
     lengthscale: float | Sequence[float],
     noise_var: float,
-    nu: float = 2.5,
+    nu: float | None = None,
     period: float | None = None,
     outputscale: float = 1.0,
     groups: Sequence[Sequence[int]] | None = None,
@@ -79,10 +73,11 @@ def candidate(
     """A candidate from plain settings, as JSON can hold them.
 
     Args:
-        kernel: "rbf", "matern" or "periodic" (GPyTorch's ``PeriodicKernel``).
+        kernel: "rbf", "matern12", "matern32", "matern52", "matern" with its ``nu``, or "periodic" (GPyTorch's
+            ``PeriodicKernel``).
         lengthscale: One number > 0, or one per input.
         noise_var: lambda > 0.
-        nu: Smoothness of "matern": 0.5, 1.5 or 2.5.
+        nu: Smoothness of "matern": 0.5, 1.5 or 2.5 (default).
         period: Period of "periodic", > 0.
         outputscale: k(x, x), > 0.
         groups: Columns of X, for an additive kernel: the mean of one such kernel per group, so that k(x, x) stays
@@ -100,11 +95,16 @@ def candidate(
         check_positive(lengthscale=one)
     scales = [float(x) for x in given]
     check_positive(outputscale=outputscale)
+    named_nu = SMOOTHNESS.get(kernel) if isinstance(kernel, str) else None
+    if named_nu is not None:
+        if nu not in (None, named_nu):
+            raise ValueError(f"nu of {kernel!r} is {named_nu}, got {nu!r}; leave it out, or name another kernel.")
+        kernel, nu = "matern", named_nu
+    nu = 2.5 if nu is None else nu
     if not isinstance(kernel, str) or kernel not in KERNELS:
-        raise ValueError(
-            f"unknown kernel {quoted(kernel)}; choose one of {', '.join(KERNELS)}, or make a Candidate of any."
-        )
-    if nu not in (0.5, 1.5, 2.5):
+        known = ", ".join((*KERNELS, *SMOOTHNESS))
+        raise ValueError(f"unknown kernel {quoted(kernel)}; choose one of {known}, or make a Candidate of any.")
+    if nu not in SMOOTHNESS.values():
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; make a Candidate of another kernel.")
     if (period is not None) != (kernel == "periodic"):
         raise ValueError(
@@ -172,7 +172,7 @@ def candidate_grid(
     Raises:
         ValueError: if a number is not positive, a range is upside down, or a family is missing or unknown.
 
-    Example:
+    Examples:
         >>> U = candidate_grid(lengthscale=(0.1, 0.8), noise_var=0.01, kernels=["rbf", "matern52"])  # 2 x 4 candidates
     """
     given = {"lengthscale": lengthscale, "noise_var": noise_var, "outputscale": outputscale}
@@ -208,25 +208,22 @@ def _unit_points(ranges: list[tuple[float, float]], num: int | None, seed: int) 
 
 
 def _family(family: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of :func:`candidate` that define a family."""
     if isinstance(family, Mapping):
         if "kernel" not in family:
             raise ValueError(f"a family given by its settings needs a 'kernel', got {dict(family)}.")
         return dict(family)
-    if family not in FAMILIES:
-        raise ValueError(f"unknown family {quoted(family)}; choose {', '.join(FAMILIES)}, or give its settings.")
-    return FAMILIES[family]
+    if family == "rbf":
+        return {"kernel": "rbf"}
+    if family not in SMOOTHNESS:
+        raise ValueError(
+            f"unknown family {quoted(family)}; choose rbf, {', '.join(SMOOTHNESS)}, or give its settings, such as "
+            "{'kernel': 'periodic', 'period': 7.0}."
+        )
+    return {"kernel": "matern", "nu": SMOOTHNESS[family]}
 
 
-def lengthscale_of(c: Candidate, name: str) -> float:
-    """The one lengthscale of a candidate's kernel, of all its parts; ``ValueError`` with ``name`` if there is none."""
-    parts = [part.lengthscale.flatten() for part in c.covar_module.modules() if getattr(part, "has_lengthscale", False)]
-    scales = {float(value) for part in parts for value in part}
-    if len(scales) != 1:
-        raise ValueError(f'{name} has not one lengthscale, which elimination="shrinking" (A-GP-UCB) shrinks.')
-    return scales.pop()
-
-
-def placed(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate:
+def moved(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate:
     """A copy of the candidate with ``fn`` applied to its tensors, all fixed; ``name`` names it if it has no name."""
     covar, mean = copy.deepcopy((c.covar_module, c.mean_module))
     for module in (covar, mean):
@@ -237,7 +234,7 @@ def placed(c: Candidate, fn: Callable[[Tensor], Tensor], name: str) -> Candidate
 
 
 def same(a: Candidate, b: Candidate) -> bool:
-    """Whether two candidates have modules of the same classes and hyperparameters, and the same noise."""
+    """Whether two candidates have modules of the same classes and learnable numbers, and the same noise."""
     modules = _same(a.covar_module, b.covar_module) and _same(a.mean_module, b.mean_module)
     return modules and a.noise_var == b.noise_var
 

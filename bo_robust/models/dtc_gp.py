@@ -27,6 +27,7 @@ from gpytorch.means import ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
+from bo_robust.features.leverage import entry_oversampling
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FeatureModule, NystromMap, NystromWeights
 from bo_robust.models.feature_posterior import block_size
@@ -311,10 +312,8 @@ class BKBModel(FeatureGP):
 
     def _choose(self, scores: Tensor, root: Tensor, number: int) -> tuple[Tensor, int]:
         """The distinct points that enter by these ``scores``, and how many would without limits on the size."""
-        # A point enters when u < 1 - (1 - q sigma~^2)^c with c = root^2, so as soon as q exceeds `entry`. log1p and
-        # expm1 keep the digits of small u.
         uniform = self._uniform(scores.shape[0], number, scores)
-        entry = -torch.expm1(torch.log1p(-uniform) / root.double().square()) / scores.double()
+        entry = entry_oversampling(scores.double(), uniform, root.double().square())
         asked = int((entry < self.oversampling).sum())
         size = min(max(asked, self.min_size), self.max_size, scores.shape[0])
         return entry.topk(size, largest=False).indices, asked

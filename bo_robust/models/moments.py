@@ -17,13 +17,11 @@ from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosterio
 from botorch.models import ModelListGP
 from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
-from bo_robust.models.averaged import AveragedGP
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
@@ -41,7 +39,7 @@ def marginal_moments(
 
     Args:
         model: A model with one output, or with several and a ``posterior_transform`` to one. A list of models must be a
-            ``ModelListGP`` for pending points. The batch of a ``CandidateEnsemble`` are its candidates alive.
+            ``ModelListGP`` for pending points.
         X: Points, ``q x d`` or ``lead x q x d``; for a batched model ``lead x batch_shape x q x d``, where dimensions
             of ``batch_shape`` may be 1 or missing.
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
@@ -55,16 +53,12 @@ def marginal_moments(
         ValueError: if the posterior has more than one output per point, or there are pending points and the posterior
             is neither Gaussian nor one per model of a ``ModelListGP``.
     """
-    if isinstance(model, CandidateEnsemble):
-        if posterior_transform is not None:
-            raise ValueError("a CandidateEnsemble takes no posterior_transform.")
-        return (model if X_pending is None else model.hallucinate(X_pending)).moments(X, alive_only=True)
     if X_pending is not None and isinstance(model, BKBModel):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
     line = _line(posterior_transform)
     if X_pending is None and line is not None:
-        exact = model.marginal(X) if isinstance(model, AveragedGP) else exact_moments(model, X)
+        exact = model.marginal(X) if isinstance(model, CandidateEnsemble) else exact_moments(model, X)
         if exact is not None:
             return line[0] + line[1] * exact[0], line[1] ** 2 * exact[1]
     # Blocks of one: on a ModelList's posteriors, transforms to one output work for one point at a time only, and a
@@ -104,29 +98,18 @@ def sequential_moments(
         k = X_pending.shape[-2]
         X = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
     mean, covariance = _joint_moments(_posterior(model, X, posterior_transform))
-    noise = _observation_noise(model, X, posterior_transform)
+    variance = variance_in_sequence(covariance, _observation_noise(model, X, posterior_transform))
+    return mean[..., k:], variance[..., k:]
+
+
+def variance_in_sequence(covariance: Tensor, noise: Tensor) -> Tensor:
+    """Variance (> 0) of f at point j after observing points 1 .. j - 1, ``... x q``.
+
+    ``covariance`` is that of f at the points (``... x q x q``), ``noise`` the variance of their observations.
+    """
     # Entry j of the factor's diagonal is the standard deviation of y_j given y_1 .. y_{j-1}.
     L = psd_safe_cholesky(covariance + torch.diag_embed(noise))
-    variance = L.diagonal(dim1=-2, dim2=-1).square() - noise
-    return mean[..., k:], variance[..., k:].clamp_min(MIN_VARIANCE)
-
-
-def joint_moments(
-    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None = None, X_pending: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, covariance and observation noise of f at points ``lead x q x d`` together.
-
-    Their shapes are ``lead x batch_shape x q``, the same ``x q``, and the first again. Arguments and errors are those
-    of :func:`sequential_moments`.
-    """
-    if isinstance(model, CandidateEnsemble) and X_pending is not None:
-        model, X_pending = model.hallucinate(X_pending), None
-    _check_joint(model)
-    noise = _observation_noise(model, X, posterior_transform)
-    if X_pending is None:
-        return *_joint_moments(_posterior(model, X, posterior_transform)), noise
-    mean, covariance, explained = _with_pending(model, X, posterior_transform, X_pending)
-    return mean, covariance - explained.mT @ explained, noise
+    return (L.diagonal(dim1=-2, dim2=-1).square() - noise).clamp_min(MIN_VARIANCE)
 
 
 def information_gain(model: Model) -> Tensor:
@@ -183,16 +166,16 @@ def _is_plain_list(model: Model) -> bool:
 def _check_joint(model: Model) -> None:
     if _is_plain_list(model):
         raise ValueError(
-            "points that count together (pending, q > 1, informative, explored) need joint posteriors, which a "
+            "points that count together (pending, q > 1) need joint posteriors, which a "
             f"{type(model).__name__} does not combine; put the GPs into a ModelListGP."
         )
 
 
 def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
     """Mean ``... x q`` and covariance ``... x q x q``."""
-    if not isinstance(posterior, GPyTorchPosterior | GaussianMixturePosterior):
+    if not isinstance(posterior, GPyTorchPosterior):
         raise ValueError(
-            "points that count together (pending, q > 1, informative, explored) need a Gaussian posterior, got "
+            "points that count together (pending, q > 1) need a Gaussian posterior, got "
             f"{type(posterior).__name__}; use an affine outcome_transform or none."
         )
     return posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix

@@ -13,6 +13,7 @@ from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.settings import min_variance
 from torch import Tensor
 
+from bo_robust.linalg import median, median_and_mad
 from bo_robust.models.marginal_likelihood import Array
 
 PRECISE = 1e-4  # variance of f where it is well known, in squared deviations of the observations
@@ -29,10 +30,11 @@ class Units(NamedTuple):
 
 def robust_units(y: Array) -> Units:
     """Median, and 1.4826 times the median absolute deviation; of those that deviate, where most are equal."""
-    center = float(np.median(y))
-    deviations = np.abs(y - center)
-    deviations = deviations if np.median(deviations) > 0 else deviations[deviations > 0]
-    return Units(center, NORMAL * float(np.median(deviations)) if len(deviations) else 1.0)
+    center, deviation = map(float, median_and_mad(torch.from_numpy(y)))
+    deviating = np.abs(y[y != center] - center)
+    if deviation == 0.0 and len(deviating):
+        deviation = float(median(torch.from_numpy(deviating)))
+    return Units(center, NORMAL * deviation or 1.0)
 
 
 def spread_units(y: Array, places: Array, radius: float) -> Units:

@@ -399,7 +399,7 @@ class RobustGP(MovableGP):
         if outliers > max(2.0, MANY * n):
             most = 2 * (n - outliers - 1) < n
             more = "no more can be, so there may be more outliers: do not trust this model"
-            advice = more if most else "look at them with bo_robust.tails.plot_outliers(model)"
+            advice = more if most else "look at them with bo_robust.models.plot_outliers(model)"
             notice = f"RobustGP flags {outliers} of {n} observations as outliers; {advice}."
         elif n >= ENOUGH and explained < UNEXPLAINED:
             notice = (

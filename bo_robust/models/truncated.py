@@ -77,7 +77,7 @@ class TruncatedGP(MovableGP):
             (``gpytorch.settings.min_fixed_noise``). With neither this nor ``train_Yvar``, ``fit_gpytorch_mll`` learns a
             homoskedastic noise variance, from the truncated rewards.
         rule: What becomes of a reward beyond its level: "zero" (the paper's) or "clip" (the level with the reward's
-            sign). The third rule, "residual", needs the mean before every reward: arm mode has it, this model does not.
+            sign).
 
     Raises:
         ValueError: if data are not finite or have more than one output, levels do not fit or are not > 0, the noise is
@@ -105,8 +105,6 @@ class TruncatedGP(MovableGP):
     ) -> None:
         check_data("TruncatedGP", train_X, train_Y, batched=True, Yvar=train_Yvar)
         check_rule(rule)
-        if rule == "residual":
-            raise ValueError("TruncatedGP has the rules 'zero' and 'clip'; 'residual' is for arm mode (TGPUCB).")
         check_no_outcome_transform("TruncatedGP", outcome_transform)
         if noise_var is not None:
             if train_Yvar is not None or likelihood is not None:

@@ -25,13 +25,15 @@ from gpytorch.likelihoods import GaussianLikelihood
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
+from bo_robust.linalg import median_and_mad
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.feature_maps import FourierMap, NystromMap, NystromWeights
 from bo_robust.models.feature_regression import WeightPosterior, precision_matrix
 from bo_robust.models.inputs import from_spec
+from bo_robust.models.reward_units import NORMAL
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
-from bo_robust.models.truncated_sums import CHUNK, mostly_beyond, truncated_count, truncated_sum
-from bo_robust.truncation import TRUNCATIONS, Truncation
+from bo_robust.models.truncated_sums import CHUNK, truncated_count, truncated_sum
+from bo_robust.truncation import TRUNCATIONS, Truncation, mostly_beyond
 from bo_robust.validation import is_number, quoted
 
 # Share of the rewards with more than half of their weight truncated beyond which the model warns, as a run does. More
@@ -165,7 +167,7 @@ class TruncatedFeatureGP(FeatureGP):
             dictionary, weights = self._posterior_weights()
             Phi = self.features(self.train_inputs[0], self.covar_module, dictionary).double()
             root = self._inverse_root(precision_matrix(Phi, weights.noise_var), weights.noise_var)
-            return mostly_beyond(root, Phi, y.double(), self.truncation_level, share)
+            return mostly_beyond(root @ Phi.mT, y.double(), self.truncation_level, share)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedFeatureGP:
         """As in :class:`FeatureGP`; rewards are not truncated, and inside :meth:`fantasize` they stay so."""
@@ -199,9 +201,9 @@ class TruncatedFeatureGP(FeatureGP):
         rewards, Phi_rewards = y[..., ~drawn].double(), Phi[..., ~drawn, :].double()
         V = precision_matrix(Phi_rewards, noise_var)
         root = self._inverse_root(V, noise_var)
-        r = truncated_sum(root, Phi_rewards, rewards, level, clip=self.rule == "clip")
+        r = truncated_sum(root, Phi_rewards, rewards, level, self.rule)
         rows = slice(None, None, -(-rewards.shape[-1] // CHUNK))  # some are enough to tell
-        beyond = mostly_beyond(root, Phi_rewards[..., rows, :], rewards[..., rows], level, 0.5)
+        beyond = mostly_beyond(root @ Phi_rewards[..., rows, :].mT, rewards[..., rows], level, 0.5)
         warn_of_truncated(rewards[..., rows], beyond, NOTABLE, level)
         mean = torch.einsum("...rp,...r->...p", root, r)
         information = torch.einsum("...pk,...k->...p", V, mean)
@@ -214,7 +216,7 @@ class TruncatedFeatureGP(FeatureGP):
     def _fit_targets(self) -> Tensor:
         """The rewards, winsorised."""
         y = self.train_targets
-        centre = y.median(-1, keepdim=True).values
-        spread = 3.0 * 1.4826 * (y - centre).abs().median(-1, keepdim=True).values
+        centre, deviation = median_and_mad(y)
+        spread = 3.0 * NORMAL * deviation
         # The spread is zero where more than half of the rewards equal the median: these are left alone.
         return torch.where(spread > 0, y.clamp(centre - spread, centre + spread), y)

@@ -18,19 +18,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from bo_robust.truncation import truncate
+
 CHUNK = 512  # rewards at a time: a chunk of the products stays in the cache
 
 
 @torch.no_grad()
-def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float, clip: bool = False) -> Tensor:
-    """The sums above, ``... x p``. ``clip`` moves products to the level where they are beyond it."""
+def truncated_sum(root: Tensor, features: Tensor, rewards: Tensor, level: float, rule: str = "zero") -> Tensor:
+    """The sums above, ``... x p``, or by another rule of :func:`bo_robust.truncation.truncate`."""
     total = torch.zeros_like(root[..., 0])
     for products in _products(root, features, rewards):
-        if clip:
-            products.clamp_(-level, level)
-        else:
-            products.masked_fill_(products.abs() > level, 0.0)
-        total += products.sum(-1)
+        total += truncate(products, level, rule).sum(-1)
     return total
 
 
@@ -41,18 +39,6 @@ def truncated_count(root: Tensor, features: Tensor, rewards: Tensor, level: floa
     for products in _products(root, features, rewards):
         count += (products.abs() > level).sum((-2, -1))
     return count
-
-
-@torch.no_grad()
-def mostly_beyond(root: Tensor, features: Tensor, rewards: Tensor, level: float, share: float) -> Tensor:
-    """Whether each reward has more than this share of its weight u^2 beyond the level, ``... x t`` bool.
-
-    It is not the share of directions: those that the data hardly inform have products too small for any level.
-    """
-    u = root @ features.mT  # directions x rewards
-    weight = u.square()
-    beyond = (u * rewards.unsqueeze(-2)).abs() > level
-    return (weight * beyond).sum(-2) > share * weight.sum(-2)
 
 
 def _products(root: Tensor, features: Tensor, rewards: Tensor) -> Iterator[Tensor]:

@@ -101,7 +101,7 @@ def _fail(key: tuple[str, torch.device, torch.dtype], why: str) -> None:
     _found[key] = why
     warnings.warn(
         f"The fused path of {op} fails on {device} in {dtype}: {why}. The op runs in plain torch. "
-        f"Please report this line with the output of `bo-robust doctor`.",
+        f"Please report this line with the output of `python -m torch.utils.collect_env`.",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -51,7 +51,7 @@ class ArmPosterior:
         kernel: The prior covariance.
         buffers: All tensors of the state.
         row_budget: Rounds that can be observed before free covariance rows must be counted again.
-        scratch: What the CPU path keeps between rounds. It is derived from the buffers and never saved.
+        scratch: What the CPU path keeps between rounds. It is derived from the buffers.
     """
 
     kernel: ArmKernel

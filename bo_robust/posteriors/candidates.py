@@ -2,10 +2,9 @@
 
 A candidate is a prior: a kernel matrix, a prior mean and a noise variance, each shared by all candidates or its own.
 Candidates may differ in kind, not only in a parameter. :func:`batched` turns their priors into the prior of s * h
-trials, from which any posterior over arms can start. Row i * h + u is candidate u of trial i. Every reward goes to all
-h rows of its trial.
+trials. Row i * h + u is candidate u of trial i. Every reward goes to all h rows of its trial.
 
-Also kept are which candidates are alive, and the log marginal likelihood of each,
+Also kept are which candidates are active, and the log marginal likelihood of each,
 
     log p(y_1..t | u) = sum log N(y_t; mu^u_{t-1}(x_t), sigma^u_{t-1}(x_t)^2 + lambda).
 
@@ -18,9 +17,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,16 +28,10 @@ from bo_robust.covariance import Covariance
 from bo_robust.posteriors import arms as arm_posteriors
 from bo_robust.posteriors.arm_kernel import checked_diagonal, noise_of_each
 from bo_robust.posteriors.arms import ArmKernel, ArmPosterior
-from bo_robust.posteriors.candidate_factor import log_density
+from bo_robust.posteriors.elimination import log_density
 from bo_robust.validation import check_count, check_finite, check_tensor, quoted
 
-__all__ = ["BatchedPrior", "CandidatePosterior", "batched", "begin", "candidate_kernel", "init", "observe"]
-
-TakeIn = Callable[[Any, Tensor, Tensor], Tensor]
-"""``(batched state, arms (s * h), rewards (s * h)) -> ok (s * h)``, updating the state in place."""
-
-TransformRewards = Callable[[Any, Tensor, Tensor], Tensor]
-"""``(batched state, arms (s * h), rewards (s * h)) -> rewards (s * h)`` as the posterior will take them in."""
+__all__ = ["BatchedPrior", "CandidatePosterior", "batched", "candidate_kernel", "init", "observe"]
 
 
 def candidate_kernel(candidates: Sequence[Covariance | Tensor], arms: Tensor | None = None) -> ArmKernel:
@@ -92,12 +84,6 @@ class _SharedKernel(ArmKernel):
         first = (trials if isinstance(trials, int) else trials.start) % self.matrix.shape[0]
         super().write_row(arm, first if isinstance(trials, int) else slice(first, first + len(out)), out)
 
-    def block(self, arms: Tensor, block: slice, trials: Tensor | None = None) -> Tensor:
-        return super().block(arms, block, self._candidate(arms, trials))
-
-    def between(self, first: Tensor, second: Tensor, trials: Tensor) -> Tensor:
-        return super().between(first, second, self._candidate(first, trials))
-
     def _candidate(self, arms: Tensor, trials: Tensor | None) -> Tensor:
         """The candidate of each row: row i * h + u belongs to candidate u."""
         assert self.matrix is not None
@@ -107,7 +93,7 @@ class _SharedKernel(ArmKernel):
 
 @dataclass(frozen=True)
 class BatchedPrior:
-    """The priors of h candidates as the prior of s * h trials: arguments for any ``init`` over arms.
+    """The priors of h candidates as the prior of s * h trials: arguments of :func:`bo_robust.posteriors.arms.init`.
 
     ``noise_var`` is ``s * h``, ``prior_mean`` is ``s * h x n`` or None for zero, and ``candidates`` is h.
     """
@@ -190,90 +176,71 @@ class CandidatePosterior:
     """What is known under every candidate; :func:`observe` updates it in place.
 
     Rules and the runner read one posterior per trial: ``mean``, ``variance``, ``noise_var`` and ``information_gain``
-    are those of the leader. ``means``, ``variances`` and ``gains`` are those of all candidates.
+    are those of the MAP candidate. ``means``, ``variances`` and ``gains`` are those of all candidates.
 
     Attributes:
-        batched: Posterior of s * h trials, or the state of an algorithm that has one.
-        alive: Candidates still believed in, ``s x h`` bool.
+        flat: The exact posterior of s * h trials.
+        active: Candidates that were not removed, ``s x h`` bool.
         evidence: Log marginal likelihood of the rewards so far, ``s x h``, in nats.
         last_gain: Information gain of the last reward, 1/2 log(1 + sigma^2 / lambda), ``s x h``, in nats; at first
             infinite.
     """
 
-    batched: Any
-    alive: Tensor
+    flat: ArmPosterior
+    active: Tensor
     evidence: Tensor
     last_gain: Tensor
 
     @property
-    def flat(self) -> Any:
-        """The posterior of s * h trials."""
-        return getattr(self.batched, "posterior", self.batched)
-
-    @property
     def means(self) -> Tensor:
         """mu_t of every candidate and arm, ``s x h x n``, a view."""
-        return self.flat.mean.view(*self.alive.shape, -1)
+        return self.flat.mean.view(*self.active.shape, -1)
 
     @property
     def variances(self) -> Tensor:
         """sigma_t^2 of every candidate and arm, ``s x h x n``, a view."""
-        return self.flat.variance.view(*self.alive.shape, -1)
+        return self.flat.variance.view(*self.active.shape, -1)
 
     @property
     def gains(self) -> Tensor:
         """Realised information gain of the arms pulled, under every candidate, ``s x h``, in nats."""
-        return self.flat.information_gain.view(self.alive.shape)
+        return self.flat.information_gain.view(self.active.shape)
 
     @property
-    def leader(self) -> Tensor:
-        """The living candidate of largest marginal likelihood, first of equals, ``s`` long."""
-        return self.evidence.masked_fill(~self.alive, -math.inf).argmax(1)
+    def map_candidate(self) -> Tensor:
+        """The active candidate of largest marginal likelihood, first of equals, ``s`` long."""
+        return self.evidence.masked_fill(~self.active, -math.inf).argmax(1)
 
     @property
     def mean(self) -> Tensor:
-        """mu_t of every arm under the leader, ``s x n``."""
-        return self.under(self.leader, self.means)
+        """mu_t of every arm under the MAP candidate, ``s x n``."""
+        return self.under(self.map_candidate, self.means)
 
     @property
     def variance(self) -> Tensor:
-        """sigma_t^2 of every arm under the leader, ``s x n``."""
-        return self.under(self.leader, self.variances)
+        """sigma_t^2 of every arm under the MAP candidate, ``s x n``."""
+        return self.under(self.map_candidate, self.variances)
 
     @property
     def counts(self) -> Tensor:
         """Rewards taken in per arm, ``s x n``; all candidates saw the same."""
-        return self.flat.counts.view(*self.alive.shape, -1)[:, 0]
+        return self.flat.counts.view(*self.active.shape, -1)[:, 0]
 
     @property
     def noise_var(self) -> Tensor:
-        """lambda of the leader, ``s``."""
-        return self.under(self.leader, self.flat.noise_var.view(self.alive.shape))
+        """lambda of the MAP candidate, ``s``."""
+        return self.under(self.map_candidate, self.flat.noise_var.view(self.active.shape))
 
     @property
     def information_gain(self) -> Tensor:
-        """Realised information gain under the leader, ``s``."""
-        return self.under(self.leader, self.gains)
+        """Realised information gain under the MAP candidate, ``s``."""
+        return self.under(self.map_candidate, self.gains)
 
     @staticmethod
     def under(candidate: Tensor, values: Tensor) -> Tensor:
         """``values`` (``s x h`` or ``s x h x k``) of one candidate per trial (``s``), ``s`` or ``s x k``."""
         index = candidate.view(-1, *(1 for _ in values.shape[1:]))
         return values.gather(1, index.expand(-1, 1, *values.shape[2:])).squeeze(1)
-
-
-def begin(state: Any, candidates: int) -> CandidatePosterior:
-    """The posterior of no rewards, all ``candidates`` (their number) alive.
-
-    ``state`` is a fresh posterior of s * h trials, or a state that holds one, from the arguments of :func:`batched`.
-    """
-    flat = getattr(state, "posterior", state)
-    if isinstance(flat, ArmPosterior):
-        # The h rows of a trial always pull the same arm, which spares the CPU path work.
-        flat.scratch.group = candidates
-    noise = flat.noise_var.view(-1, candidates)
-    alive, last_gain = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
-    return CandidatePosterior(state, alive, torch.zeros_like(noise), last_gain)
 
 
 def init(
@@ -284,11 +251,15 @@ def init(
     prior_mean: Tensor | None = None,
     rounds: int | None = None,
 ) -> CandidatePosterior:
-    """The exact posterior under every candidate; as :func:`batched` and :func:`bo_robust.posteriors.arms.init`."""
+    """The exact posterior under every candidate, all active; as :func:`batched` and :func:`.arms.init`."""
     prior = batched(kernel, noise_var, trials, prior_mean)
     rows = len(prior.noise_var)
     flat = arm_posteriors.init(prior.kernel, prior.noise_var, rows, prior_mean=prior.prior_mean, rounds=rounds)
-    return begin(flat, prior.candidates)
+    # The h rows of a trial always pull the same arm, which spares the CPU path work.
+    flat.scratch.group = prior.candidates
+    noise = flat.noise_var.view(-1, prior.candidates)
+    active, last_gain = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
+    return CandidatePosterior(flat, active, torch.zeros_like(noise), last_gain)
 
 
 def checked_pulls(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor]:
@@ -297,14 +268,8 @@ def checked_pulls(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) 
     return arm_posteriors.within(arms, rewards, posterior.flat.mean.shape[1])
 
 
-def observe(
-    posterior: CandidatePosterior,
-    arms: Tensor,
-    rewards: Tensor,
-    take_in: TakeIn = arm_posteriors.observe,
-    transform_rewards: TransformRewards | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Take in one reward per trial under every candidate, in place.
+def observe(posterior: CandidatePosterior, arms: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Condition every candidate on one reward per trial, in place.
 
     No candidate is tested, so this serves initial designs as well. A NaN or infinite reward is a failed pull.
 
@@ -312,12 +277,9 @@ def observe(
         posterior: State before the round.
         arms: ``s``, long.
         rewards: ``s``.
-        take_in: How the batched state takes in rewards; by default as the exact posterior does.
-        transform_rewards: What the batched state makes of rewards (truncation); None: nothing. Evidence and errors are
-            of the transformed rewards.
 
     Returns:
-        Whether the reward was taken in, ``s`` bool; then, of every candidate before this reward (``s x h`` each),
+        Whether the reward was observed, ``s`` bool; then, of every candidate before this reward (``s x h`` each),
         eta_t = y_t - mu_{t-1}(x_t), mu_{t-1}(x_t) and sigma_{t-1}^2(x_t).
 
     Raises:
@@ -325,14 +287,13 @@ def observe(
             pull.
     """
     arms, rewards = checked_pulls(posterior, arms, rewards)
-    shape, flat = posterior.alive.shape, posterior.flat
+    shape, flat = posterior.active.shape, posterior.flat
     index = arms.unsqueeze(1).expand(shape).reshape(-1, 1)
     mean, variance = flat.mean.gather(1, index).view(shape), flat.variance.gather(1, index).view(shape)
-    everyone, given = index.squeeze(1), rewards.unsqueeze(1).expand(shape).reshape(-1)
-    taken = given if transform_rewards is None else transform_rewards(posterior.batched, everyone, given)
-    error = taken.view(shape) - mean
+    given = rewards.unsqueeze(1).expand(shape).reshape(-1)
+    error = given.view(shape) - mean
     total = variance + flat.noise_var.view(shape)
-    ok = take_in(posterior.batched, everyone, given).view(shape)
+    ok = arm_posteriors.observe(flat, index.squeeze(1), given).view(shape)
     last_gain = (total / flat.noise_var.view(shape)).log_().mul_(0.5)
     posterior.last_gain = torch.where(ok, last_gain, posterior.last_gain)
     posterior.evidence.add_(log_density(error.square().div_(total), total).masked_fill_(~ok, 0.0))

@@ -64,8 +64,8 @@ class DTCPosterior:
     rounding: Tensor  # eps times the largest k(x, x) over lambda, `s`
     ahead: Tensor | None = None  # F after the pulls noted by :func:`downdate`, `s x r x r`; None without such pulls
     # See :func:`.dtc_single.present`, of a single trial
-    present: tuple[np.ndarray, np.ndarray] | None = field(default=None, metadata={"derived": True})
-    views: dtc_single.DTCViews | None = field(default=None, repr=False, metadata={"derived": True})
+    present: tuple[np.ndarray, np.ndarray] | None = None
+    views: dtc_single.DTCViews | None = field(default=None, repr=False)
 
     @property
     def single(self) -> dtc_single.DTCViews | None:

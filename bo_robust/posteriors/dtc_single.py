@@ -152,20 +152,3 @@ def downdate(posterior: DTCPosterior, arm: int) -> None:
     now -= fall
     if not now[now.argmin()] >= 0.0:  # rounding, or no number
         np.maximum(now, 0.0, out=now)
-
-
-def draw_past(posterior: DTCPosterior, oversampling: float, past: Tensor, uniforms: Tensor) -> Tensor:
-    """The dictionary (``1 x n`` bool) of :func:`bo_robust.features.leverage.draw_dictionary` from the ``past`` arms.
-
-    ``uniforms`` are theirs (``1 x k``). Without a past arm it is arm 0.
-    """
-    views, arms = views_of(posterior), past.numpy()
-    share = np.minimum(views.variance[arms] * (oversampling / views.noise_var.item()), 1.0)
-    with np.errstate(divide="ignore"):
-        at_least_one = -np.expm1(views.counts[arms] * np.log1p(-share))
-    chosen = arms[uniforms.numpy()[0] < at_least_one]
-    if not len(chosen):
-        chosen = arms[at_least_one.argmax()] if len(arms) else 0
-    keep = np.zeros((1, len(views.counts)), dtype=bool)
-    keep[0, chosen] = True
-    return torch.from_numpy(keep)

@@ -1,9 +1,9 @@
-"""Which candidates are still believed in, for any posteriors: pure functions of numbers per trial and candidate.
+"""Which candidates are active: pure functions of numbers per trial and candidate.
 
-There are two tests. That of HE-GP-UCB, by errors, eliminates for good. Source: Ziomek, Adachi & Osborne, "Beyond
-Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any Type" (ICML 2024), Algorithm 1, lines
-8-14. Let S^u be the rounds that candidate u chose, and eta_i = y_i - mu^u_{i-1}(x_i) the error of its prediction in
-round i. Candidate u is eliminated when
+There are two tests. That of HE-GP-UCB, by errors, removes candidates for good. Source: Ziomek, Adachi & Osborne,
+"Beyond Lengthscales: No-regret Bayesian Optimisation With Unknown Hyperparameters Of Any Type" (ICML 2024), Algorithm
+1, lines 8-14. Let S^u be the rounds that candidate u chose, and eta_i = y_i - mu^u_{i-1}(x_i) the error of its
+prediction in round i. Candidate u is removed when
 
     |sum_{S^u} eta_i| > sqrt(xi_t |S^u|) + sum_{S^u} w^u_i sigma^u_{i-1}(x_i),
     xi_t = 2 R^2 log(|U| pi^2 t^2 / (3 delta)).
@@ -13,7 +13,7 @@ number of candidates at the start.
 
 The true candidate passes every test with probability 1 - delta if its width holds with probability 1 - delta / 2 and
 |U| >= 2: the two-sided bound adds delta / |U|. HE-StableOpt has two families of sums, which add twice that and ask for
-|U| >= 4. The last survivor is never eliminated: if it fails too, the assumptions do not hold.
+|U| >= 4. The last active candidate is never removed: if it fails too, the assumptions do not hold.
 
 The other test, ours, is by likelihood: candidate u is plausible while log p(y_1..t | u) is within log(|U| / delta) nats
 of the largest. Under the true candidate, the likelihood ratio of any other one to it is a nonnegative martingale with
@@ -21,15 +21,14 @@ mean 1, however the points are chosen (an e-process). So by Ville's inequality a
 plausible in all rounds together with probability 1 - delta, if f is drawn from its prior and the noise is Gaussian with
 its variance. A candidate may become plausible again, and the likeliest always is.
 
-Both interfaces use these functions: arms with s trials, and the BoTorch model with one. Between rounds they keep who is
-alive, the :class:`Failures`, and three sums as ``3 x s x h``: of eta_i and of w_i sigma_{i-1}, in units of the reward,
-and |S^u| in between.
+Both interfaces use these functions: bandits with s trials, :func:`bo_robust.acquisition.eliminate` with one. Between
+rounds they keep who is active, the :class:`Failures`, and three sums as ``3 x s x h``: of eta_i and of w_i sigma_{i-1},
+in units of the reward, and |S^u| in between.
 
 Axes: ``s`` trials, ``h`` candidates; a candidate's index is its index in U throughout.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +39,7 @@ from bo_robust.linalg import on_cuda
 from bo_robust.validation import check_count, check_delta, check_positive, check_round, quoted
 
 ELIMINATION_KINDS = ("errors", "likelihood", "likeliest")
-"""Tests by name; "likeliest" believes in the candidate of largest evidence alone, which is a maximum likelihood fit."""
+"""Tests by name; "likeliest" leaves the candidate of largest evidence alone, which is a maximum likelihood fit."""
 HALF_A_BIT = 0.5 * math.log(2.0)  # in nats: what a reward tells where sigma^2 = lambda
 
 UNFIT = (
@@ -62,15 +61,15 @@ class Failures:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a round's test found; all of it includes this round."""
+class Outcome:
+    """What a round's test by errors found; all of it includes this round."""
 
-    alive: Tensor  # `s x h` bool
+    active: Tensor  # `s x h` bool
     sums: Tensor  # `3 x s x h`
     failures: Failures  # First failures
     left: Tensor  # |sum eta| of the candidate tested, `s`
     right: Tensor  # Its limit, `s`
-    failed: Tensor  # Where left > right, `s` bool. The candidate is eliminated, unless it is the last of its trial.
+    failed: Tensor  # Where left > right, `s` bool. The candidate is removed, unless it is the last active one.
 
 
 def untested(like: Tensor) -> tuple[Tensor, Failures]:
@@ -92,20 +91,20 @@ def noise_allowance(t: int, noise_scale: float, candidates: int, delta: float) -
     return 2.0 * noise_scale**2 * math.log(candidates * math.pi**2 * t**2 / (3.0 * delta))
 
 
-def largest_alive(bounds: Tensor, alive: Tensor, rounding: float = 0.0) -> Tensor:
-    """u_t: the living candidate of largest upper bound at the point, first of equals, ``s`` long.
+def largest_bound(bounds: Tensor, among: Tensor, rounding: float = 0.0) -> Tensor:
+    """u_t: the candidate of largest upper bound ``among`` these, first of equals, ``s`` long.
 
-    ``bounds`` and ``alive`` are ``s x h``. Relative differences up to ``rounding`` count as none.
+    ``bounds`` and ``among`` are ``s x h``. Relative differences up to ``rounding`` count as none.
     """
-    bounds = bounds.masked_fill(~alive, -math.inf)
+    bounds = bounds.masked_fill(~among, -math.inf)
     if rounding == 0.0:
         return bounds.argmax(1)
     top = bounds.amax(1, keepdim=True)
     return (bounds >= top - rounding * (1.0 + top.abs())).to(torch.uint8).argmax(1)
 
 
-def judge(
-    alive: Tensor,
+def run_error_test(
+    active: Tensor,
     sums: Tensor,
     failures: Failures,
     chosen: Tensor,
@@ -114,11 +113,11 @@ def judge(
     xi: float,
     t: int,
     ok: Tensor,
-) -> Verdict:
+) -> Outcome:
     """Lines 8 and 11-14: enter the round and test the candidate that chose. No argument is written to.
 
     Args:
-        alive: ``s x h`` bool, at least one per trial.
+        active: ``s x h`` bool, at least one per trial.
         sums: Up to the round before, ``3 x s x h``.
         failures: Up to the round before.
         chosen: u_t, ``s`` long.
@@ -137,15 +136,15 @@ def judge(
     right = count.mul_(xi).sqrt_().add_(reached)
     failed = (left.abs_() > right).logical_and_(taken)
     if on_cuda(failed) or bool(failed.any()):  # on a CPU looking costs nothing and nearly always ends it here
-        failed.logical_and_(alive.gather(1, index))
+        failed.logical_and_(active.gather(1, index))
         first = failed & (failures.at.gather(1, index) == 0)
         sides = torch.stack([left, right, reached])
         failures = Failures(
             _put(failures.at, index, first, torch.full_like(index, t)), _put(failures.sides, thrice, first, sides)
         )
-        dies = failed & (alive.sum(1, keepdim=True) > 1)
-        alive = _put(alive, index, dies, torch.zeros_like(dies))
-    return Verdict(alive, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
+        removed = failed & (active.sum(1, keepdim=True) > 1)
+        active = _put(active, index, removed, torch.zeros_like(removed))
+    return Outcome(active, sums, failures, left.squeeze(1), right.squeeze(1), failed.squeeze(1))
 
 
 def check_elimination(elimination: object, known: tuple[object, ...] = ELIMINATION_KINDS) -> None:
@@ -154,10 +153,8 @@ def check_elimination(elimination: object, known: tuple[object, ...] = ELIMINATI
         raise ValueError(f"elimination must be one of {', '.join(map(repr, known))}, got {quoted(elimination)}.")
 
 
-def evidence_bound(elimination: str | None, candidates: int, delta: float) -> float:
-    """How many nats below the likeliest a candidate is plausible: log(|U| / delta); 0 for "likeliest", for None any."""
-    if elimination is None:
-        return math.inf
+def evidence_bound(elimination: str, candidates: int, delta: float) -> float:
+    """How many nats below the likeliest a candidate is plausible: log(|U| / delta); 0 for "likeliest"."""
     return math.log(candidates / delta) if elimination == "likelihood" else 0.0
 
 
@@ -171,37 +168,36 @@ def plausible(evidence: Tensor, bound: float) -> Tensor:
 def shrinkage(evidence: Tensor, bound: float) -> Tensor:
     """What multiplies widths where the test is by likelihood, ``s x h``: sqrt(1 - nats below the likeliest / bound).
 
-    So a candidate loses its say by and by: its width is whole while it is the likeliest, and 0 when it is eliminated.
+    So a candidate counts less and less: its width is whole while it is the likeliest, and 0 when it is removed.
     """
     gap = evidence.amax(1, keepdim=True) - evidence
     return (1.0 - gap / bound).clamp_min_(0.0).sqrt_()
 
 
-def choosers(alive: Tensor, evidence: Tensor, last_gain: Tensor) -> Tensor:
-    """Who chooses the next point where the test is by likelihood, ``s x h`` bool.
+def acquisition_set(active: Tensor, evidence: Tensor, last_gain: Tensor) -> Tensor:
+    """Among whom the largest bound is maximised where the test is by likelihood, ``s x h`` bool.
 
-    After a reward that informed the likeliest candidate by half a bit or more (``last_gain``, ``s x h`` in nats), it
-    does alone.
-    Otherwise it would go on to exploit, and all that are plausible choose: the one of largest bound. So the most
-    flexible candidate costs regret only where the likeliest learns nothing any more, and can be found wrong there.
+    After a reward that informed the MAP candidate by half a bit or more (``last_gain``, ``s x h`` in nats), that is the
+    MAP candidate alone. Otherwise it would go on to exploit, and all active candidates count. So the most flexible
+    candidate costs regret only where the MAP candidate learns nothing any more, and can be contradicted there.
     """
-    leader = evidence.masked_fill(~alive, -math.inf).argmax(1, keepdim=True)
-    alone = torch.zeros_like(alive).scatter_(1, leader, True)
-    return torch.where(last_gain.gather(1, leader) >= HALF_A_BIT, alone, alive)
+    first = evidence.masked_fill(~active, -math.inf).argmax(1, keepdim=True)
+    alone = torch.zeros_like(active).scatter_(1, first, True)
+    return torch.where(last_gain.gather(1, first) >= HALF_A_BIT, alone, active)
 
 
-def shrunk(lengthscales: Sequence[float], t: int, power: float = 0.9) -> float:
-    """The lengthscale theta_0 / t^power that A-GP-UCB's candidate in its ``t``-th round (from 1) is nearest to."""
-    return max(lengthscales) / t**power
-
-
-def judge_evidence(alive: Tensor, failures: Failures, evidence: Tensor, bound: float, t: int) -> Failures:
-    """The failures after round ``t`` of the test by likelihood, which left ``alive``. No argument is written to."""
+def run_likelihood_test(active: Tensor, failures: Failures, evidence: Tensor, bound: float, t: int) -> Failures:
+    """The failures after round ``t`` of the test by likelihood, which left ``active``. No argument is written to."""
     gap = evidence.amax(1, keepdim=True) - evidence
     sides = torch.stack([gap, torch.full_like(gap, bound), torch.zeros_like(gap)])
     known = failures.at > 0
-    at = torch.where(known, failures.at, t).masked_fill(alive, 0)
-    return Failures(at, torch.where(known, failures.sides, sides).masked_fill(alive, 0.0))
+    at = torch.where(known, failures.at, t).masked_fill(active, 0)
+    return Failures(at, torch.where(known, failures.sides, sides).masked_fill(active, 0.0))
+
+
+def log_density(square: Tensor, variance: Tensor) -> Tensor:
+    """log N(y; mu, variance) in nats, from ``square`` = (y - mu)^2 / variance. Both arguments are overwritten."""
+    return square.add_(variance.mul_(2.0 * math.pi).log_()).mul_(-0.5)
 
 
 def _put(x: Tensor, index: Tensor, where: Tensor, value: Tensor) -> Tensor:
@@ -209,24 +205,24 @@ def _put(x: Tensor, index: Tensor, where: Tensor, value: Tensor) -> Tensor:
     return x.scatter(-1, index, torch.where(where, value, x.gather(-1, index)))
 
 
-def violated(alive: Tensor, failures: Failures) -> Tensor:
-    """Trials whose last survivor failed its test as well, ``s`` bool: no candidate fits, the assumptions are wrong."""
-    return (alive & (failures.at > 0)).any(1)
+def violated(active: Tensor, failures: Failures) -> Tensor:
+    """Trials whose last candidate failed its test as well, ``s`` bool: no candidate fits, the assumptions are wrong."""
+    return (active & (failures.at > 0)).any(1)
 
 
-def timeline(alive: Tensor, failures: Failures) -> list[dict[str, Any]]:
+def timeline(active: Tensor, failures: Failures) -> list[dict[str, Any]]:
     """Who failed when and by how much, by trial and round; read to the host.
 
     Returns:
         One row per failure. ``trial``; ``candidate``, its index in U; ``round`` (from 1); ``left`` > ``right``, both
         sides of the test in units of the reward; ``noise_factor``, how many times the noise's share of the limit would
-        have been needed; ``eliminated``, False for a last survivor that was kept. The factor says how sudden the
+        have been needed; ``eliminated``, False for a last candidate that was kept. The factor says how sudden the
         failure was, not what was wrong: sums that drift slowly fail with a factor near 1. By likelihood both sides are
         in nats, and the factor is their ratio.
     """
     left, right, reach = failures.sides
     factor = (left - reach) / (right - reach)
-    at, lefts, rights, factors, kept = (x.tolist() for x in (failures.at, left, right, factor, alive))
+    at, lefts, rights, factors, kept = (x.tolist() for x in (failures.at, left, right, factor, active))
     rows = [
         {
             "trial": i,

@@ -28,24 +28,23 @@ SETTLED_MARGIN = 1.0 - 1e-5
 class RewardLists:
     """Sums and sorted lists of rewards, of n arms in s trials; :func:`insert` updates them in place.
 
-    A reward is ``centre + value``. Truncation removes (or clips) the value and leaves the centre. C is the capacity of
-    the lists.
+    C is the capacity of the lists.
     """
 
     counts: Tensor  # Number of rewards, `s x n`
-    settled: Tensor  # Sum of the centres and of the settled values, `s x n`
-    total: Tensor  # `settled` plus all listed values, `s x n`
-    largest: Tensor  # Largest |value| listed, `s x n`; zero where the list is empty
+    settled: Tensor  # Sum of the settled rewards, `s x n`
+    total: Tensor  # `settled` plus all listed rewards, `s x n`
+    largest: Tensor  # Largest |reward| listed, `s x n`; zero where the list is empty
     size: Tensor  # Length of the list, `s x n` long
-    values: Tensor  # Listed values by ascending |value|, `s x n x C`, +inf beyond the list
+    values: Tensor  # Listed rewards by ascending |reward|, `s x n x C`, +inf beyond the list
     room: int = FIRST_CAPACITY - 1  # Rounds until the lengths must be looked at
     level: float = 0.0  # b of the last round
 
     def truncated_sums(self, weights: Tensor, level: float, clip: bool, pairs: tuple[Tensor, Tensor]) -> Tensor:
         """Sums of u y 1{|u y| <= b} over the rewards of f pairs (trial, arm), ``f x p``.
 
-        Centres and settled rewards are included. ``weights`` has p weights u per pair, ``f x p``; ``level`` is b > 0;
-        ``pairs`` are trials and arms, ``f`` long each. With ``clip``, every reward beyond the level adds b sign(u y).
+        Settled rewards are included. ``weights`` has p weights u per pair, ``f x p``; ``level`` is b > 0; ``pairs`` are
+        trials and arms, ``f`` long each. With ``clip``, every reward beyond the level adds b sign(u y).
         """
         values, size = self.values[pairs], self.size[pairs]
         magnitude, prefix = _prefix(values, size)
@@ -71,14 +70,11 @@ def init(like: Tensor) -> RewardLists:
     )
 
 
-def insert(
-    lists: RewardLists, arms: Tensor, value: Tensor, ok: Tensor, level: float, centre: Tensor | None = None
-) -> None:
-    """Take in one reward ``centre + value`` per trial, in place, and settle what no truncation can touch any more.
+def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, ok: Tensor, level: float) -> None:
+    """Add one reward per trial, in place, and settle what no truncation can touch any more.
 
-    ``arms``, ``value`` and ``centre`` (zero when None) are ``s``. Only trials that are ``ok`` (``s`` bool) change;
-    their values are finite. Raises ``ValueError`` if the ``level`` b_t > 0 falls: what is settled could then be needed
-    again.
+    ``arms`` and ``rewards`` are ``s``. Only trials that are ``ok`` (``s`` bool) change; their rewards are finite.
+    Raises ``ValueError`` if the ``level`` b_t > 0 falls: what is settled could then be needed again.
     """
     if level < lists.level:
         raise ValueError(
@@ -89,8 +85,7 @@ def insert(
         _make_room(lists)
     lists.room -= 1
     trials = torch.arange(arms.shape[0], device=arms.device)
-    value = torch.where(ok, value, 0.0)
-    centre = torch.zeros_like(value) if centre is None else torch.where(ok, centre, 0.0)
+    value = torch.where(ok, rewards, 0.0)
     lists.counts[trials, arms] += ok.to(value)
     old, size = lists.values[trials, arms], lists.size[trials, arms]
 
@@ -104,7 +99,7 @@ def insert(
     magnitude, prefix = _prefix(new, size)
     threshold = level * lists.counts[trials, arms].sqrt() * SETTLED_MARGIN
     done = torch.minimum((magnitude <= threshold.unsqueeze(1)).sum(1), size)
-    settled = lists.settled[trials, arms] + centre + prefix.gather(1, done.unsqueeze(1)).squeeze(1)
+    settled = lists.settled[trials, arms] + prefix.gather(1, done.unsqueeze(1)).squeeze(1)
     from_slot = slots + done.unsqueeze(1)
     rest = new.gather(1, from_slot.clamp(max=old.shape[1] - 1))
     rest = torch.where(from_slot < size.unsqueeze(1), rest, torch.inf)

@@ -16,17 +16,32 @@ from bo_robust.linalg import all_numbers
 from bo_robust.posteriors import reward_lists, whitening
 from bo_robust.posteriors.arms import check_pulls
 from bo_robust.posteriors.reward_lists import RewardLists
-from bo_robust.posteriors.whitening import FeatureTable, WhitenedPosterior, Whitening
-from bo_robust.validation import check_rule
+from bo_robust.posteriors.whitening import FeatureTable, Whitening
+from bo_robust.truncation import mostly_beyond
+from bo_robust.validation import check_finite, check_rule
 
 
 @dataclass
-class TruncatedPosterior(WhitenedPosterior):
+class TruncatedPosterior:
     """Truncated ridge regression on features of n arms in s trials; :func:`observe` updates it in place."""
 
+    whitening: Whitening  # Whitened features and pull counts
+    mean: Tensor  # Estimate of f at every arm, `s x n`
+    variance: Tensor  # sigma^2 of every arm, `s x n`
+    information_gain: Tensor  # 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, `s`
     lists: RewardLists  # The rewards
-    rule: str  # "zero", "clip" or "residual"
+    rule: str  # "zero" or "clip"
     drawn: int = 0  # Round after which the features were last replaced
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of rewards per arm, ``s x n``."""
+        return self.whitening.counts
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+        return self.whitening.noise_var
 
 
 def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: str = "zero") -> TruncatedPosterior:
@@ -34,13 +49,15 @@ def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: 
 
     ``table`` has the features of the arms and ``noise_var`` (``s``) is lambda > 0. ``root`` is "symmetric"
     (the paper's V^{-1/2}) or "cholesky" (L^{-1}: cheaper, other directions). ``rule`` is what becomes of u y beyond the
-    level. "zero" is the paper's 0; "clip" is b sign(u y). "residual" takes y - mu_{t-1}(x_t) in place of y, so that a
-    truncated reward counts as the mean it met. Raises ``ValueError`` on an unknown root or rule, or features that are
-    not finite.
+    level: "zero" is the paper's 0, "clip" is b sign(u y). Raises ``ValueError`` on an unknown root or rule, or features
+    that are not finite.
     """
     check_rule(rule)
-    start = whitening.prior(table, noise_var, root)
-    return TruncatedPosterior(*start, lists=reward_lists.init(start[1]), rule=rule)
+    check_finite("the features of the arms", table.coordinates)
+    white = whitening.init(table, noise_var, root)
+    variance = white.variance(white.norms())
+    mean, gain = torch.zeros_like(variance), torch.zeros_like(noise_var)
+    return TruncatedPosterior(white, mean, variance, gain, lists=reward_lists.init(mean), rule=rule)
 
 
 def observe(
@@ -70,10 +87,8 @@ def observe(
     white = posterior.whitening
     check_pulls(posterior.information_gain, arms, rewards)
     trials = torch.arange(arms.shape[0], device=arms.device)
-    centre = posterior.mean[trials, arms] if posterior.rule == "residual" else None
-    value = rewards if centre is None else rewards - centre
-    ok = value.isfinite()
-    reward_lists.insert(posterior.lists, arms, value, ok, level, centre)
+    ok = rewards.isfinite()
+    reward_lists.insert(posterior.lists, arms, rewards, ok, level)
     ratio = posterior.variance[trials, arms] / white.noise_var
     posterior.information_gain += 0.5 * torch.log1p(ratio) * ok
     whitening.count(white, arms, ok)
@@ -83,11 +98,9 @@ def observe(
         whitening.replace_features(white, new_features(posterior))
         posterior.drawn = white.rounds
     refresh(posterior)
-    u = white.directions(white.white[trials, :, arms].unsqueeze(2)).squeeze(2)
-    beyond = (u.abs() * value.abs().unsqueeze(1)) > level
-    weight = u.square()
-    mostly_truncated = (weight * beyond).sum(1) > 0.5 * weight.sum(1)
-    return ok & all_numbers(posterior.mean, posterior.variance), mostly_truncated & ok
+    u = white.directions(white.white[trials, :, arms].unsqueeze(2))
+    truncated = mostly_beyond(u, rewards.unsqueeze(1), level).squeeze(1)
+    return ok & all_numbers(posterior.mean, posterior.variance), truncated & ok
 
 
 def refresh(posterior: TruncatedPosterior) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bo_robust.linalg import on_cuda
 from bo_robust.ops import inverse_root
-from bo_robust.validation import check_finite, quoted
+from bo_robust.validation import quoted
 
 ROOTS = ("symmetric", "cholesky")
 # Singular values below this share of the largest are not kept: it moves no direction by more than this share.
@@ -47,7 +47,7 @@ class FeatureTable:
         """Compress features ``n x p`` to their numerical rank, by a singular value decomposition."""
         U, S, Vh = torch.linalg.svd(features.double(), full_matrices=False)
         k = max(1, int(S.gt(RANK_TOLERANCE * S[0]).sum()))
-        # contiguous, as a snapshot gives them back: products then round alike
+        # contiguous, because products of another layout round differently
         return cls((U[:, :k] * S[:k]).contiguous().to(features), Vh[:k].mT.contiguous().to(features))
 
     @property
@@ -91,37 +91,6 @@ class Whitening:
     def in_coordinates(self, r: Tensor) -> Tensor:
         """B^T r, ``s x k``, of numbers per direction, ``s x p``."""
         return r if self.axes is None else (r.unsqueeze(1) @ self.axes).squeeze(1)
-
-
-@dataclass
-class WhitenedPosterior:
-    """Base of the posteriors over n arms in s trials that estimate f from whitened features."""
-
-    whitening: Whitening  # Whitened features and pull counts
-    mean: Tensor  # Estimate of f at every arm, `s x n`
-    variance: Tensor  # sigma^2 of every arm, `s x n`
-    information_gain: Tensor  # 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, `s`
-
-    @property
-    def counts(self) -> Tensor:
-        """Rewards taken in per arm, ``s x n``."""
-        return self.whitening.counts
-
-    @property
-    def noise_var(self) -> Tensor:
-        """lambda, ``s``."""
-        return self.whitening.noise_var
-
-
-def prior(table: FeatureTable, noise_var: Tensor, root: str) -> tuple[Whitening, Tensor, Tensor, Tensor]:
-    """The attributes of a :class:`WhitenedPosterior` before any reward, in their order.
-
-    Arguments and errors are those of :func:`init`; features that are not finite raise ``ValueError`` too.
-    """
-    check_finite("the features of the arms", table.coordinates)
-    whitening = init(table, noise_var, root)
-    variance = whitening.variance(whitening.norms())
-    return whitening, torch.zeros_like(variance), variance, torch.zeros_like(noise_var)
 
 
 def init(table: FeatureTable, noise_var: Tensor, root: str) -> Whitening:

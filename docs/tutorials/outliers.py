@@ -2,12 +2,11 @@
 # # Outliers
 #
 # A tuning job reports a score. One report in 25 is absurd: a timeout, a bad sensor, a wrong unit. An ordinary GP
-# believes it, and the search goes astray. This tutorial starts with an ordinary BoTorch loop, changes its model to
-# `RobustGP`, and looks at what that sets aside. Then it says when to take the theorem's `TruncatedGP`, and ends in Ax.
+# conditions on it, and the search goes astray. This tutorial starts with an ordinary BoTorch loop, changes its model to
+# `RobustGP`, and looks at what that flags. Then it says when to take the theorem's `TruncatedGP`, and ends in Ax.
 
 # %%
 import importlib.util
-import textwrap
 import warnings
 
 import torch
@@ -18,9 +17,8 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust import GPUCB, RobustGP, TruncatedGP, tails, verify
-from bo_robust.confidence import FiniteWidth
-from bo_robust.truncation import TGPTruncation
+from bo_robust import GPUCB, RobustGP, TruncatedGP, verify
+from bo_robust.confidence import FiniteWidth, propose_constants
 
 warnings.filterwarnings("ignore")
 SEEDS, ROUNDS, TRIALS = 5, 20, 15
@@ -47,7 +45,7 @@ def measure(x):
 # ## An ordinary loop
 #
 # A model, expected improvement over the best posterior mean, a reading, and again. In the end the loop recommends the
-# point of the best posterior mean, never that of the luckiest reading. (`suspect` is for later.)
+# point of the best posterior mean, never that of the luckiest reading. (`again` is for later.)
 
 
 # %%
@@ -62,14 +60,14 @@ def improvement(model, X):
     return LogExpectedImprovement(model, model.posterior(X).mean.max())
 
 
-def loop(seed, make, suspect=lambda model: None, acquisition=improvement):
+def loop(seed, make, again=lambda model: None, acquisition=improvement):
     """The last model, and the regret of the point that it recommends."""
     torch.manual_seed(seed)
     X = torch.rand(8, 2, dtype=torch.float64)
     Y = measure(X)
     for _ in range(ROUNDS):
         model = make(X, Y)
-        x = suspect(model)
+        x = again(model)
         if x is None:
             x, _ = optimize_acqf(acquisition(model, X), BOUNDS, q=1, num_restarts=2, raw_samples=64)
         X, Y = torch.cat([X, x]), torch.cat([Y, measure(x)])
@@ -99,49 +97,49 @@ _ = compare("ordinary", lambda X, Y: fitted(SingleTaskGP(X, Y)))
 
 # %%
 def robust(X, Y):
-    """A GP of the readings that it believes."""
+    """A GP of the inliers."""
     return fitted(RobustGP(X, Y))
 
 
 _ = compare("robust", robust)
 
 # %% [markdown]
-# ## What was set aside
+# ## What was flagged
 #
-# `verify(model)` names the point of a reading that is better than all believed ones, but not believed. The loop
-# measures there once more before it goes on, which costs a round. `believed` tells what the model decided about every
-# reading. `surprise` is the distance of a reading from what the believed others let expect, in standard deviations.
+# `verify(model)` names the point of a reading that is better than all inliers, but flagged. The loop measures there
+# once more before it goes on, which costs a round. `believed` tells what the model decided about every reading.
+# `surprise` is the standardised leave-one-out residual of a reading, given the inliers.
 
 
 # %%
 def show(model):
-    """Print the readings that are set aside, and the others of their points."""
+    """Print the readings that are flagged, and the others of their points."""
     for t, x in enumerate(model.points):
         if not model.believed[(model.points == x).all(-1)].all():
             reading, surprise = float(model.rewards[t]), float(model.surprise[t])
-            verdict = "believed" if model.believed[t] else "set aside"
-            print(f"row {t:2d}: f {float(f(x)):5.2f}, reading {reading:6.2f}, surprise {surprise:6.1f}, {verdict}")
+            verdict = "inlier" if model.believed[t] else "outlier"
+            print(f"row {t:2d}: f {float(f(x)):5.2f}, reading {reading:6.2f}, residual {surprise:6.1f}, {verdict}")
 
 
-models = compare("robust, verified", robust, verify)
+models = compare("robust, verify", robust, verify)
 spikes = sum(int(((m.rewards - f(m.points)).abs() > 10).sum()) for m in models)
-aside = [(m.rewards - f(m.points)).abs()[~m.believed] > 10 for m in models]
-print(f"{spikes} spikes in all campaigns; set aside: {int(torch.cat(aside).sum())} spikes, ", end="")
-print(f"{int((~torch.cat(aside)).sum())} good readings")
+flagged = torch.cat([(m.rewards - f(m.points)).abs()[~m.believed] > 10 for m in models])
+print(f"{spikes} spikes in all campaigns; flagged: {int(flagged.sum())} spikes, ", end="")
+print(f"{int((~flagged).sum())} good readings")
 print("the first campaign:")
 show(models[0])
 
 # %% [markdown]
 # Row 8 is the second reading at the point of row 3. The two disagree, so the spike stays out, and the point is not
 # asked for again. A spike down, as in row 17, needs no second reading. The noise is wide, and some good readings are
-# set aside with the spikes.
+# flagged with the spikes.
 #
-# ## A find is not lost
+# ## A narrow peak is not lost
 #
 # A narrow peak looks like a spike at first. Suppose that the first campaign meets one, of height 6. One reading is
-# set aside, and `verify` names its point. The second reading agrees, so both are believed; a third makes sure, because
-# a sensor may fail twice in the same way. (Once refuted spikes are `outlier_share` of all readings, no suspect is
-# measured again.)
+# flagged, and `verify` names its point. The second reading agrees, so both are inliers; a third makes sure, because
+# a sensor may fail twice in the same way. (Once spikes that a replicate contradicted are `outlier_share` of all
+# readings, nothing is measured again.)
 
 # %%
 peak = torch.tensor([[0.95, 0.05]], dtype=torch.float64)
@@ -150,28 +148,29 @@ for reading in (6.0, 6.3, 5.8):
     X, Y = torch.cat([X, peak]), torch.cat([Y, torch.full_like(Y[:1], reading)])
     model = robust(X, Y)
     there = (peak == X).all(-1)
-    print(f"readings {Y[there, 0].tolist()}, believed {model.believed[there].tolist()}, to verify: {verify(model)}")
+    print(f"readings {Y[there, 0].tolist()}, inliers {model.believed[there].tolist()}, next: {verify(model)}")
 
 # %% [markdown]
 # ## When you want the theorem
 #
 # `RobustGP` is a heuristic. `TruncatedGP` sets a reward beyond a level b_t to zero, and with `GPUCB` a theorem bounds
 # its regret. It asks for more: a bound v on the mean of |y|^(1+α), a noise variance λ, a kernel, and rewards around
-# zero in fixed units. `tails.choose_constants` estimates v, α, λ, the centre and the scale from old rewards. (λ comes
-# out large, because it counts spikes up to twice the first level.)
+# zero in fixed units. `propose_constants` estimates v, α, λ, the centre and the scale from old rewards. (λ comes out
+# large, because it counts spikes up to twice the first level.)
 
 # %%
 torch.manual_seed(0)
 old = measure(torch.rand(500, 2, dtype=torch.float64))[:, 0]
-constants = tails.choose_constants(old.numpy(), horizon=8 + ROUNDS)
-print(textwrap.fill(constants.text, 100))
+constants = propose_constants(old)
+print(f"v {constants.moment_bound:.3g}, alpha {constants.alpha:.3g}, lambda {constants.noise_var:.3g}", end="")
+print(f" of (y - {constants.centre:.3g}) / {constants.scale:.3g}")
 
 # %% [markdown]
 # Data rows are rounds: row t is truncated at its own level b_t. The width is that of Srinivas et al. with its square
-# divided by 5, the practical width of the benchmarks; the theorem's own is wider. The kernel is told, not fitted.
+# divided by 5, the practical width of the benchmarks; the theorem's own is wider. The kernel is given, not fitted.
 
 # %%
-level = TGPTruncation(moment_bound=constants.moment_bound, alpha=constants.alpha)
+level = constants.truncation
 width = FiniteWidth(num_arms=2000, delta=0.1, scale=5**-0.5)
 
 
@@ -191,8 +190,8 @@ _ = compare("truncated", truncated, lambda model: None, lambda model, X: GPUCB(m
 #
 # ## The same in Ax
 #
-# `generation_strategy()` without arguments is this loop in Ax: `RobustGP`, and a second reading of a suspect. Report
-# rewards in any units. `recommend` gives the parameters of the best posterior mean. `ax-platform` is optional; without
+# `generation_strategy()` without arguments is this loop in Ax, with noisy expected improvement. Report rewards in any
+# units. `recommend` gives the parameters of the best posterior mean. `ax-platform` is optional; without
 # it the function says so.
 
 

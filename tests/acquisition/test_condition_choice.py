@@ -26,12 +26,6 @@ def test_choices_by_hand(tkwargs):
     assert choice.index.tolist() == [0, 1]
     choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper, "drawn", draws)
     assert choice.index.tolist() == [0, 2]
-    told = torch.tensor([[0.2, 0.1, 0.9], [0.3, 0.5, 0.4]], **tkwargs)
-    choice = choose_condition(x, FiniteEnvironment(z), ValueAtRisk(0.5), lower, upper, information=told)
-    assert choice.index.tolist() == [2, 1]  # offered or not
-    possible = FiniteEnvironment(z, torch.tensor([0.4, 0.6, 0.0], **tkwargs))
-    choice = choose_condition(x, possible, ValueAtRisk(0.5), lower, upper, information=told)
-    assert choice.index.tolist() == [0, 1]
     choice = choose_condition(x, PerturbationEnvironment(z), ValueAtRisk(0.5), lower, upper)
     assert choice.point.tolist() == [[7.2], [8.2]]
 

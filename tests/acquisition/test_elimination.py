@@ -1,18 +1,29 @@
+"""The largest bound of the active candidates, and the test of candidates against that over arms."""
+
+import math
+import warnings
+
 import pytest
 import torch
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models import SingleTaskGP
+from botorch.models.transforms.outcome import Standardize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from gpytorch.means import ZeroMean
+from gpytorch.means import ConstantMean, Mean, ZeroMean
 
-from bo_robust.acquisition import GPUCB, EliminationUCB
-from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
-from bo_robust.models import CandidateEnsemble
-from tests.worlds import rand, unit_box
+from bo_robust.acquisition import GPUCB, EliminationUCB, eliminate
+from bo_robust.algorithms import HEGPUCB, CandidateAlgorithm
+from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, RKHSWidth, SelfNormalisedWidth
+from bo_robust.covariance import SquaredExponential
+from bo_robust.models import Candidate, CandidateEnsemble
+from bo_robust.posteriors.candidates import candidate_kernel
+from tests.worlds import rand, rbf, unit_box
 
-NOISE_VAR = 0.01
+NOISE_VAR, DELTA = 0.01, 0.1
+WIDTH = SelfNormalisedWidth(1.0, 0.1, 0.05)
 KINDS = [
     {"kernel": "rbf", "lengthscale": 0.3, "noise_var": NOISE_VAR},
     {"kernel": "matern", "lengthscale": 0.2, "noise_var": 0.02},
@@ -24,10 +35,17 @@ def f(X):
     return torch.sin(5 * X).sum(-1, keepdim=True)
 
 
-def make(tkwargs, candidates=KINDS, n=10, width=None, **options):
+def make(tkwargs, candidates=KINDS, n=10):
     X = rand(tkwargs, n, 2)
-    width = SelfNormalisedWidth(1.0, 0.1, 0.05) if width is None else width
-    return CandidateEnsemble(X, f(X), candidates, width, 0.1, 0.1, **options)
+    return CandidateEnsemble(X, f(X), candidates)
+
+
+def run_test(model, width=WIDTH, **options):
+    return eliminate(model, width=width, noise_scale=0.1, **options)
+
+
+def observe(model, x, y):
+    return model.condition_on_observations(x.reshape(1, -1), torch.as_tensor(y).to(x).reshape(1, 1))
 
 
 def plain_gp(model, index=0):
@@ -38,87 +56,335 @@ def plain_gp(model, index=0):
     return SingleTaskGP(X, Y, noise, covar_module=c.covar_module, mean_module=ZeroMean(), outcome_transform=None)
 
 
-@pytest.mark.parametrize("kind", range(3))
-def test_one_candidate_is_gp_ucb(tkwargs, kind):
-    model = make(tkwargs, [KINDS[kind]])
-    width, arms, pending = (
-        SelfNormalisedWidth(1.0, 0.1, 0.05),
-        rand(tkwargs, 60, 2, seed=1),
-        rand(tkwargs, 2, 2, seed=2),
+class Hill(Mean):
+    """height exp(-(x - 0.2)^2 / 0.02)."""
+
+    def __init__(self, height):
+        super().__init__()
+        self.height = height
+
+    def forward(self, x):
+        return self.height * torch.exp(-((x[..., 0] - 0.2) ** 2) / 0.02)
+
+
+def hills(sign=1):
+    """One smooth, two with a hill that is not there, as the golden ones of the bandits."""
+    double = {"dtype": torch.float64}
+    scales = [(0.15, 0.0), (0.15, 6.0), (0.6, 3.0)]
+    return [Candidate(rbf(double, scale), NOISE_VAR, Hill(sign * height), f"hill {height}") for scale, height in scales]
+
+
+def flat(mean):
+    """Prior mean ``mean``, one value of f for all points."""
+    module = ConstantMean()
+    module.constant.data.fill_(mean)
+    return Candidate(rbf({"dtype": torch.float64}, 1e6), NOISE_VAR, module, f"mean {mean}")
+
+
+def failures(rows):
+    return [(row["candidate"], row["round"], row["eliminated"]) for row in rows]
+
+
+class TestEliminationUCB:
+    @pytest.mark.parametrize("kind", range(3))
+    def test_one_candidate_is_gp_ucb(self, tkwargs, kind):
+        model = make(tkwargs, [KINDS[kind]])
+        arms, pending = rand(tkwargs, 60, 2, seed=1), rand(tkwargs, 2, 2, seed=2)
+        for X_pending in (None, pending):
+            ours = EliminationUCB(model, run_test(model), X_pending=X_pending)
+            theirs = GPUCB(plain_gp(model), WIDTH, X_pending=X_pending)
+            assert float(ours.width) == pytest.approx(float(theirs.width), rel=1e-12)
+            for X in (arms.unsqueeze(-2), arms.view(20, 3, 2), arms[:2]):
+                torch.testing.assert_close(ours(X), theirs(X), atol=1e-8, rtol=1e-8)
+            for q in (1, 3):
+                picks = [optimize_acqf_discrete(a, q=q, choices=arms)[0] for a in (ours, theirs)]
+                assert torch.equal(*picks)
+
+    def test_the_largest_bound_of_the_active_and_who_has_it(self, tkwargs):
+        widths = (2.0, 1.5, 1.0)
+        model, X = make(tkwargs), rand(tkwargs, 40, 1, 2, seed=1)
+        bounds = []
+        for u, w in enumerate(widths):
+            posterior = plain_gp(model, u).posterior(X)
+            bounds.append((posterior.mean + w * posterior.variance.sqrt())[:, 0, 0])
+        bounds = torch.stack(bounds)
+        width = tuple(ConstantWidth(w) for w in widths)
+        acqf = EliminationUCB(model, run_test(model, width))
+        torch.testing.assert_close(acqf(X), bounds.amax(0), atol=1e-9, rtol=1e-9)
+        who = [acqf.chosen_candidate(x) for x in X]
+        assert who == bounds.argmax(0).tolist()
+        assert set(who) == {0, 1, 2}
+        with pytest.raises(ValueError, match="one point"):
+            acqf.chosen_candidate(X)
+        # who has it is who is tested
+        for x in X[:5]:
+            grown = observe(model, x, f(x))
+            assert int(run_test(grown, width).tested[-1]) == acqf.chosen_candidate(x)
+
+    def test_removed_candidates_do_not_count(self, tkwargs):
+        """Candidate 1 expects a hill of 6 and fails its test in its first round."""
+        X = torch.tensor([[0.2], [0.21]], **tkwargs)
+        model = CandidateEnsemble(X, torch.zeros(2, 1, **tkwargs), hills())
+        left = run_test(model, BayesianFiniteWidth(40, DELTA))
+        assert left.active.tolist() == [True, False, True]
+        arms = torch.linspace(0, 1, 30, **tkwargs).view(-1, 1, 1)
+        acqf = EliminationUCB(model, left)
+        mean, variance = model.member_moments(arms)
+        bounds = (mean + left.widths.unsqueeze(-1) * variance.sqrt())[..., 0]
+        torch.testing.assert_close(acqf(arms), bounds[:, [0, 2]].amax(1))
+        assert {acqf.chosen_candidate(x) for x in arms} <= {0, 2}
+
+    def test_pending_points_by_hand(self, tkwargs):
+        """Under every candidate the mean stays, and the variance is that after observing."""
+        model, X, pending = make(tkwargs), rand(tkwargs, 6, 1, 2, seed=1), rand(tkwargs, 2, 2, seed=2)
+        left = run_test(model)
+        acqf = EliminationUCB(model, left, X_pending=pending)
+        mean = model.member_moments(X)[0]
+        variance = model.condition_on_observations(pending, f(pending)).member_moments(X)[1]
+        bounds = mean + left.widths.unsqueeze(-1) * variance.sqrt()
+        torch.testing.assert_close(acqf(X), bounds.amax(1)[:, 0])
+
+    def test_before_any_reward(self, tkwargs):
+        model = make(tkwargs, n=0)
+        acqf = EliminationUCB(model)
+        assert acqf(rand(tkwargs, 3, 1, 2)).tolist() == pytest.approx([float(acqf.width.max())] * 3)
+        with pytest.warns(BadInitialCandidatesWarning):  # all are equal
+            x, _ = optimize_acqf(acqf, unit_box(tkwargs), q=1, num_restarts=1, raw_samples=4)
+        assert eliminate(observe(model, x, 1.0)).t == 2
+
+    def test_senses(self, tkwargs):
+        model, X = make(tkwargs), rand(tkwargs, 6, 1, 2, seed=1)
+        least = run_test(model, maximize=False)
+        mean, variance = model.member_moments(X)
+        weight = ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
+        bounds = -mean + least.widths.unsqueeze(-1) * variance.sqrt()
+        torch.testing.assert_close(EliminationUCB(model, least, weight)(X), bounds[:, least.active].amax(1)[:, 0])
+        EliminationUCB(model, run_test(model), ScalarizedPosteriorTransform(torch.tensor([2.0], **tkwargs)))
+        with pytest.raises(ValueError, match="asks to minimise f, the elimination has maximize=True"):
+            EliminationUCB(model, run_test(model), weight)
+
+    def test_input_constructor(self, tkwargs):
+        model, pending = make(tkwargs), rand(tkwargs, 2, 2, seed=3)
+        build = get_acqf_input_constructor(EliminationUCB)
+        ignored = {"training_data": None, "bounds": None, "objective": None, "X_baseline": None}
+        spec = {"kind": "self_normalised", "norm_bound": 1.0, "noise_scale": 0.1}
+        inputs = build(model=model, **ignored, X_pending=pending, width=spec, noise_scale=0.1, delta=0.1)
+        acqf = EliminationUCB(**inputs)
+        assert torch.equal(acqf.X_pending, pending)
+        assert torch.equal(inputs["elimination"].widths, run_test(model).widths)  # delta / 2 in the width
+        with pytest.raises(ValueError, match="unknown width 'beta'"):
+            build(model=model, width={"kind": "beta"})
+
+    def test_an_elimination_of_other_data_is_refused(self, tkwargs):
+        model = make(tkwargs)
+        with pytest.raises(ValueError, match="of 3 candidates after 9 rewards, the model has 3 and 10"):
+            EliminationUCB(model, run_test(make(tkwargs, n=9)))
+        with pytest.raises(ValueError, match="elimination must be what eliminate"):
+            EliminationUCB(model, "errors")
+
+
+@pytest.mark.parametrize("num_initial", [0, 4])
+@pytest.mark.parametrize("width", ["t", "gain", "each"])
+def test_the_test_is_that_over_arms(tkwargs, width, num_initial):
+    n, T, noise_scale = 40, 45, 0.1
+    arms = torch.linspace(0, 1, n, **tkwargs).unsqueeze(-1)
+    width = {
+        "t": BayesianFiniteWidth(n, DELTA),
+        "gain": SelfNormalisedWidth(1.0, noise_scale, DELTA / 2),
+        "each": (ConstantWidth(1.0), SelfNormalisedWidth(0.5, noise_scale, DELTA / 2), ConstantWidth(3.0)),
+    }[width]
+    matrices = candidate_kernel([SquaredExponential(0.15), SquaredExponential(0.15), SquaredExponential(0.6)], arms)
+    U = hills()
+    prior = torch.stack([c.mean_module(arms) for c in U])
+    algorithm = HEGPUCB(width, noise_scale, DELTA)
+    state, uniform = algorithm.init(matrices, NOISE_VAR, 1, prior_mean=prior), torch.zeros(1, **tkwargs)
+    noise = noise_scale * torch.randn(T, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    reward = torch.sin(6 * arms[:, 0])
+    model, candidates = CandidateEnsemble(arms[:0], arms[:0], U), []
+    for t in range(T):
+        initial = t < num_initial
+        pick = torch.tensor([7 * t % n], device=arms.device) if initial else algorithm.select(state, uniform).arms
+        if not initial and t % 5 == 0:
+            # the candidate chosen at the arm is that over arms, and the arm is the best of all
+            acqf = EliminationUCB(model, run_test(model, width, num_initial=num_initial))
+            values = acqf(arms.unsqueeze(-2))
+            assert float(values[pick]) >= float(values.max()) - 1e-9
+            assert acqf.chosen_candidate(arms[pick]) == int(algorithm.select(state, uniform).candidate)
+        y = reward[pick] + noise[t].to(**tkwargs)
+        info = (algorithm.observe_initial if initial else algorithm.observe)(state, pick, y)
+        candidates.append(-1 if initial else int(info.candidate))
+        model = observe(model, arms[pick], y)
+    chosen = torch.tensor(candidates)
+    rebuilt = CandidateEnsemble(model.train_inputs[0], model.train_targets.unsqueeze(-1), U)
+    posterior = state.posterior
+    for m, options in ((model, {"num_initial": num_initial}), (rebuilt, {"chosen": chosen})):
+        left = run_test(m, width, **options)
+        assert torch.equal(left.active, posterior.active[0])
+        assert not left.active.all()
+        assert left.tested[:, 0].tolist() == candidates
+        assert left.map_candidate == int(posterior.map_candidate)
+        for ours, theirs in zip(left.removed, eliminations(state), strict=True):
+            assert failures([ours]) == failures([theirs])
+            assert ours["left"] == pytest.approx(theirs["left"], rel=1e-8)
+            assert ours["right"] == pytest.approx(theirs["right"], rel=1e-8)
+            assert ours["name"] == U[ours["candidate"]].name
+        torch.testing.assert_close(m.evidence, posterior.evidence[0], rtol=1e-8, atol=1e-8)
+        mean, variance = m.member_moments(arms)
+        torch.testing.assert_close(mean, posterior.means[0], rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(variance, posterior.variances[0], rtol=1e-8, atol=1e-8)
+
+
+def test_rounds_by_hand(tkwargs):
+    """The hand-made rounds of the bandits (``tests/algorithms/test_he_gp_ucb.py``), whose sides are there."""
+    X, Y = torch.zeros(4, 1, **tkwargs), torch.tensor([[0.0], [-1.0], [50.0], [50.0]], **tkwargs)
+
+    def after(t):
+        return run_test(CandidateEnsemble(X[:t], Y[:t], [flat(2.2), flat(0.0)]), ConstantWidth(2.0))
+
+    assert after(1).removed == []
+    second = after(2)
+    assert second.active.tolist() == [False, True]
+    assert second.tested[:, 0].tolist() == [0, 0]
+    (row,) = second.removed
+    assert (row["name"], row["candidate"], row["round"], row["eliminated"]) == ("mean 2.2", 0, 2, True)
+    assert (row["left"], row["right"]) == pytest.approx((2.2 + 1.0 + 2.2 / 101, 2.6711), abs=1e-4)
+    assert not second.assumptions_violated
+    # all that is left is wrong as well: kept, flagged, and a warning says so
+    for t in (3, 4):
+        with pytest.warns(UserWarning, match=r"the last active one \(mean 0.0\) is kept.*who failed when"):
+            last = after(t)
+        assert last.assumptions_violated
+        assert last.active.tolist() == [False, True]
+        assert failures(last.removed) == [(0, 2, True), (1, 3, False)]
+
+
+def test_minimising_is_maximising_the_negative(tkwargs):
+    arms, width = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1), BayesianFiniteWidth(40, DELTA)
+    noise = 0.1 * torch.randn(30, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(**tkwargs)
+    both = []
+    for sign in (1, -1):
+        model = CandidateEnsemble(arms[:0], arms[:0], hills(sign))
+        for eta in noise:
+            acqf = EliminationUCB(model, run_test(model, width, maximize=sign == 1))
+            x = arms[int(acqf(arms.unsqueeze(-2)).argmax())]
+            model = observe(model, x, sign * (torch.sin(6 * x) + eta))
+        both.append((model, failures(run_test(model, width, maximize=sign == 1).removed)))
+    torch.testing.assert_close(both[1][0].train_targets, -both[0][0].train_targets)
+    assert both[0][1] == both[1][1]
+    assert len(both[0][1]) == 2
+    # with the sign wrong other candidates are tested
+    assert failures(run_test(both[1][0], width).removed) != both[1][1]
+
+
+OVER_ARMS = {"likelihood": lambda w: HEGPUCB(w, 0.1, DELTA, elimination="likelihood"), "likeliest": CandidateAlgorithm}
+
+
+@pytest.mark.parametrize("form", OVER_ARMS)
+def test_by_likelihood_it_chooses_as_over_arms(tkwargs, form):
+    arms, width = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1), ConstantWidth(1.5)
+    kernels = [rbf({"dtype": torch.float64}, ell) for ell in (0.15, 0.2, 0.6)]
+    U = [Candidate(kernels[0], 0.01, Hill(0.0)), Candidate(kernels[1], 0.01, Hill(3.0)), Candidate(kernels[2], 0.02)]
+    kernel = candidate_kernel([SquaredExponential(ell) for ell in (0.15, 0.2, 0.6)], arms)
+    prior = torch.stack([0.0 * arms[:, 0] if c.mean_module is None else c.mean_module(arms) for c in U])
+    algorithm = OVER_ARMS[form](width)
+    state = algorithm.init(kernel, torch.tensor([0.01, 0.01, 0.02], **tkwargs), 1, prior_mean=prior)
+    noise = 0.1 * torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(**tkwargs)
+    model, seen, sizes = CandidateEnsemble(arms[:0], arms[:0], U), [], set()
+    for t, eta in enumerate(noise):
+        left = run_test(model, width, elimination=form, num_initial=2)
+        acqf, selection = EliminationUCB(model, left), algorithm.select(state, eta.new_zeros(1))
+        values = acqf(arms.unsqueeze(-2))
+        assert float(values[selection.arms]) == pytest.approx(float(values.max()), abs=1e-8)
+        assert acqf.chosen_candidate(arms[selection.arms]) == int(selection.candidate)
+        y = torch.sin(6 * arms[selection.arms, 0]) + eta
+        (algorithm.observe_initial if t < 2 else algorithm.observe)(state, selection.arms, y)
+        model = observe(model, arms[selection.arms], y)
+        seen.append(left.active.tolist())
+        sizes.add(int(left.active.sum()))
+    left = run_test(model, width, elimination=form)
+    torch.testing.assert_close(model.evidence, state.posterior.evidence[0])
+    assert (left.tested == -1).all()
+    if form == "likelihood":
+        assert len(sizes) > 1
+        assert torch.equal(left.active, state.posterior.active[0])
+        assert failures(left.removed) == failures(eliminations(state))
+        # the order of the rows is nothing to it
+        X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
+        order = torch.randperm(30, generator=torch.Generator().manual_seed(0)).to(tkwargs["device"])
+        other = run_test(CandidateEnsemble(X[order], Y[order], U), width, elimination=form)
+        assert torch.equal(other.active, left.active)
+    else:
+        assert sizes == {1}
+        assert len(set(map(tuple, seen))) > 1
+
+
+@pytest.mark.parametrize("form", ["errors", "likelihood"])
+def test_standardised_rewards_may_have_any_units(tkwargs, form):
+    """Picks and active candidates do not depend on the units; bounds are in them."""
+    arms = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1)
+    U = [{"kernel": "rbf", "lengthscale": ell, "noise_var": NOISE_VAR} for ell in (0.1, 0.3, 1.0)]
+    noise = 0.1 * torch.randn(20, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(**tkwargs)
+    played = []
+    for center, scale in ((0.0, 1.0), (-40.0, 1e-3), (7e5, 3e4)):
+        model, picks = CandidateEnsemble(arms[:0], arms[:0], U, outcome_transform=Standardize(m=1)), []
+        for eta in noise:
+            best = int(EliminationUCB(model, eliminate(model, form))(arms.unsqueeze(-2)).argmax())
+            picks.append([3, 17, 31][len(picks)] if len(picks) < 3 else best)
+            model = observe(model, arms[picks[-1]], center + scale * (torch.sin(9 * arms[picks[-1]]) + eta))
+        left = eliminate(model, form)
+        played.append((picks, left.active, (EliminationUCB(model, left)(arms.unsqueeze(-2)) - center) / scale))
+    for other in played[1:]:
+        assert other[0] == played[0][0]
+        torch.testing.assert_close(other[1:], played[0][1:], atol=1e-5, rtol=1e-5)
+    assert bool(left.active.all()) == (form == "errors")
+
+
+def test_equal_bounds_are_the_first_candidate_s(device):
+    """At round 1 all bounds of kernels with k(x, x) = 1 are equal, but from a factor up to rounding only."""
+    for dtype in (torch.float64, torch.float32):
+        for noise_var in (0.01, 0.02, 0.05):
+            U = [{"kernel": "rbf", "lengthscale": ell, "noise_var": noise_var} for ell in (0.1, 0.2, 0.4, 0.8)]
+            none = torch.zeros(0, 1, dtype=dtype, device=device)
+            model, x = CandidateEnsemble(none, none, U), none.new_tensor([[0.3]])
+            assert EliminationUCB(model, run_test(model, ConstantWidth(2.0))).chosen_candidate(x) == 0
+            assert run_test(observe(model, x, 0.1), ConstantWidth(2.0)).tested.tolist() == [[0]]
+
+
+def test_widths_for_covariances_above_one(tkwargs):
+    """Widths by a norm bound suppose k(x, x) <= 1: a larger one needs its own bound."""
+    model = make(tkwargs, [KINDS[0], {**KINDS[0], "outputscale": 4.0, "name": "large"}])
+    for width in (RKHSWidth(1.0, 0.1), (ConstantWidth(1.0), WIDTH)):
+        with pytest.raises(ValueError, match=r"large: k\(x, x\) goes up to c = 4"):
+            run_test(model, width)
+    run_test(model, (WIDTH, ConstantWidth(1.0)))
+
+
+def test_defaults_and_what_is_refused(tkwargs):
+    model = make(tkwargs)
+    torch.testing.assert_close(
+        eliminate(model).widths, model.evidence.new_full((3,), float(BayesianFiniteWidth(1000, 0.1)(11)))
     )
-    for X_pending in (None, pending):
-        ours = EliminationUCB(model, X_pending=X_pending)
-        theirs = GPUCB(plain_gp(model), width, X_pending=X_pending)
-        assert float(ours.widths) == pytest.approx(float(theirs.width), rel=1e-12)
-        for X in (arms.unsqueeze(-2), arms.view(20, 3, 2), arms[:2]):
-            torch.testing.assert_close(ours(X), theirs(X), atol=1e-8, rtol=1e-8)
-        for q in (1, 3):
-            picks = [optimize_acqf_discrete(a, q=q, choices=arms)[0] for a in (ours, theirs)]
-            assert torch.equal(*picks)
-
-
-def test_the_largest_bound_of_those_alive_and_who_has_it(tkwargs):
-    widths = (2.0, 1.5, 1.0)
-    width = tuple(ConstantWidth(w) for w in widths)
-    model, X = make(tkwargs, width=width), rand(tkwargs, 40, 1, 2, seed=1)
-    bounds = []
-    for u, w in enumerate(widths):
-        posterior = plain_gp(model, u).posterior(X)
-        bounds.append((posterior.mean + w * posterior.variance.sqrt())[:, 0, 0])
-    bounds = torch.stack(bounds)
-    alive = model.alive
-    assert alive.tolist() == [True, True, True]
-    acqf = EliminationUCB(model)
-    torch.testing.assert_close(acqf(X), bounds.amax(0), atol=1e-9, rtol=1e-9)
-    who = [acqf.chosen_member(x) for x in X]
-    assert [u for u, _ in who] == bounds.argmax(0).tolist()
-    assert {u for u, _ in who} == {0, 1, 2}
-    assert all(name == model.names[u] for u, name in who)
-    # of the others when one is gone, by its index in U
-    fewer = EliminationUCB(model.eliminate(1))
-    torch.testing.assert_close(fewer(X), bounds[[0, 2]].amax(0), atol=1e-9, rtol=1e-9)
-    assert [fewer.chosen_member(x)[0] for x in X] == [[0, 2][i] for i in bounds[[0, 2]].argmax(0).tolist()]
-    with pytest.raises(ValueError, match="one point"):
-        acqf.chosen_member(X)
-    # who has it is who is tested
-    for x in X[:5]:
-        grown, said = acqf.observe(x, float(f(x)))
-        assert said.tested == acqf.chosen_member(x)[0]
-        assert grown.t == model.t + 1
-
-
-def test_pending_points_by_hand(tkwargs):
-    """Under every candidate the mean stays, and the variance is that after observing."""
-    model, X, pending = make(tkwargs), rand(tkwargs, 6, 1, 2, seed=1), rand(tkwargs, 2, 2, seed=2)
-    acqf = EliminationUCB(model, X_pending=pending)
-    mean = model.moments(X)[0]
-    variance = model.condition_on_observations(pending, f(pending)).moments(X)[1]
-    bounds = mean + model.widths.unsqueeze(-1) * variance.sqrt()
-    torch.testing.assert_close(acqf(X), bounds.amax(1)[:, 0])
-
-
-def test_before_any_reward(tkwargs):
-    acqf = EliminationUCB(make(tkwargs, n=0))
-    assert acqf(rand(tkwargs, 3, 1, 2)).tolist() == pytest.approx([float(acqf.widths.max())] * 3)
-    with pytest.warns(BadInitialCandidatesWarning):  # all are equal
-        x, _ = optimize_acqf(acqf, unit_box(tkwargs), q=1, num_restarts=1, raw_samples=4)
-    assert acqf.observe(x, 1.0)[0].t == 2
-
-
-def test_senses(tkwargs):
-    model, X = make(tkwargs), rand(tkwargs, 6, 1, 2, seed=1)
-    least = make(tkwargs, maximize=False)
-    mean, variance = least.moments(X)
-    alive = least.alive
-    weight = ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
-    bounds = -mean + least.widths.unsqueeze(-1) * variance.sqrt()
-    torch.testing.assert_close(EliminationUCB(least, weight)(X), bounds[:, alive].amax(1)[:, 0])
-    EliminationUCB(model, ScalarizedPosteriorTransform(torch.tensor([2.0], **tkwargs)))
-
-
-def test_input_constructor(tkwargs):
-    model, pending = make(tkwargs), rand(tkwargs, 2, 2, seed=3)
-    build = get_acqf_input_constructor(EliminationUCB)
-    inputs = build(model=model, training_data=None, bounds=None, objective=None, X_baseline=None, X_pending=pending)
-    acqf = EliminationUCB(**inputs)
-    assert torch.equal(acqf.X_pending, pending)
+    torch.testing.assert_close(5.0 * eliminate(model, "likeliest").widths ** 2, eliminate(model).widths ** 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same = eliminate(model, noise_scale=math.sqrt(0.02))  # the default
+    assert same.removed == eliminate(model).removed
+    long = torch.zeros(10, dtype=torch.long)
+    for wrong, match in (
+        ({"elimination": "mle"}, "elimination must be one of"),
+        ({"width": ConstantWidth}, "width must be a schedule"),
+        ({"width": (WIDTH, WIDTH)}, "2 widths for 3 candidates"),
+        ({"maximize": 1}, "maximize must be True or False"),
+        ({"noise_scale": 0.0}, "noise_scale"),
+        ({"delta": 1.0}, "delta"),
+        ({"num_initial": -1}, "num_initial"),
+        ({"chosen": long[:9]}, "chosen must be 10 or 10 x 2"),
+        ({"chosen": long + 3}, "from -1"),
+        ({"chosen": long.double()}, "dtype long"),
+        ({"chosen": long, "elimination": "likelihood"}, "chosen is for the test by errors"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            eliminate(model, **wrong)
+    for call in (eliminate, EliminationUCB):
+        with pytest.raises(ValueError, match="needs a CandidateEnsemble, got SingleTaskGP"):
+            call(plain_gp(model))

@@ -29,6 +29,7 @@ from bo_robust.confidence import (
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.truncation import TGPTruncation
+from bo_robust.validation import RULES
 from tests.algorithms.worlds import N, kernel, play, table
 
 
@@ -86,13 +87,13 @@ def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
     )
 
 
-@pytest.mark.parametrize("rule", ["zero", "clip", "residual"])
+@pytest.mark.parametrize("rule", RULES)
 def test_tgp_rules_by_hand(rule, device):
-    # One arm, K = 1, lambda = 1, b_1 = 1, b_2 = 2^(1/4). Rewards 1 (kept, mean 1/2) and 5: 0, clipped to 1.19, or the
-    # mean it met, 1/2; the mean after two rewards is their sum over 3. A third, not a number, changes nothing.
+    # One arm, K = 1, lambda = 1, b_1 = 1, b_2 = 2^(1/4). Rewards 1 (kept, mean 1/2) and 5: 0 or clipped to 1.19; the
+    # mean after two rewards is their sum over 3. A third, not a number, changes nothing.
     algorithm = TGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), rule)
     state = algorithm.init(ArmKernel.from_matrix(torch.eye(1, dtype=torch.float64, device=device)), 1.0)
-    kept = {"zero": 0.0, "clip": 2**0.25, "residual": 0.5}[rule]
+    kept = {"zero": 0.0, "clip": 2**0.25}[rule]
     for y, mean, lost in ((1.0, 0.5, False), (5.0, (1.0 + kept) / 3, True), (math.nan, (1.0 + kept) / 3, False)):
         reward = torch.tensor([y], dtype=torch.float64, device=device)
         info = algorithm.observe(state, torch.tensor([0], device=device), reward)

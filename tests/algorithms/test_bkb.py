@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from bo_robust.algorithms.bkb import BKB, REDRAWS, new_dictionary
+from bo_robust.algorithms.bkb import BKB, REDRAWS
 from bo_robust.confidence import BKBWidth, ConstantWidth
 from bo_robust.covariance import SquaredExponential
-from bo_robust.features.leverage import theory_oversampling
+from bo_robust.features.leverage import redrawn, theory_oversampling
 from bo_robust.posteriors import arms as arm_states
 from bo_robust.posteriors import dtc
 from bo_robust.posteriors.arms import ArmKernel
@@ -204,7 +204,7 @@ def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):
         nonlocal before, last, changes
         posterior = state.posterior
         assert torch.equal(state.uniforms, first)
-        assert torch.equal(state.posterior.dictionary, new_dictionary(posterior, before, q, first))
+        assert torch.equal(state.posterior.dictionary, redrawn(before / noise_var, q, posterior.counts, first))
         fresh = dtc.init(kernel, noise_var, s)
         fresh.counts, fresh.sums = posterior.counts.clone(), posterior.sums.clone()
         dtc.rebuild(fresh, state.posterior.dictionary)
@@ -241,12 +241,3 @@ def test_same_seed_same_dictionary(redraw, device):
     assert reference[1] == again[1]
     assert torch.equal(reference[2], again[2])
     assert dictionary(device, draws(T, 2, "cpu", seed=1)[1])[1] != reference[1]
-
-
-# What goes wrong --------------------------------------------------------------------------------------------
-
-
-def test_a_prior_mean_is_refused(device):
-    kernel = square_kernel(5, device)
-    with pytest.raises(ValueError, match="subtract prior_mean"):
-        BKB(WIDTH, 1.0).init(kernel, 0.1, prior_mean=torch.zeros(5).to(kernel.diagonal))

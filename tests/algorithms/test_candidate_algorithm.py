@@ -74,9 +74,9 @@ def test_a_gp_ucb_shrinks_by_hand():
     state = algorithm.init(candidate_kernel([SquaredExponential(ell) for ell in algorithm.lengthscales], x), 0.01, 2)
     arm, reward = torch.zeros(2, dtype=torch.long), torch.zeros(2, dtype=torch.float64)
     initial, chosen = algorithm.observe_initial, algorithm.observe
-    for act, believed in ((initial, 4), (initial, 4), (chosen, 2), (chosen, 1)):
+    for act, active in ((initial, 4), (initial, 4), (chosen, 2), (chosen, 1)):
         act(state, arm, reward)  # a lengthscale does not shrink in an initial design
-        assert state.posterior.alive.double().argmax(1).tolist() == [believed, believed]
+        assert state.posterior.active.double().argmax(1).tolist() == [active, active]
 
 
 def test_bad_settings_are_refused(device):

@@ -246,32 +246,3 @@ def test_counted_observations_are_repeated_ones(path, trials, dense, device, mon
     assert torch.equal(counted.counts, single.counts)
     for name in ("mean", "variance", "information_gain"):
         torch.testing.assert_close(getattr(counted, name), getattr(single, name), rtol=1e-8, atol=1e-10)
-
-
-def bad_calls():
-    def state(trials=2):
-        algorithm = MiniGPUCB(ConstantWidth(1.0), 2.0)
-        return algorithm, algorithm.init(kernel(5, "cpu"), 1.0, trials)
-
-    def observe(arms, rewards, first=(1, 2)):
-        algorithm, s = state()
-        algorithm.observe(s, torch.tensor(first), torch.zeros(2, dtype=torch.float64))
-        algorithm.observe(s, torch.tensor(arms), torch.tensor(rewards, dtype=torch.float64))
-
-    def count(counts):
-        arm_states.observe(state()[1].posterior.exact, torch.tensor([0, 1]), torch.ones(2, dtype=torch.float64), counts)
-
-    return [
-        ("batch_constant", lambda: MiniGPUCB(ConstantWidth(1.0), math.inf)),
-        ("one entry per trial", lambda: observe([1, 2], [0.0])),
-        ("dtype long", lambda: observe([1.0, 2.0], [0.0, 0.0])),
-        ("counts must hold one entry", lambda: count(torch.ones(3, dtype=torch.float64))),
-        ("counts is torch.int64", lambda: count(torch.ones(2, dtype=torch.long))),
-    ]
-
-
-@pytest.mark.parametrize("index", range(len(bad_calls())))
-def test_bad_input_is_refused(index):
-    message, call = bad_calls()[index]
-    with pytest.raises(ValueError, match=message):
-        call()

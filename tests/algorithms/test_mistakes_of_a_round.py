@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bo_robust.algorithms import GPUCB, HEGPUCB, VUCB, HEStableOpt
+from bo_robust.algorithms import GPUCB, HEGPUCB, HEStableOpt
 from bo_robust.algorithms.a_gp_ucb import AGPUCB
 from bo_robust.algorithms.candidate_algorithm import CandidateAlgorithm
 from bo_robust.algorithms.expected_ucb import ExpectedUCB
@@ -19,7 +19,6 @@ OVER_CANDIDATES = {
     "Expected": ExpectedUCB(WIDTH),
     "A-GP-UCB": AGPUCB(WIDTH, (0.1, 0.3)),
     "HE-GP-UCB": HEGPUCB(WIDTH, 0.1, 0.1),
-    "HE-GP-UCB of V-UCB": HEGPUCB(WIDTH, 0.1, 0.1, base=VUCB(WIDTH, 0.1, 3)),
     "HE-StableOpt": HEStableOpt(WIDTH, 0.1, 0.1, num_conditions=3),
 }
 ALGORITHMS = {"GP-UCB": GPUCB(WIDTH)} | OVER_CANDIDATES

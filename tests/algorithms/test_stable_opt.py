@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from bo_robust.algorithms.stable_opt import StableOpt
@@ -32,9 +31,3 @@ def test_picks_max_min_then_min(device):
     for i, best in enumerate(algorithm.recommend(state).tolist()):
         mean = state.posterior.mean[i].tolist()
         assert best == max(sorted(queried[i]), key=lambda x: min(mean[x * w : (x + 1) * w]))
-
-
-def test_arms_that_are_no_pairs_are_refused(device):
-    points = torch.rand(10, 1, dtype=torch.float64, device=device)
-    with pytest.raises(ValueError, match="not pairs"):
-        StableOpt(ConstantWidth(1.0), 3).init(ArmKernel.from_covariance(SquaredExponential(0.3), points), 0.1)

@@ -14,7 +14,7 @@ from bo_robust.algorithms.v_ucb import VUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
 from bo_robust.covariance import SquaredExponential
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
+from bo_robust.functionals import CVaR, Mean, MeanVariance, WorstCase
 from bo_robust.posteriors.arms import ArmKernel
 
 DESIGNS, W, NOISE_VAR = 8, 5, 0.05
@@ -172,19 +172,3 @@ def test_observed_conditions_are_taken_as_they_come(tkwargs):
     u = torch.zeros(2, **tkwargs)
     algorithm.observe(state, torch.tensor([7, 33], device=u.device), torch.tensor([1.0, -1.0], **tkwargs), u)
     assert algorithm.recommend(state).tolist() == [1, 6]
-
-
-def test_bad_settings_are_refused(tkwargs):
-    width = ConstantWidth(1.0)
-    for options, message in [
-        ({"functional": 1.0}, "lower tail"),
-        ({"probabilities": (0.5, 0.5)}, "one per condition"),
-        ({"probabilities": (0.5, 0.5, 0.1, -0.1, 0.0)}, ">= 0"),
-        ({"probabilities": (0.5, 0.5, 0.1, math.nan, 0.0)}, ">= 0"),
-        ({"pick": "best"}, "pick must be one of"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            VUCB(**{"width": width, "functional": 0.1, "num_conditions": W, **options})
-    assert VUCB(width, 0.1, W).functional == ValueAtRisk(0.1)
-    with pytest.raises(ValueError, match=r"40 arms are not pairs .* 7 conditions"):
-        VUCB(width, 0.1, 7).init(kernel(tkwargs), NOISE_VAR)

@@ -55,7 +55,7 @@ def test_without_cuda_everything_is_checked_and_nothing_measured(no_gpu, device,
     rows = [json.loads(line) for line in out.splitlines() if line.startswith('{"name"')]
     saved = json.loads((tmp_path / "gpu.json").read_text())
     assert saved["rows"] == rows
-    assert {"environment", "doctor", "quick", "total_s"} <= set(saved)
+    assert {"environment", "device", "quick", "total_s"} <= set(saved)
     assert all(row["value"] is None and row["met"] is None for row in rows)
     assert all(row["detail"]["skipped"].startswith("not measured: no CUDA device") for row in rows)
     names = {row["name"] for row in rows}

@@ -73,13 +73,3 @@ def test_gp_ucb_stays_below_the_bound():
         assert (cumulative <= sharpest).all()
         assert (sharpest <= greedy).all()
         assert (sharpest <= spectral).all()
-
-
-def test_bad_input(device):
-    two, three = tensor([1.0, 2.0], device), tensor([1.0, 2.0, 3.0], device)
-    with pytest.raises(ValueError, match="noise_var"):
-        gp_ucb_regret_bound(two, two, 0.0)
-    with pytest.raises(ValueError, match="one shape"):
-        gp_ucb_regret_bound(two, three, 0.1)
-    with pytest.raises(ValueError, match="one shape"):
-        gp_ucb_regret_bound(two[:0], two[:0], 0.1)

@@ -5,7 +5,6 @@ import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
@@ -19,10 +18,10 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_m
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
-from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB
+from bo_robust.acquisition import GPUCB, Elimination, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.environments import FiniteEnvironment
-from bo_robust.models import AveragedGP, CandidateEnsemble
+from bo_robust.models import CandidateEnsemble
 from tests.worlds import rand, rbf, unit_box
 
 LENGTHSCALE, NOISE_VAR, WIDTH = 0.4, 0.05, 2.0
@@ -33,17 +32,17 @@ def single(X: Tensor, Y: Tensor) -> SingleTaskGP:
     return SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), None, kernel, ZeroMean(), outcome_transform=None)
 
 
-def ensemble(X: Tensor, Y: Tensor, **risk: Any) -> CandidateEnsemble:
+def ensemble(X: Tensor, Y: Tensor) -> CandidateEnsemble:
     kinds = [{"kernel": "rbf", "lengthscale": scale, "noise_var": NOISE_VAR} for scale in (LENGTHSCALE, 0.3)]
-    return CandidateEnsemble(X, Y, kinds, SelfNormalisedWidth(1.0, 0.1, 0.05), 0.5, 0.1, **risk)
+    return CandidateEnsemble(X, Y, kinds)
+
+
+def left(model: CandidateEnsemble) -> Elimination:
+    return eliminate(model, width=SelfNormalisedWidth(1.0, 0.1, 0.05), noise_scale=0.5)
 
 
 def conditions(model: Model) -> FiniteEnvironment:
-    return conditions_like(model.train_targets)
-
-
-def conditions_like(like: Tensor) -> FiniteEnvironment:
-    z = torch.linspace(0, 1, 5).to(like).unsqueeze(-1)
+    z = torch.linspace(0, 1, 5).to(model.train_targets).unsqueeze(-1)
     return FiniteEnvironment(z, z.new_tensor([0.1, 0.2, 0.4, 0.2, 0.1]))
 
 
@@ -89,20 +88,29 @@ ROWS = {
         conditions=1,
     ),
     "v-ucb-candidates": Row(
-        lambda model, **options: ValueAtRiskUCB(model, conditions(model), 0.2, **options),
-        lambda X, Y: ensemble(X, Y, environment=conditions_like(X), functional=0.2),
+        lambda model, **options: ValueAtRiskUCB(model, conditions(model), 0.2, elimination=left(model), **options),
+        ensemble,
         None,
         conditions=1,
         batches=False,
     ),
-    "v-ucb-averaged": Row(
+    "stable-opt-candidates": Row(
+        lambda model, **options: StableOpt(model, conditions(model), elimination=left(model), **options),
+        ensemble,
+        None,
+        conditions=1,
+        batches=False,
+    ),
+    "v-ucb-mixture": Row(
         lambda model, **options: ValueAtRiskUCB(model, conditions(model), 0.2, WIDTH, **options),
-        lambda X, Y: AveragedGP(ensemble(X, Y)),
-        None,
+        ensemble,
+        lambda model: ValueAtRiskUCB(model, one_condition(model), 0.2, WIDTH),
         conditions=1,
         batches=False,
     ),
-    "elimination": Row(lambda model, **options: EliminationUCB(model, **options), ensemble, None, batches=False),
+    "elimination": Row(
+        lambda model, **options: EliminationUCB(model, left(model), **options), ensemble, None, batches=False
+    ),
 }
 EVERY = pytest.mark.parametrize("name", ROWS)
 
@@ -202,7 +210,7 @@ def test_the_searches_of_botorch(name, tkwargs):
 def test_minimising_is_maximising_the_negative(name, tkwargs):
     row = ROWS[name]
     if not row.batches:
-        pytest.skip("an ensemble is told the sense itself")
+        pytest.skip("over candidates `eliminate` has the sense")
     X, Y = data(name, tkwargs)
     minus = ScalarizedPosteriorTransform(torch.tensor([-1.0], **tkwargs))
     x = rand(tkwargs, 6, 1, 2, seed=8)

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import json
 import pickle
 
 import pytest
@@ -24,7 +23,6 @@ from bo_robust.algorithms import (
     ExpectedUCB,
     HEStableOpt,
     MiniGPUCB,
-    MoMGPUCB,
     ProbabilityOfImprovement,
     PureMean,
     PureVariance,
@@ -39,9 +37,8 @@ from bo_robust.confidence import (
     TGPWidth,
 )
 from bo_robust.features import FourierFeatures
-from bo_robust.linalg import on_cuda
+from bo_robust.posteriors.arms import ArmKernel
 from bo_robust.posteriors.dictionary import NystromDictionary
-from bo_robust.posteriors.snapshots import forget, restore_, snapshot
 from bo_robust.truncation import NoTruncation, TGPTruncation
 from tests.algorithms.worlds import LENGTHSCALES, N, begin, kernel, play, table
 
@@ -55,7 +52,6 @@ def every_algorithm():
         "irgp-ucb": IRGPUCB(RandomisedWidth(N)),
         "tgp-ucb": TGPUCB(TGPWidth(1.0, 4.0, 1.0, 0.1, 0.1), TGPTruncation(4.0, 1.0)),
         "ata-gp-ucb": ATAGPUCB(FiniteWidth(N, 0.1), TGPTruncation(0.3, 1.0), FOURIER),
-        "mom-gp-ucb": MoMGPUCB(FiniteWidth(N, 0.1), FOURIER, 5),
         "bkb": BKB(FiniteWidth(N, 0.1), 5.0),
         "bbkb": BBKB(FiniteWidth(N, 0.1), 5.0, 0.5),
         "mini-gp-ucb": MiniGPUCB(FiniteWidth(N, 0.1), 1.2),
@@ -75,8 +71,8 @@ def variants():
     """Settings that learn in another way than those of every_algorithm, and algorithms over pairs, of no registry."""
     level = TGPTruncation(0.3, 1.0)
     return {
-        "tgp-ucb, residual": TGPUCB(FiniteWidth(N, 0.1), level, "residual", 1.0),
-        "bkb, residual": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "residual", 1.0),
+        "tgp-ucb, clip": TGPUCB(FiniteWidth(N, 0.1), level, "clip"),
+        "bkb, clip": BKB(FiniteWidth(N, 0.1), 5.0, "fresh", level, "clip"),
         "bkb, persistent": BKB(FiniteWidth(N, 0.1), 1.5, "persistent"),
         "ata-gp-ucb, nystrom": ATAGPUCB(FiniteWidth(N, 0.1), level, NystromDictionary(2.0, 1.5), "cholesky", "clip"),
         "he-gp-ucb, likelihood": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, elimination="likelihood"),
@@ -98,8 +94,6 @@ def limits(width):
         "ata-gp-ucb, cholesky": (ATAGPUCB(width, level, nodes, "cholesky"), 1e-5),
         "ata-gp-ucb, nystrom": (ATAGPUCB(width, level, NystromDictionary(1e15)), 1e-5),
         "ata-gp-ucb, nystrom, cholesky": (ATAGPUCB(width, level, NystromDictionary(1e15), "cholesky"), 1e-5),
-        "mom-gp-ucb": (MoMGPUCB(width, nodes, 1), 1e-5),
-        "mom-gp-ucb, cholesky": (MoMGPUCB(width, nodes, 1, "cholesky"), 1e-5),
         "bkb": (BKB(width, 1e15), 1e-7),
         "bkb, persistent": (BKB(width, 1e15, "persistent"), 1e-7),
         "bbkb": (BBKB(width, 1e15, 0.0), 1e-7),
@@ -121,12 +115,22 @@ def test_the_registry_is_complete():
     assert {name: type(a) for name, a in every_algorithm().items()} == ALGORITHMS
 
 
+def tensors_of(state):
+    """The tensors of a state by name; kernels have none that change."""
+    found = {}
+    for field in dataclasses.fields(state):
+        value = getattr(state, field.name)
+        if isinstance(value, torch.Tensor):
+            found[field.name] = value
+        elif dataclasses.is_dataclass(value) and not isinstance(value, ArmKernel):
+            found |= {f"{field.name}.{name}": tensor for name, tensor in tensors_of(value).items()}
+    return found
+
+
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_a_batch_is_its_trials(name, device):
     algorithm = ROWS[name]
     f, noise, uniforms = table(9, 60, device)
-    if name == "mom-gp-ucb" and on_cuda(f):
-        pytest.skip("medians of means tie, and products of a batch round otherwise than those of a trial")
     together, _ = play(algorithm, kernel(device), f, noise, uniforms)
     assert together.dtype == torch.long
     assert int(together.min()) >= 0
@@ -164,10 +168,10 @@ def test_select_is_pure_and_settings_are_frozen(name, device):
     f, noise, uniforms = table(3, 10, device)
     _, state = play(algorithm, kernel(device), f, noise, uniforms)
     first = algorithm.select(state, uniforms[0])  # BBKB brings variances up to date on the way, once
-    before = {k: v.clone() for k, v in snapshot(state)[0].items()}
+    before = {k: v.clone() for k, v in tensors_of(state).items()}
     second = algorithm.select(state, uniforms[0])
     assert torch.equal(first.arms, second.arms)
-    after = snapshot(state)[0]
+    after = tensors_of(state)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[k], after[k]) for k in before)
     assert state.round == 10
@@ -251,18 +255,14 @@ def test_an_initial_design_is_learnt(name, device):
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_copies_go_on_alike(name, device):
-    """A deep copy, a pickled one and a state restored from a checkpoint play the same arms, to the same posterior."""
+    """A deep copy and a pickled one play the same arms as the state, to the same posterior up to rounding.
+
+    What a state derives from its buffers is not copied, and is derived anew.
+    """
     algorithm = ROWS[name]
     f, noise, uniforms = table(3, 14, device)
     _, state = play(algorithm, kernel(device), f, noise[:8], uniforms[:8])
-    forget(state)
-    tensors, numbers = snapshot(state)
-    restored = begin(algorithm, kernel(device), 0.1, 3)
-    # as a file gives them back: contiguous copies, and numbers by way of JSON
-    saved = {k: v.cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
-    restore_(restored, saved, json.loads(json.dumps(numbers)))
-    restored.round = 8
-    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), restored, state]
+    copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
     played = []
     for one in copies:
         picks = []
@@ -271,9 +271,9 @@ def test_copies_go_on_alike(name, device):
             algorithm.observe(one, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
             picks.append(arms)
         played.append(torch.stack(picks))
-    for one, arms in zip(copies, played, strict=True):
-        assert torch.equal(arms, played[-1])
-        assert torch.equal(one.posterior.mean, state.posterior.mean)
+    assert torch.equal(copies[0].posterior.mean, copies[1].posterior.mean)
+    torch.testing.assert_close(copies[0].posterior.mean, state.posterior.mean, rtol=1e-12, atol=1e-12)
+    assert all(torch.equal(arms, played[-1]) for arms in played)
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

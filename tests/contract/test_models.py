@@ -26,7 +26,6 @@ from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from bo_robust.confidence import ConstantWidth
 from bo_robust.models import (
     BKBModel,
     CandidateEnsemble,
@@ -55,7 +54,7 @@ def fixed(X: Tensor) -> dict[str, Any]:
 
 def ensemble(X: Tensor, Y: Tensor, **options: Any) -> CandidateEnsemble:
     kinds = [{"kernel": "rbf", "lengthscale": scale, "noise_var": NOISE_VAR} for scale in (LENGTHSCALE, 0.3)]
-    return CandidateEnsemble(X, Y, options.pop("kinds", kinds), ConstantWidth(2.0), 0.5, 0.1, **options)
+    return CandidateEnsemble(X, Y, options.pop("kinds", kinds), **options)
 
 
 def one_candidate(X: Tensor, Y: Tensor) -> CandidateEnsemble:
@@ -76,12 +75,12 @@ class Row:
     Attributes:
         make: The model of data ``n x d`` and ``n x 1``, with the hyperparameters above where they are fixed.
         exact: The same where it is to equal the exact GP with these hyperparameters; None if it never does.
-        ensemble: Whether its posterior has an axis of members.
+        fantasizes: Whether it conditions on several sets of rewards at once.
     """
 
     make: Callable[..., Model]
     exact: Callable[[Tensor, Tensor], Model] | None
-    ensemble: bool = False
+    fantasizes: bool = True
 
 
 def grid(X: Tensor) -> Tensor:
@@ -117,8 +116,7 @@ ROWS = {
         robust,
         lambda X, Y: RobustGP(X, Y, torch.full_like(Y, NOISE_VAR), None, rbf(X), ZeroMean(), None),
     ),
-    "ensemble": Row(ensemble, one_candidate, ensemble=True),
-    "posterior, learned": Row(lambda X, Y: CandidateEnsemble(X, Y, "posterior", elimination=None), None, ensemble=True),
+    "ensemble": Row(ensemble, one_candidate, fantasizes=False),
 }
 EVERY = pytest.mark.parametrize("name", ROWS)
 
@@ -140,15 +138,14 @@ def test_shapes_and_batches(name, tkwargs):
     """A batch of q points has the moments of its points one at a time, whatever the batch's shape."""
     model, X = make(name, tkwargs), points(tkwargs, 3, 5, 2, seed=1)
     mean, variance = moments(model, X)
-    members = (mean.shape[2],) if ROWS[name].ensemble else ()
-    assert mean.shape == variance.shape == (3, 5, *members, 2, 1)
+    assert mean.shape == variance.shape == (3, 5, 2, 1)
     assert mean.dtype == torch.float64
     assert mean.device.type == tkwargs["device"].type
     one_mean, one_variance = moments(model, X[1, 3, 1:])
     torch.testing.assert_close(mean[1, 3, ..., 1:, :], one_mean, atol=1e-9, rtol=0)
     torch.testing.assert_close(variance[1, 3, ..., 1:, :], one_variance, atol=1e-9, rtol=0)
     assert model.num_outputs == 1
-    assert model.batch_shape == torch.Size(members)
+    assert model.batch_shape == torch.Size()
 
 
 @EVERY
@@ -183,13 +180,12 @@ def test_observation_noise_and_posterior_transforms(name, q, tkwargs):
     model, X = make(name, tkwargs), points(tkwargs, 3, q, seed=4)
     plain = model.posterior(X)
     added = model.posterior(X, observation_noise=True).variance - plain.variance
-    assert float((added - added.mean((0, -2), keepdim=True)).abs().max()) < 1e-8  # a member has its own
+    assert float((added - added.mean()).abs().max()) < 1e-8
     if "learned" not in name:
         assert float(added.mean()) == pytest.approx(NOISE_VAR, abs=1e-8)
     if not hasattr(model, "outcome_transform"):  # which BoTorch applies to the given noise as well
         given = torch.linspace(0.1, 0.4, q, **tkwargs).unsqueeze(-1).expand(3, q, 1)
         added = model.posterior(X, observation_noise=given).variance - plain.variance
-        given = given.reshape(3, *[1] * (added.ndim - 3), q, 1).expand_as(added)
         torch.testing.assert_close(added, given, atol=1e-9, rtol=0)
     turned = model.posterior(X, posterior_transform=ScalarizedPosteriorTransform(torch.tensor([-2.0], **tkwargs)))
     torch.testing.assert_close(turned.mean, -2.0 * plain.mean)
@@ -266,8 +262,6 @@ def test_float32_and_back(name, tkwargs):
 
 @EVERY
 def test_conditioning_is_building_from_all_data(name, tkwargs):
-    if name == "posterior, learned":
-        pytest.skip("building draws its candidates anew")
     X = points(tkwargs, 14)
     Y = rewards(X)
     model, whole = ROWS[name].make(X[:11], Y[:11]), ROWS[name].make(X, Y)
@@ -288,8 +282,8 @@ def test_conditioning_is_building_from_all_data(name, tkwargs):
 
 @EVERY
 def test_fantasies_of_the_mean_lower_the_variance_only(name, tkwargs):
-    if ROWS[name].ensemble:
-        pytest.skip("an ensemble has no fantasies: each would need a test of its own")
+    if not ROWS[name].fantasizes:
+        pytest.skip("it takes one set of rewards")
     model, X = make(name, tkwargs), points(tkwargs, 6, seed=11)
     fantasies = model.fantasize(points(tkwargs, 2, seed=12), SobolQMCNormalSampler(torch.Size([64]), seed=0))
     mean, variance = moments(fantasies, X)
@@ -322,14 +316,14 @@ def test_stock_acquisitions_and_their_search(name, tkwargs):
 
 @EVERY
 def test_member_of_a_model_list(name, tkwargs):
-    if ROWS[name].ensemble:
-        pytest.skip("BoTorch lists no ensembles beside plain models")
     model, X = make(name, tkwargs), points(tkwargs, 3, 2, seed=16)
     both = ModelListGP(model, make("truncated", tkwargs))
     mean, variance = moments(both, X)
     assert mean.shape == (3, 2, 2)
     torch.testing.assert_close((mean[..., :1], variance[..., :1]), moments(model, X), atol=1e-9, rtol=0)
     new = points(tkwargs, 2, seed=19)
+    if not ROWS[name].fantasizes:
+        return  # nor noise beside them
     grown = both.condition_on_observations([new, new], rewards(new).expand(2, 2)).models[0]
     assert_same(grown, model.condition_on_observations(new, rewards(new)), X, tol=1e-9)
     sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
@@ -356,7 +350,7 @@ def test_fitting(name, tkwargs):
             fit_gpytorch_mll(mll)
         return one
 
-    if ROWS[name].ensemble:
+    if name == "ensemble":
         assert_same(fit(model), again, points(tkwargs, 4, seed=17), tol=0.0)
         return
     first = evidence(make(name, tkwargs, n=20))

@@ -23,17 +23,16 @@ def blocks(page):
     return ["\n".join(line.removeprefix(indent) for line in code.split("\n")) for indent, code in BLOCK.findall(text)]
 
 
-FEWER = {  # of the rounds that a page plays, where all of them take longer than a few seconds
+FEWER = {  # rounds than a page has, where all of them take longer than a few seconds
     "ax_and_optuna.md": [("range(12)", "range(7)"), ("range(8)", "range(6)"), ("n_trials=10", "n_trials=3")],
     "truncation.md": [("range(25)", "range(2)"), ("range(500)", "range(20)")],
-    "study.md": [("range(15)", "range(4)"), ("rounds=20", "rounds=6"), ("rounds=8", "rounds=3")],
     "unknown_hyperparameters.md": [("range(25)", "range(2)"), ("range(60)", "range(4)")],
     "value_at_risk.md": [("range(10)", "range(2)")],
 }
 WITH_CODE = sorted(page.name for page in PAGES.glob("*.md") if blocks(page.name))
 
 
-def play(page, monkeypatch, tmp_path, fewer=()):
+def run(page, monkeypatch, tmp_path, fewer=()):
     """Execute the blocks of a page one after the other, and return the names they define.
 
     Args:
@@ -60,28 +59,18 @@ def play(page, monkeypatch, tmp_path, fewer=()):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
-    assert play(page, monkeypatch, tmp_path, FEWER.get(page, ()))
-
-
-def test_snippets_can_be_run_one_after_the_other_in_one_folder():
-    """A study is not created where one is already."""
-    texts = [(ROOT / "README.md").read_text(encoding="utf-8"), *(block for page in WITH_CODE for block in blocks(page))]
-    created = [name for text in texts for name in re.findall(r'Study\.create\("([^"]+)"', text)]
-    assert sorted(created) == sorted(set(created)) != []
+    assert run(page, monkeypatch, tmp_path, FEWER.get(page, ()))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch, capsys):
-    names = play(page, monkeypatch, tmp_path)
+    names = run(page, monkeypatch, tmp_path)
     printed = capsys.readouterr().out
     if page == "heavy_tails.md":
-        assert "of 17 readings are set aside" in printed
+        assert "of 17 readings are flagged as outliers" in printed
         assert names["batch"].shape == (4, 2)
-    if page == "study.md":  # one reading in twenty is a spike
-        assert abs(names["best"].x["x"] - 0.7) < 0.2
-        assert 1e-3 < names["best"].x["rate"] < 1e-1
     if page == "truncation.md":
         assert abs(float(names["best"]) - 0.7) < 0.15
         assert names["posterior"].mean.shape == (20_000, 1, 1)
@@ -89,24 +78,20 @@ def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch,
         error = names["model"].posterior(grid).mean - torch.sin(6 * grid).sum(1, keepdim=True)
         assert float(error.abs().mean()) < 0.3  # of a standard deviation of 1
         assert float(names["regret"]) < 0.2  # of a range of 2; random arms lose 0.9
-        assert "the variance is infinite" in printed
-        assert "Truncation is worthwhile" in printed
+        assert names["found"].alpha < 1.0  # the variance is infinite
     if page == "unknown_hyperparameters.md":
-        alive = names["model"].alive
-        assert "nats below the likeliest, eliminated" in printed
-        assert not alive.all()
-        assert alive[:2].any()  # rbf, 0.2 or 0.4: f is a product of a sine of period 0.8 and a line
-        assert [line.split()[0] for line in printed.strip().split("\n")[-4:]] == ["None", "VUCB", "TGPUCB", "BKB"]
+        active = names["tested"].active
+        assert not active.all()
+        assert active[:2].any()  # rbf, 0.2 or 0.4: f is a product of a sine of period 0.8 and a line
+        assert names["best"].shape == (2,)
     if page == "ax_and_optuna.md":
         assert abs(names["x"]["x"] - 0.4) < 0.3  # of [0, 1]; the worst condition, z = 1, asks for x = 0.15
         assert names["value_at_risk"] < 0.0
-        assert names["study"].best_value < 0.2  # 0 at (0.03, 2); one layer off costs 0.1
+        assert names["best"].value < 0.2  # 0 at (0.03, 2); one layer off costs 0.1
+        assert sum(names["study"].sampler.recommend(names["study"]).x.values()) < 1.1  # the constraint
     if page == "value_at_risk.md":
         assert 0.0 < float(names["found"].x) < 1.0
-        assert float(names["capped"].covar_module.lengthscale.max()) <= 0.3 + 1e-6  # GPyTorch keeps bounds in float32
-        glitch, *others = (~names["model"].believed).nonzero().flatten().tolist()
-        assert glitch == 3
-        assert set(others) <= {10, 13, 16}  # true readings that surprise, where explore may have looked
+        assert 3 in (~names["model"].believed).nonzero().flatten().tolist()
         assert abs(float(names["best"])) < 3.0  # of rewards in [-1, 1.2]
     if page == "many_rounds_and_arms.md":
         assert names["state"].round == 30
@@ -139,7 +124,11 @@ def test_every_family_has_its_parts():
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))
 def test_a_page_can_be_read_to_its_end(page):
-    assert len((PAGES / page).read_text(encoding="utf-8").split()) <= (1500 if page == "contributing.md" else 1200)
+    assert len((PAGES / page).read_text(encoding="utf-8").split()) <= 1200
+
+
+def test_all_pages_can_be_read_in_an_hour():
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in PAGES.glob("*.md")) <= 9000
 
 
 MAP = (PAGES / "contributing.md").read_text(encoding="utf-8").split("| to change | look in |\n| --- | --- |\n")[1]
@@ -168,14 +157,14 @@ def named(word):
 def test_the_commands_are_those_of_the_program():
     assert MARKER in (PAGES / "command_line.md").read_text(encoding="utf-8")
     text = command_reference()
-    for command in ("run", "resume", "plot", "list"):
+    for command in ("run", "list"):
         assert f"## bo-robust {command}\n" in text
     assert "| `--trials` | Trials of every panel. |" in text
 
 
 def test_the_files_that_pages_include_exist():
     included = [name for page in PAGES.glob("*.md") for name in re.findall(r'^--8<-- "(.+)"$', page.read_text(), re.M)]
-    assert "docs/examples/toy_method.py" in included
+    assert "configs/quickstart.yaml" in included
     assert [name for name in included if not (ROOT / name).is_file()] == []
 
 
@@ -184,7 +173,7 @@ def test_no_page_sends_its_reader_to_the_readme():
 
 
 def test_links_of_the_readme_lead_to_the_site():
-    assert home("[a](docs/pages/study.md#how-fast), [b](CHANGELOG.md)") == "[a](study.md#how-fast), [b](changelog.md)"
+    assert home("[a](docs/pages/gp_ucb.md#a-loop), [b](CHANGELOG.md)") == "[a](gp_ucb.md#a-loop), [b](changelog.md)"
     assert home("[c](docs/results/speed.md)") == "[c](results/speed.md)"
     assert home("![p](benchmarks/results/x.png) [t](docs/tutorials/o.py)") == "![p](results/x.png) [t](tutorials/o.md)"
     assert home("[MIT](LICENSE), [torch](https://pytorch.org)") == "MIT, [torch](https://pytorch.org)"
@@ -242,11 +231,12 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     assert "WARNING" not in done.stderr
     page = (site / "results" / "heavy_tails.html").read_text(encoding="utf-8")
-    assert 'src="curves/heavy_tails_where_it_matters_regret.png"' in page
+    assert 'src="robustness/regret.png"' in page
+    assert "<td>10% 10sd either</td>" in page
     assert 'src="results/robustness/regret.png"' in (site / "heavy_tails.html").read_text(encoding="utf-8")
-    assert (site / "results" / "curves" / "heavy_tails_where_it_matters_regret.png").is_file()
+    assert (site / "results" / "robustness" / "regret.png").is_file()
     assert 'id="bo_robust.models.TruncatedGP"' in (site / "reference" / "models.html").read_text(encoding="utf-8")
     assert "a million arms" in (site / "tutorials" / "million_arms.html").read_text(encoding="utf-8").lower()
-    assert "bo-robust resume" in (site / "command_line.html").read_text(encoding="utf-8")
+    assert "bo-robust run" in (site / "command_line.html").read_text(encoding="utf-8")
     foreign = re.compile(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?|png|svg))"')
     assert [found for p in site.rglob("*.html") for found in foreign.findall(p.read_text(encoding="utf-8"))] == []

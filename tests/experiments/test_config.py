@@ -41,12 +41,10 @@ def test_defaults_reach_panels_and_panels_win(tmp_path):
     assert config.panels[0].delta == 0.1
 
 
-def test_round_trip_and_digest(tmp_path):
+def test_plain_data_and_back(tmp_path):
     config = load_config(write(tmp_path, base()))
-    again = parse(config.to_dict())
-    assert again == config
-    assert again.digest == config.digest
-    assert load_config(write(tmp_path, base()), ["trials=4"]).digest != config.digest
+    assert parse(config.to_dict()) == config
+    assert load_config(write(tmp_path, base()), ["trials=4"]) != config
 
 
 def test_include_takes_panels_and_overrides_them(tmp_path):
@@ -368,7 +366,6 @@ def test_resolved_states_class_kind_and_constants(device):
             "width": {"kind": "finite", "scale": 0.5, "num_arms": 20, "delta": 0.1},
             "truncation": {"kind": "tgp", "moment_bound": 1.25, "alpha": 1.0, "scale": 1.0},
             "rule": "zero",
-            "reference_bound": None,
         },
     )
     # no width given: the label stays, the record says which width it was

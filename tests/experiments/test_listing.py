@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,11 @@ def test_help_loads_no_pytorch():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("loaded: []"), done.stdout[-500:]
+
+
+def test_configurations_are_packaged():
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        targets = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]
+    assert targets["wheel"]["packages"] == ["bo_robust"]
+    assert targets["wheel"]["force-include"] == {"configs": "bo_robust/configs"}
+    assert {"/bo_robust", "/configs"} <= {*targets["sdist"]["include"]}

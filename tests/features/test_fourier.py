@@ -200,15 +200,8 @@ def test_fewest_nodes(ell, bounds, error):
     assert FourierFeatures(ell, nodes - 1, bounds).sup_error() > error
 
 
-def test_fewest_nodes_at_the_limit():
+def test_one_node_may_be_enough():
     assert fewest_nodes(5.0, (UNIT,), 0.5) == 1
-    with pytest.raises(ValueError, match="frequencies, more than"):
-        fewest_nodes(0.1, (UNIT,) * 4, 1e-3)
-    with pytest.raises(ValueError, match="frequencies, more than"):
-        fewest_nodes(1e-4, (UNIT,), 1e-3)  # refused before the search for 10^8 nodes, which fit into no memory
-    for error in (0.0, 1.0, 1e-14, math.nan):
-        with pytest.raises(ValueError, match="error must be"):
-            fewest_nodes(0.5, (UNIT,), error)
 
 
 def test_json_round_trip():
@@ -217,24 +210,6 @@ def test_json_round_trip():
     assert again == features
     assert hash(again) == hash(features)
     assert features.covariance == SquaredExponential((0.3, 0.4))
-
-
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"lengthscale": (0.1, 0.2, 0.3)}, "3 lengthscales for bounds of 2"),
-        ({"outputscale": -1.0}, "outputscale"),
-        ({"nodes": 257}, "are 66049 frequencies"),
-        ({"bounds": ()}, "bounds"),
-        ({"bounds": (0.0, 1.0)}, "bounds"),
-        ({"bounds": (UNIT, (1.0, 1.0))}, "bounds"),
-        ({"bounds": (UNIT, (0.0, math.inf))}, "bounds"),
-        ({"bounds": (UNIT, (0.0, math.nan))}, "bounds"),
-    ],
-)
-def test_bad_arguments(changes, match):
-    with pytest.raises(ValueError, match=match):
-        FourierFeatures(**{"lengthscale": 0.3, "nodes": 4, "bounds": (UNIT, UNIT), **changes})
 
 
 def test_a_whole_number_may_be_a_float():
@@ -247,16 +222,6 @@ def test_a_whole_number_may_be_a_float():
     assert torch.equal(hermite_frequencies(8.0, 2)[0], hermite_frequencies(8, 2)[0])
 
 
-def test_bad_grids():
-    for nodes, dim in ((0, 1), (3, 0), (-1, 2)):
-        with pytest.raises(ValueError, match="must be a whole number"):
-            hermite_frequencies(nodes, dim)
-    with pytest.raises(ValueError, match=r"32 nodes in each of 4 dimension.* are 1048576 frequencies"):
-        hermite_frequencies(32, 4)
-    with pytest.raises(ValueError, match="grid"):
-        FourierFeatures(0.3, 4, (UNIT,)).sup_error(1)
-
-
 def test_points_outside_the_box(device):
     features = FourierFeatures(0.3, 4, (UNIT, (10.0, 20.0)))
     X = torch.tensor([[0.5, 15.0], [1.0, 20.0]], dtype=torch.float64, device=device)
@@ -267,6 +232,3 @@ def test_points_outside_the_box(device):
             features(moved)
     assert bool(features(X + 1e-9).isfinite().all())  # rounding
     assert features(X[:0]).shape == (0, 32)
-    for wrong in (X[:, :1], X[0], X.long()):
-        with pytest.raises(ValueError, match="X must be floating point"):
-            features(wrong)

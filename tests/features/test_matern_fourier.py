@@ -70,12 +70,6 @@ def test_another_box_is_the_unit_box_rescaled(nu, device):
     torch.testing.assert_close(phi, here(U).float(), rtol=0, atol=1e-5)
 
 
-def test_json_round_trip_and_bad_arguments():
+def test_json_round_trip():
     features = MaternFourierFeatures(0.3, 5, (UNIT,), nu=2.5)
     assert MaternFourierFeatures(**json.loads(json.dumps(dataclasses.asdict(features)))) == features
-    with pytest.raises(ValueError, match="nu must be"):
-        MaternFourierFeatures(0.3, 5, (UNIT,), nu=2.0)
-    with pytest.raises(ValueError, match="frequencies, more than"):
-        MaternFourierFeatures(0.3, 41, (UNIT,) * 3, nu=2.5)
-    with pytest.raises(ValueError, match="grid"):
-        features.sup_error(1)

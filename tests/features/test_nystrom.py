@@ -361,38 +361,3 @@ def test_symmetric_features_in_the_order_of_the_points(device):
     want = covariance(X, D) @ inverse_symmetric_root(covariance(D, D))
     torch.testing.assert_close(features(X), want, rtol=0.0, atol=1e-12)
     assert features(X).dtype == torch.float64
-
-
-# Mistakes ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("K", "mask", "tol", "message"),
-    [
-        (torch.ones(2, 3), None, None, r"must be \.\.\. x M x M"),
-        (torch.ones(3), None, None, r"must be \.\.\. x M x M"),
-        (torch.ones(2, 0, 0), None, None, "put at least one"),
-        (torch.ones(2, 2, dtype=torch.long), None, None, "floating point"),
-        (torch.ones(2, 2), torch.ones(2), None, "mask must be bool"),
-        (torch.ones(2, 2), torch.ones(3, dtype=torch.bool), None, "mask must be bool"),
-        (torch.eye(2).expand(3, 2, 2), torch.tensor([[True, True], [False, False], [True, False]]), None, "1 of 3"),
-        (torch.tensor([[1.0, math.nan], [math.nan, 1.0]]), None, None, "2 NaN or infinite"),
-        (torch.tensor([[math.inf, 0.0], [0.0, 1.0]]), torch.tensor([True, False]), None, "1 NaN or infinite"),
-        (torch.eye(2), None, 0.0, "tol must be"),
-        (torch.eye(2), None, 1.0, "tol must be"),
-    ],
-)
-def test_mistakes(K, mask, tol, message, device):
-    with pytest.raises(ValueError, match=message):
-        dictionary_root(K.to(device), None if mask is None else mask.to(device), tol)
-
-
-def test_mistakes_of_points(device):
-    with pytest.raises(ValueError, match="root must be"):
-        NystromFeatures.from_points(SE, points(device, 3, 1), "eigen")
-    with pytest.raises(ValueError, match="M x d"):
-        NystromFeatures.from_points(SE, points(device, 3))
-    with pytest.raises(ValueError, match="NaN"):
-        NystromFeatures.from_points(SE, points(device, 3, 1) / 0.0 - math.inf)
-    with pytest.raises(ValueError, match="put at least one"):
-        NystromFeatures.from_points(SE, points(device, 0, 1))

@@ -67,18 +67,47 @@ def test_candidates_by_settings(device):
     assert additive.name == "rbf(lengthscale=0.3, groups=[[0], [1]], outputscale=3.0)"
 
 
-def test_empty_or_misshapen_arguments_are_refused():
-    with pytest.raises(ValueError, match="lengthscale is empty"):
-        candidate("rbf", [], 0.1)
-    for kernel in (["rbf"], {}, None):
-        with pytest.raises(ValueError, match="unknown kernel"):
-            candidate(kernel, 0.1, 0.1)
-    for groups in ([], [[]], [0, 1], 2):
-        with pytest.raises(ValueError, match=r"groups must list columns of X, such as \[\[0\], \[1, 2\]\]"):
-            candidate("rbf", 0.1, 0.1, groups=groups)
-    for column in (-1, 0.5, "x"):
-        with pytest.raises(ValueError, match="column must be a whole number >= 0"):
-            candidate("rbf", 0.1, 0.1, groups=[[0], [column]])
-    for mean in (0.0, torch.zeros(1)):
-        with pytest.raises(ValueError, match="mean_module must be a GPyTorch mean or None"):
-            Candidate(RBFKernel(), 0.1, mean)
+REFUSED = [
+    (lambda: candidate("cubic", 0.3, 0.1), "unknown kernel 'cubic'"),
+    (lambda: candidate(["rbf"], 0.1, 0.1), "unknown kernel"),
+    (lambda: candidate(None, 0.1, 0.1), "unknown kernel"),
+    (lambda: candidate("rbf", "0.3", 0.1), "lengthscale"),
+    (lambda: candidate("rbf", [], 0.1), "lengthscale"),
+    (lambda: candidate("rbf", 0.1, noise_var=0.0), "noise_var"),
+    (lambda: candidate("rbf", 0.1, 0.1, outputscale=0.0), "outputscale"),
+    (lambda: candidate("matern", 0.3, 0.1, nu=2.0), "nu"),
+    (lambda: candidate("matern32", 0.3, 0.1, nu=2.5), "nu"),
+    (lambda: candidate("rbf", 0.3, 0.1, period=1.0), "period"),
+    (lambda: candidate("periodic", 0.1, 0.1), "period"),
+    (lambda: candidate("periodic", 0.1, 0.1, period=-1.0), "period"),
+    (lambda: candidate("rbf", [0.1, 0.2], 0.1, groups=[[0], [1]]), "lengthscale"),
+    (lambda: candidate("rbf", 0.1, 0.1, groups=[0, 1]), "groups"),
+    (lambda: candidate("rbf", 0.1, 0.1, groups=[[]]), "groups"),
+    (lambda: candidate("rbf", 0.1, 0.1, groups=[[0], [-1]]), "column"),
+    (lambda: candidate("rbf", 0.1, 0.1, groups=[[0], ["x"]]), "column"),
+    (lambda: Candidate("rbf", 0.1), "covar_module"),
+    (lambda: Candidate(RBFKernel(batch_shape=torch.Size([2])), 0.1), "covar_module"),
+    (lambda: Candidate(RBFKernel(), 0.1, 0.0), "mean_module"),
+    (lambda: candidate_grid((0.8, 0.1), 0.01), "lengthscale"),
+    (lambda: candidate_grid((0.1, 0.2, 0.3), 0.01), "lengthscale"),
+    (lambda: candidate_grid([0.1, 0.8], 0.01), "lengthscale"),
+    (lambda: candidate_grid(0.1, (0.0, 1.0)), "noise_var"),
+    (lambda: candidate_grid((0.1, 0.4), 0.01, num=0), "num"),
+    (lambda: candidate_grid(0.1, 0.01, kernels="rbf"), "kernels"),
+    (lambda: candidate_grid(0.1, 0.01, kernels=()), "kernels"),
+    (lambda: candidate_grid(0.1, 0.01, kernels=["cubic"]), "unknown family 'cubic'"),
+    (lambda: candidate_grid(0.1, 0.01, kernels=[{"period": 1.0}]), "'kernel'"),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), REFUSED)
+def test_refusals_name_the_argument(call, name):
+    with pytest.raises(ValueError, match=name):
+        call()
+
+
+def test_families_of_a_grid_are_kernels_by_name():
+    named, given = candidate("matern32", 0.3, 0.1), candidate("matern", 0.3, 0.1, nu=1.5)
+    assert named.name == given.name == "matern(lengthscale=0.3, nu=1.5)"
+    assert named.covar_module.nu == 1.5
+    assert candidate("matern52", 0.3, 0.1).covar_module.nu == candidate("matern", 0.3, 0.1).covar_module.nu == 2.5

@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 import torch
-from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bo_robust.models import FourierMap, NystromMap
 from bo_robust.models.feature_maps import FEATURE_MAPS
@@ -110,37 +110,6 @@ def test_too_few_nodes_for_the_lengthscale_warn(tkwargs):
         assert module.prepare(rbf(tkwargs, (0.5, 0.8)), False) is None
     with pytest.warns(UserWarning, match="8 nodes per dimension are too few for lengthscales"):
         module.prepare(rbf(tkwargs, (0.1, 0.8)), False)
-
-
-def test_bad_maps_are_refused(tkwargs):
-    X = points(tkwargs, 3)
-
-    def refuse(match, chosen, kernel=None):
-        with pytest.raises(ValueError, match=match):
-            chosen.build(rbf(tkwargs) if kernel is None else kernel, X, False)
-
-    refuse(r"RBFKernel or ScaleKernel\(RBFKernel\).*MaternKernel", FourierMap(4), MaternKernel())
-    refuse("use NystromMap", FourierMap(4), ScaleKernel(MaternKernel()))
-    refuse("use NystromMap", FourierMap(4), AdditiveKernel(RBFKernel()))
-    refuse("on all dimensions", FourierMap(4), RBFKernel(active_dims=[0]))
-    refuse("3 lengthscales for points of 2 dimensions", FourierMap(4), RBFKernel(ard_num_dims=3))
-    refuse("bounds must be 2 x 2", FourierMap(4, bounds=[[0.0], [1.0]]))
-    refuse("lower < upper", FourierMap(4, bounds=[[0.0, 1.0], [1.0, 1.0]]))
-    refuse("lower < upper, got", FourierMap(4, bounds=[[0.0, 0.0], [1.0, math.inf]]))
-    refuse("frequencies", FourierMap(1000))
-    refuse("inducing_points must be M x 2", NystromMap(X[0]))
-    refuse("inducing_points must be M x 2", NystromMap(X[:0]))
-    refuse("inducing_points has 1 NaN", NystromMap([[0.0, math.nan]]))
-
-
-def test_maps_by_their_options():
-    with pytest.raises(ValueError, match="nodes must be a whole number >= 1, got 0"):
-        FourierMap(0)
-    with pytest.raises(ValueError, match="size must be a whole number >= 1, got 0"):
-        NystromMap(size=0)
-    for given in ({}, {"inducing_points": [[0.1]], "size": 2}):
-        with pytest.raises(ValueError, match="needs one of inducing_points and size"):
-            NystromMap(**given)
 
 
 def test_maps_from_specs():

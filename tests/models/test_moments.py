@@ -9,8 +9,7 @@ from botorch.models.transforms.input import AppendFeatures, Normalize
 from botorch.models.transforms.outcome import Log
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bo_robust.models import CandidateEnsemble, information_gain, marginal_moments, sequential_moments
-from bo_robust.models.moments import joint_moments
+from bo_robust.models import information_gain, marginal_moments, sequential_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
@@ -98,29 +97,6 @@ def test_sequential_moments_condition_one_point_at_a_time(tkwargs):
             known = torch.cat([pending, X[b, :j]])
             expected = marginal_moments(model, X[b, j : j + 1], X_pending=known)[1]
             torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
-
-
-def test_joint_moments_are_those_of_the_posterior_after_the_pending_points(tkwargs):
-    model = single(tkwargs)
-    X, pending = torch.rand(4, 5, 2, **tkwargs), torch.rand(2, 2, **tkwargs)
-    given = {"noise": model.likelihood.noise[:1].expand(2).unsqueeze(-1)}
-    after = model.condition_on_observations(pending, model.posterior(pending).mean, **given)
-    for one, ahead in ((model, None), (after, pending)):
-        mean, covariance, noise = joint_moments(model, X, X_pending=ahead)
-        expected = one.posterior(X)
-        torch.testing.assert_close(mean, expected.mean.squeeze(-1), atol=1e-9, rtol=0)
-        torch.testing.assert_close(covariance, expected.distribution.covariance_matrix, atol=1e-9, rtol=0)
-        torch.testing.assert_close(noise, torch.full_like(mean, 0.2), atol=1e-9, rtol=0)
-
-
-def test_joint_moments_of_candidates_are_those_after_the_pending_points(tkwargs):
-    X, Y = torch.rand(6, 2, **tkwargs), torch.randn(6, 1, **tkwargs)
-    kinds = [{"kernel": "rbf", "lengthscale": scale, "noise_var": 0.1} for scale in (0.3, 0.8)]
-    model = CandidateEnsemble(X, Y, kinds, elimination=None)
-    at, pending = torch.rand(4, 3, 2, **tkwargs), torch.rand(2, 2, **tkwargs)
-    mean, covariance, _ = joint_moments(model, at, X_pending=pending)
-    one_by_one = marginal_moments(model, at, X_pending=pending)
-    torch.testing.assert_close((mean, covariance.diagonal(dim1=-2, dim2=-1)), one_by_one, atol=1e-9, rtol=0)
 
 
 def test_sequential_moments_of_a_batched_model(tkwargs):

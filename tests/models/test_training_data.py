@@ -36,7 +36,7 @@ def test_only_the_advice_to_standardise_is_silenced():
 
 
 def test_points_observed_to_be_bad_are_not_recommended():
-    """Median of the inliers: 2. Rows 2 and 5 are bad and alone; row 3 is bad, but its replicate, row 4, is an inlier."""
+    """Median of the inliers: 2. Rows 2 and 5 are bad and alone; row 3 is bad, but its replicate 4 is an inlier."""
     X = torch.tensor([[0.0], [1.0], [2.0], [3.0], [3.0], [4.0], [5.0]])
     Y = torch.tensor([1.0, 2.0, -9.0, -9.0, 3.0, 1.5, 9.0])
     outliers = torch.tensor([False, False, True, True, False, True, True])

@@ -355,6 +355,3 @@ def test_the_clip_rule_keeps_the_level_with_its_sign(tkwargs):
     shifted = TruncatedGP(X, Y, schedule, noise_var=0.1, rule="clip")
     shifted.set_train_data(targets=-Y.squeeze(-1))
     assert float(shifted.train_targets[1]) == pytest.approx(2.0**0.25)
-    for rule, message in (("residual", "arm mode"), ("none", "one of zero, clip, residual")):
-        with pytest.raises(ValueError, match=message):
-            TruncatedGP(X, Y, levels, noise_var=0.1, rule=rule)

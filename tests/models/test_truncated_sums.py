@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bo_robust.models import truncated_sums
-from bo_robust.models.truncated_sums import mostly_beyond, truncated_count, truncated_sum
+from bo_robust.models.truncated_sums import truncated_count, truncated_sum
 
 # U = R Phi^T is [[1, 3, 5], [-1, 2, 0]], so U y is [[2, -3, 20], [-2, -2, 0]].
 ROOT = torch.tensor([[1.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
@@ -32,15 +32,8 @@ Y = torch.tensor([2.0, -1.0, 4.0], dtype=torch.float64)
 def test_by_hand(level, sums, clipped, count, device):
     data = [x.to(device) for x in (ROOT, PHI, Y)]
     assert truncated_sum(*data, level).tolist() == sums
-    assert truncated_sum(*data, level, clip=True).tolist() == pytest.approx(clipped)
+    assert truncated_sum(*data, level, "clip").tolist() == pytest.approx(clipped)
     assert truncated_count(*data, level).tolist() == count
-
-
-def test_most_of_a_weight_beyond_the_level(device):
-    """At level 2.5 the second reward loses 9 of 13, the third all of its weight."""
-    data = [x.to(device) for x in (ROOT, PHI, Y)]
-    assert mostly_beyond(*data, 2.5, 0.5).tolist() == [False, True, True]
-    assert mostly_beyond(*data, 2.5, 0.7).tolist() == [False, False, True]
 
 
 def by_definition(root, features, rewards, level):
@@ -68,7 +61,7 @@ def test_any_rewards_in_batches_and_chunks(p, batch, rewards, level, chunk, seed
     y = torch.tensor(rewards, dtype=torch.float64).expand(*batch, t)
     with patch.object(truncated_sums, "CHUNK", chunk):
         zeroed = truncated_sum(root, features, y, level)
-        clipped = truncated_sum(root, features, y, level, clip=True)
+        clipped = truncated_sum(root, features, y, level, "clip")
         count = truncated_count(root, features, y, level)
     for found, expected in zip((zeroed, clipped, count), by_definition(root, features, y, level), strict=True):
         assert torch.equal(found, expected)

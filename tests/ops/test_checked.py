@@ -168,7 +168,8 @@ def test_wrong_results_are_noticed(value, fused_on_cpu, monkeypatch):
         (message,) = warned
         assert message == (
             f"The fused path of {op} fails on cpu in torch.float64: its results differ from those of the plain path. "
-            f"The op runs in plain torch. Please report this line with the output of `bo-robust doctor`."
+            f"The op runs in plain torch. Please report this line with the output of "
+            f"`python -m torch.utils.collect_env`."
         )
 
 

@@ -21,12 +21,6 @@ def test_noise_is_one_number_or_one_per_trial():
     noise = noise_of_trials(kernel, given, 2)
     assert torch.equal(noise, given)
     assert noise.data_ptr() != given.data_ptr()
-    for bad, trials, message in ((given, 3, "one per trial"), (0.0, 2, "noise_var must be"), (0.1, 0, "trials")):
-        with pytest.raises(ValueError, match=message):
-            noise_of_trials(kernel, bad, trials)
-    per_trial = ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64).expand(2, 3, 3))
-    with pytest.raises(ValueError, match="2 matrices for 4 trials"):
-        noise_of_trials(per_trial, 0.1, 4)
 
 
 def test_rows_columns_and_blocks_are_entries_of_the_matrix():
@@ -88,32 +82,14 @@ def test_a_kernel_callback_may_know_an_arm_for_certain(device):
     assert torch.equal(kernel.diagonal, variance)
 
 
-def test_bad_kernel_callback(device):
-    one = torch.ones(30, dtype=torch.float64, device=device)
-
-    def good(a, b):
-        return torch.exp(-cycle_distance(a, b, 10_000))
-
-    for matrix, diagonal, message in (
-        (lambda a, b: good(a, b)[:, :-1], one, "must return 30 x 30"),
-        (lambda a, b: good(a, b).float(), one, "float32"),
-        (lambda a, b: good(a, b) * math.nan, one, "NaN"),
-        (lambda a, b: 2.0 * good(a, b), one, "differ by up to 1"),
-        (lambda a, b: good(a, b) - 2.0 * (a.unsqueeze(1) != b), one, "positive semi-definite"),
-        (lambda a, b: good(a, b) + a.unsqueeze(1) * 0.1, one, "not symmetric"),
-        (good, one[:0], "diagonal"),
-        (good, one.long(), "diagonal"),
-        (good, one * math.inf, "diagonal"),
-        (good, -one, "no variance is negative"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ArmKernel.from_callback(matrix, diagonal)
-    # many arms: what only 256 of them are checked for shows up when it is asked for
+def test_a_callback_of_many_arms_is_checked_at_use(device):
+    """At construction only 256 arms of many are checked."""
     many, calls = torch.ones(5000, dtype=torch.float64, device=device), []
 
     def turns_bad(a, b):
         calls.append(len(a))
-        return good(a, b) if len(calls) == 1 else good(a, b)[:1]
+        values = torch.exp(-cycle_distance(a, b, 10_000))
+        return values if len(calls) == 1 else values[:1]
 
     kernel = ArmKernel.from_callback(turns_bad, many)
     with pytest.raises(ValueError, match="must return 2 x"):

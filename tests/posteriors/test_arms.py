@@ -294,30 +294,6 @@ def test_any_shape_with_duplicate_arms(n, rounds, trials, dense, block, noise_va
         torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-6, atol=1e-9)
 
 
-def bad_calls():
-    K = torch.eye(3, dtype=torch.float64)
-    good = ArmKernel.from_matrix(K)
-    X = torch.rand(4, 2, dtype=torch.float64)
-    batched = GPyTorchCovariance(gpytorch.kernels.RBFKernel(batch_shape=torch.Size([2])).double())
-    return [
-        ("prior_mean", lambda: init(good, 0.1, prior_mean=torch.full((3,), float("nan"), dtype=K.dtype))),
-        ("2 matrices for 3 trials", lambda: init(ArmKernel.from_matrix(torch.stack([K, K])), 0.1, 3)),
-        ("n x n", lambda: ArmKernel.from_matrix(torch.zeros(0, 0))),
-        ("NaN", lambda: ArmKernel.from_matrix(K * float("nan"))),
-        ("must be a finite number|infinite", lambda: init(good, torch.tensor([0.1, float("inf")]), 2)),
-        ("block", lambda: init(good, 0.1, block=0)),
-        ("prior_mean is torch.float32", lambda: init(good, 0.1, prior_mean=torch.zeros(3))),
-        ("batch shape", lambda: ArmKernel.from_covariance(batched, X)),
-    ]
-
-
-@pytest.mark.parametrize("index", range(len(bad_calls())))
-def test_bad_input_is_refused(index):
-    message, call = bad_calls()[index]
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 @pytest.mark.parametrize("s", [1, 2])
 @pytest.mark.parametrize("dense", [False, True])
 def test_a_copy_goes_on_by_itself(s, dense):

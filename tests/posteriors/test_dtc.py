@@ -296,9 +296,3 @@ def test_covariance_function_of_many_arms(monkeypatch, device):
     trials = torch.arange(s, device=device)
     chosen = some.expand(s, -1)
     torch.testing.assert_close(dtc.variance_of(posterior, chosen, trials), small.variance, rtol=0.0, atol=1e-11)
-
-
-def test_empty_dictionaries_are_refused(device):
-    posterior = dtc.init(matern_kernel(5, device), 0.1, 2)
-    with pytest.raises(ValueError, match="1 of 2 dictionaries are empty"):
-        dtc.rebuild(posterior, torch.tensor([[1, 0, 0, 0, 0], [0, 0, 0, 0, 0]], device=device).bool())

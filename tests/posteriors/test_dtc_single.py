@@ -5,10 +5,11 @@ import copy
 import pytest
 import torch
 
-from bo_robust.algorithms.bkb import fresh_dictionary
+from bo_robust.algorithms.bkb import new_dictionary
 from bo_robust.covariance import SquaredExponential
 from bo_robust.posteriors import dtc, dtc_single
 from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.random import spread
 
 pytestmark = pytest.mark.cpu_only("the single trial in NumPy")
 
@@ -77,8 +78,9 @@ def test_dictionary_of_points_without_variance():
 def test_dictionary_of_one_trial_is_that_of_a_batch():
     one, two = pair(kernels()["smooth"])
     for u in torch.rand(20, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2)):
-        want = fresh_dictionary(two, 0.03, u.expand(2))
-        assert torch.equal(fresh_dictionary(one, 0.03, u), want[:1])
+        uniforms = spread(u, one.counts.shape[1])
+        want = new_dictionary(two, 0.03, uniforms.expand(2, -1))
+        assert torch.equal(new_dictionary(one, 0.03, uniforms), want[:1])
         assert 1 < int(want[0].sum()) < int((one.counts > 0).sum())
 
 

@@ -22,18 +22,18 @@ PULLS = st.lists(st.tuples(st.integers(0, ARMS - 1), NUMBERS, st.booleans(), st.
 SHARES = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5, 0.25, -0.125, 1e-300]), min_size=3, max_size=3)
 
 
-def insert(lists, arm, value, level, ok=True, centre=None):
-    tensors = [torch.tensor([x], dtype=torch.float64, device=lists.counts.device) for x in (value, centre or 0.0)]
+def insert(lists, arm, value, level, ok=True):
+    reward = torch.tensor([value], dtype=torch.float64, device=lists.counts.device)
     arms = torch.tensor([arm], device=lists.counts.device)
     good = torch.tensor([ok], device=lists.counts.device)
-    reward_lists.insert(lists, arms, tensors[0], good, level, None if centre is None else tensors[1])
+    reward_lists.insert(lists, arms, reward, good, level)
 
 
 def check_invariants(lists, rewards, level):
-    """``rewards``: (centre, value) of every arm."""
+    """``rewards``: those of every arm."""
     for a in range(ARMS):
         size = int(lists.size[0, a])
-        listed, values = lists.values[0, a, :size], [v for _, v in rewards[a]]
+        listed, values = lists.values[0, a, :size], rewards[a]
         assert bool((listed.abs().diff() >= 0).all())
         assert bool(lists.values[0, a, size:].eq(math.inf).all())
         assert size < lists.values.shape[2]
@@ -43,9 +43,8 @@ def check_invariants(lists, rewards, level):
         by_size = sorted((abs(v) for v in values), reverse=True)
         assert sorted(listed.abs().tolist(), reverse=True) == by_size[:size]
         assert all(v <= level * math.sqrt(len(values)) for v in by_size[size:])
-        everything = [x for pair in rewards[a] for x in pair]
-        tolerance = 1e-13 * math.fsum(map(abs, everything)) + 1e-300
-        assert float(lists.total[0, a]) == pytest.approx(math.fsum(everything), rel=0, abs=tolerance)
+        tolerance = 1e-13 * math.fsum(map(abs, values)) + 1e-300
+        assert float(lists.total[0, a]) == pytest.approx(math.fsum(values), rel=0, abs=tolerance)
 
 
 @settings(max_examples=150, deadline=None)
@@ -54,13 +53,13 @@ def check_invariants(lists, rewards, level):
 @example(pulls=[(0, 1.0, True, 0.0), (0, -1.0, True, 0.0)] * 8, first=0.5, shares=[1.0, 0.5, 0.25], clip=False)
 def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
     lists = reward_lists.init(LIKE.to(device))
-    rewards: list[list[tuple[float, float]]] = [[] for _ in range(ARMS)]
+    rewards: list[list[float]] = [[] for _ in range(ARMS)]
     level = first
     for arm, value, ok, rise in pulls:
         level *= 1.0 + rise
         insert(lists, arm, value if ok else 0.0, level, ok)
         if ok:
-            rewards[arm].append((0.0, value))
+            rewards[arm].append(value)
     check_invariants(lists, rewards, level)
     counts = [max(len(r), 1) for r in rewards]
     u = torch.tensor([[share / math.sqrt(c) for share in shares] for c in counts], dtype=torch.float64)
@@ -69,8 +68,8 @@ def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
     for a in range(ARMS):
         for i in range(3):
             w = float(u[a, i])
-            kept = [w * v for _, v in rewards[a] if abs(w) * abs(v) <= level]
-            beyond = [math.copysign(level, w * v) for _, v in rewards[a] if abs(w) * abs(v) > level] if clip else []
+            kept = [w * v for v in rewards[a] if abs(w) * abs(v) <= level]
+            beyond = [math.copysign(level, w * v) for v in rewards[a] if abs(w) * abs(v) > level] if clip else []
             size = math.fsum(map(abs, kept + beyond))
             assert float(got[a, i]) == pytest.approx(math.fsum(kept + beyond), rel=0, abs=1e-13 * size + 1e-300)
 
@@ -108,19 +107,6 @@ def test_what_settles_by_hand(device):
     insert(lists, 0, 3.0, 2.0)  # b sqrt(5) = 4.47
     assert lists.size.tolist() == [[0, 0, 0]]
     assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25 + 2.5 + 3.0)
-
-
-def test_centres_are_never_truncated(device):
-    lists = reward_lists.init(LIKE.to(device))
-    rewards = [[], [(3.0, 0.5), (3.0, -7.0), (-1.0, 0.1)], []]
-    for centre, value in rewards[1]:
-        insert(lists, 1, value, 0.6, centre=centre)
-    check_invariants(lists, rewards, 0.6)
-    pairs = (torch.tensor([0], device=device), torch.tensor([1], device=device))
-    u = torch.tensor([[0.5]], dtype=torch.float64, device=device)
-    assert float(lists.truncated_sums(u, 0.6, False, pairs)) == pytest.approx(0.5 * (3.0 + 3.0 - 1.0 + 0.5 + 0.1))
-    insert(lists, 1, math.nan, 0.6, ok=False, centre=2.0)
-    check_invariants(lists, rewards, 0.6)
 
 
 def test_lists_grow_when_nothing_settles(device):

@@ -9,9 +9,7 @@ import torch
 from bo_robust.experiments.problems.abalone import Abalone
 from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, RewardModel, Trials
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
-from bo_robust.experiments.problems.conditions.fine_tuning import FineTuning
 from bo_robust.experiments.problems.conditions.portfolio import Portfolio
-from bo_robust.experiments.problems.conditions.recipe import Recipe
 from bo_robust.experiments.problems.conditions.robot_pushing import RobotPushing
 from bo_robust.experiments.problems.conditions.synthetic import (
     Branin,
@@ -51,7 +49,6 @@ PROBLEMS: dict[str, type[OverArms] | type[OverConditions]] = {
     "branin": Branin,
     "cmu_light": CMULight,
     "djia29": DJIA29,
-    "fine_tuning": FineTuning,
     "goldstein_price": GoldsteinPrice,
     "gp_draw": GPDraw,
     "hard_instance": HardInstance,
@@ -61,7 +58,6 @@ PROBLEMS: dict[str, type[OverArms] | type[OverConditions]] = {
     "many_arms": ManyArms,
     "metr_la_week": MetrLAWeek,
     "portfolio": Portfolio,
-    "recipe": Recipe,
     "rkhs_function": RKHSFunction,
     "robot_pushing": RobotPushing,
     "seattle_latency": SeattleLatency,

@@ -23,8 +23,6 @@ class DataFile:
     source: str
 
 
-OLYMPUS = "olympus/datasets of the package olymp 0.0.1b0 (Häse et al. 2021, MIT licence), a header added"
-
 DATA_FILES: dict[str, DataFile] = {
     "abalone": DataFile(
         "abalone/abalone.csv.gz",
@@ -67,21 +65,6 @@ DATA_FILES: dict[str, DataFile] = {
         "seattle_latency/seattle_rtt.npz",
         "57fe9a12c18217a006d10050b3aa530b5d34a1b5d826a2df8957df32c40b7512",
         "GitHub uofa-rzhu3/NetLatency-Data @ a584557 (Zhu, Liu, Niu, Li, Zhao, IEEE/ACM ToN 2017)",
-    ),
-    "alkox": DataFile(
-        "lab/alkox.csv",
-        "699e31511739a900db9db51d7df63156d6fa47c55d942e2b7e746ef5498f70f1",
-        OLYMPUS,
-    ),
-    "fullerenes": DataFile(
-        "lab/fullerenes.csv",
-        "0d2c7c0abe5018c81f3485d7cab4ca650d59a1a8199e5238ce18f2e240454a33",
-        OLYMPUS,
-    ),
-    "suzuki": DataFile(
-        "lab/suzuki.csv",
-        "8505c30ef49e37dfe3194ef12fd7432dbf47e94557feefeead43d51dd6ba5a28",
-        OLYMPUS,
     ),
 }
 

@@ -7,9 +7,9 @@ from botorch.acquisition import AcquisitionFunction
 from bo_robust.experiments.conditions.base import PAPER_WIDTH, Round
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, RhoKG, build_method, resample
 from bo_robust.experiments.conditions.shared_gp import SharedGP
-from bo_robust.experiments.conditions_loop import initial_pairs
+from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.methods import create_method
+from bo_robust.methods import METHODS
 from bo_robust.random import stream
 
 TINY = {
@@ -66,7 +66,7 @@ def test_v_ucb_as_it_is_set():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pick": "informative"}, "pick must be one of probable, uniform; got 'informative'"),
+        ({"pick": "drawn"}, "pick must be one of probable, uniform; got 'drawn'"),
         ({"width": 0.0}, "width must be"),
         ({"preset": "tuned"}, "has no 'preset'"),
     ],
@@ -79,7 +79,7 @@ def test_bad_settings_of_v_ucb_are_refused(options, message):
 def test_v_ucb_has_the_papers_width_through_every_door():
     paper = build_method("v-ucb", {})
     assert (paper.pick, paper.schedule) == ("probable", PAPER_WIDTH)
-    assert create_method("v-ucb", {"environment": {"points": [{"z": 0.0}]}}).width == paper.width
+    assert METHODS["v-ucb"].settings["width"] == paper.width
 
 
 def test_systematic_resampling(device):

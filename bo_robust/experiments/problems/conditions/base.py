@@ -1,6 +1,6 @@
 """What a problem over (x, z) is: f(x, z), the decision x, the condition z and the distribution of z.
 
-The problems are those of Nguyen, Dai, Low & Jaillet 2021 (V-UCB), sec. 4 and App. I, and three of ours. Axes: ``n``
+The problems are those of Nguyen, Dai, Low & Jaillet 2021 (V-UCB), sec. 4 and App. I. Axes: ``n``
 points, ``w`` points of Z, ``d_x`` and ``d_z`` dimensions of x and z. An input of f is x followed by z.
 """
 

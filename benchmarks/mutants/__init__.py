@@ -1,1 +1,0 @@
-"""Whether tests notice a wrong line: ``python -m benchmarks.mutants``."""

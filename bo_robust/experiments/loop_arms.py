@@ -1,0 +1,223 @@
+"""One algorithm on one problem over arms: all trials together, round after round, and what it leaves.
+
+Random numbers come in chunks of rounds from streams keyed by (seed, purpose, trial, chunk): "reward" for rewards,
+"algorithm" for randomised rules, and "initial" for the arms of an initial design. All algorithms of a panel use the
+same streams and therefore meet the same rewards and initial arms. Nothing is read back from the device until a chunk
+ends. On CUDA, small problems play a chunk in one call (:mod:`bo_robust.experiments.fused_rounds`).
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bo_robust.algorithms import ArmAlgorithm, Selection, State
+from bo_robust.experiments.build import build_algorithm, start_state
+from bo_robust.experiments.config import Panel
+from bo_robust.experiments.fused_rounds import can_fuse, play_fused
+from bo_robust.experiments.problems import Problem
+from bo_robust.linalg import on_cuda, row_argmax
+from bo_robust.posteriors import elimination
+from bo_robust.random import stream
+
+# The number of the chunk is part of the streams' keys: another length gives other random numbers.
+CHUNK_ROUNDS = 256
+DICTIONARY_COLUMNS = ("dictionary_size", "effective_dimension")
+
+
+class Traces:
+    """What happened in every round of every trial, ``T x s`` each; rows beyond ``rounds`` are unwritten.
+
+    ``dictionary`` says whether the algorithm has one, and so :data:`DICTIONARY_COLUMNS`; else these are None.
+    """
+
+    def __init__(
+        self, horizon: int, trials: int, device: torch.device, dtype: torch.dtype, dictionary: bool = False
+    ) -> None:
+        def column(of: torch.dtype = dtype, fill: float = 0.0) -> Tensor:
+            return torch.full((horizon, trials), fill, dtype=of, device=device)
+
+        self.rounds = 0  # played
+        self.arms = column(torch.int32)
+        self.rewards = column()  # before any truncation
+        self.recommended = column(torch.int32)  # arm of largest posterior mean after the round
+        # Confidence width used, and share of arms with |f - mu| <= w sigma before the pull; NaN for rules without a
+        # width, and in the initial design.
+        self.width, self.coverage = column(fill=torch.nan), column(fill=torch.nan)
+        self.truncated = column(torch.bool)  # whether the reward was set to zero
+        self.ok = column(torch.bool)  # whether the reward was finite
+        # Arms in the dictionary, and the algorithm's estimate, after the round.
+        self.dictionary_size = column(torch.int32) if dictionary else None
+        self.effective_dimension = column() if dictionary else None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The traces by name."""
+        return {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
+
+
+def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Run algorithm number ``j`` of a panel on the trials of ``problem``, and return its traces and metadata.
+
+    Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem, and
+    ``eliminations`` (:func:`elimination_record`). Errors are those of
+    :func:`bo_robust.experiments.build.build_algorithm` and ``start_state``.
+    """
+    algorithm = build_algorithm(panel.methods[j], panel, problem)
+    noise_var = panel.noise_var or problem.noise_var
+    size = (panel.horizon, len(trials), problem.f.device, problem.f.dtype)
+    traces = Traces(*size, dictionary="dictionary" in algorithm.records)
+    state = start_state(algorithm, problem, noise_var, len(trials), panel.horizon)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="every candidate failed")  # the summary says so
+        play(algorithm, problem, trials, panel.seed, noise_var, traces, state, panel.initial or 0)
+    truncation = getattr(algorithm, "truncation", None)
+    level = None if truncation is None else truncation(panel.horizon)
+    metadata = {
+        "seconds": time.perf_counter() - began,
+        "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
+        "notes": problem.notes,
+        "arm_names": list(problem.arm_names),
+        "eliminations": elimination_record(algorithm, state, problem),
+    }
+    frame = _frame(traces, problem, trials)
+    frame.insert(0, "method", panel.methods[j].label)
+    frame.insert(0, "panel", panel.name)
+    return frame, metadata
+
+
+def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFrame:
+    """The traces in long format, ordered by trial and then by round, which counts from 1."""
+    f, optimum = problem.f.cpu(), problem.optimum.cpu()
+    host = {k: v[: traces.rounds].cpu() for k, v in traces.tensors().items()}
+    T, s = host["arms"].shape
+    columns = {
+        "arm": host["arms"],
+        "reward": host["rewards"],
+        "regret": optimum - f.gather(1, host["arms"].long().T).T,
+        "recommended": host["recommended"],
+        "simple_regret": optimum - f.gather(1, host["recommended"].long().T).T,
+        "width": host["width"],
+        "coverage": host["coverage"].float(),
+        "truncated": host["truncated"],
+        "ok": host["ok"],
+    }
+    columns |= {name: host[name] for name in DICTIONARY_COLUMNS if name in host}
+    frame = pd.DataFrame({k: v.T.reshape(-1).numpy() for k, v in columns.items()})
+    frame.insert(0, "round", np.tile(np.arange(1, T + 1, dtype=np.int32), s))
+    frame.insert(0, "trial", np.repeat(np.asarray(trials, dtype=np.int32), T))
+    return frame
+
+
+def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) -> dict[str, Any] | None:
+    """The eliminations of one algorithm; None for algorithms that eliminate nobody.
+
+    Keys: ``candidates``, their names; ``true``, the right one's name by trial, or None; ``survivors``, names by trial;
+    ``eliminations``, the failed tests (:func:`bo_robust.posteriors.elimination.timeline`) with candidates' ``name``.
+    """
+    known = problem.candidates
+    if "eliminations" not in algorithm.records or known is None:
+        return None
+    alive, names = state.posterior.alive, known.names
+    timeline = elimination.timeline(alive, state.failures)  # type: ignore[attr-defined]
+    return {
+        "candidates": list(names),
+        "true": None if known.true is None else [names[u] for u in known.true],
+        "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in alive.cpu().tolist()],
+        "eliminations": [{"name": names[row["candidate"]], **row} for row in timeline],
+    }
+
+
+def play(
+    algorithm: ArmAlgorithm,
+    problem: Problem,
+    trials: Sequence[int],
+    seed: int,
+    noise_var: float,
+    traces: Traces,
+    state: State | None = None,
+    initial: int = 0,
+    fuse: bool | None = None,
+) -> State:
+    """Play until the traces are full and return the final state.
+
+    ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. A
+    given state is that after ``traces.rounds`` rounds and changes in place; None starts a fresh one. ``fuse`` says
+    whether rounds are played many in one call where that is possible; None: on CUDA.
+    """
+    horizon = traces.arms.shape[0]
+    if state is None:
+        state = start_state(algorithm, problem, noise_var, len(trials), horizon)
+    arms = [stream(seed, "initial", trial).integers(problem.num_arms, size=initial) for trial in trials]
+    design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
+    fuse = (on_cuda(problem.f) if fuse is None else fuse) and can_fuse(algorithm, problem, state)
+    while traces.rounds < horizon:
+        chunk = traces.rounds // CHUNK_ROUNDS
+        begin, stop = chunk * CHUNK_ROUNDS, min(horizon, (chunk + 1) * CHUNK_ROUNDS)
+        draws, uniforms = draw_chunk(problem, trials, seed, chunk)
+        with torch.no_grad():
+            while traces.rounds < stop:
+                i, end = traces.rounds - begin, stop - begin
+                played = 0
+                if fuse and traces.rounds >= initial:
+                    played = play_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
+                if not played:
+                    play_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
+    return state
+
+
+def play_round(
+    algorithm: ArmAlgorithm,
+    problem: Problem,
+    state: State,
+    draws: Tensor,
+    uniform: Tensor,
+    traces: Traces,
+    design: Tensor,
+) -> None:
+    """Play one round of all trials: choose, reward, observe, and write row ``traces.rounds``. The state changes.
+
+    ``draws`` are raw reward variates (``s x k``) and ``uniform`` draws from [0, 1) (``s``) of the round. ``design``
+    holds the arms of the initial design, ``rounds x s``, which take the place of the algorithm's choice.
+    """
+    t, posterior = traces.rounds, state.posterior
+    chosen = t >= len(design)
+    selection = algorithm.select(state, uniform) if chosen else Selection(design[t])
+    if selection.width is not None:
+        width = selection.width
+        traces.width[t] = width
+        reach = posterior.variance.sqrt().mul_(width.unsqueeze(1) if isinstance(width, Tensor) else width)
+        # Where sigma is rounding of the prior, so is |f - mu|: a billionth of the prior scale counts as covered.
+        slack = 1e-9 if posterior.mean.dtype == torch.float64 else 1e-4
+        covered = (problem.f - posterior.mean).abs_() <= reach.add_(slack)
+        traces.coverage[t] = covered.to(reach.dtype).mean(1)
+    rewards = problem.rewards(problem.f, selection.arms, draws)
+    observe = algorithm.observe if chosen else algorithm.observe_initial
+    info = observe(state, selection.arms, rewards, uniform)
+    traces.arms[t] = selection.arms
+    traces.rewards[t] = rewards
+    traces.ok[t] = info.ok
+    if info.truncated is not None:
+        traces.truncated[t] = info.truncated
+    traces.recommended[t] = row_argmax(posterior.mean)
+    if traces.dictionary_size is not None and traces.effective_dimension is not None:
+        traces.dictionary_size[t] = posterior.size
+        traces.effective_dimension[t] = posterior.effective_dimension
+    traces.rounds += 1
+
+
+def draw_chunk(problem: Problem, trials: Sequence[int], seed: int, chunk: int) -> tuple[Tensor, Tensor]:
+    """Raw reward variates (``B x s x k``) and uniforms (``B x s``) of a chunk, on the problem's device."""
+    f = problem.f
+    draws = np.stack(
+        [problem.rewards.draw(stream(seed, "reward", trial, chunk), CHUNK_ROUNDS) for trial in trials], axis=1
+    )
+    uniforms = np.stack([stream(seed, "algorithm", trial, chunk).random(CHUNK_ROUNDS) for trial in trials], axis=1)
+    below_one = 1.0 - torch.finfo(f.dtype).eps / 2.0  # float32 rounds some draws up to 1
+    return torch.from_numpy(draws).to(f), torch.from_numpy(uniforms).to(f).clamp_(max=below_one)

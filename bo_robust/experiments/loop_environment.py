@@ -1,0 +1,192 @@
+"""Play one method on one problem over (x, z): fit, recommend, choose (x, z), observe.
+
+All methods of a trial start from the same points, meet the same noise in the same order, and use the same seeds.
+Nothing depends on what ran before.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bo_robust.acquisition import recommend_design
+from bo_robust.experiments.build import build_conditions_problem, find_device
+from bo_robust.experiments.conditions.base import ConditionsMethod, Proposal, Round
+from bo_robust.experiments.conditions.methods import build_method
+from bo_robust.experiments.conditions.shared_gp import SharedGP
+from bo_robust.experiments.config import Panel
+from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
+from bo_robust.functionals import ValueAtRisk
+from bo_robust.linalg import wait_for
+from bo_robust.random import stream
+
+
+def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> Tensor:
+    """Draw initial points (x, z), ``n x d``: x uniform on its box, z uniform on the points of a finite Z or on its box.
+
+    z does not follow the distribution of Z, in which about 25 of the paper's 100 points hold the mass. The authors do
+    the same.
+    """
+    draws = torch.from_numpy(stream(seed, "initial", trial).random((n, problem.dim_x + problem.dim_z)))
+    u, v = draws.to(problem.x_bounds).split([problem.dim_x, problem.dim_z], dim=-1)
+    x = problem.x_bounds[0] + (problem.x_bounds[1] - problem.x_bounds[0]) * u
+    if problem.points is None:
+        z = problem.z_bounds[0] + (problem.z_bounds[1] - problem.z_bounds[0]) * v
+    else:
+        z = problem.points[(v[:, 0] * len(problem.points)).long()]
+    return torch.cat([x, z], -1)
+
+
+def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int) -> dict[str, list[Any]]:
+    """Play one trial of one method.
+
+    Row r, from 0 to ``horizon``, holds what is known after r rounds and what is chosen next. Columns:
+
+    - ``regret``: regret of the recommendation, argmax VaR(mu) over the designs observed so far;
+    - ``lower_regret``: regret of argmax VaR(l) over the same designs;
+    - ``recommended``: the former design, as a list;
+    - ``values``: in the last row, f there over the points of Z (``over_environment``); None before;
+    - ``interval``: VaR(u) - VaR(l) at the recommendation;
+    - ``certificate``: max_x VaR(u) - VaR(l) at the recommendation, an upper bound on its regret while l <= f <= u. NaN
+      for methods that do not find the maximum;
+    - ``point``: the point chosen next, as a list; ``y``: the observation there; ``chosen_regret``: the regret of its x;
+    - ``bound``: 2 w sigma(x, z) at that point; NaN unless it bounds ``chosen_regret``
+      (:class:`~.conditions.base.ConditionsMethod`);
+    - ``seconds``: time to choose the point, without the fit;
+    - ``fit_seconds``, ``fit_ok``: time and success of the fit, NaN and True in rounds without one;
+    - ``noise_var``: noise variance of the GP.
+    """
+    n = problem.initial if panel.initial is None else panel.initial
+    X = initial_pairs(problem, n, panel.seed, trial)
+    # All noise of the trial at once, so that every method meets the same.
+    noise = torch.from_numpy(stream(panel.seed, "noise", trial).standard_normal(n + panel.horizon)).to(X)
+    noise = math.sqrt(problem.noise_var) * noise
+    Y = problem.f(X) + noise[:n]
+    seeds = stream(panel.seed, "method", trial).integers(2**62, size=panel.horizon + 1).tolist()
+    gp = SharedGP(torch.cat([problem.x_bounds, problem.z_bounds], -1))
+    functional = ValueAtRisk(problem.alpha)
+
+    @functools.cache
+    def regret_of(x: tuple[float, ...]) -> float:
+        return float(regret(problem, problem.x_bounds.new_tensor(x)))
+
+    rows: dict[str, list[Any]] = {}
+    for r in range(panel.horizon + 1):
+        fit_seconds, fit_ok = math.nan, True
+        if r % panel.refit_every == 0:
+            began = time.perf_counter()
+            fit_ok = gp.fit(X, Y)
+            fit_seconds = time.perf_counter() - began
+        now = Round(problem, gp, X, Y, r + 1)
+        bound = method.bound(now)
+        with torch.no_grad():
+            best = recommend_design(bound.model, problem.environment, functional, now.designs).x
+        row: dict[str, Any] = {
+            "round": r,
+            "regret": regret_of((*best.tolist(),)),
+            "lower_regret": regret_of((*now.designs[bound.certificate(now.designs, 0.0).argmin()].tolist(),)),
+            "recommended": best.tolist(),
+            "values": None,
+            "interval": float(bound.certificate(best)),
+            "certificate": math.nan,
+            "bound": math.nan,
+            "chosen_regret": math.nan,
+            "seconds": math.nan,
+            "fit_seconds": fit_seconds,
+            "fit_ok": fit_ok,
+            "noise_var": gp.hyperparameters()["noise_var"][0],
+            "point": None,
+            "y": math.nan,
+        }
+        last = r == panel.horizon
+        if last:
+            row["values"] = over_environment(problem, best)[0].tolist()
+        if not last or method.certifies:
+            chosen, row["seconds"] = _timed(method, now, seeds[r])
+            if chosen.max_upper is not None:
+                with torch.no_grad():  # the search may have missed what is known
+                    known = float(bound(now.designs.unsqueeze(-2)).max())
+                row["certificate"] = float(bound.certificate(best, max(chosen.max_upper, known)))
+            if not last:
+                point = chosen.point.unsqueeze(0)
+                y = problem.f(point) + noise[n + r]
+                if method.certifies:
+                    with torch.no_grad():
+                        lower, upper = bound.bounds_of(point, None)
+                    row["bound"] = float((upper - lower).max())
+                row |= {
+                    "chosen_regret": regret_of((*chosen.point[: problem.dim_x].tolist(),)),
+                    "point": chosen.point.tolist(),
+                    "y": float(y),
+                }
+                X, Y = torch.cat([X, point]), torch.cat([Y, y])
+        for key, value in row.items():
+            rows.setdefault(key, []).append(value)
+    return rows
+
+
+def run_method(
+    panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Run trials of method number ``j``, and return its traces (columns of :func:`play_trial`) and metadata.
+
+    The metadata are ``seconds``, the problem's ``notes`` and ``alpha``, and its optimum: ``x`` and its ``value``.
+    """
+    problem = _problem(panel.model_dump_json(), data_dir, device)
+    method, began = panel.methods[j], time.perf_counter()
+    frames = []
+    for trial in trials:
+        frame = pd.DataFrame(play_trial(problem, build_method(method.name, method.options), panel, trial))
+        frame.insert(0, "trial", trial)
+        frame.insert(0, "method", method.label)
+        frame.insert(0, "panel", panel.name)
+        frames.append(frame)
+    best = optimum(problem)
+    metadata = {
+        "seconds": time.perf_counter() - began,
+        "notes": problem.notes,
+        "alpha": problem.alpha,
+        "x": best.x.tolist(),
+        "value": best.value,
+    }
+    return pd.concat(frames, ignore_index=True), metadata
+
+
+def settings_used(panel: Panel, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
+    """Everything a panel uses, with every constant filled in, as plain data; errors are those of building it."""
+    problem = _problem(panel.model_dump_json(), None if data_dir is None else str(data_dir.resolve()), str(device))
+    methods = {m.label: build_method(m.name, m.options) for m in panel.methods}
+    used = {label: {"class": type(method).__name__, **vars(method)} for label, method in methods.items()}
+    return {"noise_var": problem.noise_var, "alpha": problem.alpha, "methods": used}
+
+
+@functools.lru_cache(maxsize=1)
+def _problem(panel: str, data_dir: str | None, device: str) -> ConditionsProblem:
+    """The problem of a panel given as JSON. Kept, so that data are read and the optimum is searched once."""
+    made = Panel.model_validate_json(panel)
+    return build_conditions_problem(made, None if data_dir is None else Path(data_dir), find_device(device))
+
+
+def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Proposal, float]:
+    """What the method proposes, and its seconds.
+
+    The generators of torch and NumPy (used by SciPy's optimisers) are seeded, and restored afterwards.
+    """
+    state = np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        try:
+            began = time.perf_counter()
+            chosen = method.propose(now)
+            wait_for(now.X)
+            return chosen, time.perf_counter() - began
+        finally:
+            np.random.set_state(state)  # noqa: NPY002

@@ -1,0 +1,116 @@
+"""The picture of a panel: regret by round."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+
+# Before pyplot is imported: no window is wanted.
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from bo_robust.experiments.config import Panel
+from bo_robust.experiments.summary import CONFIDENCE, log_regret, mean_interval
+
+THEME: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.3,
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "lines.linewidth": 1.4,
+}
+SIZE = (4.6, 3.4)  # inches of one pair of axes
+DASHES = ("-", "--", ":", "-.")  # of the first ten labels, the next ten, ...
+DRAWN = 200  # points of a curve on a logarithmic axis
+
+
+def file_name(index: int, panel: str) -> str:
+    """Such as ``00-branin-hoo-1-1.png``."""
+    slug = re.sub(r"[^a-z0-9]+", "-", panel.lower()).strip("-")
+    return f"{index:02d}-{slug or 'panel'}.png"
+
+
+def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
+    """A PNG file of a panel's regret by round, given the traces of the panel."""
+    draw = _over_arms if panel.over_arms else _over_environment
+    with plt.rc_context(THEME):
+        figure, axes = plt.subplots(1, 2, figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
+        try:
+            draw(panel, traces, axes)
+            figure.suptitle(plain_text(panel.name))
+            handles, labels = axes[0].get_legend_handles_labels()
+            figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
+            file = io.BytesIO()
+            figure.savefig(file, format="png", dpi=120)
+        finally:
+            plt.close(figure)
+    return file.getvalue()
+
+
+def _over_arms(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
+    """Average and simple regret: means over trials, shaded by one standard error."""
+    regret, simple = _curves(panel, traces, "regret"), _curves(panel, traces, "simple_regret")
+    average = {label: values.cumsum(1) / np.arange(1, panel.horizon + 1) for label, values in regret.items()}
+    for axis, title, curves in ((axes[0], "average regret R_t / t", average), (axes[1], "simple regret", simple)):
+        axis.set_title(f"{title}: mean ± standard error")
+        at = np.unique(np.geomspace(1, panel.horizon, min(panel.horizon, DRAWN)).round().astype(int)) - 1
+        for label, look in looks_of(panel.labels).items():
+            values = curves[label][:, at]
+            mean, error = values.mean(0), values.std(0, ddof=1) / np.sqrt(panel.trials) if panel.trials > 1 else 0.0
+            axis.plot(at + 1, mean, label=plain_text(label), **look)
+            axis.fill_between(at + 1, mean - error, mean + error, color=look["color"], alpha=0.15, lw=0)
+        axis.set_xlabel("round")
+        axis.set_xscale("log")
+        axis.set_xlim(left=0.9)
+        axis.set_ylim(bottom=0.0)
+        # Few plain numbers; within a decade powers of ten are too few.
+        low, high = axis.xaxis.get_view_interval()
+        axis.xaxis.set_major_locator(LogLocator(numticks=7) if high >= 10.0 * low else MaxNLocator(5))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
+    """log10 regret with the confidence interval of its mean; certificates beside the regret that they bound."""
+    regret, certificate = _curves(panel, traces, "regret"), _curves(panel, traces, "certificate")
+    axes[0].set_title(f"log10 regret: mean and {100 * CONFIDENCE:.0f} % confidence interval")
+    axes[1].set_title("medians: certificate (solid), regret (dashed)")
+    axes[1].set_yscale("log")
+    for label, look in looks_of(panel.labels).items():
+        mean, low, high = mean_interval(log_regret(regret[label]), CONFIDENCE)
+        axes[0].plot(mean, label=plain_text(label), **look)
+        axes[0].fill_between(np.arange(len(mean)), low, high, color=look["color"], alpha=0.15, lw=0)
+        if not np.isnan(certificate[label]).all():  # methods that do not certify have none in any round
+            axes[1].plot(np.median(certificate[label], 0), color=look["color"])
+            axes[1].plot(10.0 ** np.median(log_regret(regret[label]), 0), color=look["color"], linestyle="--")
+    for axis in axes:
+        axis.set_xlabel("round")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _curves(panel: Panel, traces: pd.DataFrame, column: str) -> Mapping[str, np.ndarray]:
+    """A column of the traces by label, ``trials x rows``."""
+    return {
+        label: traces.loc[traces["method"] == label, column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
+        for label in panel.labels
+    }
+
+
+def looks_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour and line style of every label."""
+    return {label: {"color": f"C{i % 10}", "linestyle": DASHES[i // 10 % 4]} for i, label in enumerate(labels)}
+
+
+def plain_text(label: str) -> str:
+    """Escape a label for matplotlib, which reads $ as mathematics and hides labels that begin with _."""
+    plain = label.replace("$", r"\$")
+    return f" {plain}" if plain.startswith("_") else plain

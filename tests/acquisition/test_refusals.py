@@ -1,0 +1,104 @@
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import SingleTaskGP
+from botorch.models.deterministic import GenericDeterministicModel
+from botorch.models.model_list_gp_regression import ModelListGP
+from torch.distributions import Normal
+
+from bo_robust.acquisition import (
+    GPUCB,
+    EliminationUCB,
+    ValueAtRiskUCB,
+    optimize_lnso,
+    recommend_design,
+    search_lacing_value,
+)
+from bo_robust.confidence import ConstantWidth
+from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
+from bo_robust.functionals import CVaR
+from tests.refusals import check_refused
+
+X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)
+Y = X.sum(-1, keepdim=True)
+Z = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
+BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+WIDTH = ConstantWidth(2.0)
+BELL = ContinuousEnvironment(BOX, Normal(0.5, 0.1))
+
+
+def gp():
+    return SingleTaskGP(X, Y)
+
+
+def batched():
+    return SingleTaskGP(X.expand(2, 4, 2), Y.expand(2, 4, 1))
+
+
+def gp_ucb(model=None, width=WIDTH, **options):
+    return GPUCB(gp() if model is None else model, width, **options)
+
+
+def risk(environment=None, functional=0.1, width=2.0, model=None, **options):
+    environment = FiniteEnvironment(Z) if environment is None else environment
+    return ValueAtRiskUCB(gp() if model is None else model, environment, functional, width, **options)
+
+
+def lnso(bounds=BOX, acqf=None, **options):
+    return optimize_lnso(acqf or risk(BELL), bounds, **options)
+
+
+REFUSALS = [
+    ("model", lambda: gp_ucb("gp")),
+    *(("width", lambda w=w: gp_ucb(width=w)) for w in (2.0, ConstantWidth)),
+    *(("t", lambda t=t: gp_ucb(t=t)) for t in (0, 1.5, torch.tensor(3))),
+    ("training data", lambda: gp_ucb(GenericDeterministicModel(lambda x: x.sum(-1, keepdim=True)), t=1)),
+    (
+        "t",
+        lambda: gp_ucb(
+            ModelListGP(gp(), SingleTaskGP(X[:3], Y[:3])), posterior_transform=ScalarizedPosteriorTransform(Y[:2, 0])
+        ),
+    ),
+    *(("X_pending", lambda x=x: gp_ucb(X_pending=x)) for x in ([[0.1, 0.2]], X[:, :1], X[0], X * float("nan"))),
+    *(("X", lambda x=x: gp_ucb()(x)) for x in (X[:1].float(), X[:1].numpy(), X[:1, :1])),
+    ("EliminationUCB", lambda: EliminationUCB(gp())),
+    # value at risk
+    *(("environment", lambda e=e: risk(e)) for e in (FiniteEnvironment(X), Z, FiniteEnvironment(Z.float()))),
+    ("environment", lambda: risk(PerturbationEnvironment(Z))),
+    ("functional", lambda: risk(functional=10)),
+    ("width", lambda: risk(width="2")),
+    ("value", lambda: risk(width=-1.0)),
+    ("t", lambda: risk(t=1.5)),
+    ("X_pending", lambda: risk(X_pending=X[0])),
+    ("pending", lambda: risk(model=batched(), X_pending=X[:1, :1])),
+    *(("X", lambda x=x: risk()(x)) for x in (X[:1], torch.cat([X, X], 1))),
+    ("X", lambda: risk().select_condition([[0.1]])),
+    ("pick", lambda: risk().select_condition(X[:, :1], "best")),
+    *(
+        ("X_queried", lambda x=x: recommend_design(gp(), FiniteEnvironment(Z), 0.1, x))
+        for x in ([[0.1]], X[:0], X.long())
+    ),
+    ("z", lambda: recommend_design(gp(), FiniteEnvironment(Z), 0.1, X)),
+    # searches over a box of conditions
+    *(
+        ("acqf", lambda f=f, a=a: f(a))
+        for f in (lambda a: lnso(acqf=a), lambda a: search_lacing_value(a, BOX[0]))
+        for a in (risk(), risk(BELL, CVaR(0.1)), risk(BELL, model=batched()))
+    ),
+    ("bounds", lambda: lnso(BOX.flip(0))),
+    *(("X", lambda b=b: lnso(b)) for b in (BOX.float(), BOX.expand(2, 2))),
+    *(
+        (name, lambda n=name, v=value: lnso(**{n: v}))
+        for name, value in (("num_draws", 0), ("fit_steps", 0), ("radius", float("nan")))
+    ),
+    *(
+        (name, lambda n=name, v=value: search_lacing_value(risk(BELL), BOX[0], **{n: v}))
+        for name, value in (("steps", 0), ("num_draws", 3), ("rate", 0.0))
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("argument", "call"), REFUSALS, ids=[argument for argument, _ in REFUSALS])
+def test_refusals_name_the_argument(argument, call):
+    check_refused(call, argument)

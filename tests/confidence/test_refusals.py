@@ -1,0 +1,78 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bo_robust import confidence
+from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, gp_ucb_regret_bound, propose_constants
+from bo_robust.confidence import information_gain as gains
+from bo_robust.truncation import ATAFourierTruncation, PublishedATATruncation, TGPTruncation, median_mad, truncate
+from tests.refusals import check_refused
+
+K = torch.eye(3, dtype=torch.float64)
+ONE, TWO = torch.ones(1), torch.ones(2)
+REWARDS = np.random.default_rng(0).standard_normal(200)
+
+REFUSALS = [
+    # widths
+    ("num_arms", lambda: FiniteWidth(2.5, 0.1)),
+    ("num_arms", lambda: FiniteWidth("ten", 0.1)),
+    ("num_arms", lambda: FiniteWidth(None, 0.1)),
+    ("num_arms", lambda: FiniteWidth(math.inf, 0.1)),
+    ("num_arms", lambda: RandomisedWidth(1)),
+    ("delta", lambda: FiniteWidth(5, "0.1")),
+    ("delta", lambda: FiniteWidth(5, np.array([0.1, 0.2]))),
+    ("value", lambda: ConstantWidth(-1.0)),
+    ("value", lambda: ConstantWidth("2")),
+    ("scale", lambda: ConstantWidth(1.0, scale=0.0)),
+    ("t", lambda: ConstantWidth(1.0)(0)),
+    ("t", lambda: ConstantWidth(1.0)("1")),
+    ("norm_bound", lambda: confidence.SelfNormalisedWidth(None, 1.0, 0.1)),
+    ("epsilon", lambda: confidence.BKBWidth(1.0, 1.0, 1.0, 0.1, 1.0)),
+    ("uniform", lambda: RandomisedWidth(5)(1)),
+    ("uniform", lambda: RandomisedWidth(5)(1, 0.0, 1.0)),
+    # truncation
+    ("moment_bound", lambda: TGPTruncation("4", 1.0)),
+    ("moment_bound", lambda: TGPTruncation(True, 1.0)),
+    ("moment_bound", lambda: TGPTruncation(np.array([4.0, 1.0]), 1.0)),
+    ("alpha", lambda: TGPTruncation(4.0, math.nan)),
+    ("horizon", lambda: ATAFourierTruncation(4.0, 1.0, 0.1, math.nan, 5)),
+    ("horizon", lambda: PublishedATATruncation(1.0, 1.0, horizon=1, num_directions=8)),
+    ("t", lambda: TGPTruncation(4.0, 1.0)(0)),
+    ("rule", lambda: truncate(ONE, 1.0, "drop")),
+    ("y", lambda: truncate([1.0, 2.0], 1.0)),
+    ("entries", lambda: median_mad(np.ones((3, 2)))),
+    # information gain and regret
+    *(("noise_var", lambda f=f: f(K, 0.0)) for f in (gains.exact, gains.increments, gains.effective_dimension)),
+    *(("noise_var", lambda f=f: f(K, 0.0, 3)) for f in (gains.greedy, gains.greedy_bound, gains.spectral_bound)),
+    *(("T", lambda f=f: f(K, 1.0, 0)) for f in (gains.greedy, gains.greedy_bound, gains.spectral_bound)),
+    *(("kernel matrix", lambda f=f: f(-K, 1.0, 3)) for f in (gains.greedy, gains.greedy_bound, gains.spectral_bound)),
+    ("K", lambda: gains.exact(np.eye(3), 1.0)),
+    ("K", lambda: gains.exact(K[:2], 1.0)),
+    ("K", lambda: gains.effective_dimension(K.long(), 1.0)),
+    ("kernel matrix", lambda: gains.greedy(K[None], 1.0, 3)),
+    ("eigenvalues", lambda: gains.spectral_bound(torch.tensor([1.0, -0.1]), 1.0, 3)),
+    ("spectrum", lambda: gains.spectral_bound(torch.empty(0), 1.0, 3)),
+    ("T", lambda: gains.rate_linear(1, 2)),
+    ("d", lambda: gains.rate_se(10, 0)),
+    ("nu", lambda: gains.rate_matern(10, 2, 1.0)),
+    ("widths", lambda: gp_ucb_regret_bound([1.0], ONE, 1.0)),
+    ("widths", lambda: gp_ucb_regret_bound(ONE, TWO, 0.1)),
+    ("noise_var", lambda: gp_ucb_regret_bound(TWO, TWO, 0.0)),
+    # constants from rewards
+    ("rewards", lambda: propose_constants([1.0] * 9)),
+    ("rewards", lambda: propose_constants(["a"] * 200)),
+    ("rewards", lambda: propose_constants(None)),
+    ("rewards", lambda: propose_constants(REWARDS * np.nan)),
+    ("entries", lambda: propose_constants(np.ones(200))),
+    ("arms", lambda: propose_constants(REWARDS, arms=[1, 2])),
+    ("arms", lambda: propose_constants(REWARDS, arms=np.arange(200))),
+    ("delta", lambda: propose_constants(REWARDS, delta=0.0)),
+    ("delta", lambda: propose_constants(REWARDS[:100], delta=1e-17)),
+]
+
+
+@pytest.mark.parametrize(("argument", "call"), REFUSALS, ids=[argument for argument, _ in REFUSALS])
+def test_refusals_name_the_argument(argument, call):
+    check_refused(call, argument)

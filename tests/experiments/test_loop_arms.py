@@ -1,0 +1,86 @@
+"""The loop over arms: traces recomputed from first principles, and what they keep of dictionaries."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bo_robust.confidence import FiniteWidth
+from bo_robust.experiments import loop_arms
+from bo_robust.experiments.build import build_algorithm, build_problem, start_state
+from bo_robust.experiments.config import parse
+from bo_robust.experiments.loop_arms import DICTIONARY_COLUMNS, Traces, play_round, run_method
+from bo_robust.experiments.problems import make_problem
+from bo_robust.random import stream
+
+T3 = {"kind": "student_t", "df": 3}
+METHODS = [
+    {"name": "bkb", "label": "BKB", "oversampling": 2.0},
+    {"name": "bbkb", "label": "BBKB", "oversampling": 2.0, "batch_constant": 0.5},
+    {"name": "gp-ucb", "label": "GP", "width": {"kind": "finite", "scale": 5.0**-0.5}},
+]
+
+
+def panel(**changes):
+    problem = {"kind": "rkhs_function", "num_arms": 40, "noise": T3}
+    settings = {"name": "p", "problem": problem, "trials": 3, "horizon": 30, "methods": METHODS, **changes}
+    return parse({"panels": [settings]}).panels[0]
+
+
+def test_traces_are_reproduced_from_first_principles():
+    """Regret, rewards and coverage of the traces, recomputed with dense solves for one trial."""
+    made = panel(problem={"kind": "rkhs_function", "noise": T3}, horizon=25)
+    frame, _ = run_method(made, 2, build_problem(made, range(2), None, torch.device("cpu")), range(2))
+    rows = frame.query("trial == 1")
+    problem = make_problem("rkhs_function", [1], 0, noise=T3)
+    f = problem.f[0].numpy()
+    K = problem.kernel if isinstance(problem.kernel, torch.Tensor) else problem.kernel(problem.arms, problem.arms)
+    K = K.numpy()
+    draws = problem.rewards.draw(stream(0, "reward", 1, 0), 256)
+    width = FiniteWidth(len(f), 0.1, scale=5**-0.5)
+    arms, rewards = [], []
+    for t in range(25):
+        mean, variance = np.zeros(len(f)), K.diagonal()
+        if arms:
+            A = np.linalg.solve(K[np.ix_(arms, arms)] + problem.noise_var * np.eye(t), K[arms])
+            mean, variance = np.array(rewards) @ A, K.diagonal() - (K[arms] * A).sum(0)
+        sigma = np.sqrt(np.maximum(variance, 0))
+        arm = int(np.argmax(mean + width(t + 1) * sigma))
+        row = rows.iloc[t]
+        assert row["arm"] == arm
+        assert row["coverage"] == pytest.approx((np.abs(f - mean) <= width(t + 1) * sigma + 1e-9).mean(), abs=1e-6)
+        reward = problem.rewards(problem.f, torch.tensor([arm]), torch.from_numpy(draws[t : t + 1])).item()
+        assert row["reward"] == pytest.approx(reward, rel=1e-12)
+        assert row["regret"] == pytest.approx(f.max() - f[arm], abs=1e-12)
+        arms.append(arm)
+        rewards.append(reward)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_traces_record_what_the_state_holds(device, index):
+    made = panel()
+    problem = build_problem(made, range(3), None, device)
+    algorithm = build_algorithm(made.methods[index], made, problem)
+    assert "dictionary" in algorithm.records
+    seen = {"size": [], "estimate": []}
+    traces = Traces(30, 3, device, torch.float64, dictionary=True)
+    state = start_state(algorithm, problem, 1.0, 3, 30)
+    design = torch.empty(0, 3, dtype=torch.long, device=device)
+    draws, uniforms = loop_arms.draw_chunk(problem, range(3), 0, 0)
+    for t in range(30):
+        play_round(algorithm, problem, state, draws[t], uniforms[t], traces, design)
+        p = state.posterior
+        seen["size"].append(p.dictionary.sum(1))
+        seen["estimate"].append((p.learnt_counts * p.variance / p.noise_var.unsqueeze(1)).sum(1))
+    assert torch.equal(traces.dictionary_size, torch.stack(seen["size"]).int())
+    torch.testing.assert_close(traces.effective_dimension, torch.stack(seen["estimate"]))
+    assert int(traces.dictionary_size[-1].min()) > 2
+
+
+def test_only_methods_with_a_dictionary_have_its_columns(device):
+    made = panel()
+    problem = build_problem(made, range(3), None, device)
+    frames = [run_method(made, j, problem, range(3))[0] for j in range(3)]
+    assert [{*DICTIONARY_COLUMNS} <= {*frame} for frame in frames] == [True, True, False]
+    assert [len(frame) for frame in frames] == [90, 90, 90]
+    assert [*pd.concat(frames)["method"].unique()] == ["BKB", "BBKB", "GP"]

@@ -1,0 +1,95 @@
+"""The loop on a tiny problem."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, build_method
+from bo_robust.experiments.config import parse
+from bo_robust.experiments.loop_environment import initial_pairs, play_trial
+from bo_robust.experiments.problems import make_conditions_problem as make
+from bo_robust.experiments.problems.conditions import regret
+
+# One for all tests, whose optimum is searched once.
+BRANIN = make("branin")
+SEARCH = {"restarts": 1, "raw_samples": 8, "maxiter": 5}
+
+
+def panel(method, **over):
+    settings = {"loop": "conditions", "horizon": 3, "refit_every": 2, "methods": [method], **over}
+    return parse({**settings, "panels": [{"name": "B", "problem": {"kind": "branin"}}]}).panels[0]
+
+
+def played(method, trial=0, problem=None, **over):
+    p = panel(method, **over)
+    return play_trial(problem or BRANIN, build_method(p.methods[0].name, p.methods[0].options), p, trial)
+
+
+def test_rows(device):
+    problem = make("branin", device=device)
+    rows = played({"name": "v-ucb", **SEARCH}, problem=problem)
+    assert rows["round"] == [0, 1, 2, 3]
+    assert [math.isnan(s) for s in rows["fit_seconds"]] == [False, True, False, True]
+    assert all(c >= i - 1e-9 for c, i in zip(rows["certificate"], rows["interval"], strict=True))
+    assert rows["point"][-1] is None
+    assert all(math.isfinite(v) for v in rows["bound"][:-1])
+    X = initial_pairs(problem, problem.initial, 0, 0)
+    assert rows["regret"][0] in regret(problem, X[:, :1]).tolist()
+    assert rows["regret"] == [
+        pytest.approx(float(regret(problem, torch.tensor([x]).to(X)))) for x in rows["recommended"]
+    ]
+    assert rows["values"][:-1] == [None, None, None]
+    x = torch.tensor([rows["recommended"][-1]], dtype=torch.float64, device=device)
+    f = problem.f(torch.cat([x.expand(len(problem.points), -1), problem.points], -1))
+    assert rows["values"][-1] == pytest.approx(f.tolist(), rel=1e-12)
+    point = torch.tensor(rows["point"][0], dtype=torch.float64, device=device)
+    assert rows["chosen_regret"][0] == pytest.approx(float(regret(problem, point[:1])))
+    assert abs(rows["y"][0] - float(problem.f(point))) < 0.5  # noise of standard deviation 0.1
+
+
+def test_trials_are_fixed_by_their_seeds():
+    first = played("random", trial=1)
+    torch.rand(5)
+    np.random.default_rng(0).random()
+    again = played("random", trial=1)
+    for column in ("regret", "point", "y", "chosen_regret"):
+        np.testing.assert_equal(first[column], again[column])
+    assert played("random", trial=2)["point"] != first["point"]
+    assert played("random", trial=1, seed=1)["point"] != first["point"]
+
+
+def test_methods_start_alike():
+    a, b = played("random"), played({"name": "gp-ucb-mean", **SEARCH})
+    assert (a["regret"][0], a["interval"][0]) == (b["regret"][0], b["interval"][0])
+    assert a["point"][0] != b["point"][0]
+    assert all(math.isnan(c) for c in [*b["certificate"], *b["bound"]])
+
+
+def test_global_random_numbers_are_left_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    played("random")
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_the_certificate_counts_known_designs(monkeypatch):
+    """However bad the search, max VaR(u) is at least what the recommendation itself has."""
+    method = CONDITIONS_METHODS["v-ucb"]
+    propose = method.propose
+    monkeypatch.setattr(method, "propose", lambda self, now: replace(propose(self, now), max_upper=-100.0))
+    rows = played({"name": "v-ucb", **SEARCH})
+    assert all(c >= i - 1e-9 for c, i in zip(rows["certificate"], rows["interval"], strict=True))
+
+
+def test_the_initial_design(device):
+    problem = make("hartmann3_12", device=device)
+    X = initial_pairs(problem, 200, 0, 0)
+    assert X.shape == (200, 3)
+    assert X.device.type == device.type
+    assert bool((X[:, 1:].unsqueeze(1) == problem.points).all(-1).any(1).all())
+    assert len(X[:, 1:].unique(dim=0)) > 50  # 64 points, uniformly; 25 hold the mass
+    assert torch.equal(X[:5], initial_pairs(problem, 5, 0, 0))

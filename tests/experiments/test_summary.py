@@ -1,0 +1,74 @@
+"""Numbers of a summary by hand, and the tables on a terminal."""
+
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from bo_robust.experiments import run as runs
+from bo_robust.experiments import summary as summaries
+from bo_robust.experiments.config import parse
+
+
+def test_verdicts_use_the_t_distribution():
+    # 3 trials, differences 1, 2, 3: mean 2, error 0.577, t = 3.46 < 4.30: not significant, though above 2 errors
+    difference = summaries.difference(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    assert difference["mean"] == pytest.approx(2.0)
+    assert difference["error"] == pytest.approx(1 / np.sqrt(3))
+    assert difference["significant"] is False
+    assert summaries.difference(np.arange(20.0) + 5, np.arange(20.0) * 1.01)["significant"] is True
+
+
+def test_one_trial_has_no_standard_error():
+    assert summaries.mean_and_error(np.array([2.0])) == (2.0, None)
+    # 1, 3: mean 2, sd sqrt 2, error 1
+    assert summaries.mean_and_error(np.array([1.0, 3.0])) == pytest.approx((2.0, 1.0))
+
+
+def test_intervals_of_log_regret():
+    assert summaries.log_regret([1.0, 0.01, 1e-4, -1e-7]).tolist() == [0.0, -2.0, -3.0, -3.0]
+    mean, low, high = summaries.mean_interval(np.array([1.0, 2.0, 3.0]), 0.7)
+    assert (mean, low + high) == (2.0, 4.0)
+    # Student's t with 2 degrees of freedom: 0.85-quantile 1.38621, standard error 1 / sqrt(3).
+    assert high - mean == pytest.approx(1.38621 / math.sqrt(3.0), abs=1e-4)
+    assert summaries.mean_interval(np.array([4.0]), 0.7) == (4.0, 4.0, 4.0)
+
+
+def test_metadata_of_jobs_are_joined():
+    def job(seconds, survivors, trial):
+        record = {"candidates": ["a", "b"], "true": ["a"] * len(survivors), "survivors": survivors}
+        record["eliminations"] = [{"name": "b", "trial": trial, "round": 3}]
+        return {"seconds": seconds, "notes": "n", "eliminations": record}
+
+    joined = summaries.join_metadata([job(1.0, [["a", "b"], ["a"]], 1), job(2.0, [["a"]], 0)])
+    assert joined["seconds"] == 3.0
+    assert joined["eliminations"]["survivors"] == [["a", "b"], ["a"], ["a"]]
+    assert joined["eliminations"]["true"] == ["a", "a", "a"]
+    assert [row["trial"] for row in joined["eliminations"]["eliminations"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("trials", "horizon", "level"),
+    [(4, 200, "0.0376"), (1, 9, "0.0173")],  # b_T = v^(1/2) T^(1/4)
+)
+def test_losing_most_rewards_to_truncation_warns(tmp_path, trials, horizon, level):
+    method = {"name": "tgp-ucb", "label": "TGP", "truncation": {"kind": "tgp", "moment_bound": 1e-4, "alpha": 1.0}}
+    panel = {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}}
+    data = {"trials": trials, "horizon": horizon, "methods": [method], "panels": [panel]}
+    summary = runs.start(parse(data), tmp_path / "out")
+    (line,) = summary["panels"][0]["warnings"]
+    assert "moment_bound" in line
+    assert "the most in number is arm" in line
+    assert f"b_t = {level}" in line
+
+
+def test_odd_names_and_narrow_terminals_do_not_break_a_table(tmp_path, capsys):
+    methods = [{"name": "random", "label": "_h [red]"}, {"name": "ei", "label": "$\\foo{$"}]
+    panel = {"name": "a[/red]b $x_$", "problem": {"kind": "rkhs_function"}, "methods": methods}
+    data = {"trials": 4, "horizon": 5, "panels": [panel]}
+    runs.start(parse(data), tmp_path / "out", console=Console(width=40))
+    assert (tmp_path / "out" / "00-a-red-b-x.png").stat().st_size > 1000
+    table = capsys.readouterr().out.split("average regret:")[0].split("a[/red]b $x_$: 4 trials")[1]
+    assert "_h [red]" in table
+    assert "…" not in table

@@ -1,0 +1,155 @@
+"""What the models refuse. ``tests/models/test_candidate_*`` have the rows of CandidateEnsemble."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.outcome import Standardize
+from botorch.utils.datasets import SupervisedDataset
+from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+
+from bo_robust.models import (
+    BKBModel,
+    FeatureGP,
+    FourierMap,
+    NystromMap,
+    RobustGP,
+    TruncatedFeatureGP,
+    TruncatedGP,
+    plot_outliers,
+    suggest_replicates,
+)
+from bo_robust.truncation import NoTruncation, TGPTruncation
+from tests.refusals import check_refused
+
+X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)
+Y = X.sum(-1, keepdim=True)
+LEVEL, MAP = TGPTruncation(4.0, 1.0), FourierMap(4)
+BATCHED = RBFKernel(batch_shape=torch.Size([2]))
+SEVERAL_NOISES = FixedNoiseGaussianLikelihood(torch.ones(4))
+DATA = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
+
+
+def truncated(train_X=X, train_Y=Y, level=LEVEL, **options):
+    return TruncatedGP(train_X, train_Y, level, **{"noise_var": 0.1} | options)
+
+
+def features(train_X=X, train_Y=Y, chosen=MAP, **options):
+    return FeatureGP(train_X, train_Y, chosen, **options)
+
+
+def truncated_features(level=1.0, **options):
+    return TruncatedFeatureGP(X, Y, MAP, level, **options)
+
+
+def small():
+    return FeatureGP(X, Y, FourierMap(6), noise_var=0.1, covar_module=RBFKernel())
+
+
+def mapped(chosen, kernel=None):
+    return chosen.build(RBFKernel() if kernel is None else kernel, X, False)
+
+
+REFUSALS = [
+    # data; the contract of models has NaN, other shapes and other dtypes
+    *(("train_X", lambda x=x: truncated(x)) for x in (X.numpy(), X.tolist(), X.half(), X.expand(2, 4, 2))),
+    ("train_X", lambda: truncated(pd.DataFrame(X.numpy()))),
+    ("train_Y", lambda: truncated(X, Y.numpy())),
+    ("data", lambda: truncated(X[:0], Y[:0])),
+    ("data", lambda: features(X[:0], Y[:0])),
+    ("data", lambda: BKBModel(X[:0], Y[:0])),
+    # TruncatedGP
+    *(("truncation", lambda b=b: truncated(level=b)) for b in (3.0, NoTruncation, "tgp")),
+    *(
+        ("levels", lambda b=b: truncated(level=b))
+        for b in (Y[:2] + 1.0, Y * 0.0, Y * math.nan, Y[:, 0], Y.float() + 1.0)
+    ),
+    *(("noise_var", lambda v=v: truncated(noise_var=v)) for v in (0.0, 1e-9, "0.1")),
+    ("noise_var", lambda: truncated(X.float(), Y.float(), noise_var=9e-5)),
+    ("noise_var", lambda: truncated(train_Yvar=Y + 1.0)),
+    ("noise_var", lambda: truncated(likelihood=GaussianLikelihood())),
+    *(("rule", lambda r=r: truncated(rule=r)) for r in ("none", "residual")),
+    ("outcome_transform", lambda: truncated(outcome_transform=Standardize(m=1))),
+    ("Y", lambda: truncated().condition_on_observations(X[:1], [[1.0]])),
+    ("X", lambda: truncated().condition_on_observations(X[:1].numpy(), Y[:1])),
+    ("schedule", lambda: truncated(level=Y + 1.0).condition_on_observations(X[:1], Y[:1])),
+    *(("targets", lambda y=y: truncated().set_train_data(targets=y)) for y in ([1.0] * 4, Y[:, 0] * math.nan)),
+    *(("truncation", lambda s=s: TruncatedGP.construct_inputs(DATA, s)) for s in ({"kind": "tpg"}, "tgp")),
+    # FeatureGP and its maps
+    *(("features", lambda m=m: features(chosen=m)) for m in ("fourier", 4)),
+    ("features", lambda: FeatureGP.construct_inputs(DATA, {"kind": "rff"})),
+    ("train_X", lambda: features(X.expand(2, 4, 2), Y.expand(2, 4, 1))),
+    *(("noise_var", lambda v=v: features(noise_var=v)) for v in (0.0, 9e-7)),
+    ("noise_var", lambda: features(noise_var=0.1, likelihood=GaussianLikelihood())),
+    ("noise variance", lambda: features(likelihood=SEVERAL_NOISES)),
+    ("covar_module", lambda: features(chosen=NystromMap(X), covar_module="rbf")),
+    ("batch shape", lambda: features(covar_module=BATCHED)),
+    ("bounds", lambda: features(X + 5.0)),
+    *(("X", lambda x=x: small().posterior(x)) for x in (X.numpy(), X[:, :1], X[0], X.float())),
+    ("bounds", lambda: small().posterior(X + 1.0)),
+    ("bounds", lambda: small().condition_on_observations(X + 1.0, Y)),
+    ("noise", lambda: small().condition_on_observations(X, Y, noise=Y)),
+    *(("targets", lambda y=y: small().set_train_data(targets=y)) for y in (Y[:2, 0], Y[:, 0] * math.nan)),
+    ("one output", lambda: small().subset_output([1])),
+    *(("nodes", lambda n=n: FourierMap(n)) for n in (0, "8")),
+    ("frequencies", lambda: mapped(FourierMap(1000))),
+    *(
+        ("bounds", lambda b=b: mapped(FourierMap(4, b)))
+        for b in ([[0.0], [1.0]], "unit", [[0, 1], [1, 1]], [[0, 0], [1, math.inf]])
+    ),
+    *(("RBFKernel", lambda k=k: mapped(MAP, k)) for k in (MaternKernel(), ScaleKernel(MaternKernel()))),
+    ("RBFKernel", lambda: mapped(MAP, AdditiveKernel(RBFKernel()))),
+    ("dimensions", lambda: mapped(MAP, RBFKernel(active_dims=[0]))),
+    ("lengthscales", lambda: mapped(MAP, RBFKernel(ard_num_dims=3))),
+    *(("inducing_points", lambda a=a: NystromMap(*a)) for a in ((), (X, 3))),
+    *(
+        ("inducing_points", lambda x=x: mapped(NystromMap(x)))
+        for x in (X[0], X[:0], [[0.0, math.nan]], [[0.1, 0.2], [0.3]])
+    ),
+    ("size", lambda: NystromMap(size=0)),
+    # TruncatedFeatureGP
+    *(("truncation", lambda b=b: truncated_features(b)) for b in ("tgp", None, -1.0, 0.0, math.nan)),
+    ("truncation", lambda: truncated_features(lambda t: 0.0)),
+    ("truncation", lambda: TruncatedFeatureGP.construct_inputs(DATA, MAP, {"kind": "ata"})),
+    ("root", lambda: truncated_features(root="qr")),
+    ("rule", lambda: truncated_features(rule="drop")),
+    ("outcome_transform", lambda: truncated_features(outcome_transform=Standardize(m=1))),
+    # BKBModel
+    *(("oversampling", lambda q=q: BKBModel(X, Y, oversampling=q)) for q in (0.99, math.inf)),
+    ("max_size", lambda: BKBModel(X, Y, max_size=0)),
+    ("min_size", lambda: BKBModel(X, Y, min_size=0)),
+    *(("seed", lambda s=s: BKBModel(X, Y, seed=s)) for s in ("a", -1)),
+    ("seed", lambda: BKBModel(X, Y).redraw(-1)),
+    ("noise_var", lambda: BKBModel(X, Y, noise_var=-1.0)),
+    *(("previous", lambda p=p: BKBModel(X, Y, previous=p)) for p in ("last", FeatureGP(X, Y, NystromMap(X)))),
+    ("X", lambda: BKBModel(X, Y, previous=BKBModel(X[:, :1], Y))),
+    ("train_X", lambda: BKBModel(X, Y, previous=BKBModel(X, Y).float())),
+    ("X", lambda: BKBModel(X, Y).with_pending(X[:, :1])),
+    ("batch shape", lambda: BKBModel(X, Y, covar_module=BATCHED)),
+    # RobustGP
+    ("train_X", lambda: RobustGP(pd.DataFrame(X.numpy()), Y)),
+    ("train_Y", lambda: RobustGP(X, Y.unsqueeze(0))),
+    ("batch", lambda: RobustGP(X.expand(2, 4, 2), Y.expand(2, 4, 1))),
+    ("maximize", lambda: RobustGP(X, Y, maximize="no")),
+    *(("outlier_share", lambda s=s: RobustGP(X, Y, outlier_share=s)) for s in (0.5, "a")),
+    ("outlier_density", lambda: RobustGP(X, Y, outlier_density=0.0)),
+    *(
+        ("train_Yvar", lambda v=v: RobustGP(X, Y, v))
+        for v in (0.1, torch.ones(4), Y[:, 0], Y[:3], Y * math.nan, -1.0 - Y)
+    ),
+    ("train_Yvar", lambda: RobustGP(X, Y, likelihood=SEVERAL_NOISES)),
+    ("fit_gpytorch_mll", lambda: RobustGP(X, Y).recommendable()),
+    ("fit_gpytorch_mll", lambda: suggest_replicates(RobustGP(X, Y))),
+    *(("model", lambda a=a: suggest_replicates(*a)) for a in (("abc",), (X, Y))),
+    ("maximize", lambda: suggest_replicates(SingleTaskGP(X, Y), Y)),
+    ("model", lambda: plot_outliers(SingleTaskGP(X, Y))),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("argument", "call"), REFUSALS, ids=[argument for argument, _ in REFUSALS])
+def test_refusals_name_the_argument(argument, call):
+    check_refused(call, argument)
