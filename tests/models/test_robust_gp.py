@@ -5,8 +5,6 @@ import warnings
 
 import pytest
 import torch
-from botorch.acquisition import qExpectedImprovement, qKnowledgeGradient
-from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
@@ -20,8 +18,6 @@ from botorch.models.transforms.input import (
     OneHotToNumeric,
     Warp,
 )
-from botorch.optim import optimize_acqf
-from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
@@ -29,13 +25,11 @@ from gpytorch.priors import GammaPrior
 from torch.nn import ModuleDict
 from torch.nn.functional import one_hot
 
-from bo_robust import GPUCB, CandidateEnsemble, RobustGP, ValueAtRiskUCB
+from bo_robust import GPUCB, RobustGP
 from bo_robust.confidence import ConstantWidth
-from bo_robust.environments import FiniteEnvironment
 from bo_robust.models import marginal_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
-BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 def data(n=20, d=2, seed=0, wrong=0, size=10.0, noise=0.1):
@@ -325,12 +319,6 @@ class TestBadInput:
             fit(RobustGP(X, Y))
             fit(RobustGP(X[:39], noise[:39]))
 
-    def test_a_needle_above_equal_observations_is_an_inlier(self):
-        X, _, _ = data(50)
-        distance = (X - 0.4).norm(dim=1, keepdim=True)
-        model = fit(RobustGP(X, (distance.flatten().sort().values[5] - distance).clamp_min(0.0)))
-        assert outliers(model) == []
-
 
 class TestState:
     @pytest.mark.parametrize(
@@ -461,23 +449,6 @@ class TestState:
 
 
 class TestLoops:
-    def test_acquisitions_see_single_task_gp_on_the_inliers(self):
-        X, Y, _ = data(20, wrong=2)
-        model = fit(RobustGP(X, Y, maximize=None))
-        keep = model.inlier_mask
-        other = fit(SingleTaskGP(X[keep], Y[keep]))
-        sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
-        for make in (
-            lambda of: qLogNoisyExpectedImprovement(of, X, sampler, prune_baseline=False),
-            lambda of: qExpectedImprovement(of, best_f=0.5, sampler=sampler, X_pending=X[:2]),
-            lambda of: qKnowledgeGradient(of, num_fantasies=4, sampler=SobolQMCNormalSampler(torch.Size([4]), seed=0)),
-        ):
-            found = []
-            for one in (model, other):
-                torch.manual_seed(0)
-                found.append(optimize_acqf(make(one), BOX, q=1, num_restarts=2, raw_samples=8, options={"maxiter": 5}))
-            torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)
-
     def test_a_list_of_models_is_fitted_one_by_one(self):
         X, Y, rows = data(20, wrong=2)
         W, Z, others = data(20, seed=4, wrong=1)
@@ -493,32 +464,3 @@ class TestLoops:
         assert model.outlier_prior.share == 0.1
         assert model.outlier_prior.density == 0.05
         assert torch.equal(model.train_X_all, X)
-
-
-class TestWithTheOtherMethods:
-    """Heavy tails x value at risk x unknown kernel, in continuous space."""
-
-    def test_value_at_risk(self):
-        X, Y, rows = data(25, wrong=3, size=20.0)
-        environment = FiniteEnvironment(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1))
-        model = fit(RobustGP(X, Y, maximize=None))
-        assert outliers(model) == rows
-        keep = model.inlier_mask
-        x = torch.rand(4, 1, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        bound, expected, contaminated = (
-            ValueAtRiskUCB(one, environment, 0.2, width=2.0)(x)
-            for one in (model, fit(SingleTaskGP(X[keep], Y[keep])), fit(SingleTaskGP(X, Y)))
-        )
-        torch.testing.assert_close(bound, expected, atol=1e-12, rtol=0)
-        assert float((bound - contaminated).abs().max()) > 0.3
-
-    def test_candidates_see_inliers(self):
-        X, Y, _ = data(25, wrong=3, size=20.0)
-        kinds = [{"kernel": "rbf", "lengthscale": scale, "noise_var": 0.01} for scale in (0.5, 0.3)]
-        keep = fit(RobustGP(X, Y)).inlier_mask
-        truth = torch.sin(4.0 * X).sum(1, keepdim=True)
-
-        def error(points, observations):
-            return float((CandidateEnsemble(points, observations, kinds).posterior(X).mean - truth).abs().mean())
-
-        assert error(X[keep], Y[keep]) < 0.3 < 1.0 < error(X, Y)
