@@ -41,7 +41,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
-from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, verify
+from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, suggest_replicates
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
@@ -231,7 +231,7 @@ class _Round:
             return None
         for model in self.models[: self.outputs.objectives]:
             elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
-            point = verify(model, X_pending=elsewhere) if model.judged else None
+            point = suggest_replicates(model, X_pending=elsewhere) if model.outliers_detected else None
             rows = [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist()
             for row in rows:
                 if _among(self.X[row : row + 1], self.space.candidates).any():

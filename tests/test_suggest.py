@@ -6,7 +6,7 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
-from bo_robust.models import RobustGP, verify
+from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.suggest import _failure_model, _OneHot, _sentinel, _Space, _WhereTrialsSucceed, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
@@ -117,7 +117,7 @@ def test_on_a_list_an_outlier_that_is_too_good_is_measured_again():
     now = suggest(X, Y, candidates=table, **SEARCH)
     assert now.replicate.tolist() == [True]
     assert torch.equal(now.X, X[5:6])
-    assert verify(now.model) is not None
+    assert suggest_replicates(now.model) is not None
     now = suggest(X, Y, candidates=table, X_pending=X[5:6], **SEARCH)  # it is under way
     assert now.replicate.tolist() == [False]
     again = suggest(torch.cat([X, X[5:6]]), torch.cat([Y, f(X[5:6])]), candidates=table, **SEARCH)
