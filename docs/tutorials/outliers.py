@@ -139,8 +139,8 @@ show(models[0])
 #
 # A narrow peak looks like a spike at first. Suppose that the first campaign meets one, of height 6. One reading is
 # flagged, and `suggest_replicates` names its point. The second reading agrees, so both are inliers; a third makes
-# sure, because a sensor may fail twice in the same way. (Once spikes that a replicate contradicted are `outlier_share` of all
-# readings, nothing is measured again.)
+# sure, because a sensor may fail twice in the same way. (Once spikes that a replicate contradicted are
+# `outlier_prior.share` of all readings, nothing is measured again.)
 
 # %%
 peak = torch.tensor([[0.95, 0.05]], dtype=torch.float64)
