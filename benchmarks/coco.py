@@ -5,10 +5,10 @@ optuna``). Equal budgets of 20 d evaluations for TGP-UCB (``bo_robust.integratio
 ``TUNED``) and GP-UCB, BoTorch's default loop (``SingleTaskGP``, log noisy expected improvement, fitted every round),
 the same loop with ``RobustGP`` and ``suggest_replicates``, and Optuna's GP sampler; the first 2 d points of BoTorch's
 loops are Sobol's, the samplers choose their own. A run counts the targets f - f_opt <= 10^(2, 1.8, ..., -8) that an
-evaluated point reaches without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own record, for ``python -m
-cocopp``. ``--methods`` plays some, in processes of their own if you like; once BoTorch's, Optuna's and one of ours are
-in ``FOLDER``, they are compared; without a name none is played, those there are compared. ``--earlier`` takes the runs
-of methods that are not in ``FOLDER`` from what an earlier command printed.
+evaluated point reaches without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own
+record, for ``python -m cocopp``. ``--methods`` runs some, in processes of their own if you like; once BoTorch's,
+Optuna's and one of ours are in ``FOLDER``, they are compared; without a name none is run, those there are compared.
+``--earlier`` takes the runs of methods that are not in ``FOLDER`` from what an earlier command printed.
 """
 
 from __future__ import annotations
