@@ -41,7 +41,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
-from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, suggest_replicates
+from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
@@ -262,12 +262,12 @@ class _Round:
             return elsewhere
         U = self.space.encode(self.space.candidates[free]).to(self.U)
         with torch.no_grad():
-            unknown, with_noise = (
-                torch.cat([model.posterior(U, observation_noise=noise).variance for model in self.models], -1)
-                for noise in (False, True)
-            )
-        noisy = (with_noise - unknown).amax(0) > unknown.amax(0)  # for each output
-        return elsewhere if noisy.all() else torch.cat([elsewhere, self.X])
+            unknown = [marginal_moments(model, U)[1].amax() for model in self.models]
+            one = [
+                [m.posterior(U[:1], observation_noise=noise).variance for noise in (True, False)] for m in self.models
+            ]
+        noisy = all(reading - f > left for (reading, f), left in zip(one, unknown, strict=True))
+        return elsewhere if noisy else torch.cat([elsewhere, self.X])
 
     def expected(self) -> Tensor:
         """Posterior means of the objectives at the designs measured, ``n x m``, in units of Y."""
