@@ -210,7 +210,9 @@ class _Round:
         self.recommendable = torch.ones_like(self.outliers)
         for j, y in enumerate(outputs.scaled.to(device).unbind(-1)):
             sided = j < outputs.objectives
-            options = {} if sided or choice.model is not RobustGP else {"maximize": None}
+            # A replicate decides in a finite space, and inflated variances in a box. Constraints have no better side.
+            inflated = sided and space.candidates is None
+            options = {} if inflated or choice.model is not RobustGP else {"maximize": None}
             rows = y.isfinite()
             model = _fitted(
                 choice._replace(model_options=choice.model_options | options), self.U[rows], y[rows].unsqueeze(-1)
@@ -231,7 +233,7 @@ class _Round:
             return None
         for model in self.models[: self.outputs.objectives]:
             elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
-            point = suggest_replicates(model, X_pending=elsewhere) if model.outliers_detected else None
+            point = suggest_replicates(model, maximize=True, X_pending=elsewhere) if model.outliers_detected else None
             rows = [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist()
             for row in rows:
                 if _among(self.X[row : row + 1], self.space.candidates).any():
