@@ -31,7 +31,7 @@ from benchmarks.bkb import NOISE_VAR, world
 from benchmarks.common import environment, report
 from benchmarks.loop import additive, noise_and_uniforms, rounds
 from benchmarks.robustness.contamination import REGIMES, draw
-from benchmarks.robustness.doors import fitted
+from benchmarks.robustness.loops import fitted
 from benchmarks.robustness.problems import make_problem
 from bo_robust import BKBModel, RobustGP
 from bo_robust.algorithms import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB

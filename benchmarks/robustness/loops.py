@@ -30,15 +30,15 @@ from torch.quasirandom import SobolEngine
 
 from benchmarks.robustness.problems import Problem
 from benchmarks.robustness.rcgp import rcgp
-from bo_robust import RobustGP, verify
+from bo_robust import RobustGP, suggest_replicates
 
-__all__ = ["DOORS", "GRID", "OURS", "PEERS", "Door", "fitted", "winsorised"]
+__all__ = ["GRID", "LOOPS", "OURS", "PEERS", "Loop", "fitted", "winsorised"]
 
 PROBES = 64  # Sobol points at which models are compared
 _asked: dict[str, Tensor] = {}  # by what decides it: the next point of BoTorch's loops, in this process
 
 
-class Door(Protocol):
+class Loop(Protocol):
     """What is played; points are ``d``, in the unit cube."""
 
     def start(self, x: Tensor, y: float) -> None:
@@ -94,9 +94,9 @@ class BoTorchLoop:
     acquisition is maximised once for all of them.
     """
 
-    def __init__(self, problem: Problem, seed: int, faults: np.ndarray, model: str, verify: bool = False) -> None:
+    def __init__(self, problem: Problem, seed: int, faults: np.ndarray, model: str, replicates: bool = False) -> None:
         self.problem, self.seed, self.faults = problem, seed, torch.from_numpy(faults)
-        self.make, self.verify = MODELS[model], verify
+        self.make, self.replicates = MODELS[model], replicates
         self.X, self.Y = torch.empty(0, problem.d, dtype=torch.float64), torch.empty(0, 1, dtype=torch.float64)
         self.model: Any = None
         self.probes = SobolEngine(problem.d, scramble=True, seed=0).draw(PROBES, dtype=torch.float64)
@@ -116,7 +116,7 @@ class BoTorchLoop:
 
     def ask(self) -> Tensor:
         self.fit()
-        again = verify(self.model) if self.verify else None
+        again = suggest_replicates(self.model) if self.replicates else None
         self.asked = again[0] if again is not None else self._maximise()
         return self.asked
 
@@ -143,14 +143,14 @@ class BoTorchLoop:
             if self.problem.candidates is None:
                 box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, self.problem.d)
                 x, _ = optimize_acqf(acquisition, box, q=1, num_restarts=4, raw_samples=64)
-            else:  # a table's few replicates must not fill a campaign: only `verify` measures a row again
+            else:  # a table's few replicates must not fill a campaign: only `suggest_replicates` measures a row again
                 free = self.problem.candidates[torch.cdist(self.problem.candidates, self.X).amin(-1) > 0.0]
                 x, _ = optimize_acqf_discrete(acquisition, q=1, choices=free)
             _asked[key.hexdigest()] = x[0]
         return _asked[key.hexdigest()]
 
 
-class OptunaDoor:
+class OptunaLoop:
     """An Optuna study, with its own samplers or ours."""
 
     def __init__(self, problem: Problem, seed: int, faults: np.ndarray, sampler: str) -> None:
@@ -180,7 +180,7 @@ class OptunaDoor:
         return _point(self.sampler.recommend(self.study).x if ours else self.study.best_params)
 
 
-class AxDoor:
+class AxLoop:
     """Ax' client, by its own default or by ``generation_strategy()``."""
 
     def __init__(self, problem: Problem, seed: int, faults: np.ndarray, ours: bool) -> None:
@@ -226,27 +226,27 @@ def _point(parameters: Any) -> Tensor:
     return torch.tensor([parameters[f"x{i}"] for i in range(len(parameters))], dtype=torch.float64)
 
 
-Made = Callable[[Problem, int, np.ndarray], Door]  # of a problem, a seed and which readings will be faults
+Made = Callable[[Problem, int, np.ndarray], Loop]  # of a problem, a seed and which readings will be faults
 
 
-def _loop(model: str, verify: bool = False) -> Made:
-    return lambda problem, seed, faults: BoTorchLoop(problem, seed, faults, model, verify)
+def _loop(model: str, replicates: bool = False) -> Made:
+    return lambda problem, seed, faults: BoTorchLoop(problem, seed, faults, model, replicates)
 
 
 def _optuna(sampler: str) -> Made:
-    return lambda problem, seed, faults: OptunaDoor(problem, seed, faults, sampler)
+    return lambda problem, seed, faults: OptunaLoop(problem, seed, faults, sampler)
 
 
 def _ax(ours: bool) -> Made:
-    return lambda problem, seed, faults: AxDoor(problem, seed, faults, ours)
+    return lambda problem, seed, faults: AxLoop(problem, seed, faults, ours)
 
 
 # Those whose models may be the same to the last bit come one after another.
-DOORS: dict[str, Made] = {
+LOOPS: dict[str, Made] = {
     "plain": _loop("plain"),
     "known": _loop("known"),
     "diff": _loop("diff"),
-    "diff with verify": _loop("diff", verify=True),
+    "diff with verify": _loop("diff", replicates=True),
     "winsorised": _loop("winsorised"),
     "rcgp": _loop("rcgp"),
     "tpe": _optuna("tpe"),
@@ -255,6 +255,6 @@ DOORS: dict[str, Made] = {
     "ax-robust": _ax(ours=True),
     "ax": _ax(ours=False),
 }
-GRID = tuple(DOORS)
+GRID = tuple(LOOPS)
 OURS = ("diff", "diff with verify", "robust-sampler", "ax-robust")
 PEERS = tuple(name for name in GRID if name not in (*OURS, "plain", "known"))
