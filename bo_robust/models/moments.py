@@ -22,8 +22,8 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
+from bo_robust.models.bkb import BKBModel
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
-from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
 from bo_robust.models.feature_gp import FeatureGP
 
