@@ -1,14 +1,14 @@
 """COCO bbob-noisy, the ten functions of seldom Cauchy noise: ``python -m benchmarks.coco --out FOLDER [options]``.
 
-Outside judges: problems, noise and the count of targets are COCO's (``pip install coco-experiment cocopp six optuna``).
-Equal budgets of 20 d evaluations for TGP-UCB (``bo_robust.integrations.optuna``; by its defaults, and ``TUNED``) and
-GP-UCB, BoTorch's default loop (``SingleTaskGP``, log noisy expected improvement, fitted every round), the same loop
-with ``RobustGP`` and ``verify``, and Optuna's GP sampler; the first 2 d points of BoTorch's loops are Sobol's, the
-samplers choose their own. A run counts the targets f - f_opt <= 10^(2, 1.8, ..., -8) that an evaluated point reaches
-without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own record, for ``python -m
-cocopp``. ``--methods`` plays some, in processes of their own if you like; once BoTorch's, Optuna's and one of ours are
-in ``FOLDER``, they are compared; without a name none is played, those there are compared. ``--earlier`` takes the runs
-of methods that are not in ``FOLDER`` from what an earlier command printed.
+Independent benchmark: problems, noise and the count of targets are COCO's (``pip install coco-experiment cocopp six
+optuna``). Equal budgets of 20 d evaluations for TGP-UCB (``bo_robust.integrations.optuna``; by its defaults, and
+``TUNED``) and GP-UCB, BoTorch's default loop (``SingleTaskGP``, log noisy expected improvement, fitted every round),
+the same loop with ``RobustGP`` and ``suggest_replicates``, and Optuna's GP sampler; the first 2 d points of BoTorch's
+loops are Sobol's, the samplers choose their own. A run counts the targets f - f_opt <= 10^(2, 1.8, ..., -8) that an
+evaluated point reaches without noise. One JSON object a line; the folder ``exdata`` in ``FOLDER`` is COCO's own
+record, for ``python -m cocopp``. ``--methods`` runs some, in processes of their own if you like; once BoTorch's,
+Optuna's and one of ours are in ``FOLDER``, they are compared; without a name none is run, those there are compared.
+``--earlier`` takes the runs of methods that are not in ``FOLDER`` from what an earlier command printed.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Objective = Callable[[np.ndarray], float]
 def botorch_loop(
     f: Objective, lower: np.ndarray, upper: np.ndarray, budget: int, seed: int, robust: bool = False
 ) -> None:
-    """What BoTorch's tutorials do, or that with ``RobustGP`` and ``verify``."""
+    """What BoTorch's tutorials do, or that with ``RobustGP`` and ``suggest_replicates``."""
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from botorch.optim import optimize_acqf
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
-    from bo_robust import RobustGP, verify
+    from bo_robust import RobustGP, suggest_replicates
 
     d = len(lower)
     torch.manual_seed(seed)
@@ -71,7 +71,7 @@ def botorch_loop(
         model: SingleTaskGP = RobustGP(X, Y) if robust else SingleTaskGP(X, Y)
         try:
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-            again = verify(model) if robust else None
+            again = suggest_replicates(model) if robust else None
             if again is None:
                 acquisition = qLogNoisyExpectedImprovement(model, X, prune_baseline=True)
                 again, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=4, raw_samples=64)

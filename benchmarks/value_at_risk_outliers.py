@@ -77,7 +77,7 @@ def work(cell: Cell) -> Row:
         x, _ = optimize_acqf(acquisition, problem.x_bounds, q=1, num_restarts=4, raw_samples=64)
         XZ = torch.cat([XZ, acquisition.select_condition(x).point])
     if isinstance(model, RobustGP):
-        flagged = set((~model.believed).nonzero()[:, 0].tolist())
+        flagged = set((~model.inlier_mask).nonzero()[:, 0].tolist())
     right = len(flagged - set(wrong.tolist()))
     return {"regret": regrets, "wrong_flagged": len(flagged) - right, "right_flagged": right}
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         RobustGP,
         TruncatedFeatureGP,
         TruncatedGP,
-        verify,
+        suggest_replicates,
     )
 
 __all__ = [
@@ -37,8 +37,8 @@ __all__ = [
     "ValueAtRiskUCB",
     "algorithms",
     "confidence",
+    "suggest_replicates",
     "truncation",
-    "verify",
 ]
 
 __version__ = "0.1.0"

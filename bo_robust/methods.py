@@ -161,7 +161,7 @@ def choose(
 def flagged(model: Any) -> Tensor:
     """Which readings the model flags as outliers, or truncates, ``n`` bool."""
     if isinstance(model, RobustGP):
-        return ~model.believed
+        return ~model.inlier_mask
     if isinstance(model, TruncatedGP):
         return model.truncated.squeeze(-1)
     if isinstance(model, TruncatedFeatureGP):

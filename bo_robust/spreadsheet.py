@@ -232,7 +232,7 @@ def _about(
     flags = found.outliers.nonzero().flatten().tolist()
     if flags:
         for row in flags:
-            away = abs(float(model.surprise[row]))
+            away = abs(float(model.loo_zscore[row]))
             lines.append(
                 f"Row {read[row] + 2} looks wrong: {options.target} = {known.cells(options.target)[read[row]]} is "
                 f"{away:.3g} standard deviations from {float(found.expected[row, 0]):.4g}, which the others let expect."

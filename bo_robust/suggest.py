@@ -41,7 +41,7 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
-from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, verify
+from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, marginal_moments, suggest_replicates
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
@@ -106,6 +106,7 @@ def suggest(
     seed: int = 0,
     trial: int | None = None,
     num_initial: int | None = None,
+    repeats: str = "if noisy",
     restarts: int = 8,
     raw_samples: int = 128,
     device: str = "cpu",
@@ -121,7 +122,7 @@ def suggest(
         X: ``n x d`` designs measured, n >= 0, in the order of measurement.
         Y: ``n`` or ``n x m`` readings of m objectives, finite.
         bounds: ``2 x d``, the smallest and the largest value of each column. Not needed with ``candidates``.
-        candidates: ``N x d`` designs to choose from, by any descriptors; a design may be measured more than once.
+        candidates: ``N x d`` designs to choose from, by any descriptors.
         q: Number of designs; 0 for the analysis alone.
         maximize: Whether large readings are good; one value, or one per objective.
         constraints: ``n x k`` readings of constraints, which hold where they are at most 0; NaN where not measured.
@@ -134,6 +135,9 @@ def suggest(
         seed: Seed of all random numbers, >= 0.
         trial: Number of the trial, which random numbers depend on. Default: the number of designs so far.
         num_initial: Designs of the initial design. Default: 2 d + 2, of a list at most an eighth (but 4).
+        repeats: Whether expected improvement may choose a design of a finite space that was measured before: "never",
+            or "if noisy", where the noise is large against what is unknown of the other designs. A second reading of a
+            design whose reading may be an outlier does not count.
         restarts: Local searches for the best acquisition value.
         raw_samples: Random points from which these searches get their starts.
         device: "cpu" or "cuda".
@@ -147,6 +151,8 @@ def suggest(
     """
     check_count(0, q=q, seed=seed)
     check_count(1, restarts=restarts, raw_samples=raw_samples)
+    if repeats not in ("never", "if noisy"):
+        raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
     space = _Space.of(bounds, candidates, discrete or {}, categorical or {}, X)
     X, pending, failed = (
         space.rows(name, x) for name, x in {"X": X, "X_pending": X_pending, "X_failed": X_failed}.items()
@@ -163,7 +169,7 @@ def suggest(
     if outputs.several and choice.acquisition is not None:
         raise ValueError(f"{method} takes one objective and no constraints; the default method takes several of both.")
     with _seeded(seed, "fit", len(X), device), _expected_warnings():
-        now = _Round(space, outputs, choice, X, pending, failed, device) if len(X) else None
+        now = _Round(space, outputs, choice, X, pending, failed, repeats, device) if len(X) else None
     chosen = X[:0]
     replicate: list[bool] = []
     for k in range(q):
@@ -186,16 +192,27 @@ class _Round:
     """The models of all outputs, on the data of one call."""
 
     def __init__(
-        self, space: _Space, outputs: _Outputs, choice: Choice, X: Tensor, pending: Tensor, failed: Tensor, device: str
+        self,
+        space: _Space,
+        outputs: _Outputs,
+        choice: Choice,
+        X: Tensor,
+        pending: Tensor,
+        failed: Tensor,
+        repeats: str,
+        device: str,
     ) -> None:
-        self.space, self.outputs, self.choice, self.X = space, outputs, choice, X
+        self.space, self.outputs, self.choice, self.X, self.repeats = space, outputs, choice, X, repeats
+        self.X_elsewhere = torch.cat([pending, failed])
         self.U, self.pending, self.failed = (space.encode(x).to(device) for x in (X, pending, failed))
         self.models: list[Any] = []
         self.outliers = torch.zeros(len(X), dtype=torch.bool, device=device)
         self.recommendable = torch.ones_like(self.outliers)
         for j, y in enumerate(outputs.scaled.to(device).unbind(-1)):
             sided = j < outputs.objectives
-            options = {} if sided or choice.model is not RobustGP else {"maximize": None}
+            # A replicate decides in a finite space, and inflated variances in a box. Constraints have no better side.
+            inflated = sided and space.candidates is None
+            options = {} if inflated or choice.model is not RobustGP else {"maximize": None}
             rows = y.isfinite()
             model = _fitted(
                 choice._replace(model_options=choice.model_options | options), self.U[rows], y[rows].unsqueeze(-1)
@@ -216,10 +233,10 @@ class _Round:
             return None
         for model in self.models[: self.outputs.objectives]:
             elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
-            point = verify(model, X_pending=elsewhere) if model.judged else None
+            point = suggest_replicates(model, maximize=True, X_pending=elsewhere) if model.outliers_detected else None
             rows = [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist()
             for row in rows:
-                if bool((self.space.candidates == self.X[row]).all(-1).any()):
+                if _among(self.X[row : row + 1], self.space.candidates).any():
                     return self.X[row : row + 1]
         return None
 
@@ -229,7 +246,30 @@ class _Round:
         acqf = self._acquisition(pending if len(pending) else None)
         if self.failing is not None:
             acqf = _WhereTrialsSucceed(acqf, self.failing)
-        return self.space.maximise(acqf, restarts, raw_samples, self.U.device)
+        return self.space.maximise(acqf, restarts, raw_samples, self.U.device, self._known(chosen))
+
+    def _known(self, chosen: Tensor) -> Tensor:
+        """Designs of a finite space of which another reading would teach less than one of others, ``k x d``.
+
+        They are those under way or failed, and those measured where the noise is small against what is unknown of f
+        elsewhere. Other methods than expected improvement choose repeats themselves.
+        """
+        if self.space.candidates is None or self.choice.acquisition is not None:
+            return self.X[:0]
+        elsewhere = torch.cat([self.X_elsewhere, chosen])
+        if self.repeats == "never":
+            return torch.cat([elsewhere, self.X])
+        free = ~_among(self.space.candidates, torch.cat([elsewhere, self.X]))
+        if not free.any():
+            return elsewhere
+        U = self.space.encode(self.space.candidates[free]).to(self.U)
+        with torch.no_grad():
+            unknown = [marginal_moments(model, U)[1].amax() for model in self.models]
+            one = [
+                [m.posterior(U[:1], observation_noise=noise).variance for noise in (True, False)] for m in self.models
+            ]
+        noisy = all(reading - f > left for (reading, f), left in zip(one, unknown, strict=True))
+        return elsewhere if noisy else torch.cat([elsewhere, self.X])
 
     def expected(self) -> Tensor:
         """Posterior means of the objectives at the designs measured, ``n x m``, in units of Y."""
@@ -413,7 +453,7 @@ class _Space:
         """The design of the initial design, ``1 x d``: scrambled Sobol, or a candidate that is not taken, if any."""
         if self.candidates is not None:
             order = torch.from_numpy(stream(seed, "suggest.candidates", 0).permutation(len(self.candidates)))
-            free = ~(self.candidates[order].unsqueeze(1) == taken).all(-1).any(1)
+            free = ~_among(self.candidates[order], taken)
             order = order[free] if free.any() else order
             return self.candidates[order[trial % len(order)] if not free.any() else order[0]].unsqueeze(0)
         engine = SobolEngine(self.bounds.shape[-1], scramble=True, seed=_seed_of(seed, "initial", 0) % 2**31)
@@ -422,15 +462,18 @@ class _Space:
             u[:, i] = (u[:, i] * len(values)).floor()
         return self._decoded(u)
 
-    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any) -> Tensor:
+    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor) -> Tensor:
         """The design of the largest acquisition value that the search finds, ``1 x d``.
 
-        Discrete columns take their own values only: between them the variance would stay largest for ever.
+        Of a finite space ``known`` designs are left out, unless these are all. Discrete columns take their own values
+        only: between them the variance would stay largest for ever.
         """
         if self.candidates is not None:
-            choices = self.encode(self.candidates).to(device)
+            free = ~_among(self.candidates, known)
+            table = self.candidates[free] if free.any() else self.candidates
+            choices = self.encode(table).to(device)
             point, _ = optimize_acqf_discrete(acqf, q=1, choices=choices, max_batch_size=MOST_POINTS)
-            return self.candidates[(choices == point).all(-1).nonzero()[0]]
+            return table[(choices == point).all(-1).nonzero()[0]]
         d = self.bounds.shape[-1]
         ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device).repeat(1, d)
         search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples}
@@ -540,6 +583,12 @@ def _likelihood() -> GaussianLikelihood:
     prior = LogNormalPrior(-4.0, 1.0)
     floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
     return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
+
+
+def _among(X: Tensor, others: Tensor) -> Tensor:
+    """Which of the designs ``n x d`` are among others ``k x d``, ``n`` bool."""
+    known = {tuple(row) for row in others.tolist()}
+    return torch.tensor([tuple(row) in known for row in X.tolist()], dtype=torch.bool)
 
 
 def _sentinel(y: Tensor) -> float | None:

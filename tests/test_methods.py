@@ -62,7 +62,7 @@ def test_the_default_is_robust_and_a_width_makes_it_gp_ucb():
     assert DEFAULT == "robust"
     assert make("robust", width=2).acquisition is GPUCB
     assert make("robust", width=2).acquisition_options == {"width": {"kind": "constant", "value": 2.0}}
-    assert make("robust", outlier_share=0.1).build(*data()).outlier_share == 0.1
+    assert make("robust", outlier_share=0.1).build(*data()).outlier_prior.share == 0.1
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -61,19 +61,21 @@ def test_what_it_links_to_is_in_the_repository():
 def test_the_loop_prints_what_stands_below_it(capsys):
     """The readings flagged are the wrong ones, and the recipe is the best of the table; digits may round otherwise."""
     names: dict = {}
-    exec(block("verify(model)"), names)
+    exec(block("suggest_replicates(model)"), names)
     printed, shown = (re.sub(r"\d+ standard", "standard", text) for text in (capsys.readouterr().out, OUTPUT))
     assert printed == shown
-    assert torch.equal(~names["model"].believed, names["Y"][:, 0] > 90)
+    assert torch.equal(~names["model"].inlier_mask, names["Y"][:, 0] > 90)
     distance = (names["recipes"] - names["best"]).norm(dim=-1)
     assert torch.equal(names["safe"][names["mean"].argmax()], names["recipes"][distance.argmin()])
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_same_loop_with_single_task_gp_is_led_astray():
-    (code,) = [b for b in BLOCKS if "verify(model)" in b]
-    code = code.replace("from bo_robust import RobustGP, verify", "from botorch.models import SingleTaskGP as RobustGP")
-    names: dict = {"verify": lambda model: None}
+    (code,) = [b for b in BLOCKS if "suggest_replicates(model)" in b]
+    code = code.replace(
+        "from bo_robust import RobustGP, suggest_replicates", "from botorch.models import SingleTaskGP as RobustGP"
+    )
+    names: dict = {"suggest_replicates": lambda model: None}
     exec(compile(code.split("for i in (~")[0], "README.md", "exec"), names)
     x = names["X"][names["model"].posterior(names["X"]).mean.argmax()]
     true = float(80 * torch.exp(-4 * (x - names["best"]).square().sum()))

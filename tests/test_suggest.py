@@ -6,7 +6,7 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
-from bo_robust.models import RobustGP, verify
+from bo_robust.models import RobustGP, suggest_replicates
 from bo_robust.suggest import _failure_model, _OneHot, _sentinel, _Space, _WhereTrialsSucceed, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
@@ -117,7 +117,7 @@ def test_on_a_list_an_outlier_that_is_too_good_is_measured_again():
     now = suggest(X, Y, candidates=table, **SEARCH)
     assert now.replicate.tolist() == [True]
     assert torch.equal(now.X, X[5:6])
-    assert verify(now.model) is not None
+    assert suggest_replicates(now.model) is not None
     now = suggest(X, Y, candidates=table, X_pending=X[5:6], **SEARCH)  # it is under way
     assert now.replicate.tolist() == [False]
     again = suggest(torch.cat([X, X[5:6]]), torch.cat([Y, f(X[5:6])]), candidates=table, **SEARCH)
@@ -125,6 +125,28 @@ def test_on_a_list_an_outlier_that_is_too_good_is_measured_again():
     assert again.replicate.tolist() == [False]
     on_a_box = suggest(X, Y, bounds=BOX, **SEARCH)
     assert on_a_box.replicate.tolist() == [False]
+
+
+def test_on_a_list_no_design_is_measured_twice_where_noise_is_small():
+    table = designs(40, seed=2)
+    X = table[:0]
+    for _ in range(20):
+        X = torch.cat([X, suggest(X, f(X), candidates=table, **SEARCH).X])
+    assert len(X.unique(dim=0)) == 20
+    grid = {"bounds": [[0.0, 0.0], [3.0, 2.0]], "discrete": {0: range(4), 1: range(3)}}
+    X = X[:0]
+    for _ in range(13):
+        X = torch.cat([X, suggest(X, f(X), **grid, **SEARCH).X])
+    assert len(X[:12].unique(dim=0)) == 12  # all there are, before one comes again
+
+
+def test_designs_under_way_and_failed_ones_are_not_asked_again_on_a_list():
+    table = designs(24, seed=2)
+    best = f(table).argsort(descending=True)
+    X = table[best[8:]]
+    now = suggest(X, f(X), candidates=table, q=4, X_pending=table[best[:2]], X_failed=table[best[2:4]], **SEARCH)
+    assert not (torch.cdist(now.X, table[best[:4]]) == 0.0).any()
+    assert len(now.X.unique(dim=0)) == 4
 
 
 def test_the_initial_design_counts_parameters_and_is_capped_by_a_list():
@@ -250,6 +272,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"categorical": {0: [0.0, 1.0]}}, r"column 0 .* categorical\[0\]"),
         ({"X_pending": [[1.0]]}, "X_pending must be"),
         ({"q": -1}, "q must"),
+        ({"repeats": "always"}, "repeats must be"),
         ({"seed": 0.5}, "seed must"),
         ({"raw_samples": 0}, "raw_samples must"),
         ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),

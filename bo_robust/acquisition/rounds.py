@@ -53,10 +53,10 @@ def reference(model: Model) -> Tensor:
 def num_observations(model: Model) -> int:
     """The number of observations of the model, or of each model of a list (models without data do not count).
 
-    Those that a model sets aside (``num_set_aside``) count too: they are rounds that were played.
+    Outliers that the model leaves out (``num_outliers``) count too, because they were observed in a round.
     """
     models = [m for m in getattr(model, "models", [model]) if getattr(m, "train_targets", None) is not None]
-    counts = {m.train_targets.shape[-1] + getattr(m, "num_set_aside", 0) for m in models}
+    counts = {m.train_targets.shape[-1] + getattr(m, "num_outliers", 0) for m in models}
     if len(counts) != 1:
         raise ValueError(
             "the number of observations cannot be read from the model; pass t, the round about to be played."

@@ -124,12 +124,12 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
     known = problem.candidates
     if "eliminations" not in algorithm.records or known is None:
         return None
-    alive, names = state.posterior.alive, known.names
-    timeline = elimination.timeline(alive, state.failures)  # type: ignore[attr-defined]
+    active, names = state.posterior.active, known.names
+    timeline = elimination.timeline(active, state.failures)  # type: ignore[attr-defined]
     return {
         "candidates": list(names),
         "true": None if known.true is None else [names[u] for u in known.true],
-        "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in alive.cpu().tolist()],
+        "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in active.cpu().tolist()],
         "eliminations": [{"name": names[row["candidate"]], **row} for row in timeline],
     }
 

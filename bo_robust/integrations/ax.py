@@ -4,7 +4,7 @@ Importing this module registers models and acquisitions for Ax' storage. In a ne
 ``Client.load_from_json_file``.
 
 Rewards reach the models as reported, in the order of their trials; Ax' Winsorize, BilogY and StandardizeY are left out.
-The default method takes rewards in any units: its model standardises by those it believes, and sees them divided by a
+The default method takes rewards in any units: its model standardises by the inliers, and sees them divided by a
 power of 1024 where they are very small or large, since BoTorch rounds absolutely. For the other methods
 levels, widths and noise variances would mean something else every round. Their prior is the theory's, mean zero and
 k(x, x) = 1. So report to them in units in which f is of order one about zero: (y - center) / scale with numbers chosen
@@ -48,8 +48,8 @@ from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.acquisition.input_constructors import CONSTRUCTORS
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged
-from bo_robust.models import RobustGP, verify
-from bo_robust.models.reward_units import coarse_unit
+from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.validation import check_count
 
@@ -58,24 +58,26 @@ __all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "out
 ROUNDING = 1e-8  # of a coordinate of the unit box, by Ax' changes of units
 
 
-class CoarseUnits(StandardizeY):
-    """Rewards divided by a power of 1024: :func:`bo_robust.models.reward_units.coarse_unit`; Ax' center stays out."""
+class RescaledY(StandardizeY):
+    """Rewards divided by a power of 1024 (:func:`bo_robust.models.reward_units.rescaling_unit`), without a center."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super(StandardizeY, self).__init__(*args, **options)  # which would warn of small deviations
         means = options["experiment_data"].observation_data["mean"]
         self.Ymean = dict.fromkeys(means, 0.0)
-        self.Ystd = {name: coarse_unit(values.dropna().to_numpy()) for name, values in means.items()}
+        self.Ystd = {name: rescaling_unit(values.dropna().to_numpy()) for name, values in means.items()}
 
 
 class RobustAcquisition(Acquisition):
     """Ax' ``Acquisition``, except that arms may be measured again, and methods that choose conditions do so.
 
     The models learn which side of each objective is good. Where the search space is finite, a reading that is better
-    than all inliers, but flagged as an outlier, is measured a second time before the maximum: :func:`bo_robust.verify`.
+    than all inliers, but flagged as an outlier, is measured a second time before the maximum:
+    :func:`bo_robust.suggest_replicates`.
 
-    On search spaces of finitely many points Ax leaves out points observed or pending, as suits noise-free functions.
-    Here the maximum is over all points. Several points are chosen one after the other, the earlier ones hallucinated.
+    On search spaces of finitely many points Ax leaves out points observed or pending, as suits expected improvement,
+    which gains nothing there. For the upper confidence bounds the maximum is over all points. Several points are chosen
+    one after the other, the earlier ones hallucinated.
     """
 
     acqf: Any
@@ -93,7 +95,7 @@ class RobustAcquisition(Acquisition):
             for model, weight in _sided(surrogate.model, torch_opt_config.objective_weights):
                 if model.maximize is None:  # the strategy does not know the objective
                     model.maximize = weight > 0.0
-                    model.judge(restandardise=False, known=model.believed)
+                    model.detect_outliers(restandardise=False, known_inliers=model.inlier_mask)
         super().__init__(
             surrogate=surrogate, botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options
         )
@@ -103,7 +105,8 @@ class RobustAcquisition(Acquisition):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
         avoided = observed, pending = self.X_observed, self.X_pending
-        self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
+        if type(self.acqf) in CONSTRUCTORS:
+            self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
         finite = len(search_space_digest.discrete_choices) == len(search_space_digest.feature_names)
         fixed = options.get("fixed_features") or {}
         points: list[Tensor] = []
@@ -136,9 +139,9 @@ class RobustAcquisition(Acquisition):
         Constraints have none: they have no better side.
         """
         for model, weight in _sided(self._model, self._objective_weights):
-            if verify(model, weight > 0.0) is None:
+            if suggest_replicates(model, weight > 0.0) is None:
                 continue
-            for x in model.points[model.suspects(weight > 0.0)].unsqueeze(1):
+            for x in model.train_X_all[model.replication_candidates(weight > 0.0)].unsqueeze(1):
                 obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())
                 if obeys and _holds(observed, x) and not _holds(pending, x):
                     return x.to(self._objective_weights)
@@ -220,7 +223,7 @@ def generation_strategy(
             # Ax' own choice: expected improvement, with constraints, or of hypervolume
             "botorch_acqf_class": chosen.acquisition,
             "botorch_acqf_options": chosen.acquisition_options,
-            "transforms": [*MBM_X_trans, Derelativize, *([CoarseUnits] if any_units else [])],
+            "transforms": [*MBM_X_trans, Derelativize, *([RescaledY] if any_units else [])],
         },
         generator_gen_kwargs={
             "model_gen_options": {"optimizer_kwargs": {"num_restarts": num_restarts, "raw_samples": raw_samples}}
@@ -246,8 +249,8 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
     """Complete a value-at-risk trial under the condition that came on its own, not the proposed one (field mode).
 
     The design of the trial under the condition observed becomes a new, completed trial, whose index is returned. The
-    proposed trial is marked failed, which is how Ax forgets a point. (In simulator mode, play the condition proposed
-    and call ``Client.complete_trial`` as always.)
+    proposed trial is marked failed, which is how Ax forgets a point. (In simulator mode, measure under the proposed
+    condition and call ``Client.complete_trial`` as always.)
 
     Args:
         client: Client of the experiment.
@@ -269,7 +272,9 @@ def complete_observed(client: Client, trial_index: int, conditions: Mapping[str,
 def recommend(client: Client) -> tuple[dict[str, Any], float]:
     """Return the parameters to use among those observed, and the model's mean there, in units of the objective.
 
-    They are those of the best mean, and not those of the luckiest observation, nor of one too bad to be believed.
+    They are those of the best mean, and not those of the luckiest observation, nor of a design whose only readings are
+    outliers on the bad side.
+
     Where the method chooses conditions, the design comes without conditions, and mean and best are of the value at
     risk (the UPPER tail where the objective is minimised). Under constraints on outcomes the means there must keep
     them. Raises ``ValueError`` if the generation strategy is not one of ours, its initial design is not completed, no
@@ -336,10 +341,10 @@ def _fitted(client: Client) -> tuple[GenerationNode, Any]:
 
 def _outcome(adapter: Any, signature: str) -> tuple[Any, Any, float]:
     """Model, data and unit of an outcome."""
-    surrogate, coarse = adapter.generator.surrogate, adapter.transforms.get(CoarseUnits.__name__)
+    surrogate, rescaled = adapter.generator.surrogate, adapter.transforms.get(RescaledY.__name__)
     output = surrogate.outcomes.index(signature)
     models = surrogate.model.models if isinstance(surrogate.model, ModelListGP) else [surrogate.model]
-    return models[output], surrogate.training_data[output], 1.0 if coarse is None else coarse.Ystd[signature]
+    return models[output], surrogate.training_data[output], 1.0 if rescaled is None else rescaled.Ystd[signature]
 
 
 def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
@@ -354,7 +359,7 @@ def _feasible(constraints: list[Any], adapter: Any, X: Tensor) -> Tensor:
             with torch.no_grad():
                 total += weight * unit * model.posterior(X).mean[..., 0]
             if isinstance(model, RobustGP):  # not where only other points speak against a reading that breaks it
-                broken = model.points[~model.recommendable((weight > 0.0) != upper)]
+                broken = model.train_X_all[~model.recommendable((weight > 0.0) != upper)]
                 feasible &= ~(X.unsqueeze(1) == broken).all(-1).any(1)
         feasible &= total <= constraint.bound if upper else total >= constraint.bound
     return feasible
@@ -370,7 +375,7 @@ def _node_with_conditions(client: Client) -> tuple[str, dict[str, Any]]:
 
 
 register_acquisition(RobustAcquisition)
-register_transform(CoarseUnits)
+register_transform(RescaledY)
 for _method in METHODS.values():
     register_model(_method.model)
 for _acquisition in CONSTRUCTORS:

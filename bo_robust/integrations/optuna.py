@@ -25,7 +25,13 @@ from bo_robust.validation import check_count, quoted
 
 __all__ = ["Recommendation", "RobustSampler"]
 
-SEARCH = ("num_initial", "restarts", "raw_samples", "device")  # arguments of `suggest`; all others are of the method
+SEARCH = (
+    "num_initial",
+    "repeats",
+    "restarts",
+    "raw_samples",
+    "device",
+)  # arguments of `suggest`; all others are of the method
 
 
 class Recommendation(NamedTuple):
@@ -58,8 +64,8 @@ class RobustSampler(BaseSampler):
         method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb". The default, BoTorch's expected
             improvement on ``RobustGP``, needs no settings, and alone takes constraints and several objectives.
         seed: Seed of all random numbers, >= 0; None: drawn.
-        settings: Settings of the method (:mod:`bo_robust.methods`), and ``num_initial``, ``restarts``, ``raw_samples``
-            and ``device`` of :func:`bo_robust.suggest`.
+        settings: Settings of the method (:mod:`bo_robust.methods`), and ``num_initial``, ``repeats``, ``restarts``,
+            ``raw_samples`` and ``device`` of :func:`bo_robust.suggest`.
 
     Raises:
         ValueError: if a method or setting is unknown or out of range.
@@ -97,9 +103,9 @@ class RobustSampler(BaseSampler):
         """Return their values for this trial; none before the first trial is completed."""
         if not search_space:
             return {}
-        told = _History(study, search_space, trial.number)
-        (row,) = self._suggest(study, told, q=1, trial=trial.number).X.tolist()
-        return {axis.name: axis.value(v) for axis, v in zip(told.axes, row, strict=True)}
+        history = _History(study, search_space, trial.number)
+        (row,) = self._suggest(study, history, q=1, trial=trial.number).X.tolist()
+        return {axis.name: axis.value(v) for axis, v in zip(history.axes, row, strict=True)}
 
     def recommend(self, study: Study) -> Recommendation:
         """Return the parameters to use: those of the completed trial of the best posterior mean, constraints included.
@@ -115,17 +121,17 @@ class RobustSampler(BaseSampler):
         search_space = self.infer_relative_search_space(study)
         if len(study.directions) > 1:
             raise ValueError("recommend takes one objective; study.best_trials has the best of several.")
-        told = _History(study, search_space)
-        if not (search_space and told.completed):
+        history = _History(study, search_space)
+        if not (search_space and history.completed):
             raise ValueError(
                 "there is nothing to recommend: no trial is completed with a finite value, or none of its parameters "
                 "is in all that are, with a range that stays."
             )
-        found = self._suggest(study, told, q=0)
+        found = self._suggest(study, history, q=0)
         if found.best is None:
             raise ValueError("no completed trial is predicted to keep the constraints; go on with the study.")
-        row = told.X[found.best]
-        latest = max((t for x, t in zip(told.X, told.completed, strict=True) if x == row), key=lambda t: t.number)
+        row = history.X[found.best]
+        latest = max((t for x, t in zip(history.X, history.completed, strict=True) if x == row), key=lambda t: t.number)
         return Recommendation(dict(latest.params), found.mean)
 
     def outlier_trials(self, study: Study) -> list[FrozenTrial]:
@@ -136,11 +142,11 @@ class RobustSampler(BaseSampler):
         search_space = self.infer_relative_search_space(study)
         if not search_space:
             return []
-        told = _History(study, search_space)
-        if not told.completed:
+        history = _History(study, search_space)
+        if not history.completed:
             return []
-        outliers = self._suggest(study, told, q=0).outliers
-        return [told.completed[row] for row in outliers.nonzero().flatten().tolist()]
+        outliers = self._suggest(study, history, q=0).outliers
+        return [history.completed[row] for row in outliers.nonzero().flatten().tolist()]
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -149,18 +155,18 @@ class RobustSampler(BaseSampler):
         seed = int(stream(self._seed, f"optuna.{param_name}", trial.number).integers(2**32))
         return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
 
-    def _suggest(self, study: Study, told: _History, q: int, trial: int = 0) -> Suggestion:
+    def _suggest(self, study: Study, history: _History, q: int, trial: int = 0) -> Suggestion:
         return suggest(
-            told.X,
-            [t.values for t in told.completed] or torch.empty(0, len(study.directions)),
-            bounds=torch.tensor([axis.bounds for axis in told.axes], dtype=torch.float64).T,
+            history.X,
+            [t.values for t in history.completed] or torch.empty(0, len(study.directions)),
+            bounds=torch.tensor([axis.bounds for axis in history.axes], dtype=torch.float64).T,
             q=q,
             maximize=[direction == StudyDirection.MAXIMIZE for direction in study.directions],
-            constraints=told.constraints(),
-            discrete={i: a.values for i, a in enumerate(told.axes) if a.values and not a.choices},
-            categorical={i: a.values for i, a in enumerate(told.axes) if a.values and a.choices},
-            X_pending=told.running,
-            X_failed=told.failed,
+            constraints=history.constraints(),
+            discrete={i: a.values for i, a in enumerate(history.axes) if a.values and not a.choices},
+            categorical={i: a.values for i, a in enumerate(history.axes) if a.values and a.choices},
+            X_pending=history.running,
+            X_failed=history.failed,
             method=self._method,
             settings=self._settings,
             seed=self._seed,

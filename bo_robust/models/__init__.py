@@ -6,12 +6,13 @@ from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
+from bo_robust.models.outlier_detection import OutlierPrior
 from bo_robust.models.outlier_plot import plot_outliers
-from bo_robust.models.robust import RobustGP
+from bo_robust.models.replication import suggest_replicates
+from bo_robust.models.robust_gp import RobustGP
 from bo_robust.models.training_data import TruncationWarning
 from bo_robust.models.truncated import TruncatedGP
 from bo_robust.models.truncated_feature_gp import TruncatedFeatureGP
-from bo_robust.models.verifying import verify
 
 __all__ = [
     "BKBModel",
@@ -20,6 +21,7 @@ __all__ = [
     "FeatureGP",
     "FourierMap",
     "NystromMap",
+    "OutlierPrior",
     "RobustGP",
     "TruncatedFeatureGP",
     "TruncatedGP",
@@ -30,5 +32,5 @@ __all__ = [
     "marginal_moments",
     "plot_outliers",
     "sequential_moments",
-    "verify",
+    "suggest_replicates",
 ]

@@ -37,9 +37,7 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     BoTorch's own limit, in units of the rewards, would hide the variance of small ones.
     """
     gp: Any = model
-    kernel = getattr(gp, "prediction_kernel", None)  # of a model whose `forward` has another kernel in predictions
-    defining = [method for method in DEFINING if kernel is None or method != "forward"]
-    plain = isinstance(gp, SingleTaskGP) and all(getattr(type(gp), m) is getattr(SingleTaskGP, m) for m in defining)
+    plain = isinstance(gp, SingleTaskGP) and all(getattr(type(gp), m) is getattr(SingleTaskGP, m) for m in DEFINING)
     if not plain or gp.num_outputs != 1 or gp.batch_shape:
         return None
     outcome = getattr(gp, "outcome_transform", None)
@@ -55,7 +53,7 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     strategy = gp.prediction_strategy
     if type(strategy) is not DefaultPredictionStrategy:
         return None
-    train, kernel = gp.train_inputs[0], kernel or gp.covar_module
+    train, kernel = gp.train_inputs[0], gp.covar_module
     alpha, root = _solved(strategy)
     flat = points.reshape(-1, points.shape[-1])
     parts = []

@@ -11,7 +11,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from bo_robust.models.evidence import IMPOSSIBLE, Indices, StationaryEvidence, evidence_of, one_thread
+from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Indices, StationaryEvidence, evidence_of, one_thread
 from bo_robust.random import stream
 
 MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from bo_robust.models.robust import RobustGP
+from bo_robust.models.robust_gp import RobustGP
 
 
 def plot_outliers(model: RobustGP, path: Path | str | None = None) -> Any:
-    """Draw the standardised leave-one-out residual of each reward and the limit of an inlier, by row.
+    """Draw the standardised leave-one-out residual of each observation and the limit of an inlier, by row.
 
-    Replication candidates (``model.suspects()``) have a ring: measure them again. The ``Figure`` of matplotlib is
+    A ring marks the observations to measure again (``model.replication_candidates()``). The ``Figure`` of matplotlib is
     returned, and saved if there is a path. Before a fit all residuals are 0. Raises ``TypeError`` for another model.
     """
     if not isinstance(model, RobustGP):
@@ -20,8 +20,9 @@ def plot_outliers(model: RobustGP, path: Path | str | None = None) -> Any:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('plot_outliers draws with matplotlib: pip install "bo-robust[experiments]".') from error
-    inlier, residual, limit = (x.cpu().numpy() for x in (model.believed, model.surprise.abs(), model.surprise_limit))
-    rows, again = np.arange(len(inlier)), model.suspects().cpu().numpy()
+    statistics = (model.inlier_mask, model.loo_zscore.abs(), model.loo_zscore_limit)
+    inlier, residual, limit = (x.cpu().numpy() for x in statistics)
+    rows, again = np.arange(len(inlier)), model.replication_candidates().cpu().numpy()
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     axes.plot(rows, limit, "k_", label="limit")

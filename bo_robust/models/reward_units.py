@@ -1,4 +1,4 @@
-"""Scales of rewards of which some are wrong."""
+"""Scales of observations that hold outliers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from gpytorch.settings import min_variance
 from torch import Tensor
 
 from bo_robust.linalg import median, median_and_mad
-from bo_robust.models.evidence import Array
+from bo_robust.models.marginal_likelihood import Array
 
-CLUSTER = 0.1  # sides of the box within which rewards count as about one: the size of a narrow peak
-# Variances of f where it is well known, and largest size of what is computed, in (squared) deviations of the rewards.
-PRECISE, FURTHEST = 1e-4, 1e10
+PRECISE = 1e-4  # variance of f where it is well known, in squared deviations of the observations
+FURTHEST = 1e10  # largest size of what is computed, in deviations of the observations
 NORMAL = 1.4826  # standard deviations of normal numbers in their median absolute deviation
 
 
@@ -30,7 +29,7 @@ class Units(NamedTuple):
 
 
 def robust_units(y: Array) -> Units:
-    """Median and 1.4826 times the median absolute deviation; that of the deviating rewards where most are equal."""
+    """Median, and 1.4826 times the median absolute deviation; of those that deviate, where most are equal."""
     center, deviation = map(float, median_and_mad(torch.from_numpy(y)))
     deviating = np.abs(y[y != center] - center)
     if deviation == 0.0 and len(deviating):
@@ -38,22 +37,22 @@ def robust_units(y: Array) -> Units:
     return Units(center, NORMAL * deviation or 1.0)
 
 
-def spread_units(y: Array, places: Array) -> Units:
+def spread_units(y: Array, places: Array, radius: float) -> Units:
     """The median, and NORMAL times the median absolute deviation over the points, ``n x d`` in the unit box.
 
-    The median over the points weights a reward by 1 / sum_j exp(-|x_i - x_j|^2 / 2 CLUSTER^2), so that a cluster counts
-    as one: a search that closes in on an optimum leaves many readings of one size there, and all others would be far
-    out. The scale is at least that of :func:`robust_units`.
+    The median over the points weights an observation by 1 / sum_j exp(-|x_i - x_j|^2 / 2 radius^2), so that a cluster
+    counts as one. A search that closes in on an optimum leaves many similar observations there, and all others would
+    seem far out. The scale is at least that of :func:`robust_units`.
     """
-    plain = robust_units(y)
+    unweighted = robust_units(y)
     square = ((places[:, None] - places) ** 2).sum(-1)
-    weights = 1.0 / np.exp(-0.5 * square / CLUSTER**2).sum(1)
+    weights = 1.0 / np.exp(-0.5 * square / radius**2).sum(1)
     deviations = np.abs(y - _weighted_median(y, weights))
-    return Units(plain.center, max(plain.scale, NORMAL * _weighted_median(deviations, weights)))
+    return Units(unweighted.center, max(unweighted.scale, NORMAL * _weighted_median(deviations, weights)))
 
 
 def _weighted_median(y: Array, weights: Array) -> float:
-    """That of -y is minus that of y: where half of the weight lies below, the middle of the two beside it."""
+    """The weighted median; the middle of two neighbours if half of the weight lies below, so it turns with y."""
     return 0.5 * _lower_median(y, weights) - 0.5 * _lower_median(-y, weights)
 
 
@@ -63,41 +62,41 @@ def _lower_median(y: Array, weights: Array) -> float:
     return float(y[order[min(int(np.searchsorted(below, 0.5 * below[-1])), len(y) - 1)]])
 
 
-def coarse_unit(y: Array) -> float:
-    """The power of 1024 that brings deviations of rewards nearest to 1; dividing by it rounds nothing."""
+def rescaling_unit(y: Array) -> float:
+    """The power of 1024 that brings deviations of observations nearest to 1; dividing by it rounds nothing."""
     deviation = robust_units(y / 4.0).scale  # differences of quarters do not overflow
     return float(1024.0 ** max(-100, min(round(math.log(deviation, 1024.0) + math.log(4.0, 1024.0)), 102)))
 
 
 def smallest_deviation(Y: Tensor) -> float:
-    """Standard deviation below which rewards are equal, to rounding; at most BoTorch's, which supposes a unit of 1."""
+    """Standard deviation below which observations are equal to rounding; at most BoTorch's, for a unit of 1."""
     info = torch.finfo(Y.dtype)
     return min(1e-8, max(10.0 * info.eps * float(Y.detach().abs().max()), info.tiny))
 
 
 def computable(Y: Tensor, transform: OutcomeTransform | _DefaultType | None, default_kernel: bool) -> Tensor:
-    """Rewards without those so far out that their squares overflow; the order of all others stays.
+    """Observations, clipped where their squares would overflow; the order of all others stays.
 
-    Raises ``ValueError`` if the squares of most do, and warns where BoTorch would round their variances up, or where
-    nothing brings them to the unit that priors suppose.
+    Raises ``ValueError`` if the squares of most overflow. Warns where BoTorch would round their variances up, and where
+    nothing brings them to the unit that the priors assume.
     """
     y = Y.detach().to("cpu", torch.float64).flatten().numpy()
     info, units = torch.finfo(Y.dtype), robust_units(y)
     if not units.scale < info.max**0.5 / FURTHEST:
-        raise ValueError(f"rewards differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
-    floor, unit = (min_variance.value(Y.dtype) / PRECISE) ** 0.5, coarse_unit(y)
+        raise ValueError(f"train_Y differ by about {units.scale:.0e}, whose square overflows; divide them by that.")
+    floor, unit = (min_variance.value(Y.dtype) / PRECISE) ** 0.5, rescaling_unit(y)
     standardised = transform == DEFAULT or type(transform) is Standardize
     if transform is None and default_kernel and unit != 1.0:
         warnings.warn(
-            f"rewards differ by about {units.scale:.0e}, while the default kernel has variance 1: leave "
-            f"`outcome_transform` out, or multiply rewards by {1.0 / units.scale:.0e}.",
+            f"train_Y differ by about {units.scale:.0e}, while the default kernel has variance 1: leave "
+            f"`outcome_transform` out, or multiply them by {1.0 / units.scale:.0e}.",
             UserWarning,
             stacklevel=3,
         )
     elif standardised and units.scale < floor and bool((Y[0] != Y).any()):
         warnings.warn(
-            f"rewards differ by less than {floor:.0e}, and BoTorch rounds variances below "
-            f"{min_variance.value(Y.dtype):.0e} up: multiply rewards by {1.0 / unit:.0e}, "
+            f"train_Y differ by less than {floor:.0e}, and BoTorch rounds variances below "
+            f"{min_variance.value(Y.dtype):.0e} up: multiply them by {1.0 / unit:.0e}, "
             "or acquisitions may go wrong.",
             UserWarning,
             stacklevel=3,

@@ -41,22 +41,22 @@ class MovableGP(SingleTaskGP):
         return self
 
 
-def recommendable(X: Tensor, Y: Tensor, aside: Tensor | None) -> Tensor:
-    """Whether each of the points ``n x d`` may be recommended, ``n`` bool, where large rewards ``Y``, ``n``, are good.
+def recommendable(X: Tensor, Y: Tensor, outliers: Tensor | None) -> Tensor:
+    """Whether each of the points ``n x d`` may be recommended, ``n`` bool, where large observations ``n`` are good.
 
-    Not if its only readings are set aside (``n`` bool; None: none are) and worse than the median of the others.
-    Only other points then speak for it, and it may be as bad as it was read.
+    A point may not be recommended if its only observations are outliers (``n`` bool; None: there are none) and worse
+    than the median of the others. Only other points then speak for it, and it may be as bad as it was observed to be.
     """
-    if aside is None or aside.all():
+    if outliers is None or outliers.all():
         return torch.ones(len(X), dtype=torch.bool, device=X.device)
-    terrible = X[unsupported(X, aside) & (Y[~aside].median() > Y)]
+    terrible = X[unsupported(X, outliers) & (Y[~outliers].median() > Y)]
     return ~(X.unsqueeze(1) == terrible).all(-1).any(1)
 
 
-def unsupported(X: Tensor, aside: Tensor) -> Tensor:
-    """Which rewards set aside (``n`` bool) have no other of their point, ``n x d``, that is believed; ``n`` bool."""
-    alone, rows = aside.clone(), aside.nonzero().squeeze(-1)
-    alone[rows] = ~(X[rows].unsqueeze(1) == X[~aside]).all(-1).any(1)
+def unsupported(X: Tensor, outliers: Tensor) -> Tensor:
+    """Which outliers (``n`` bool) have no inlier at their point among the points ``n x d``; ``n`` bool."""
+    alone, rows = outliers.clone(), outliers.nonzero().squeeze(-1)
+    alone[rows] = ~(X[rows].unsqueeze(1) == X[~outliers]).all(-1).any(1)
     return alone
 
 

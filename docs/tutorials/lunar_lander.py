@@ -144,7 +144,7 @@ if SIMULATOR:
 # %% [markdown]
 # ## Is a crash an outlier?
 #
-# `RobustGP` sets aside what the other rewards do not foretell ([heavy tails](../heavy_tails.md)). That is right for a
+# `RobustGP` flags what the other rewards do not foretell ([heavy tails](../heavy_tails.md)). That is right for a
 # wrong reading, and wrong for a crash, which did happen. So the loop above has the plain model. Three fits show where
 # `RobustGP` would help, and where it would harm:
 #
@@ -157,21 +157,21 @@ if SIMULATOR:
     as_logged = Y.clone()
     as_logged[::20] *= 100.0
     for name, log in (("true", Y), ("partly in the wrong unit", as_logged)):
-        aside = ~fitted(RobustGP(XZ, log)).believed
-        print(f"observations {name}: {int(aside.sum())} of {len(Y)} set aside, rows {aside.nonzero()[:, 0].tolist()}")
+        outlier = ~fitted(RobustGP(XZ, log)).inlier_mask
+        print(f"observations {name}: {int(outlier.sum())} of {len(Y)} flagged, rows {outlier.nonzero()[:, 0].tolist()}")
         for make in (SingleTaskGP, RobustGP):
             value = float(recommend_design(fitted(make(XZ, log)), environment, Mean(), XZ[:, :6]).value)
             print(f"    {make.__name__:12s} expects a mean return of {value:5.2f} from its recommendation")
     winds = torch.tensor([[wind] for wind, _ in weather(LOOKS, seed=1)], dtype=torch.float64)
     flights = table[mean.argmax()]
-    aside = ~fitted(RobustGP(winds, flights.unsqueeze(-1))).believed
+    outlier = ~fitted(RobustGP(winds, flights.unsqueeze(-1))).inlier_mask
     lost = flights < 0.0
-    print(f"flights of design {int(mean.argmax())}: {int(aside.sum())} of {LOOKS} set aside, ", end="")
-    print(f"among them {int((aside & lost).sum())} of the {int(lost.sum())} with a negative return")
+    print(f"flights of design {int(mean.argmax())}: {int(outlier.sum())} of {LOOKS} flagged, ", end="")
+    print(f"among them {int((outlier & lost).sum())} of the {int(lost.sum())} with a negative return")
 
 # %% [markdown]
-# In the loop bad returns are common, because poor designs crash often: `RobustGP` believes them all, and is the plain
-# model. Returns in the wrong unit are far from all others, and only these are set aside. But among the flights of a
+# In the loop bad returns are common, because poor designs crash often: all are inliers of `RobustGP`, and is the plain
+# model. Returns in the wrong unit are far from all others, and only these are flagged. But among the flights of a
 # good design a bad one looks like a wrong reading. No model can tell the two apart, and the bad tail is what the aim is
 # about. So take `RobustGP` where readings can be wrong, and the plain model where they are true and the bad ones count.
 #

@@ -17,7 +17,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bo_robust import GPUCB, RobustGP, TruncatedGP, verify
+from bo_robust import GPUCB, RobustGP, TruncatedGP, suggest_replicates
 from bo_robust.confidence import FiniteWidth, propose_constants
 
 warnings.filterwarnings("ignore")
@@ -106,24 +106,25 @@ _ = compare("robust", robust)
 # %% [markdown]
 # ## What was flagged
 #
-# `verify(model)` names the point of a reading that is better than all inliers, but flagged. The loop measures there
-# once more before it goes on, which costs a round. `believed` tells what the model decided about every reading.
-# `surprise` is the standardised leave-one-out residual of a reading, given the inliers.
+# `suggest_replicates(model)` names the point of a reading that is better than all inliers, but flagged. The loop
+# measures there once more before it goes on, which costs a round. `inlier_mask` says what the model decided about every
+# reading.
+# `loo_zscore` is the standardised leave-one-out residual of a reading, given the inliers.
 
 
 # %%
 def show(model):
     """Print the readings that are flagged, and the others of their points."""
-    for t, x in enumerate(model.points):
-        if not model.believed[(model.points == x).all(-1)].all():
-            reading, surprise = float(model.rewards[t]), float(model.surprise[t])
-            verdict = "inlier" if model.believed[t] else "outlier"
-            print(f"row {t:2d}: f {float(f(x)):5.2f}, reading {reading:6.2f}, residual {surprise:6.1f}, {verdict}")
+    for t, x in enumerate(model.train_X_all):
+        if not model.inlier_mask[(model.train_X_all == x).all(-1)].all():
+            reading, residual = float(model.train_Y_all[t]), float(model.loo_zscore[t])
+            verdict = "inlier" if model.inlier_mask[t] else "outlier"
+            print(f"row {t:2d}: f {float(f(x)):5.2f}, reading {reading:6.2f}, residual {residual:6.1f}, {verdict}")
 
 
-models = compare("robust, verify", robust, verify)
-spikes = sum(int(((m.rewards - f(m.points)).abs() > 10).sum()) for m in models)
-flagged = torch.cat([(m.rewards - f(m.points)).abs()[~m.believed] > 10 for m in models])
+models = compare("robust, replicates", robust, suggest_replicates)
+spikes = sum(int(((m.train_Y_all - f(m.train_X_all)).abs() > 10).sum()) for m in models)
+flagged = torch.cat([(m.train_Y_all - f(m.train_X_all)).abs()[~m.inlier_mask] > 10 for m in models])
 print(f"{spikes} spikes in all campaigns; flagged: {int(flagged.sum())} spikes, ", end="")
 print(f"{int((~flagged).sum())} good readings")
 print("the first campaign:")
@@ -137,18 +138,19 @@ show(models[0])
 # ## A narrow peak is not lost
 #
 # A narrow peak looks like a spike at first. Suppose that the first campaign meets one, of height 6. One reading is
-# flagged, and `verify` names its point. The second reading agrees, so both are inliers; a third makes sure, because
-# a sensor may fail twice in the same way. (Once spikes that a replicate contradicted are `outlier_share` of all
-# readings, nothing is measured again.)
+# flagged, and `suggest_replicates` names its point. The second reading agrees, so both are inliers; a third makes
+# sure, because a sensor may fail twice in the same way. (Once spikes that a replicate contradicted are
+# `outlier_prior.share` of all readings, nothing is measured again.)
 
 # %%
 peak = torch.tensor([[0.95, 0.05]], dtype=torch.float64)
-X, Y = models[0].points, models[0].rewards
+X, Y = models[0].train_X_all, models[0].train_Y_all
 for reading in (6.0, 6.3, 5.8):
     X, Y = torch.cat([X, peak]), torch.cat([Y, torch.full_like(Y[:1], reading)])
     model = robust(X, Y)
     there = (peak == X).all(-1)
-    print(f"readings {Y[there, 0].tolist()}, inliers {model.believed[there].tolist()}, next: {verify(model)}")
+    print(f"readings {Y[there, 0].tolist()}, inliers {model.inlier_mask[there].tolist()}, ", end="")
+    print(f"next: {suggest_replicates(model)}")
 
 # %% [markdown]
 # ## When you want the theorem

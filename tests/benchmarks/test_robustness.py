@@ -122,7 +122,7 @@ def test_equal_models_ask_the_same_and_the_acquisition_is_maximised_once(reading
 
 def test_a_suspect_is_measured_again_in_place_of_the_acquisition(readings, monkeypatch):
     again = torch.full((1, 2), 0.25).double()
-    monkeypatch.setattr(doors, "verify", lambda model: again)
+    monkeypatch.setattr(doors, "suggest_replicates", lambda model: again)
     row = campaign(("branin", "clean", 0, "diff with verify"), budget=8)
     assert row["again"] == 1
     assert [x for x, _ in readings[0][6:]] == [(0.25, 0.25)] * 2

@@ -91,7 +91,7 @@ def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch,
         assert sum(names["study"].sampler.recommend(names["study"]).x.values()) < 1.1  # the constraint
     if page == "value_at_risk.md":
         assert 0.0 < float(names["found"].x) < 1.0
-        assert 3 in (~names["model"].believed).nonzero().flatten().tolist()
+        assert 3 in (~names["model"].inlier_mask).nonzero().flatten().tolist()
         assert abs(float(names["best"])) < 3.0  # of rewards in [-1, 1.2]
     if page == "many_rounds_and_arms.md":
         assert names["state"].round == 30

@@ -55,10 +55,10 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     names = problem.candidates.names
     assert found["eliminations"] == [{"name": names[row["candidate"]], **row} for row in record]
     assert min(row["round"] for row in record) > panel_config.initial  # nobody is tested in the initial design
-    alive = state.posterior.alive.cpu()
-    assert found["survivors"] == [[n for n, a in zip(names, row, strict=True) if a] for row in alive.tolist()]
-    assert found["survived"] == dict(zip(names, alive.sum(0).tolist(), strict=True))
-    assert found["true_survived"] == int(alive[:, 0].sum())
+    active = state.posterior.active.cpu()
+    assert found["survivors"] == [[n for n, a in zip(names, row, strict=True) if a] for row in active.tolist()]
+    assert found["survived"] == dict(zip(names, active.sum(0).tolist(), strict=True))
+    assert found["true_survived"] == int(active[:, 0].sum())
     assert found["mean_eliminated"] == pytest.approx(len(record) / 6)
     assert (found["candidates"], found["trials"], found["all_failed"]) == (4, 6, 0)
     line = next(line for line in closing_lines(summary) if line.startswith("  HE: the true"))

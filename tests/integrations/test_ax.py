@@ -70,16 +70,16 @@ def make(method, objective="y", parameters=None, initial=5, **settings):
     return client
 
 
-def play(client, rounds, sign=1.0, at_once=1, outlier=None):
+def run(client, rounds, sign=1.0, at_once=1, outlier=None):
     """Parameters of every trial."""
-    played = []
+    measured = []
     for _ in range(rounds):
         trials = [t for _ in range(at_once) for t in client.get_next_trials(max_trials=1).items()]
         for index, p in trials:
             y = -50.0 if index == outlier else f(p)
             client.complete_trial(trial_index=index, raw_data={"y": sign * y})
-            played.append(p)
-    return played
+            measured.append(p)
+    return measured
 
 
 def fitted(client):
@@ -94,16 +94,16 @@ import torch
 torch.set_num_threads(1)
 out = {}
 for method, file in json.load(sys.stdin).items():
-    client, played = Client.load_from_json_file(file), []
+    client, measured = Client.load_from_json_file(file), []
     for _ in range(2):
         ((index, p),) = client.get_next_trials(max_trials=1).items()
         client.complete_trial(index, raw_data={"y": 0.5 - 0.3 * (p["x"] - 1.0) ** 2 - (p["z"] - 0.5) ** 2})
-        played.append(p)
+        measured.append(p)
     strategy = client._generation_strategy
     surrogate = strategy.adapter.generator.surrogate
     acqf = strategy.adapter.generator._acquisition.acqf
     names = [strategy.current_node_name, type(surrogate.model).__name__, type(acqf).__name__]
-    out[method] = {"played": played, "names": names, "rewards": surrogate.training_data[0].Y[:, 0].tolist()}
+    out[method] = {"measured": measured, "names": names, "rewards": surrogate.training_data[0].Y[:, 0].tolist()}
 print("RESULT" + json.dumps(out))
 """
 
@@ -125,8 +125,8 @@ def continued(tmp_path_factory):
     for method in METHODS:
         pending.clear()
         client = make(method)
-        played = play(client, 11, outlier=2 if method in HEAVY else None) + play(client, 2, at_once=2)
-        first[method] = played, fitted(client), [X for X in pending if X is not None]
+        measured = run(client, 11, outlier=2 if method in HEAVY else None) + run(client, 2, at_once=2)
+        first[method] = measured, fitted(client), [X for X in pending if X is not None]
         files[method] = str(folder / f"{method}.json")
         client.save_to_json_file(files[method])
     patch.undo()
@@ -143,38 +143,38 @@ def continued(tmp_path_factory):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_loop_with_pending_trials_goes_on_in_a_new_process(continued, method):
-    played, generator, pending = continued[0][method]
+    measured, generator, pending = continued[0][method]
     model, acqf = CLASSES[method]
-    assert len(played) == 15
+    assert len(measured) == 15
     assert type(generator.surrogate.model) is model
     assert type(generator._acquisition) is RobustAcquisition
     assert type(generator._acquisition.acqf) is acqf
     # the second of each pair saw the first as pending
-    first = [played[11], played[13]]
+    first = [measured[11], measured[13]]
     assert [X.tolist() for X in pending] == [[[pytest.approx(p["x"]), pytest.approx(p["z"])]] for p in first]
     # rewards are as reported, in the order of the trials
-    rewards = [-50.0 if i == 2 and method in HEAVY else f(p) for i, p in enumerate(played)]
+    rewards = [-50.0 if i == 2 and method in HEAVY else f(p) for i, p in enumerate(measured)]
     assert generator.surrogate.training_data[0].Y[:, 0].tolist() == pytest.approx(rewards[:13])
     # sane: close to the best there is (V-UCB plays bad conditions on purpose)
     if method == "v-ucb":
-        assert min(abs(p["x"] - 1.0) for p in played[5:]) < 0.15
+        assert min(abs(p["x"] - 1.0) for p in measured[5:]) < 0.15
     else:
-        assert max(map(f, played[5:])) > 0.45
+        assert max(map(f, measured[5:])) > 0.45
     then = continued[1][method]
     assert then["names"] == [method, model.__name__, acqf.__name__]
-    rewards.append(f(then["played"][0]))
+    rewards.append(f(then["measured"][0]))
     assert then["rewards"] == pytest.approx(rewards, abs=1e-6)
-    assert all(-1.0 <= p["x"] <= 3.0 and 0.0 <= p["z"] <= 1.0 for p in then["played"])
+    assert all(-1.0 <= p["x"] <= 3.0 and 0.0 <= p["z"] <= 1.0 for p in then["measured"])
 
 
 def test_a_loaded_client_asks_the_same_with_the_seed_that_its_file_lacks(tmp_path):
     client = make("robust")
-    play(client, 6)
+    run(client, 6)
     client.save_to_json_file(str(tmp_path / "client.json"))
     loaded = Client.load_from_json_file(str(tmp_path / "client.json"))
     with with_rng_seed(0):
-        (again,) = play(loaded, 1)
-    assert again == pytest.approx(play(client, 1)[0], abs=1e-6)
+        (again,) = run(loaded, 1)
+    assert again == pytest.approx(run(client, 1)[0], abs=1e-6)
 
 
 def test_outliers_are_truncated(continued):
@@ -191,11 +191,11 @@ def test_minimisation_mirrors_maximisation(method):
     best, first = [], []
     for objective, sign in (("y", 1.0), ("-y", -1.0)):
         client = make(method, objective, initial=4)
-        played = play(client, 8, sign)
-        best.append(max(map(f, played[4:])))
-        first.append(played[4])
+        measured = run(client, 8, sign)
+        best.append(max(map(f, measured[4:])))
+        first.append(measured[4])
         targets = fitted(client).surrogate.training_data[0].Y[:, 0].tolist()
-        assert targets == pytest.approx([sign * f(p) for p in played[:7]])
+        assert targets == pytest.approx([sign * f(p) for p in measured[:7]])
     assert min(best) > {"v-ucb": 0.1, "robust": 0.2}.get(method, 0.4)
     assert first[0] == pytest.approx(first[1], abs=1e-2)
 
@@ -238,7 +238,7 @@ def test_on_a_box_the_default_inflates_the_variance_at_an_outlier_that_is_too_go
 def test_on_finitely_many_designs_an_outlier_that_is_too_good_is_measured_again():
     grid = [choices("x", [-1.0 + 0.25 * i for i in range(17)]), choices("z", [0.0, 0.25, 0.5, 0.75, 1.0])]
     client = make("robust", parameters=grid, initial=10, noise_var=None)
-    rows = play(client, 10, outlier=None)
+    rows = run(client, 10, outlier=None)
     ((index, p),) = client.get_next_trials(max_trials=1).items()
     client.complete_trial(index, raw_data={"y": 60.0})
     ((_, again),) = client.get_next_trials(max_trials=1).items()
@@ -251,12 +251,12 @@ def test_on_finitely_many_designs_an_outlier_that_is_too_good_is_measured_again(
 
 def test_fixed_parameters_are_obeyed():
     client = make("robust", initial=6, noise_var=None)
-    play(client, 8)
+    run(client, 8)
     for z in (0.25, 0.75):
         ((_, p),) = client.get_next_trials(max_trials=1, fixed_parameters={"z": z}).items()
         assert p["z"] == z
     client = make("v-ucb", initial=3)
-    play(client, 5)
+    run(client, 5)
     for z in (0.0, 0.5):
         ((_, p),) = client.get_next_trials(max_trials=1, fixed_parameters={"z": z}).items()
         assert p["z"] == z
@@ -266,7 +266,7 @@ def test_ax_cross_validates_the_default():
     from ax.adapter.cross_validation import cross_validate
 
     client = make("robust", initial=8, noise_var=None)
-    play(client, 14, outlier=4)
+    run(client, 14, outlier=4)
     results = cross_validate(client._generation_strategy.adapter, folds=4)
     errors = sorted(abs(one.observed.data.means[0] - one.predicted.means[0]) for one in results)
     assert errors[len(errors) // 2] < 0.1 < 10.0 < errors[-1]  # of the outlier
@@ -277,7 +277,7 @@ def test_the_best_mean_is_recommended(method):
     client = make(method)
     with pytest.raises(ValueError, match="initial design is not completed"):
         recommend(client)
-    rows = play(client, 9)
+    rows = run(client, 9)
     x, value = recommend(client)
     assert x in rows
     assert f(x) > max(map(f, rows)) - 0.1
@@ -295,7 +295,7 @@ def test_the_best_mean_is_recommended(method):
 def test_the_default_method_asks_the_same_in_any_units(objective):
     def asked(unit):
         client = make("robust", objective, noise_var=None)
-        rows = [list(p.values()) for p in play(client, 9, sign=unit if objective == "y" else -unit)]
+        rows = [list(p.values()) for p in run(client, 9, sign=unit if objective == "y" else -unit)]
         x, value = recommend(client)
         return rows, list(x.values()), abs(value / unit)
 
@@ -325,12 +325,12 @@ def several(method, objective, constraints=()):
     return client
 
 
-def play_outcomes(client, rounds, outcomes, faults):
-    """Points played; ``faults`` are added to what trials report."""
+def run_outcomes(client, rounds, outcomes, outliers):
+    """Points measured; ``outliers`` are added to what trials report."""
     rows = []
     for _ in range(rounds):
         ((index, p),) = client.get_next_trials(max_trials=1).items()
-        given = {name: value + faults.get((index, name), 0.0) for name, value in outcomes(p).items()}
+        given = {name: value + outliers.get((index, name), 0.0) for name, value in outcomes(p).items()}
         client.complete_trial(index, raw_data=given)
         rows.append(p)
     return rows
@@ -339,10 +339,10 @@ def play_outcomes(client, rounds, outcomes, faults):
 def test_a_constraint_keeps_its_say_where_values_of_both_outcomes_are_wrong():
     """The best of a + z on a^2 + z^2 <= 1/2 is a = z = 1/2; trial 2 is infeasible, and 9 is not."""
     client = several("robust", "y", ["g <= 0.5"])
-    faults = {(2, "g"): -30.0, (3, "y"): 30.0, (9, "g"): 30.0}
-    rows = play_outcomes(client, 14, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, faults)
+    outliers = {(2, "g"): -30.0, (3, "y"): 30.0, (9, "g"): 30.0}
+    rows = run_outcomes(client, 14, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, outliers)
     assert len(rows) == 14
-    assert outlier_trials(client) == sorted({trial for trial, _ in faults})
+    assert outlier_trials(client) == sorted({trial for trial, _ in outliers})
     best, value = recommend(client)
     assert best["a"] ** 2 + best["z"] ** 2 < 0.51
     assert value == pytest.approx(best["a"] + best["z"], abs=0.02)
@@ -351,7 +351,7 @@ def test_a_constraint_keeps_its_say_where_values_of_both_outcomes_are_wrong():
 
 def test_a_constraint_that_nothing_keeps_is_said():
     client = several("robust", "y", ["g <= -5"])
-    play_outcomes(client, 8, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, {})
+    run_outcomes(client, 8, lambda p: {"y": p["a"] + p["z"], "g": p["a"] ** 2 + p["z"] ** 2}, {})
     with pytest.raises(ValueError, match="no point observed so far is predicted to keep the constraints; go on"):
         recommend(client)
 
@@ -359,14 +359,14 @@ def test_a_constraint_that_nothing_keeps_is_said():
 def test_two_objectives_have_their_outliers_flagged():
     """The best are between (.2, .2) and (.8, .8)."""
     client = several("robust", "u, -v")
-    faults = {(3, "u"): 20.0, (8, "v"): -20.0, (4, "v"): 20.0}
+    outliers = {(3, "u"): 20.0, (8, "v"): -20.0, (4, "v"): 20.0}
 
     def outcomes(p):
         return {
             name: sign * ((p["a"] - c) ** 2 + (p["z"] - c) ** 2) for name, sign, c in (("u", -1, 0.2), ("v", 1, 0.8))
         }
 
-    rows = play_outcomes(client, 14, outcomes, faults)
+    rows = run_outcomes(client, 14, outcomes, outliers)
     assert len(rows) == 14
     assert outlier_trials(client) == [3, 4, 8]
     front = client.get_pareto_frontier()
@@ -381,7 +381,7 @@ def test_two_objectives_have_their_outliers_flagged():
 def test_other_methods_refuse_constraints_and_several_objectives(method):
     for objective, constraints in (("y", ["g <= 0.5"]), ("y, g", [])):
         client = several(method, objective, constraints)
-        play_outcomes(client, 6, lambda p: {"y": p["a"], "g": p["z"]}, {})
+        run_outcomes(client, 6, lambda p: {"y": p["a"], "g": p["z"]}, {})
         with pytest.raises(ValueError, match="takes one objective and no constraints on outcomes"):
             client.get_next_trials(max_trials=1)
 
@@ -391,25 +391,25 @@ def choices(name, values):
 
 
 @pytest.mark.parametrize("method", ["gp-ucb", "he-gp-ucb"])
-def test_finite_arms_are_played_again(method):
+def test_finite_arms_are_measured_again(method):
     arms = [choices("x", [-1.0, 1.0, 3.0]), choices("z", [0.0, 0.5])]
     client = make(method, parameters=arms, initial=3, width=0.5)
-    played = play(client, 8) + play(client, 2, at_once=2)
-    rows = [(p["x"], p["z"]) for p in played]
+    measured = run(client, 8) + run(client, 2, at_once=2)
+    rows = [(p["x"], p["z"]) for p in measured]
     assert set(rows) <= {(x, z) for x in (-1.0, 1.0, 3.0) for z in (0.0, 0.5)}
     assert rows[3:].count((1.0, 0.5)) >= 3  # six arms, twelve trials
 
 
 def test_initial_design_larger_than_the_set_of_arms():
     client = make("gp-ucb", parameters=[choices("x", [0.0, 1.0]), choices("z", [0.5, 1.0])], initial=6)
-    assert len(play(client, 8)) == 8
+    assert len(run(client, 8)) == 8
 
 
-def test_many_arms_are_searched_locally_and_played_again():
+def test_many_arms_are_searched_locally_and_measured_again():
     values = [i / 150 for i in range(151)]  # 22,801 arms, more than Ax enumerates
     parameters = [choices("x", values), choices("z", values)]
     client = make("gp-ucb", parameters=parameters, initial=4, width=0.0)
-    rows = [(p["x"], p["z"]) for p in play(client, 14)]
+    rows = [(p["x"], p["z"]) for p in run(client, 14)]
     assert all(x in values and z in values for x, z in rows)
     assert len(set(rows[4:])) < 10  # where nothing is explored
 
@@ -417,22 +417,22 @@ def test_many_arms_are_searched_locally_and_played_again():
 def test_batches_are_chosen_one_after_the_other():
     """n > 1 points at once: the condition of every one is chosen, and the acquisition is as before."""
     client = make("v-ucb", initial=3)
-    play(client, 5)
+    run(client, 5)
     adapter = client._generation_strategy.fit(client._experiment)
-    run = adapter.gen(n=3, model_gen_options={"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}})
-    assert len(run.arms) == 3
-    assert {a.parameters["z"] for a in run.arms} <= {p["z"] for p in POINTS}
+    generated = adapter.gen(n=3, model_gen_options={"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 32}})
+    assert len(generated.arms) == 3
+    assert {a.parameters["z"] for a in generated.arms} <= {p["z"] for p in POINTS}
     assert adapter.generator._acquisition.acqf.X_pending is None
-    assert len({a.parameters["x"] for a in run.arms}) >= 2
+    assert len({a.parameters["x"] for a in generated.arms}) >= 2
 
 
 @pytest.mark.parametrize(("objective", "sign"), [("y", 1.0), ("-y", -1.0), ("y", 4000.0)])
 def test_value_at_risk_where_conditions_are_chosen(objective, sign):
     """Simulator mode: Ax' own loop; what it proposes for z is a point of the environment where the tail is."""
     client = make("v-ucb", objective, noise_var=0.01 if sign**2 == 1.0 else None)
-    played = play(client, 10, sign)
-    assert {p["z"] for p in played[5:]} <= {p["z"] for p in POINTS}
-    assert {p["z"] for p in played[5:]} & {0.0, 1.0}
+    measured = run(client, 10, sign)
+    assert {p["z"] for p in measured[5:]} <= {p["z"] for p in POINTS}
+    assert {p["z"] for p in measured[5:]} & {0.0, 1.0}
     x, value = recommend(client)
     assert set(x) == {"x"}
     assert x["x"] == pytest.approx(1.0, abs=0.25)
@@ -489,7 +489,7 @@ def test_conditions_and_search_space_that_do_not_fit():
 
 def test_the_wrong_sense_is_an_error():
     client = make("he-gp-ucb", "-y", maximize=True, initial=2)
-    play(client, 2, -1.0)
+    run(client, 2, -1.0)
     with pytest.raises(ValueError, match="build it with maximize=False"):
         client.get_next_trials(max_trials=1)
 

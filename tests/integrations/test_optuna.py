@@ -60,7 +60,7 @@ def calls(monkeypatch):
     return seen
 
 
-def told(call):
+def first_parameters(call):
     """The first parameter of every completed trial."""
     return [row[0] for row in call["X"]]
 
@@ -286,7 +286,7 @@ def test_changed_bounds_are_modelled_once_a_trial_has_them(calls, before, now):
         x = proposed(study)["x"]
         assert -1.0 <= x <= (0.7 if narrowed else 2.0)
         add(study, x, now)
-    assert told(calls[0]) == [-1.0, -0.75, -0.25, 0.0, 0.25, 0.5, -0.5, 0.6]
+    assert first_parameters(calls[0]) == [-1.0, -0.75, -0.25, 0.0, 0.25, 0.5, -0.5, 0.6]
     assert calls[0]["X_failed"] == calls[0]["X_pending"] == [[0.1]]
     assert [t.value for t in study.sampler.outlier_trials(study)] == [50.0]
     assert 0.5 <= study.sampler.recommend(study).x["x"] <= 1.1
@@ -329,7 +329,7 @@ def test_a_point_that_a_user_put_outside_the_range_counts(calls):
     study = make()
     study.enqueue_trial({"x": 1.5})
     study.optimize(lambda trial: -((trial.suggest_float("x", 0.0, 1.0) - 0.8) ** 2), n_trials=2)
-    assert told(calls[-1]) == [1.5]
+    assert first_parameters(calls[-1]) == [1.5]
 
 
 def test_values_that_are_not_on_the_new_grid_are_left_out(calls):
@@ -338,7 +338,7 @@ def test_values_that_are_not_on_the_new_grid_are_left_out(calls):
         add(study, x, bounded(0.0, 1.0, step=0.25))
     add(study, 1.5, bounded(0.0, 2.0, step=0.5))
     assert proposed(study)["x"] in (0.0, 0.5, 1.0, 1.5, 2.0)
-    assert told(calls[-1]) == [0.0, 0.5, 1.0, 1.5]
+    assert first_parameters(calls[-1]) == [0.0, 0.5, 1.0, 1.5]
 
 
 def test_trials_that_failed_are_avoided_and_those_that_run_are_pending(calls):

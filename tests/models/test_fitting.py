@@ -35,7 +35,7 @@ def scaled():
 MODELS = {
     "default": lambda X, Y: SingleTaskGP(X, Y),
     "known noise": lambda X, Y: SingleTaskGP(X, Y, torch.full_like(Y, 0.01)),
-    "a study's": lambda X, Y: TruncatedGP(X, Y, TGPTruncation(4.0, 1.0), covar_module=scaled()),
+    "scaled Matern": lambda X, Y: TruncatedGP(X, Y, TGPTruncation(4.0, 1.0), covar_module=scaled()),
 }
 
 

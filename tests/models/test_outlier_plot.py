@@ -21,10 +21,10 @@ def test_outliers_are_drawn_against_their_limit(tmp_path):
     figure = plot_outliers(model, tmp_path / "outliers.png")
     assert (tmp_path / "outliers.png").read_bytes().startswith(b"\x89PNG")
     limit, inliers, outliers, again = figure.axes[0].lines
-    np.testing.assert_array_equal(limit.get_ydata(), model.surprise_limit.numpy())
+    np.testing.assert_array_equal(limit.get_ydata(), model.loo_zscore_limit.numpy())
     assert inliers.get_xdata().tolist() == [i for i in range(20) if i not in (3, 8)]
     assert outliers.get_xdata().tolist() == [3, 8]
-    np.testing.assert_array_equal(outliers.get_ydata(), model.surprise[[3, 8]].abs().numpy())
+    np.testing.assert_array_equal(outliers.get_ydata(), model.loo_zscore[[3, 8]].abs().numpy())
     assert again.get_xdata().tolist() == [3]
 
 

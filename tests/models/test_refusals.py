@@ -20,7 +20,7 @@ from bo_robust.models import (
     TruncatedFeatureGP,
     TruncatedGP,
     plot_outliers,
-    verify,
+    suggest_replicates,
 )
 from bo_robust.truncation import NoTruncation, TGPTruncation
 from tests.refusals import check_refused
@@ -142,9 +142,9 @@ REFUSALS = [
     ),
     ("train_Yvar", lambda: RobustGP(X, Y, likelihood=SEVERAL_NOISES)),
     ("fit_gpytorch_mll", lambda: RobustGP(X, Y).recommendable()),
-    ("fit_gpytorch_mll", lambda: verify(RobustGP(X, Y))),
-    *(("model", lambda a=a: verify(*a)) for a in (("abc",), (X, Y))),
-    ("maximize", lambda: verify(SingleTaskGP(X, Y), Y)),
+    ("fit_gpytorch_mll", lambda: suggest_replicates(RobustGP(X, Y))),
+    *(("model", lambda a=a: suggest_replicates(*a)) for a in (("abc",), (X, Y))),
+    ("maximize", lambda: suggest_replicates(SingleTaskGP(X, Y), Y)),
     ("model", lambda: plot_outliers(SingleTaskGP(X, Y))),
 ]
 

@@ -35,11 +35,11 @@ def test_only_the_advice_to_standardise_is_silenced():
     assert [str(w.message)[:12] for w in caught] == ["Data (input "]
 
 
-def test_points_read_too_badly_to_be_believed_are_not_recommended():
-    """Median of the believed: 2. Rows 2 and 5 are bad and alone; row 3 is bad, but its twin, row 4, is believed."""
-    points = torch.tensor([[0.0], [1.0], [2.0], [3.0], [3.0], [4.0], [5.0]])
-    rewards = torch.tensor([1.0, 2.0, -9.0, -9.0, 3.0, 1.5, 9.0])
-    lost = torch.tensor([False, False, True, True, False, True, True])
-    assert recommendable(points, rewards, lost).tolist() == [True, True, False, True, True, False, True]
-    assert recommendable(points, rewards, None).all()
-    assert recommendable(points, rewards, torch.ones(7, dtype=torch.bool)).all()
+def test_points_observed_to_be_bad_are_not_recommended():
+    """Median of the inliers: 2. Rows 2 and 5 are bad and alone; row 3 is bad, but its replicate 4 is an inlier."""
+    X = torch.tensor([[0.0], [1.0], [2.0], [3.0], [3.0], [4.0], [5.0]])
+    Y = torch.tensor([1.0, 2.0, -9.0, -9.0, 3.0, 1.5, 9.0])
+    outliers = torch.tensor([False, False, True, True, False, True, True])
+    assert recommendable(X, Y, outliers).tolist() == [True, True, False, True, True, False, True]
+    assert recommendable(X, Y, None).all()
+    assert recommendable(X, Y, torch.ones(7, dtype=torch.bool)).all()

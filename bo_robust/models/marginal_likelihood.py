@@ -54,28 +54,32 @@ class Evidence(ABC):
     """The evidence as a function of the hyperparameters ``theta``, a vector within ``bounds``.
 
     ``start`` are the hyperparameters that the model has now. Targets may be in another ``unit`` than known noise
-    variances, which are then divided by its square. Every target has a noise variance of ``blur`` beside its own.
+    variances, which are then divided by its square. Every target has a noise variance of ``extra_noise`` more.
     """
 
     start: Array
     bounds: Array | None
 
     @abstractmethod
-    def prior(self, theta: Array, unit: float = 1.0, blur: float = 0.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float = 0.0) -> Prior:
         """The prior of rewards at all training points."""
 
     @abstractmethod
-    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, blur: float = 0.0) -> tuple[float, Array]:
+    def loss(
+        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float = 0.0
+    ) -> tuple[float, Array]:
         """Minus the log evidence of ``y[kept]`` minus the log prior, up to a constant, and its gradient.
 
         Targets ``y`` are ``n``; ``kept`` are indices of rows.
         """
 
-    def maximise(self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, blur: float = 0.0) -> Array:
+    def maximise(
+        self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float = 0.0
+    ) -> Array:
         """Climb from ``start`` for at most so many steps of L-BFGS."""
         if not len(self.start):
             return self.start
-        arguments, options = (y, kept, unit, blur), {"maxiter": steps}
+        arguments, options = (y, kept, unit, extra_noise), {"maxiter": steps}
         best = minimize(self.loss, self.start, arguments, "L-BFGS-B", True, bounds=self.bounds, options=options)
         return np.asarray(best.x)
 
@@ -128,13 +132,15 @@ class StationaryEvidence(Evidence):
             if self._learned[-1]:
                 self._mean.constant = torch.as_tensor(values[-1]).to(self._mean.constant)
 
-    def prior(self, theta: Array, unit: float = 1.0, blur: float = 0.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float = 0.0) -> Prior:
         values = self._all(theta)
-        mean, noise = np.full(len(self._X), values[-1]), self._noise(values, unit, blur)
+        mean, noise = np.full(len(self._X), values[-1]), self._noise(values, unit, extra_noise)
         covariance, _ = self._covariance(values, _squares(self._points(values, self._X)))
         return Prior(mean, covariance, noise, -self._penalty(theta)[0])
 
-    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, blur: float = 0.0) -> tuple[float, Array]:
+    def loss(
+        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float = 0.0
+    ) -> tuple[float, Array]:
         """As above: with A = K + noise of the kept rows, r = y - mean and w = A^-1 r,
 
         loss = 1/2 (r' w + log|A| + n log 2 pi), and d loss = 1/2 tr(W dA) - w' d mean, W = A^-1 - w w'.
@@ -143,7 +149,7 @@ class StationaryEvidence(Evidence):
         is sum_ij V_ij (x_i - x_j)^2 / 2 = sum_i x_i^2 (V 1)_i - sum_i x_i (V x)_i with V = W * slope.
         """
         values, X, (n, d) = self._all(theta), self._X[kept], (len(kept), self._X.shape[1])
-        noise, residual = self._noise(values, unit, blur)[kept], y[kept] - values[-1]
+        noise, residual = self._noise(values, unit, extra_noise)[kept], y[kept] - values[-1]
         # Triangles of symmetric matrices, in LAPACK's rectangular full packed format.
         points = self._points(values, X)
         covariance, slope = self._covariance(values, lapack.dtrttf(_squares(points).T)[0])
@@ -184,10 +190,10 @@ class StationaryEvidence(Evidence):
         values[self._learned] = theta
         return values
 
-    def _noise(self, theta: Array, unit: float, blur: float) -> Array:
+    def _noise(self, theta: Array, unit: float, extra_noise: float) -> Array:
         if self._fixed is None:
-            return np.full(len(self._X), np.exp(theta[-2]) + blur)
-        return np.maximum(self._fixed / max(unit, LEAST_UNIT) ** 2, FLOOR) + blur
+            return np.full(len(self._X), np.exp(theta[-2]) + extra_noise)
+        return np.maximum(self._fixed / max(unit, LEAST_UNIT) ** 2, FLOOR) + extra_noise
 
     def _points(self, theta: Array, X: Array) -> Array:
         """Points x in units of the lengthscales, -|x|^2 / 2 and 1, ``n x (d + 2)``."""
@@ -219,17 +225,19 @@ class ModuleEvidence(Evidence):
         self._parameters, self.bounds = list(parameters.values()), get_bounds_as_ndarray(parameters, bounds)
         self.start = _flat(self._parameters)
 
-    def prior(self, theta: Array, unit: float = 1.0, blur: float = 0.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float = 0.0) -> Prior:
         self._set(theta)
         with torch.no_grad():
-            mean, covariance, noise = (as_array(x) for x in self._moments(unit, blur))
+            mean, covariance, noise = (as_array(x) for x in self._moments(unit, extra_noise))
             return Prior(mean, covariance, noise, float(self._log_prior()))
 
-    def loss(self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, blur: float = 0.0) -> tuple[float, Array]:
+    def loss(
+        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float = 0.0
+    ) -> tuple[float, Array]:
         self._set(theta)
         rows = torch.as_tensor(kept)
         try:  # GPyTorch factorises a covariance to which a linear kernel's is added
-            mean, covariance, noise = self._moments(unit, blur)
+            mean, covariance, noise = self._moments(unit, extra_noise)
             root = torch.linalg.cholesky(covariance[rows][:, rows] + torch.diag(noise[rows]))
         except torch.linalg.LinAlgError:
             return IMPOSSIBLE, np.zeros_like(theta)
@@ -239,12 +247,12 @@ class ModuleEvidence(Evidence):
         slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True) if self._parameters else ()
         return float(value.detach()), _flat(slopes)
 
-    def _moments(self, unit: float, blur: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _moments(self, unit: float, extra_noise: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         X = self._model.train_inputs[0]
         prior = self._model.forward(X)
         noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
         noise = (noise / max(unit, LEAST_UNIT) ** 2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
-        return prior.mean, prior.covariance_matrix, noise + blur
+        return prior.mean, prior.covariance_matrix, noise + extra_noise
 
     def _log_prior(self) -> Any:
         priors = self._model.named_priors()
@@ -273,7 +281,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
     """The evidence of a model without batch in its present units: written out for BoTorch's default modules."""
     modules: Any = model.eval()
     kernel, base = modules.covar_module, _base(modules.covar_module)
-    plain = (
+    default = (
         (type(base) is RBFKernel or (type(base) is MaternKernel and base.nu == 2.5))
         and base.active_dims is None
         and kernel.active_dims is None
@@ -281,11 +289,11 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
         and type(modules.mean_module) in (ConstantMean, ZeroMean)
         and type(model.likelihood) in (GaussianLikelihood, FixedNoiseGaussianLikelihood)
     )
-    if not plain:
+    if not default:
         return ModuleEvidence(model)
     positive = _positive(modules)
     lengthscale, priors = positive[0].parameter, [one.prior for one in positive if one.prior is not None]
-    plain = (
+    default = (
         (lengthscale.numel() == positive[0].size or not lengthscale.requires_grad)
         and len(list(model.parameters())) == len(positive) + (type(modules.mean_module) is ConstantMean)
         and len(list(modules.named_priors())) == len(priors)
@@ -294,7 +302,7 @@ def evidence_of(model: SingleTaskGP) -> Evidence:
         and all(one.constraint.lower_bound.numel() == 1 for one in positive)
         and all(math.isinf(float(one.constraint.upper_bound)) for one in positive)
     )
-    return StationaryEvidence(model) if plain else ModuleEvidence(model)
+    return StationaryEvidence(model) if default else ModuleEvidence(model)
 
 
 def _base(kernel: Any) -> Any:

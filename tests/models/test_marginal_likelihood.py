@@ -18,7 +18,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from scipy import stats
 
-from bo_robust.models.evidence import ModuleEvidence, StationaryEvidence, evidence_of
+from bo_robust.models.marginal_likelihood import ModuleEvidence, StationaryEvidence, evidence_of
 
 N, D = 14, 3
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")  # advice to standardise
@@ -45,7 +45,7 @@ def variances(Y):
 
 
 # Arguments of SingleTaskGP; made anew for each test, as a model takes its modules as they are.
-PLAIN = {
+WRITTEN_OUT = {
     "default": lambda Y: {},
     "Matern 5/2": lambda Y: {"covar_module": get_covar_module_with_dim_scaled_prior(D, use_rbf_kernel=False)},
     "known noise": lambda Y: {"train_Yvar": variances(Y)},
@@ -80,7 +80,7 @@ OTHERS = {
     "mean with a prior": lambda Y: {"mean_module": ConstantMean(constant_prior=GammaPrior(2.0, 2.0))},
     "bounded mean": lambda Y: {"mean_module": ConstantMean(constant_constraint=Interval(-1.0, 1.0))},
 }
-EVERY = PLAIN | OTHERS
+EVERY = WRITTEN_OUT | OTHERS
 
 
 def make(name):
@@ -110,7 +110,7 @@ def differences(evidence, theta, y, kept, unit=1.0, step=1e-6):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_what_is_written_out_is_what_can_be(name):
-    assert type(evidence_of(make(name))) is (StationaryEvidence if name in PLAIN else ModuleEvidence)
+    assert type(evidence_of(make(name))) is (StationaryEvidence if name in WRITTEN_OUT else ModuleEvidence)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -123,7 +123,7 @@ def test_module_evidence_is_botorchs(name):
     np.testing.assert_allclose(np.sort(gradient), np.sort(slope), atol=1e-7)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", WRITTEN_OUT)
 def test_stationary_evidence_is_botorchs_up_to_a_constant(name):
     """So what changes from one set of hyperparameters to another is equal."""
     changes = []
@@ -160,15 +160,15 @@ def test_the_density_of_hyperparameters_is_what_the_loss_has_beside_that_of_rewa
     np.testing.assert_allclose(constants, 0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", WRITTEN_OUT)
 def test_both_ways_have_one_prior_and_one_maximum(name):
     model = make(name)
-    plain, modules = evidence_of(copy.deepcopy(model)), ModuleEvidence(copy.deepcopy(model))
-    for a, b in zip(plain.prior(plain.start, 0.5)[:3], modules.prior(modules.start, 0.5)[:3], strict=True):
+    default, modules = evidence_of(copy.deepcopy(model)), ModuleEvidence(copy.deepcopy(model))
+    for a, b in zip(default.prior(default.start, 0.5)[:3], modules.prior(modules.start, 0.5)[:3], strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
     y, kept = model.train_targets.numpy(), np.array([0, 2, 3, 7, 11, 12])
     gains = []
-    for evidence in (plain, modules):
+    for evidence in (default, modules):
         best = evidence.maximise(y, kept, 500)
         gains.append(evidence.loss(evidence.start, y, kept)[0] - evidence.loss(best, y, kept)[0])
     assert gains[0] > 0.1
@@ -212,10 +212,10 @@ def test_no_cholesky_factor_is_a_large_loss_without_slope():
     """All points equal and no noise: a matrix of ones. Without a lengthscale GPyTorch cannot add a linear kernel."""
     X, Y = data()
     model, added = (SingleTaskGP(torch.full_like(X, 0.5), Y, covar_module=k) for k in (None, rbf() + LinearKernel()))
-    plain, modules = evidence_of(copy.deepcopy(model)), ModuleEvidence(copy.deepcopy(model))
+    default, modules = evidence_of(copy.deepcopy(model)), ModuleEvidence(copy.deepcopy(model))
     names, others = ([name for name, _ in one.named_parameters()] for one in (model, added))
     for evidence, place, nothing in (
-        (plain, D, -1000.0),
+        (default, D, -1000.0),
         (modules, names.index("likelihood.noise_covar.raw_noise"), 0),
         (ModuleEvidence(added), others.index("covar_module.kernels.0.raw_lengthscale"), -1000.0),
     ):

@@ -1,25 +1,28 @@
-"""Finds against their definition, what comes back, and the doubt that predictions keep."""
+"""Local deviations against their definition, and the variance inflation that predictions keep."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition.analytic import LogNoisyExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.pathwise import draw_matheron_paths
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from scipy import stats
 
 from bo_robust import RobustGP
-from bo_robust.models import marginal_moments
-from bo_robust.models.conditioned import Conditioned
-from bo_robust.models.doubt import Doubt
-from bo_robust.models.evidence import Prior
-from bo_robust.models.finds import Find, Finds
+from bo_robust.models import OutlierPrior, marginal_moments
+from bo_robust.models.conditioned_gp import ConditionedGP
+from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
+from bo_robust.models.marginal_likelihood import Prior
 from bo_robust.models.reward_units import Units, robust_units, spread_units
+from bo_robust.models.variance_inflation import VarianceInflation
 
 CENTRE = torch.tensor([0.37, 0.62], dtype=torch.float64)
 
@@ -30,13 +33,13 @@ def fit(model):
 
 
 def data_of(y, apart=0.5):
-    """Rewards at points of the unit interval, the last two so far apart."""
+    """Observations at points of the unit interval, the last two so far apart."""
     X = torch.tensor([*torch.linspace(0.0, 0.3, len(y) - 2).tolist(), 1.0 - apart, 1.0]).double().unsqueeze(-1)
     return X, torch.as_tensor(y).unsqueeze(-1)
 
 
 def peak(n=40, sd=0.1, seed=0, near=0):
-    """Points, of which some are near the peak, and rewards: one narrow peak on a plain, and little noise."""
+    """One narrow peak above a flat f, with little noise; ``near`` of the points are close to the peak."""
     draws = torch.Generator().manual_seed(seed)
     X = torch.rand(n, 2, generator=draws, dtype=torch.float64)
     far = (X - CENTRE).norm(dim=1) > 3.5 * sd
@@ -54,51 +57,51 @@ def test_log_odds_are_those_of_dense_densities():
     y[[3, 7]] += 6.0
     A = draws.normal(size=(n, n))
     prior = Prior(np.zeros(n), A @ A.T / n + np.eye(n), np.full(n, 0.1))
-    believed = np.ones(n, dtype=bool)
-    believed[[3, 7]] = False
+    inliers = np.ones(n, dtype=bool)
+    inliers[[3, 7]] = False
     log_p0 = np.log(draws.uniform(0.01, 0.1, n))
-    finds = Finds(places, log_p0)
-    for find in finds.about(3, Conditioned(prior, y, believed, Units(0.0, 1.0)), odds):
+    deviations = LocalDeviations(places, log_p0, OutlierPrior())
+    for each in deviations.about(3, ConditionedGP(prior, y, inliers, Units(0.0, 1.0)), odds):
 
         def log_density(rows, covariance):
             total = (covariance + 0.1 * np.eye(n))[np.ix_(rows, rows)]
             return stats.multivariate_normal(np.zeros(len(rows)), total).logpdf(y[rows])
 
-        kept = np.flatnonzero(believed)
-        together = np.sort([*kept, *find.rows])
-        ball = math.pi * find.radius**2
-        expected = log_density(together, prior.covariance + finds.covariance(find)) - log_density(
+        kept = np.flatnonzero(inliers)
+        together = np.sort([*kept, *each.rows])
+        ball = math.pi * each.radius**2
+        expected = log_density(together, prior.covariance + deviations.covariance(each)) - log_density(
             kept, prior.covariance
         )
-        faults = sum(odds[2 - len(find.rows)] + log_p0[row] for row in find.rows)
-        expected += -faults + math.log(max(0.1 * ball, 0.01))
-        expected += log_p0[3] + math.log(abs(find.deviation) * math.sqrt(2.0 * math.pi * math.e))
-        assert find.log_odds == pytest.approx(expected, abs=2e-2)  # of what is far from the centre
-        assert find.probability == pytest.approx(1.0 / (1.0 + math.exp(-find.log_odds)))
-        assert 3 in find.rows
+        as_outliers = sum(odds[2 - len(each.rows)] + log_p0[row] for row in each.rows)
+        expected += -as_outliers + math.log(max(0.1 * ball, 0.01))
+        expected += log_p0[3] + math.log(abs(each.size) * math.sqrt(2.0 * math.pi * math.e))
+        assert each.log_odds == pytest.approx(expected, abs=2e-2)  # of what is far from the centre
+        assert each.probability == pytest.approx(1.0 / (1.0 + math.exp(-each.log_odds)))
+        assert 3 in each.rows
 
 
-def test_a_clean_peak_that_several_rewards_show_is_kept():
-    """Of about 170 rewards in six sets none is lost; without finds the peaks go."""
-    lost = 0
+def test_a_clean_peak_that_several_observations_show_is_kept():
+    """None of about 170 observations in six sets is flagged; without local deviations the peaks are."""
+    flagged = 0
     for seed in range(6):
         X, Y = peak(near=5, seed=seed)
-        believed = fit(RobustGP(X, Y)).believed
-        lost += int((~believed).sum())
-        assert believed[Y.argmax()]
-    assert lost == 0
+        inliers = fit(RobustGP(X, Y)).inlier_mask
+        flagged += int((~inliers).sum())
+        assert inliers[Y.argmax()]
+    assert flagged == 0
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_clean_rewards_far_above_a_floor_of_near_zeros_are_kept(seed):
-    """A sigmoid's edge without noise; where a fault's density was flat, three of these sets lost good rewards."""
+def test_clean_observations_far_above_many_near_zero_are_kept(seed):
+    """A sigmoid's edge without noise; with a flat density of outliers, three of these sets lost good observations."""
     X = torch.rand(24, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     Y = (30.0 * (X.mean(1, keepdim=True) - 0.8)).sigmoid() * (1.0 - (X[:, :1] - 0.9).square())
-    assert fit(RobustGP(X, Y)).believed.all()
+    assert fit(RobustGP(X, Y)).inlier_mask.all()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_search_that_closes_in_on_an_optimum_loses_at_most_one_reward(seed):
+def test_a_search_near_an_optimum_flags_at_most_one_observation(seed):
     """The median absolute deviation is that of the cluster; the scale is that over the points."""
     draws = torch.Generator().manual_seed(seed)
     near = torch.logspace(-0.5, -2.5, 30, dtype=torch.float64).unsqueeze(1)
@@ -106,11 +109,11 @@ def test_a_search_that_closes_in_on_an_optimum_loses_at_most_one_reward(seed):
     X = torch.cat([torch.rand(10, 2, generator=draws, dtype=torch.float64), X.clamp(0.0, 1.0)])
     Y = -((X - 0.4) * torch.tensor([1.0, 2.0])).square().sum(1, keepdim=True)
     places, y = X.numpy(), Y.numpy().ravel()
-    assert spread_units(y, places).scale > 5.0 * robust_units(y).scale
-    assert int((~fit(RobustGP(X, Y)).believed).sum()) <= 1
+    assert spread_units(y, places, 0.1).scale > 5.0 * robust_units(y).scale
+    assert int((~fit(RobustGP(X, Y)).inlier_mask).sum()) <= 1
 
 
-def test_twin_faults_stay_aside_where_a_find_comes_back():
+def test_equal_errors_stay_outliers_where_a_deviation_is_found():
     """The noise of the fit without them would confirm them."""
     draws = np.random.default_rng(5007)
     X, centre = draws.random((30, 2)), draws.random(2)
@@ -121,44 +124,44 @@ def test_twin_faults_stay_aside_where_a_find_comes_back():
     shift = draws.choice([-1, 1]) * draws.uniform(2.0, 6.0)
     y[6:8] += [shift, shift + draws.uniform(0.2, 1.0)]
     y[14:17] += 5.0 * draws.normal(size=3)
-    believed = RobustGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1))._search().fit().believed
-    assert believed[:5].all()
-    assert not believed[6:8].any()
+    inliers = RobustGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1))._search().fit().inlier_mask
+    assert inliers[:5].all()
+    assert not inliers[6:8].any()
 
 
-class TestDoubt:
+class TestVarianceInflation:
     def one(self):
-        """One reading in a plain stands out."""
+        """One observation stands out above a flat f."""
         return peak(near=1, seed=3)
 
-    def test_the_mean_is_that_of_the_believed_and_the_variance_grows(self):
+    def test_the_mean_is_that_of_the_inliers_and_the_variance_grows(self):
         X, Y = self.one()
         model, without = fit(RobustGP(X, Y)), fit(RobustGP(X, Y, maximize=None))
         best = int(Y.argmax())
-        assert (~model.believed).nonzero().flatten().tolist() == [best]
+        assert (~model.inlier_mask).nonzero().flatten().tolist() == [best]
         at, before = model.posterior(X[best:]), without.posterior(X[best:])
         assert float(at.mean) == pytest.approx(float(before.mean), abs=0.05)
         assert float(at.variance) > 100.0 * float(before.variance)
         far = X[(X - X[best]).norm(dim=1) > 0.5]
         torch.testing.assert_close(model.posterior(far).variance, without.posterior(far).variance, rtol=1e-3, atol=1e-6)
-        plain = fit(SingleTaskGP(X[model.believed], Y[model.believed]))
-        torch.testing.assert_close(without.posterior(X).variance, plain.posterior(X).variance, rtol=0.0, atol=0.0)
+        other = fit(SingleTaskGP(X[model.inlier_mask], Y[model.inlier_mask]))
+        torch.testing.assert_close(without.posterior(X).variance, other.posterior(X).variance, rtol=0.0, atol=0.0)
 
-    def test_a_second_look_that_finds_nothing_ends_it(self):
+    def test_a_second_look_that_contradicts_ends_it(self):
         X, Y = self.one()
         best = int(Y.argmax())
         model = fit(RobustGP(X, Y))
         looked = fit(RobustGP(torch.cat([X, X[best:] + 0.002]), torch.cat([Y, 0.0 * Y[best:]])))
-        assert not looked.believed[best]
-        doubt, left = (float(one.posterior(X[best:]).stddev.detach()) for one in (model, looked))
-        assert left < 0.1 * doubt
+        assert not looked.inlier_mask[best]
+        before, left = (float(one.posterior(X[best:]).stddev.detach()) for one in (model, looked))
+        assert left < 0.1 * before
 
-    def test_one_that_finds_it_too_is_believed(self):
+    def test_one_that_agrees_makes_both_inliers(self):
         X, Y = self.one()
         best = int(Y.argmax())
-        assert fit(RobustGP(torch.cat([X, X[best:] + 0.01]), torch.cat([Y, Y[best:] - 0.02]))).believed.all()
+        assert fit(RobustGP(torch.cat([X, X[best:] + 0.01]), torch.cat([Y, Y[best:] - 0.02]))).inlier_mask.all()
 
-    def test_of_the_good_side_only(self):
+    def test_it_is_on_the_good_side_only(self):
         X, Y = self.one()
         best = int(Y.argmax())
         low, mirror = fit(RobustGP(X, -Y)), fit(RobustGP(X, -Y, maximize=False))
@@ -191,65 +194,106 @@ class TestDoubt:
 
     @pytest.mark.parametrize(("near", "seed"), [(1, 1), (1, 3), (3, 2), (3, 6), (5, 2)])
     def test_a_loaded_model_predicts_what_the_saved_one_did(self, near, seed):
-        """Also where a search at the fitted hyperparameters alone would choose other rows."""
+        """Also where a search at the fitted hyperparameters alone would choose other inliers."""
         X, Y = peak(near=near, seed=seed)
         noise = torch.full_like(Y, 1e-4) if seed == 3 else None
         model, other = fit(RobustGP(X, Y, noise)), RobustGP(X, Y, noise)
         other.load_state_dict(model.state_dict())
-        other.load_state_dict(model.state_dict())  # where rows are set aside already
-        for name in ("believed", "surprise", "surprise_limit", "inlier_probability", "barely_believed"):
-            assert torch.equal(getattr(model, name), getattr(other, name))
+        other.load_state_dict(model.state_dict())  # where there are outliers already
         first, second = model.posterior(X), other.posterior(X)
         assert torch.equal(first.mean, second.mean)
         assert torch.equal(first.variance, second.variance)
-        assert torch.equal(model.get_extra_state(), other.get_extra_state())
+        assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
 
-    def test_only_readings_better_than_all_believed_leave_it(self):
-        """One that lies below all of them, but above what the others let expect, is no find worth a look."""
+    def test_only_observations_beyond_all_inliers_have_it(self):
+        """One that lies below all of them, but above its prediction, is not worth a look."""
         n, y = 8, np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, -3.0, 7.0])
         expected = np.array([0.0] * 6 + [-9.0, 0.0])
-        prior, believed = Prior(expected, np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
+        prior, inliers = Prior(expected, np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         X, Y = data_of(y)
         search = RobustGP(X, Y)._search()
-        possible = search._possible(Conditioned(prior, y, believed, Units(0.0, 1.0)))
-        assert [(find.row, find.deviation) for find in possible] == [(7, pytest.approx(7.0))]
+        possible = search._possible(ConditionedGP(prior, y, inliers, Units(0.0, 1.0)))
+        assert [(each.row, each.size) for each in possible] == [(7, pytest.approx(7.0))]
 
-    def test_neighbours_have_one(self):
-        """A row within a likelier find adds no variance of its own."""
+    def test_neighbours_share_one(self):
+        """A row within a likelier deviation adds no variance of its own."""
         n, y = 8, np.array([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2])
-        prior, believed = Prior(np.zeros(n), np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
+        prior, inliers = Prior(np.zeros(n), np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         for apart, rows in ((0.001, 1), (0.5, 2)):
             X, Y = data_of(y, apart)
-            possible = RobustGP(X, Y)._search()._possible(Conditioned(prior, y, believed, Units(0.0, 1.0)))
+            possible = RobustGP(X, Y)._search()._possible(ConditionedGP(prior, y, inliers, Units(0.0, 1.0)))
             assert len(possible) == rows
 
-    def test_an_acquisition_goes_and_looks_there(self):
-        """qLogNEI with the doubtful reading among its baseline: finite, largest near it, and not won by it."""
+    def test_an_acquisition_explores_there(self):
+        """qLogNEI with the outlier in its baseline is finite, and largest near it; the mean is not largest there."""
         X = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
         Y = 0.1 * torch.sin(3.0 * X)
         Y[10] += 3.0
         model = fit(RobustGP(X, Y))
-        assert (~model.believed).nonzero().flatten().tolist() == [10]
-        assert int(model.posterior(X).mean.argmax()) != 10  # what is best among the baseline
+        assert (~model.inlier_mask).nonzero().flatten().tolist() == [10]
+        assert int(model.posterior(X).mean.argmax()) != 10
         acquisition = qLogNoisyExpectedImprovement(model, X, SobolQMCNormalSampler(torch.Size([128]), seed=0))
         x = torch.linspace(0.0, 1.0, 301, dtype=torch.float64).reshape(-1, 1, 1)
         value = acquisition(x)
         assert bool(value.isfinite().all())
         assert abs(float(x[value.argmax()]) - float(X[10])) < 0.1
 
+    @pytest.mark.parametrize("scaled", [False, True])
+    def test_the_kernel_has_it_in_evaluation_only(self, scaled):
+        X, Y = self.one()
+        model = fit(RobustGP(X, Y, covar_module=ScaleKernel(RBFKernel(ard_num_dims=2)) if scaled else None))
+        kernel = model.to_standard_model().covar_module
+        assert model.covar_module is not kernel
+        torch.testing.assert_close(model.covar_module(X).to_dense(), model.forward(X).covariance_matrix)
+        of, base = (one.base_kernel if scaled else one for one in (model.covar_module, kernel))
+        assert torch.equal(of.lengthscale, base.lengthscale)
+        assert model.train().covar_module is kernel
+        names, others = (dict(one.named_parameters()).keys() for one in (model, model.to_standard_model()))
+        assert names == others
+
+    def test_an_acquisition_that_rebuilds_the_model_has_it(self):
+        """BoTorch's analytic LogNEI makes a SingleTaskGP of the kernel: it explores, and ends where qLogNEI does."""
+        X = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
+        Y = 0.1 * torch.sin(3.0 * X)
+        Y[10] += 3.0
+        model = fit(RobustGP(X, Y, torch.full_like(Y, 1e-4)))
+        assert (~model.inlier_mask).nonzero().flatten().tolist() == [10]
+        x = torch.linspace(0.0, 1.0, 301, dtype=torch.float64).reshape(-1, 1, 1)
+        best = [
+            x[acquisition(x).argmax()]
+            for acquisition in (
+                LogNoisyExpectedImprovement(model, X),
+                qLogNoisyExpectedImprovement(model, X, SobolQMCNormalSampler(torch.Size([128]), seed=0)),
+            )
+        ]
+        assert abs(float(best[0]) - float(X[10])) < 0.1
+        assert abs(float(best[0]) - float(best[1])) < 0.1
+
+    def test_paths_have_it(self):
+        """The variance of paths drawn for Thompson sampling is that of the posterior."""
+        X, Y = self.one()
+        model, at = fit(RobustGP(X, Y)), int(Y.argmax())
+        torch.manual_seed(0)
+        with torch.no_grad():
+            paths = draw_matheron_paths(model, torch.Size([512]))(X)
+            posterior = model.posterior(X)
+        assert float(posterior.variance[at]) > 100.0 * float(posterior.variance.median())
+        torch.testing.assert_close(paths.std(0)[at], posterior.stddev.flatten()[at], rtol=0.15, atol=0.0)
+        torch.testing.assert_close(paths.mean(0), posterior.mean.squeeze(-1), rtol=0.0, atol=0.15)
+
     def test_new_data_have_none(self):
         X, Y = self.one()
         model = fit(RobustGP(X, Y))
         targets, _ = model.outcome_transform(Y)
         model.set_train_data(X, targets.squeeze(-1), strict=False)
-        assert not model._doubt
+        assert not model._variance_inflation
 
 
 def test_the_kernel_by_hand():
     X = torch.tensor([[0.0, 5.0], [2.0, 5.0], [1.0, 5.0]]).double()
-    kernel = Doubt(X)
+    kernel = VarianceInflation(X)
     assert not kernel
-    kernel.set(X, [Find(2, (2,), 0.2, -3.0, 0.0)], scale=2.0)  # probability 1/2, at the middle of a box of side 2
+    kernel.set(X, [LocalDeviation(2, (2,), 0.2, -3.0, 0.0)], scale=2.0)  # probability 1/2, in a box of side 2
     x = torch.tensor([[1.0, 5.0], [1.4, 5.0]]).double()
     near = math.exp(-0.5)
     expected = 0.5 * 1.5**2 * torch.tensor([[1.0, near * near], [near * near, near**2]]).double()
@@ -258,20 +302,20 @@ def test_the_kernel_by_hand():
     assert not kernel.state_dict()
 
 
-def test_a_find_has_its_size_in_the_units_that_its_rewards_bring():
-    """The unit of the believed rewards grows many times when those of the peak come back."""
+def test_a_deviation_has_its_size_in_the_units_that_its_rows_bring():
+    """The unit of the inliers grows many times when those of the peak come back."""
     torch.manual_seed(3)
     X = torch.rand(40, 2, dtype=torch.float64)
     Y = 10.0 * (-0.5 * (X - 0.5).square().sum(1, keepdim=True) / 0.06**2).exp()
     Y = Y + 0.02 * torch.randn(40, 1, dtype=torch.float64)
     model = fit(RobustGP(X, Y))
-    assert bool(model.believed[Y.argmax()])
-    assert float(model.inlier_probability[model.believed].min()) > 0.5
+    assert bool(model.inlier_mask[Y.argmax()])
+    assert float(model.inlier_probability[model.inlier_mask].min()) > 0.5
 
 
-def test_many_columns_have_finds():
+def test_many_columns_have_local_deviations():
     draws = torch.Generator().manual_seed(0)
     X = torch.rand(12, 345, generator=draws, dtype=torch.float64)
     Y = X[:, :1].clone()
     Y[3] = 60.0
-    assert not fit(RobustGP(X, Y)).believed[3]
+    assert not fit(RobustGP(X, Y)).inlier_mask[3]

@@ -1,0 +1,115 @@
+"""A Gaussian process given the inliers among its observations: leave-one-out and changes of the set in closed form."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from bo_robust.models.marginal_likelihood import IMPOSSIBLE, LOG_2PI, Array, Indices, Prior
+from bo_robust.models.reward_units import Units
+
+LEAST_PIVOT = 1e-12  # smallest variance and pivot: rounding makes smaller ones
+
+Rows = NDArray[np.bool_]
+
+
+class ConditionedGP:
+    """The GP given its inliers, at fixed hyperparameters; rows leave and enter by rank-one updates.
+
+    The GP sees observations in these ``units``. ``swept`` is the covariance A of all observations, swept (Beaton's
+    operator) on the inliers S. It is -A_SS^-1 on S, A_SS^-1 A_SD between S and the outliers D, and the covariance given
+    S among the outliers, A_DD - A_DS A_SS^-1 A_SD. Only its lower half is valid. ``weights`` is the residual y - mean,
+    swept likewise: A_SS^-1 (y - mean)_S on S, and the residual given S for the outliers. ``log_evidence`` is
+    log p(y_S | theta) + log p(theta). Densities are per unit of the original observations, so they compare between
+    units.
+    """
+
+    def __init__(self, prior: Prior, y: Array, inliers: Rows, units: Units) -> None:
+        self.inliers, self.noise, self.units = inliers.copy(), prior.noise, units
+        self.log_norm = LOG_2PI + 2.0 * math.log(units.scale)  # of a normal density, for a variance of 1 in these units
+        # Inliers come first, because slices of a matrix are faster than scattered parts of it.
+        order, k = np.argsort(~inliers, kind="stable"), int(inliers.sum())
+        total = prior.covariance[order][:, order]
+        total[np.diag_indices_from(total)] += prior.noise[order]
+        residual = ((y - units.center) / units.scale - prior.mean)[order]
+        inverse, log_det = _inverse(total[:k, :k])
+        weights = linalg.blas.dsymm(1.0, inverse, residual[:k, None], lower=True)[:, 0]
+        quadratic = max(float(residual[:k] @ weights), 0.0)  # rounding can make the inverse indefinite, which would win
+        self.log_evidence = prior.log_density - 0.5 * (quadratic + log_det + k * self.log_norm)
+        known = total[k:, :k].copy()
+        total[:k, :k], residual[:k] = -inverse, weights
+        if k < len(y):
+            regression = linalg.blas.dsymm(1.0, inverse, known.T, lower=True)
+            total[k:, :k], total[:k, k:] = regression.T, regression
+            total[k:, k:] -= known @ regression
+            residual[k:] -= known @ weights
+        back = order.argsort()
+        self.swept, self.weights = np.asfortranarray(total[back][:, back]), residual[back]
+
+    def with_rows(self, rows: Indices) -> tuple[ConditionedGP, float]:
+        """A copy with these rows among the inliers, and log p(y_rows | y_S)."""
+        other = copy.copy(self)
+        other.swept, other.weights, other.inliers = self.swept.copy("F"), self.weights.copy(), self.inliers.copy()
+        for row in rows:
+            other.move(int(row))
+        return other, other.log_evidence - self.log_evidence
+
+    def loo_residuals(self) -> tuple[Array, Array]:
+        """Leave-one-out residuals ``n`` of all observations given the other inliers, and their variances ``n``.
+
+        For an inlier they are w_i / G_ii and 1 / G_ii, with the weights w and G = A_SS^-1 (Rasmussen & Williams 2006,
+        equation 5.12). For an outlier they are in ``weights`` and on the diagonal of ``swept``.
+        """
+        sign = np.where(self.inliers, -1.0, 1.0)
+        diagonal = np.maximum(sign * self.swept.diagonal(), LEAST_PIVOT)
+        variance = np.where(self.inliers, 1.0 / diagonal, diagonal)
+        return np.where(self.inliers, self.weights * variance, self.weights), variance
+
+    def log_densities(self) -> Array:
+        """Log density ``n`` of each observation given the other inliers."""
+        residual, variance = self.loo_residuals()
+        densities: Array = -0.5 * (self.log_norm + np.log(variance) + residual**2 / variance)
+        return densities
+
+    def precision(self, rows: Indices) -> Array:
+        """The block ``k x k`` of A_SS^-1 of these inliers, ascending; only its lower half is valid."""
+        return -self.swept[rows][:, rows]
+
+    def move(self, i: int) -> None:
+        """Make the inlier i an outlier, or the outlier i an inlier: sweep or unsweep ``swept`` on it.
+
+        Let v be column i of ``swept``, p = v_i its pivot, v_i be set to 0, and s be -1 for a row that leaves the
+        inliers and 1 for one that enters. ``swept`` becomes ``swept`` - v v^T / p, its column i s v / p and its pivot
+        -1 / p. ``weights`` become ``weights`` - v w_i / p, and w_i becomes s w_i / p. ``log_evidence`` changes by the
+        log density of the row given the others, of variance |p|^s and squared distance w_i^2 |p|^(s - 1).
+        """
+        sign = -1.0 if self.inliers[i] else 1.0
+        column = np.concatenate([self.swept[i, :i], self.swept[i:, i]])
+        pivot = sign * max(sign * column[i], LEAST_PIVOT)
+        column[i] = 0.0
+        own = self.weights[i] / pivot
+        self.log_evidence -= 0.5 * (sign * self.log_norm + math.log(abs(pivot)) + float(self.weights[i] * own))
+        self.swept = linalg.blas.dsyr(-1.0 / pivot, column, lower=True, a=self.swept, overwrite_a=True)
+        self.weights -= column * own
+        moved = sign * column / pivot
+        self.swept[i, :i] = moved[:i]
+        self.swept[i:, i] = moved[i:]
+        self.swept[i, i] = -1.0 / pivot
+        self.weights[i] = sign * own
+        self.inliers[i] = not self.inliers[i]
+
+
+def _inverse(covariance: Array) -> tuple[Array, float]:
+    """Lower half of the inverse of a covariance matrix, and its log determinant.
+
+    A matrix that rounding has made indefinite has an inverse too, but a log determinant that no evidence outweighs.
+    """
+    root, failed = linalg.lapack.dpotrf(covariance.T, lower=True)
+    if failed:
+        return np.asarray(np.linalg.inv(covariance), dtype=np.float64), 2.0 * IMPOSSIBLE
+    log_det = 2.0 * float(np.log(root.diagonal()).sum())
+    return linalg.lapack.dpotri(root, lower=True, overwrite_c=True)[0], log_det

@@ -1,0 +1,124 @@
+"""Local deviations (bumps) of f that the other observations do not predict, weighed against as many gross errors.
+
+f = g + sum_j b_j. The deviation b_j around the point c of an observation with residual a is a Gaussian process of
+covariance
+
+    B(x, x') = a^2 phi(x) phi(x') exp(-|x - x'|^2 / 2 r^2),    phi(x) = exp(-|x - c|^2 / 2 r^2),
+
+in the box that the points span, scaled to sides of 1. Its prior probability is that of a point to lie in a bump of this
+size: min(1, max(least_deviation_probability, deviation_density V_d r^d)), where V_d r^d is the volume of the ball. Its
+size has the prior density of an outlier, p_0(y_c). Let S be the inliers, D the outliers that the deviation explains,
+and o the log odds of one outlier more than those elsewhere (:mod:`bo_robust.models.outlier_detection`). The log odds of
+the deviation against |D| outliers are
+
+    Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - sum_(i in D) (o + log p_0(y_i)) + log prior
+              + log(p_0(y_c) |a| sqrt(2 pi e)).
+
+The last term replaces the density of a under B, at its maximum, by p_0. The probability of the deviation is
+1 / (1 + exp(-Delta J)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from bo_robust.models.conditioned_gp import ConditionedGP
+from bo_robust.models.marginal_likelihood import LOG_2PI, Array, Indices
+
+if TYPE_CHECKING:
+    from bo_robust.models.outlier_detection import OutlierPrior
+
+LEAST_SIZE = 1e-300  # smallest |a| of which a logarithm is taken
+NEGLIGIBLE = 1e-3  # value of phi below which a deviation does not change an observation
+
+
+class LocalDeviation(NamedTuple):
+    """A possible deviation of f around the point of a row.
+
+    Attributes:
+        row: The row at its centre.
+        rows: Outliers that it explains, the centre among them.
+        radius: Radius r, in sides of the box.
+        size: Residual a of ``row`` given the inliers, in units of the observations.
+        log_odds: Log odds against gross errors in all its rows.
+    """
+
+    row: int
+    rows: tuple[int, ...]
+    radius: float
+    size: float
+    log_odds: float
+
+    @property
+    def probability(self) -> float:
+        """Probability that f deviates, rather than that its rows are gross errors."""
+        return 1.0 / (1.0 + math.exp(min(-self.log_odds, 700.0)))
+
+
+class LocalDeviations:
+    """Local deviations among points ``n x d`` in the unit box; ``log_p0`` are log densities ``n`` as outliers."""
+
+    def __init__(self, places: Array, log_p0: Array, prior: OutlierPrior) -> None:
+        self._places, self._log_p0, self._prior = places, log_p0, prior
+
+    @cached_property
+    def _squares(self) -> Array:
+        """Squared distances of all points, ``n x n``."""
+        return np.asarray(((self._places[:, None] - self._places) ** 2).sum(-1))
+
+    def about(self, row: int, given: ConditionedGP, odds: Array) -> Iterator[LocalDeviation]:
+        """Deviations of all radii around an outlier; ``odds`` has o by the number of outliers elsewhere."""
+        residual = float(given.weights[row])
+        outliers = int((~given.inliers).sum())
+        likewise = ~given.inliers & (np.sign(given.weights) == np.sign(residual))  # the row itself always
+        size = residual * given.units.scale
+        log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
+        explained: dict[bytes, tuple[ConditionedGP, float]] = {}
+        for radius in self._prior.deviation_radii:
+            back = likewise & (self.nearness(row, radius) > self._prior.deviation_extent)
+            key = back.tobytes()
+            with np.errstate(all="ignore"):  # a singular matrix says nothing about a deviation
+                if key not in explained:
+                    together, gain = given.with_rows(np.flatnonzero(back))
+                    rows = int(back.sum())
+                    explained[key] = together, gain - rows * float(odds[outliers - rows]) - self._log_p0[back].sum()
+                together, gain = explained[key]
+                log_odds = gain + self._gain(row, radius, residual, together) + self._log_prior(radius) + log_size
+            log_odds = log_odds if math.isfinite(log_odds) else -math.inf
+            yield LocalDeviation(row, tuple(np.flatnonzero(back).tolist()), radius, size, log_odds)
+
+    def covariance(self, deviation: LocalDeviation, scale: float = 1.0) -> Array:
+        """B at all points, ``n x n``, for observations that are divided by ``scale``."""
+        return self._covariance(deviation.row, deviation.radius, deviation.size / scale, np.arange(len(self._places)))
+
+    def _gain(self, row: int, radius: float, size: float, given: ConditionedGP) -> float:
+        """log p(y_S | K + B) - log p(y_S | K) = 1/2 w' B (I + G B)^-1 w - 1/2 log|I + G B|, with G = A_SS^-1, w = G r.
+
+        Only rows near the centre count, because B is zero elsewhere.
+        """
+        rows = np.flatnonzero(given.inliers & (self.nearness(row, radius) > NEGLIGIBLE))
+        covariance, weights = self._covariance(row, radius, size, rows), given.weights[rows]
+        widened = np.eye(len(rows)) + blas.dsymm(1.0, given.precision(rows), covariance, lower=True)
+        factors, _, solved, _ = lapack.dgesv(widened, weights)
+        log_det = float(np.log(np.abs(factors.diagonal())).sum())
+        return 0.5 * float(weights @ covariance @ solved) - 0.5 * log_det
+
+    def _log_prior(self, radius: float) -> float:
+        d = self._places.shape[1]
+        log_ball = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1) + d * math.log(radius)
+        least = math.log(self._prior.least_deviation_probability)
+        return min(max(math.log(self._prior.deviation_density) + log_ball, least), 0.0)
+
+    def nearness(self, row: int, radius: float) -> Array:
+        """phi at all points, ``n``."""
+        return np.asarray(np.exp(-0.5 * self._squares[row] / radius**2))
+
+    def _covariance(self, row: int, radius: float, size: float, rows: Indices) -> Array:
+        near, square = self.nearness(row, radius)[rows], self._squares[rows][:, rows]
+        return np.asarray(size**2 * np.outer(near, near) * np.exp(-0.5 * square / radius**2))

@@ -1,0 +1,400 @@
+"""Outlier detection for a GP: a set of inliers and hyperparameters, chosen together by marginal likelihood.
+
+Names in lower case are numbers of :class:`OutlierPrior`.
+
+**Objective.** Some observations S are inliers, the others D are outliers (gross errors). With the hyperparameters theta
+they maximise
+
+    J(S, theta) = log p(y_S | theta) + log p(theta) + sum_(i in D) log p_0(y_i) + o_1 + ... + o_|D| + strong [D empty],
+    o_k = log(k / (b + n - k)),    b = 1 / share - 1,    p_0(y) = density / s min(1, (s / (4 density |y - m|))^2),
+
+where m is the median and s the robust standard deviation of the observations, and strong = ``evidence_required``. The
+share of outliers has the prior Beta(1, b), whose mean is ``share``. So o_k is the log odds of the k-th outlier, and one
+more costs less where there are many. The density p_0 of an outlier is flat up to s / (4 density), five s by default,
+decays from there on as that of a Cauchy variable, and has mass 1. So an outlier costs more the farther out it is, up to
+``clip`` s. Otherwise a good region far above many nearly equal observations would be flagged. A function that no kernel
+fits well gains less than ``evidence_required`` by leaving rows out.
+
+**Units.** The GP sees observations in units of the inliers, (y - mean_S) / sd_S, and clips them to m +- clip s. Noise
+of standard deviation noise max(1, s / sd_S) is added to that of the model. Hyperparameters of few observations
+often leave hardly any noise. Everything that no kernel fits exactly would then look like an outlier, and a cluster of
+nearly equal observations would be the best S. A GP that sees observations in their own units has noise min(1, s).
+
+**Search.** At fixed theta row i leaves S if log p(y_i | y_S without i) < o_(|D| + 1) + log p_0(y_i), and j enters if
+log p(y_j | y_S) > o_|D| + log p_0(y_j). Leave-one-out moments are in closed form (Rasmussen & Williams 2006, equations
+5.10 to 5.12). At least half of the rows stay. The search climbs over S and theta in turn from these initial sets: all
+rows; at the present hyperparameters of the model, the rows within ``gap`` standard deviations of their prediction, if
+they are half of all, and all rows but the n UNLIKELY least likely; the n (1 - q) observations that lie closest
+together, for q in SPARSE.
+
+**Replicates.** Two observations of one point agree if |y - y'| <= min(agreement sd, close max(|y - m|, |y' - m|)).
+Here sd is that of the difference of their noise, and close is ``agreement_share``. One that does not agree with y
+contradicts it, unless it lies beyond y, seen from m. An observation with which a > 0 replicates agree, while c
+contradict it, is confirmed if c = 0 or a >= max(2, c), and a confirmed observation is an inlier. So two observations
+outvote a third one beyond them. Two equal gross errors do not outvote one that is like the rest of the data, but three
+observations do.
+
+**Local deviations.** Next, outliers become inliers again where a local deviation of f is likelier than as many gross
+errors; see :mod:`bo_robust.models.local_deviation`. The deviations join the GP, and the rows are chosen once more. All
+observations are inliers if J of all is larger after all, in that GP or with the hyperparameters that each set fits.
+
+**Without the GP.** With fewer than ``min_observations`` observations all are inliers. Where more than half are equal,
+let z_1 <= ... <= z_r be the |y - m| > 0, and k >= r / 2 + 1 the first with z_k > gap z_(k-1). Observations with
+|y - m| >= z_k are outliers unless a replicate confirms them. Here two replicates agree if both are that far out, on one
+side, and less than ``gap`` times apart. One that does not agree contradicts unless it is larger. If r = 1, that
+observation is an inlier until a replicate contradicts it.
+
+**Outlier statistics.** Let e be the leave-one-out residual of an observation given the other inliers, v its variance,
+and h its o + log p_0. The standardised residual is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the
+log odds of an inlier are log N(e; 0, v) - h.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
+from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
+from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
+from bo_robust.models.reward_units import Units, spread_units
+from bo_robust.validation import check_positive, is_number, quoted
+
+STEPS = 50  # steps of L-BFGS for each set of rows
+PASSES = 4  # alternations between rows and hyperparameters from each initial set
+FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search are fitted to
+UNLIKELY = 0.1  # share of the least likely rows that an initial set leaves out
+SPARSE = (0.15, 0.3, 0.45)  # shares of rows that the initial sets of close observations leave out
+CENTRES = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
+LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
+
+
+@dataclass(frozen=True)
+class OutlierPrior:
+    """All that is assumed about outliers; no number depends on the units of the data.
+
+    Raises ``ValueError`` unless 0 < share < .5 and density > 0.
+    """
+
+    share: float = 0.05
+    """Share of outliers among all observations that is expected before the data are seen, in (0, .5)."""
+    density: float = 0.05
+    """Density of an outlier within 1 / (4 density) robust standard deviations of the median, per such deviation."""
+    clip: float = 50.0
+    """Distance from the median, in robust standard deviations, beyond which observations are clipped."""
+    evidence_required: float = 5.0
+    """Nats by which outliers must improve on no outliers: very strong evidence (Kass & Raftery 1995)."""
+    noise: float = 0.1
+    """Standard deviation of the noise that the search adds to that of the model."""
+    min_observations: int = 4
+    """Number of observations from which on outliers are detected."""
+    gap: float = 8.0
+    """Ratio of deviations at which outliers begin where most observations are equal; limit of initial residuals."""
+    agreement: float = 3.0
+    """Standard deviations of their difference up to which two replicates agree."""
+    agreement_share: float = 0.25
+    """Difference up to which two replicates agree, as a share of their distance from the median."""
+    cluster_radius: float = 0.1
+    """Distance, in sides of the box of the points, within which observations count as about one for the scale s."""
+    deviation_radii: tuple[float, ...] = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)
+    """Radii of local deviations in sides of the box, from half of the box to no other point."""
+    deviation_density: float = 0.1
+    """Expected number of local deviations of one radius, per volume of the box."""
+    least_deviation_probability: float = 0.01
+    """Least prior probability of a local deviation: a fifth of ``share``, so that one observation decides nothing."""
+    deviation_extent: float = 0.1
+    """Relative height of a local deviation down to which it explains outliers of the same sign."""
+    deviation_overlap: float = 0.5
+    """Relative height of a likelier deviation above which a row inflates the variance no further."""
+    max_deviations: int = 4
+    """Largest number of local deviations that turn outliers into inliers."""
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.share) and 0.0 < self.share < 0.5):
+            raise ValueError(f"outlier_share must be in (0, .5), got {quoted(self.share)}.")
+        check_positive(outlier_density=self.density)
+
+
+class OutlierDetection(NamedTuple):
+    """Result of an outlier detection: statistics ``n`` as the attributes of ``RobustGP`` describe them, and two more.
+
+    Attributes:
+        explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
+        deviations: The likeliest local deviations around outliers beyond all inliers, with sizes in units of the
+            observations. A fit finds none, because its hyperparameters are not the final ones.
+    """
+
+    inlier_mask: Rows
+    inlier_probability: Array
+    loo_zscore: Array
+    loo_zscore_limit: Array
+    confirmed_by_replicate: Rows
+    explained: float
+    deviations: tuple[LocalDeviation, ...]
+
+    @classmethod
+    def all_inliers(cls, n: int) -> OutlierDetection:
+        """The state before any detection."""
+        none = np.zeros(n, dtype=bool)
+        return cls(~none, np.ones(n), np.zeros(n), np.full(n, math.inf), none, math.nan, ())
+
+
+class OutlierSearch:
+    """The search for outliers among observations ``y``, ``n``.
+
+    Args:
+        evidence: Evidence of the GP as a function of its hyperparameters.
+        places: The points in the box that they span, with sides of 1, ``n x d``.
+        replicates: Which rows are of the same point, ``n x n`` bool; a row is no replicate of itself.
+        prior: What is assumed about outliers.
+        standardised: Whether the GP sees observations standardised by the inliers, or in their own units.
+    """
+
+    def __init__(
+        self, evidence: Evidence, y: Array, places: Array, replicates: Rows, prior: OutlierPrior, standardised: bool
+    ) -> None:
+        self._evidence, self._replicates, self._prior, self._standardised = evidence, replicates, prior, standardised
+        outliers = np.arange(1, len(y) + 1)
+        self._robust = spread_units(y, places, prior.cluster_radius)
+        center, scale = self._robust
+        self._away = y - center
+        self._y = np.clip(y, center - prior.clip * scale, center + prior.clip * scale)
+        self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + len(y) - outliers))  # o_1, o_2, ...
+        out = np.maximum(4.0 * prior.density * np.abs(self._y - center) / scale, 1.0)
+        self._log_p0 = math.log(prior.density) - math.log(scale) - 2.0 * np.log(out)
+        self._deviations = LocalDeviations(places, self._log_p0, prior)
+        # Where most observations are equal, the GP would flag the others, because its noise is too small to be true.
+        most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
+        self._uses_gp = len(y) >= prior.min_observations and not most_equal
+
+    @one_thread
+    def fit(self) -> OutlierDetection:
+        """Choose inliers and hyperparameters together, starting from the hyperparameters of the model."""
+        if not self._uses_gp:
+            return self._by_size()
+        visited: dict[bytes, tuple[float, Array, Rows]] = {}
+        for inliers in self._initial_sets():
+            for _ in range(PASSES):
+                if inliers.tobytes() in visited:
+                    break
+                theta = self._fit_theta(inliers)
+                given = self._given(theta, inliers)
+                visited[inliers.tobytes()] = self._objective(given), theta, inliers
+                inliers = self._climb(given)
+        _, theta, best = max(visited.values(), key=lambda visit: visit[0])
+        inliers, deviations = self._with_deviations(theta, best)
+        if deviations:
+            every = np.ones(len(best), dtype=bool)
+            own = self._objective(self._given(self._fit_theta(inliers), inliers))
+            # An infinite value is no evidence: the noise of that fit would confirm equal gross errors.
+            if -math.inf < own <= visited[every.tobytes()][0]:
+                inliers = every
+        return self._result(theta, inliers, deviations)
+
+    @one_thread
+    def detect(self, known_inliers: Rows | None = None, look_for_deviations: bool = True) -> OutlierDetection:
+        """Choose inliers at the hyperparameters of the model.
+
+        ``known_inliers`` is the choice of :meth:`fit` among the first ``m <= n`` rows. It stands if these are all.
+        """
+        if not self._uses_gp:
+            return self._by_size()
+        theta, every = self._evidence.start, np.ones(len(self._y), dtype=bool)
+        first = every.copy()
+        if known_inliers is not None:
+            first[: len(known_inliers)] = known_inliers
+            if len(known_inliers) == len(first):
+                return self._result(theta, first, look_for_deviations=look_for_deviations)
+        starts = [first, *islice(self._initial_sets(), 1, 2)]
+        sets = [every, first, *(self._climb(self._given(theta, start)) for start in starts)]
+        best = max(sets, key=lambda rows: self._objective(self._given(theta, rows)))
+        return self._result(theta, *self._with_deviations(theta, best), look_for_deviations)
+
+    def _with_deviations(self, theta: Array, inliers: Rows) -> tuple[Rows, list[LocalDeviation]]:
+        """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
+        deviations: list[LocalDeviation] = []
+        given = self._given(theta, inliers)
+        while len(deviations) < self._prior.max_deviations:
+            rows = np.flatnonzero(~given.inliers)
+            centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
+            about = (self._deviations.about(int(row), given, self._odds) for row in centres)
+            shared = [each for of_row in about for each in of_row if len(each.rows) > 1]
+            likeliest = max(shared, key=lambda each: each.log_odds, default=None)
+            if likeliest is None or likeliest.log_odds <= 0.0:
+                break
+            deviations.append(likeliest)
+            together = given.inliers.copy()
+            together[list(likeliest.rows)] = True
+            given = self._given(theta, together, deviations, given.units)
+            self._climb(given)
+        rest = np.flatnonzero(~given.inliers)
+        required = self._prior.evidence_required
+        if deviations and given.with_rows(rest)[1] + required > self._outlier_terms(given.inliers):
+            return np.ones(len(inliers), dtype=bool), deviations
+        return given.inliers, deviations
+
+    def _by_size(self) -> OutlierDetection:
+        """Choose inliers without the GP."""
+        result, away, size = OutlierDetection.all_inliers(len(self._y)), self._away, np.abs(self._away)
+        gap = self._prior.gap
+        ordered = np.sort(size[size > 0.0])
+        gaps = np.flatnonzero(ordered[1:] > gap * ordered[:-1]) + 1
+        gaps = np.array([0]) if len(ordered) == 1 else gaps[2 * gaps >= len(ordered)]
+        if len(size) < self._prior.min_observations or not len(gaps):
+            return result
+        far, observations = size >= ordered[gaps[0]], 1 + self._replicates.sum(axis=1)
+        agree = far & far[:, None] & (np.sign(away) == np.sign(away)[:, None])
+        agree &= np.maximum(size, size[:, None]) <= gap * np.minimum(size, size[:, None])
+        confirmed = self._confirmed_by_votes(agree, ~agree & (size <= size[:, None]))
+        inliers = ~far | confirmed | ((len(ordered) == 1) & (observations == 1))
+        barely, probability = far & inliers & (observations <= 2), inliers.astype(np.float64)
+        return result._replace(inlier_mask=inliers, inlier_probability=probability, confirmed_by_replicate=barely)
+
+    def _units(self, inliers: Rows) -> Units:
+        if not self._standardised:
+            return Units(0.0, 1.0)
+        y = self._y[inliers]
+        scale = float(y.std(ddof=1))
+        return Units(float(y.mean()), scale if scale > LEAST_PIVOT * self._robust.scale else self._robust.scale)
+
+    def _added_noise(self, units: Units) -> float:
+        """Variance of the noise that the search adds, in these units."""
+        spread = self._robust.scale
+        scale = max(spread / units.scale, 1.0) if self._standardised else min(spread, 1.0)
+        return (self._prior.noise * scale) ** 2
+
+    def _given(
+        self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), units: Units | None = None
+    ) -> ConditionedGP:
+        """The GP given these rows, with these local deviations; by default in the units of the inliers."""
+        units = units or self._units(inliers)
+        prior = self._evidence.prior(theta, units.scale, self._added_noise(units))
+        for each in deviations:
+            prior = prior._replace(covariance=prior.covariance + self._deviations.covariance(each, units.scale))
+        return ConditionedGP(prior, self._y, inliers, units)
+
+    def _outlier_terms(self, inliers: Rows) -> float:
+        """The terms that the outliers add to J."""
+        return float(self._odds[: (~inliers).sum()].sum() + self._log_p0[~inliers].sum())
+
+    def _next_price(self, given: ConditionedGP) -> Array:
+        """o + log p_0 of each row, ``n``: of an inlier as one more outlier, of an outlier as the last one."""
+        k = int((~given.inliers).sum())
+        return np.where(given.inliers, self._odds[k], self._odds[k - 1]) + self._log_p0
+
+    def _fit_theta(self, inliers: Rows) -> Array:
+        """Hyperparameters for these rows."""
+        units, rows = self._units(inliers), np.flatnonzero(inliers)
+        targets = (self._y - units.center) / units.scale
+        # some of each size, whatever the order and sign of the observations
+        by_size = rows[np.abs(targets[rows]).argsort(kind="stable")]
+        some = np.sort(by_size[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).round().astype(int)])
+        return self._evidence.maximise(targets, some, STEPS, units.scale, self._added_noise(units))
+
+    def _objective(self, given: ConditionedGP) -> float:
+        """J; minus infinity for rows that lack a confirmed one."""
+        if np.any(self._confirmed(given) & ~given.inliers):
+            return -math.inf
+        none = given.inliers.all()
+        return given.log_evidence + (self._prior.evidence_required if none else self._outlier_terms(given.inliers))
+
+    def _initial_sets(self) -> Iterator[Rows]:
+        n = len(self._y)
+        given = self._given(self._evidence.start, np.ones(n, dtype=bool), units=self._robust)
+        residual, variance = given.loo_residuals()
+        yield given.inliers.copy()
+        near = residual**2 < self._prior.gap**2 * variance
+        if 2 * near.sum() >= n:
+            yield near
+        while n - given.inliers.sum() < math.ceil(UNLIKELY * n):
+            given.move(int(np.where(given.inliers, given.log_densities(), math.inf).argmin()))
+        yield given.inliers
+        order = self._y.argsort(kind="stable")
+        for share in SPARSE:
+            left = int(share * n)
+            start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
+            yield np.isin(np.arange(n), order[start : start + n - left])
+
+    def _climb(self, given: ConditionedGP) -> Rows:
+        """Add confirmed rows, then move the row that gains most until none gains; returns the inliers."""
+        confirmed, n = self._confirmed(given), len(given.inliers)
+        for row in np.flatnonzero(confirmed & ~given.inliers):
+            given.move(int(row))
+        for _ in range(2 * n):
+            gain = given.log_densities() - self._next_price(given)
+            gain[given.inliers] *= -1.0
+            stay = given.inliers if 2 * (given.inliers.sum() - 1) < n else given.inliers & confirmed
+            gain[stay] = -math.inf
+            i = int(gain.argmax())
+            if gain[i] < LEAST_GAIN:
+                break
+            given.move(i)
+        return given.inliers
+
+    def _confirmed(self, given: ConditionedGP) -> Rows:
+        """Rows that replicates confirm."""
+        noise, away = given.noise, self._away / given.units.scale
+        apart, size = away - away[:, None], np.abs(away)
+        by_noise = self._prior.agreement * np.sqrt(noise[:, None] + noise)
+        agree = np.abs(apart) <= np.minimum(by_noise, self._prior.agreement_share * np.maximum(size[:, None], size))
+        return self._confirmed_by_votes(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
+
+    def _confirmed_by_votes(self, agree: Rows, contradict: Rows) -> Rows:
+        """Rows that replicates confirm; which rows agree with and contradict which, ``n x n``."""
+        others, against = ((self._replicates & votes).sum(axis=1) for votes in (agree, contradict))
+        return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
+
+    def _result(
+        self,
+        theta: Array,
+        inliers: Rows,
+        deviations: Iterable[LocalDeviation] = (),
+        look_for_deviations: bool = False,
+    ) -> OutlierDetection:
+        given = self._given(theta, inliers, deviations)
+        residual, variance = given.loo_residuals()
+        zscore = residual / np.sqrt(variance)
+        margin = -0.5 * (given.log_norm + np.log(variance)) - self._next_price(given)
+        excess = np.clip(margin - 0.5 * zscore**2, -700.0, 700.0)
+        probability, limit = 1.0 / (1.0 + np.exp(-excess)), np.sqrt(2.0 * np.maximum(margin, 0.0))
+        spread = float(np.var((self._y / given.units.scale)[inliers]))
+        explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
+        confirmed, possible = self._by_replicate_only(inliers), self._possible(given) if look_for_deviations else ()
+        return OutlierDetection(inliers, probability, zscore, limit, confirmed, explained, possible)
+
+    def _possible(self, given: ConditionedGP) -> tuple[LocalDeviation, ...]:
+        """The likeliest local deviations around outliers beyond all inliers and beyond their prediction.
+
+        A row within a likelier deviation has none of its own, because the same variance would count twice.
+        """
+        inside = self._y[given.inliers]
+        above = (self._y > inside.max()) & (given.weights > 0.0)
+        below = (self._y < inside.min()) & (given.weights < 0.0)
+        about = (self._deviations.about(int(row), given, self._odds) for row in np.flatnonzero(above | below))
+        likeliest = [max(of_row, key=lambda each: each.log_odds) for of_row in about]
+        kept: list[LocalDeviation] = []
+        for each in sorted(likeliest, key=lambda each: -each.log_odds):
+            covered = (self._deviations.nearness(other.row, other.radius)[each.row] for other in kept)
+            if not any(height > self._prior.deviation_overlap for height in covered):
+                kept.append(each)
+        return tuple(kept)
+
+    def _by_replicate_only(self, inliers: Rows) -> Rows:
+        """The largest or smallest inliers, where two observations of one point stand against all others.
+
+        They are tested at hyperparameters fitted without them, because their own fit would bend to them.
+        """
+        rows, by_replicate_only = np.flatnonzero(inliers), np.zeros(len(inliers), dtype=bool)
+        for row in rows[[self._y[rows].argmax(), self._y[rows].argmin()]]:
+            pair = self._replicates[row] | (np.arange(len(inliers)) == row)
+            rest = inliers & ~pair
+            if pair.sum() == 2 and np.all(inliers[pair]) and rest.sum() >= self._prior.min_observations:
+                given = self._given(self._fit_theta(rest), rest)
+                price = self._odds[len(inliers) - inliers.sum()] + self._log_p0
+                by_replicate_only |= pair & (given.log_densities() < price)
+        return by_replicate_only

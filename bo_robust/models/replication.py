@@ -1,0 +1,85 @@
+"""Which observations of a ``RobustGP`` are worth a replicate."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import torch
+from botorch.models.model import Model, ModelList
+from torch import Tensor
+
+from bo_robust.models.robust_gp import ROUNDING, RobustGP
+from bo_robust.validation import check_finite, check_like, quoted
+
+
+def suggest_replicates(
+    model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None
+) -> Tensor | None:
+    """Suggest the points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
+
+    An observation that is better than all inliers, but flagged as an outlier, is a gross error or a discovery. A
+    replicate tells. If it agrees, both become inliers, and a third observation makes sure. If it does not, the point is
+    never suggested again. Nothing more is suggested once the share of outliers that the model expects, and at least one
+    observation, was contradicted by a replicate.
+
+    Args:
+        model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its
+            own good side; one that was made with ``maximize=None``, as that of a constraint, is passed over.
+        maximize: Whether large observations are good. None: as the model was made, or True where it does not say.
+        q: Largest number of points, the best candidate first. Fill the batch up by the acquisition: give it these
+            points as ``X_pending``, and make the model with ``maximize=None``, or its variance inflation draws the
+            other points beside them.
+        X_pending: ``m x d`` points where another measurement is running or has failed; they are not suggested.
+
+    Raises:
+        ValueError: if a ``RobustGP`` is not fitted, ``maximize`` is given for a list of models, q is no whole number of
+            at least 1, or ``X_pending`` is not ``m x d``, not finite, or has another dtype or device than the model.
+        TypeError: if ``model`` is no model of BoTorch, or ``maximize`` no bool.
+
+    Examples:
+        >>> candidate = suggest_replicates(model)
+        >>> if candidate is None:
+        >>>     candidate, _ = optimize_acqf(...)
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"suggest_replicates takes a model, such as a fitted RobustGP, got {quoted(model)}.")
+    if not (maximize is None or isinstance(maximize, bool)):
+        raise TypeError(f"maximize must be True, False or None, got {quoted(maximize)}.")
+    if not (isinstance(q, Integral) and q >= 1):
+        raise ValueError(f"q must be a whole number of at least 1, got {quoted(q)}.")
+    if isinstance(model, ModelList):
+        if maximize is not None:
+            raise ValueError("give maximize to each RobustGP of the list, and None to that of a constraint, instead.")
+        sided = [part for part in model.models if isinstance(part, RobustGP) and part.maximize is not None]
+        suggestions = (suggest_replicates(part, None, q, X_pending) for part in sided)
+        return next((points for points in suggestions if points is not None), None)
+    if not isinstance(model, RobustGP):
+        return None
+    if not model.outliers_detected:
+        raise ValueError(
+            "this RobustGP has not looked for outliers yet; call fit_gpytorch_mll before suggest_replicates."
+        )
+    X = model.train_X_all
+    if X_pending is not None:  # in single precision no point would equal a candidate
+        check_like("X_pending", X_pending, "the model", X)
+        if X_pending.ndim != 2 or X_pending.shape[1] != X.shape[1]:
+            raise ValueError(f"X_pending must be m x {X.shape[1]}, got {tuple(X_pending.shape)}.")
+        check_finite("X_pending", X_pending)
+    candidates, replicates = model.replication_candidates(maximize), model.replicate_mask()
+    value = model.signed_Y(maximize)
+    contradicted = ~model.inlier_mask & replicates.any(1) & (value > value.median())
+    contradicted[candidates] = False
+    if int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
+        return None
+    chosen: list[int] = []
+    for row in candidates.tolist():
+        pending = X_pending is not None and _holds(X_pending, X[row])
+        if not replicates[row, chosen].any() and not pending:
+            chosen.append(row)
+    return X[chosen[:q]] if chosen else None
+
+
+def _holds(X: Tensor, point: Tensor) -> bool:
+    """Whether ``d`` is one of the points ``m x d``, but for rounding."""
+    rounding = ROUNDING * torch.finfo(point.dtype).eps * torch.maximum(X.abs(), point.abs())
+    return bool(((X - point).abs() <= rounding).all(-1).any())

@@ -1,0 +1,298 @@
+"""Replicates: what is measured again, and lists of ``RobustGP`` for constraints and several objectives."""
+
+import math
+
+import pytest
+import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.acquisition.objective import GenericMCObjective
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.optim import optimize_acqf
+from botorch.utils.multi_objective.hypervolume import Hypervolume
+from botorch.utils.multi_objective.pareto import is_non_dominated
+from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
+from torch.quasirandom import SobolEngine
+
+from bo_robust import RobustGP, suggest_replicates
+from bo_robust.models import OutlierPrior
+
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+ERROR = 10.0
+
+
+def fit(model):
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return model
+
+
+def outliers(model):
+    return (~model.inlier_mask).nonzero().flatten().tolist()
+
+
+def spiked(size=8.0):
+    """20 observations, of which row 7 is too good by this size."""
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(20, 2, generator=draws, dtype=torch.float64)
+    Y = torch.sin(4.0 * X).sum(1, keepdim=True) + 0.1 * torch.randn(20, 1, generator=draws, dtype=torch.float64)
+    Y[7] += size
+    return X, Y
+
+
+class TestOneModel:
+    def test_the_best_candidate_is_measured_again(self):
+        X, Y = spiked()
+        Y[3] += 30.0
+        Y[4] -= 30.0
+        model = fit(RobustGP(X, Y))
+        assert outliers(model) == [3, 4, 7]
+        assert model.replication_candidates().tolist() == [3, 7]
+        assert model.replication_candidates(maximize=False).tolist() == [4]
+        assert torch.equal(suggest_replicates(model), X[3:4])
+        assert torch.equal(suggest_replicates(model, maximize=False), X[4:5])
+
+    def test_agreement_makes_inliers_and_contradiction_ends_the_question(self):
+        X, Y = spiked()
+        again = torch.cat([X, X[7:8]])
+        confirmed = fit(RobustGP(again, torch.cat([Y, Y[7:8] + 0.1])))
+        assert outliers(confirmed) == []
+        assert confirmed.confirmed_by_replicate.nonzero().squeeze(-1).tolist() == [7, len(X)]
+        assert torch.equal(suggest_replicates(confirmed), X[7:8])
+        thrice, observed = torch.cat([again, X[7:8]]), torch.cat([Y, Y[7:8] + 0.1])
+        sure = fit(RobustGP(thrice, torch.cat([observed, Y[7:8] - 0.1])))
+        assert outliers(sure) == []
+        assert suggest_replicates(sure) is None
+        twice_wrong = fit(RobustGP(thrice, torch.cat([observed, Y[7:8] - 8.0])))
+        assert outliers(twice_wrong) == [7, len(X)]
+        assert suggest_replicates(twice_wrong) is None
+        contradicted = fit(RobustGP(again, torch.cat([Y, Y[7:8] - 8.0])))
+        assert outliers(contradicted) == [7]
+        assert suggest_replicates(contradicted) is None
+
+    def test_a_third_observation_decides_between_two_that_are_too_good(self):
+        X, Y = spiked()
+        X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 4.0])
+        undecided = fit(RobustGP(X, Y))
+        assert outliers(undecided) == [7, 20]
+        assert undecided.replication_candidates().tolist() == [7, 20]
+        assert torch.equal(suggest_replicates(undecided), X[7:8])
+        thrice = torch.cat([X, X[7:8]])
+        farther = fit(RobustGP(thrice, torch.cat([Y, Y[20:] + 0.1])))
+        assert outliers(farther) == [7]  # it is beyond the two that agree
+        assert suggest_replicates(farther) is None
+        nearer = fit(RobustGP(thrice, torch.cat([Y, Y[7:8] - 8.0])))
+        assert outliers(nearer) == [7, 20]
+        assert suggest_replicates(nearer) is None
+
+    @pytest.mark.parametrize("others", [[], [0.3, 0.5]])
+    def test_an_observation_far_above_equal_ones_is_measured_again(self, others):
+        """Alone it is an inlier, as it may be the discovery; so are two of one size, but none that is contradicted."""
+        X, _ = spiked()
+        Y = torch.tensor([9.0, *others, *([0.0] * (19 - len(others)))], dtype=torch.float64).unsqueeze(-1)
+        once = fit(RobustGP(X, Y))
+        assert outliers(once) == ([0] if others else [])
+        assert torch.equal(suggest_replicates(once), X[:1])
+        again = torch.cat([X, X[:1]])
+        contradicted = fit(RobustGP(again, torch.cat([Y, 0.0 * Y[:1]])))
+        assert outliers(contradicted) == [0]
+        assert suggest_replicates(contradicted) is None
+        confirmed = fit(RobustGP(again, torch.cat([Y, Y[:1]])))
+        assert outliers(confirmed) == []
+        if others:  # the rest says no, so a third observation makes sure
+            assert torch.equal(suggest_replicates(confirmed), X[:1])
+        sure = fit(RobustGP(torch.cat([again, X[:1]]), torch.cat([Y, Y[:1], Y[:1]])))
+        assert outliers(sure) == []
+        assert suggest_replicates(sure) is None
+
+    def test_no_more_is_replicated_than_outliers_are_expected(self):
+        """One of 21 observations was contradicted."""
+        X, Y = spiked()
+        X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 8.0])
+        Y[3] += 30.0
+        model = fit(RobustGP(X, Y))
+        assert model.replication_candidates().tolist() == [3]
+        assert torch.equal(suggest_replicates(model), X[3:4])
+        model.outlier_prior = OutlierPrior(share=0.04)
+        assert suggest_replicates(model) is None
+
+    def test_a_batch_has_several_and_passes_over_pending_points(self):
+        X, Y = spiked()
+        Y[3] += 30.0
+        model = fit(RobustGP(X, Y))
+        assert torch.equal(suggest_replicates(model, q=2), X[[3, 7]])
+        assert torch.equal(suggest_replicates(model, q=5), X[[3, 7]])
+        assert torch.equal(suggest_replicates(model, X_pending=X[[0, 3]] * (1.0 + 1e-15)), X[7:8])
+        assert suggest_replicates(model, q=2, X_pending=X[[3, 7]]) is None
+
+    def test_refusals_say_what_to_change(self):
+        X, Y = spiked()
+        model = fit(RobustGP(X, Y))
+        for options, message in (
+            ({"q": 0}, "q must be a whole number of at least 1, got 0"),
+            ({"q": 2.5}, "q must be a whole number of at least 1, got 2.5"),
+            ({"X_pending": X[[3]].float()}, r"X_pending is torch\.float32 .* convert one of them"),
+            ({"X_pending": X.new_zeros(1, 3)}, r"X_pending must be m x \d, got \(1, 3\)"),
+            ({"X_pending": X[[3]] + X.new_tensor([math.nan, 0.0])}, "X_pending has 1 NaN"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                suggest_replicates(model, **options)
+
+    def test_a_batch_is_filled_up_away_from_its_replicate(self):
+        """The candidate is an error at a bad point; with variance inflation the acquisition goes there as well."""
+        torch.manual_seed(5)
+        X = torch.rand(20, 2, dtype=torch.float64)
+        Y = torch.sin(6.0 * X).sum(1, keepdim=True) + 0.05 * torch.randn_like(X[:, :1])
+        Y[(X - 0.78).norm(dim=1).argmin()] += 15.0
+        apart = []
+        for sides in ({}, {"maximize": None}):
+            model = fit(RobustGP(X, Y, **sides))
+            batch = suggest_replicates(model, maximize=True, q=2)
+            acqf = qLogNoisyExpectedImprovement(model, X, X_pending=batch)
+            x, _ = optimize_acqf(acqf, BOX, q=1, num_restarts=4, raw_samples=64)
+            apart.append(float(torch.cdist(x, batch)))
+        assert apart[0] < 0.1 < 0.5 < apart[1]
+
+    def test_an_outlier_on_the_bad_side_contradicts_nothing(self):
+        X, Y = spiked()
+        X, Y = torch.cat([X, X[4:5]]), torch.cat([Y, Y[4:5] - 30.0])
+        model = fit(RobustGP(X, Y))
+        assert outliers(model) == [7, 20]
+        assert torch.equal(suggest_replicates(model), X[7:8])
+
+    def test_other_models_have_no_candidates(self):
+        X, Y = spiked()
+        assert suggest_replicates(SingleTaskGP(X, Y)) is None
+        assert suggest_replicates(ModelListGP(SingleTaskGP(X, Y))) is None
+
+
+def constrained(X):
+    """Large x + z is good where x^2 + z^2 <= 1/2: the best is 1, at (1/2, 1/2)."""
+    return torch.stack([X.sum(-1), X.square().sum(-1) - 0.5], -1)
+
+
+def opposed(X):
+    """The best are between (.2, .2) and (.8, .8)."""
+    return torch.stack([-(X - 0.2).square().sum(-1), -(X - 0.8).square().sum(-1)], -1)
+
+
+def start(outcomes, errors):
+    """24 points with observations of both outcomes; ``errors`` are added to (row, outcome)."""
+    X = SobolEngine(2, scramble=True, seed=0).draw(24, dtype=torch.float64)
+    noise = torch.randn(24, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    Y = outcomes(X) + 0.02 * noise
+    for where, size in errors(outcomes(X)).items():
+        Y[where] += size
+    return X, Y
+
+
+def loop(outcomes, X, Y, made, acquisition, rounds=4):
+    """The fitted list and its data after the rounds, each at the replicate or at the best of the acquisition."""
+    for t in range(rounds + 1):
+        torch.manual_seed(t)
+        models = ModelListGP(*(make(X, Y[:, i : i + 1]) for i, make in enumerate(made)))
+        fit_gpytorch_mll(SumMarginalLogLikelihood(models.likelihood, models))
+        if t == rounds:
+            return models, X
+        x = suggest_replicates(models)
+        if x is None:
+            x, _ = optimize_acqf(acquisition(models, X), BOX, q=1, num_restarts=2, raw_samples=32)
+        X, Y = torch.cat([X, x]), torch.cat([Y, outcomes(x)])
+
+
+def recommendable_means(models, X):
+    """Means ``n x 2``, -inf in rows that are not to be recommended; a constraint wants small values."""
+    with torch.no_grad():
+        mean = models.posterior(X).mean
+    for model in models.models:
+        if isinstance(model, RobustGP):
+            mean = mean.where(model.recommendable(model.maximize is not None).unsqueeze(-1), -math.inf)
+    return mean
+
+
+def infeasible_looks_best(values):
+    return {(int(values[:, 0].argmax()), 1): -ERROR}
+
+
+def best_looks_infeasible(values):
+    return {(int(values[:, 0].where(values[:, 1] <= 0.0, -math.inf).argmax()), 1): ERROR}
+
+
+def mediocre_looks_best(values):
+    return {(int((values[:, 0] - 0.4).abs().argmin()), 0): ERROR}
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        pytest.param(infeasible_looks_best, marks=pytest.mark.slow),
+        pytest.param(best_looks_infeasible, marks=pytest.mark.slow),
+        mediocre_looks_best,
+    ],
+)
+def test_an_error_in_objective_or_constraint_does_not_decide(errors):
+    X, Y = start(constrained, errors)
+    best = []
+    for made in ((RobustGP, lambda X, Y: RobustGP(X, Y, maximize=None)), (SingleTaskGP, SingleTaskGP)):
+        models, points = loop(
+            constrained,
+            X,
+            Y,
+            made,
+            lambda models, X: qLogNoisyExpectedImprovement(
+                models,
+                X,
+                objective=GenericMCObjective(lambda Z, X=None: Z[..., 0]),
+                constraints=[lambda Z: Z[..., 1]],
+            ),
+        )
+        objective, cost = recommendable_means(models, points).unbind(-1)
+        row = objective.where(cost <= 0.0, -math.inf).argmax()
+        best.append(constrained(points[row]).tolist())
+    (ours, our_cost), (theirs, their_cost) = best
+    assert ours > 0.97
+    assert our_cost < 0.01
+    assert theirs < 0.9 or their_cost > 0.5
+
+
+@pytest.mark.slow
+def test_errors_in_two_objectives_leave_the_front_where_it_is():
+    X, Y = start(opposed, lambda values: {(3, 0): ERROR, (8, 1): ERROR})
+    covered, wrong = [], []
+    for make in (RobustGP, SingleTaskGP):
+        models, points = loop(
+            opposed,
+            X,
+            Y,
+            (make, make),
+            lambda models, X: qLogNoisyExpectedHypervolumeImprovement(models, [-1.5, -1.5], X),
+        )
+        mean = recommendable_means(models, points)
+        front = is_non_dominated(mean)
+        truth = opposed(points[front])
+        covered.append(Hypervolume(torch.tensor([-0.8, -0.8])).compute(truth))
+        wrong.append(float((mean[front] - truth).abs().max()))
+    assert covered[0] > 0.51 > 0.49 > covered[1]  # 0.553 at most
+    assert wrong[0] < 0.05 < 1.0 < wrong[1]
+
+
+def test_a_list_is_asked_as_its_models_were_made():
+    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    Y = torch.sin(3.0 * X)
+    high, low = Y.clone(), Y.clone()
+    high[3] += ERROR
+    low[7] -= ERROR
+
+    def suggested(**sides):
+        models = ModelListGP(
+            SingleTaskGP(X, Y), *(RobustGP(X, {"high": high, "low": low}[n], maximize=m) for n, m in sides.items())
+        )
+        fit_gpytorch_mll(SumMarginalLogLikelihood(models.likelihood, models))
+        with pytest.raises(ValueError, match="give maximize to each RobustGP of the list"):
+            suggest_replicates(models, maximize=True)
+        return suggest_replicates(models)
+
+    assert torch.equal(suggested(high=True, low=False), X[3:4])
+    assert torch.equal(suggested(high=None, low=False), X[7:8])
+    assert suggested(high=False, low=True) is None
+    assert suggested(high=None, low=None) is None
