@@ -214,11 +214,13 @@ class BKBModel(FeatureGP):
         It takes the observations in the units of this model's transforms, and shares the input transform if that
         learns.
         """
-        self.eval()  # train_inputs are transformed now
         transform = getattr(self, "input_transform", None)
-        if transform is not None and not any(parameter.requires_grad for parameter in transform.parameters()):
-            transform = None  # these inputs have passed it
-        X = self.train_inputs[0] if transform is None else cast(Tensor, self._original_train_inputs)
+        if transform is not None and any(parameter.requires_grad for parameter in transform.parameters()):
+            self.train()  # train_inputs are now those before the transform
+        else:
+            self.eval()  # these have passed it
+            transform = None
+        X = self.train_inputs[0]
         rows = torch.as_tensor(fit_rows(len(X)), device=X.device)
         modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
         Y = self.train_targets[rows].unsqueeze(-1)
@@ -274,6 +276,13 @@ class BKBModel(FeatureGP):
         if n <= self.min_size or n > GROWTH * model._num_drawn or model._missed > MISSED:
             model._clear_cache()
         return model
+
+    def eval(self) -> BKBModel:
+        """As in PyTorch. BoTorch sets the transformed inputs as training data, which is no change of the data."""
+        stale = self._stale
+        super().eval()
+        self._stale = stale
+        return self
 
     def train(self, mode: bool = True) -> BKBModel:
         """As in PyTorch; training mode drops the cached posterior, and the next posterior draws a new dictionary."""
@@ -364,12 +373,6 @@ class BKBModel(FeatureGP):
         if self._copies is None or self._copies[0] is not X or self._copies[1] is not y:
             self._copies = X, y, group_copies(X.detach(), y.detach())
         return self._copies[2]
-
-    def _set_transformed_inputs(self) -> None:
-        # BoTorch sets the training data here, but swapping X for the transformed X is no change of data.
-        stale = self._stale
-        super()._set_transformed_inputs()
-        self._stale = stale
 
     def _clear_cache(self) -> None:
         super()._clear_cache()

@@ -305,7 +305,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
         For Nyström features this is the DTC (projected process) evidence. Differentiable in the hyperparameters.
         """
-        X = self.train_inputs[0] if self._has_transformed_inputs else self.transform_inputs(self.train_inputs[0])
+        X = self.transform_inputs(self.train_inputs[0]) if self.training else self.train_inputs[0]
         Phi = self.features.for_evidence(X, self.covar_module)
         return log_evidence(Phi, self._fit_targets() - self.mean_module(X), self.likelihood.noise.squeeze(-1))
 
@@ -343,7 +343,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         cache = self._updated_cache(inputs, targets)
         X, y = self.train_inputs[0], self.train_targets
         # The copy shares the data and takes none of their history (a fantasy's points have one).
-        shared = (self.train_inputs, y, self._cache, self._original_train_inputs)
+        shared = (self.train_inputs, y, self._cache)
         model: FeatureGP = copy.deepcopy(self, {id(x): x for x in shared})
         points_batch = torch.broadcast_shapes(X.shape[:-2], inputs.shape[:-2])
         batch = torch.broadcast_shapes(points_batch, y.shape[:-1], targets.shape[:-1])
