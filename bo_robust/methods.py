@@ -25,8 +25,8 @@ from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
-from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.acquisition.elimination import GRID
+from bo_robust.acquisition.input_constructors import finite_environment
 from bo_robust.confidence import WIDTHS, ConstantWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import delta_of_width

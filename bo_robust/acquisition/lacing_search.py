@@ -13,9 +13,8 @@ needed: ``acqf.select_condition`` looks at them all.
 import torch
 from torch import Tensor
 
-from bo_robust.acquisition.condition_choice import ConditionChoice, value_at
 from bo_robust.acquisition.lnso import check_continuous
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.acquisition.value_at_risk import ConditionChoice, ValueAtRiskUCB, value_at
 from bo_robust.environments import ContinuousEnvironment
 from bo_robust.picks import pick_condition
 from bo_robust.validation import check_count, check_positive

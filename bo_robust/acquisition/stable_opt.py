@@ -41,11 +41,10 @@ class StableOpt(ValueAtRiskUCB):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
-        ignores_z: bool = False,
         elimination: Elimination | None = None,
     ) -> None:
         super().__init__(
-            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, ignores_z, elimination
+            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, elimination
         )
 
     def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 
-import bo_robust.acquisition.rounds as rounds
+import bo_robust.acquisition.base as rounds
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.models import TruncatedGP
