@@ -34,7 +34,7 @@ from bo_robust.linalg import on_cuda
 from bo_robust.models.feature_gp import CPU_BLOCK, CUDA_BLOCK, FeatureGP, WeightPosterior, gaussian_weights
 from bo_robust.models.fitting import fit_evidence, fit_rows
 from bo_robust.random import stream
-from bo_robust.validation import check_count, check_like, check_oversampling
+from bo_robust.validation import check_count, check_oversampling
 
 ROUNDS = 2  # draws by leverage scores, each with the variances under the dictionary before
 GROWTH = 2.0  # conditioning redraws when there are this many times the observations of the last draw, or
@@ -110,12 +110,10 @@ class BKBModel(FeatureGP):
         max_size: Most points in the dictionary, >= 1.
         min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts).
         seed: Seed of the draw, >= 0. Draws for different numbers of observations are independent.
-        previous: The model of the round before. The draw at construction is then one round with its variances, as in
-            the loop of Algorithm 1.
 
     Raises:
-        ValueError: as :class:`FeatureGP`, or if ``oversampling``, ``max_size``, ``min_size``, ``seed`` or ``previous``
-            is not as described.
+        ValueError: as :class:`FeatureGP`, or if ``oversampling``, ``max_size``, ``min_size`` or ``seed`` is not as
+            described.
 
     Example:
         >>> model = BKBModel(X, Y, max_size=200)
@@ -144,13 +142,10 @@ class BKBModel(FeatureGP):
         mean_module: Mean | None = None,
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
-        previous: BKBModel | None = None,
     ) -> None:
         check_oversampling(oversampling)
         check_count(1, max_size=max_size, min_size=min_size)
         check_count(0, seed=seed)
-        if previous is not None and (not isinstance(previous, BKBModel) or previous.batch_shape):
-            raise ValueError(f"previous must be a BKBModel without batch shape, got {type(previous).__name__}.")
         super().__init__(
             train_X,
             train_Y,
@@ -164,14 +159,9 @@ class BKBModel(FeatureGP):
         )
         self.oversampling, self.seed = oversampling, seed
         self.max_size, self.min_size = max_size, min(min_size, max_size)
-        scores = None
-        if previous is not None:
-            previous.eval()
-            check_like("train_X", train_X, "the previous model", previous.train_targets)
-            scores = previous._leverage_scores(previous.transform_inputs(train_X[self._grouped().first]))
         self.eval()
         with torch.no_grad():
-            self._draw(scores)
+            self._draw()
         self.train()
         self._stale = False
 
@@ -233,23 +223,6 @@ class BKBModel(FeatureGP):
         fit_gpytorch_mll(exact, **{"optimizer": fit_evidence} | options)
         self.train()  # the dictionary was drawn for other hyperparameters
         return mll.eval()
-
-    def redraw(self, seed: int | None = None) -> BKBModel:
-        """Draw the dictionary anew, in place, for the present data and hyperparameters; returns the model itself.
-
-        ``seed`` >= 0 is used from now on; by default it is one more than before.
-
-        Raises:
-            ValueError: if the seed is negative or the model is a batch (of fantasies).
-        """
-        seed = self.seed + 1 if seed is None else seed
-        check_count(0, seed=seed)
-        if self.batch_shape:
-            raise ValueError("the models of a batch share a dictionary and cannot redraw it.")
-        self.seed = seed
-        self._clear_cache()
-        self._posterior_weights()
-        return self
 
     def with_pending(self, X_pending: Tensor) -> BKBModel:
         """The model after observing ``k x d`` points of unknown reward. Use its variance only: its mean means nothing.
@@ -331,15 +304,13 @@ class BKBModel(FeatureGP):
             information += Phi.mT @ (targets - root * self.mean_module(X[first])).double()
         self._cache = dictionary, gaussian_weights(precision, information, noise_var)
 
-    def _draw(self, scores: Tensor | None = None) -> None:
-        """Draw the dictionary, in one round by these ``scores`` if given. Needs evaluation mode and no gradient."""
+    def _draw(self) -> None:
+        """Draw the dictionary. Needs evaluation mode and no gradient."""
         copies = self._grouped()
         points = self.train_inputs[0][copies.first]
         num, self._num_asked = points.shape[0], 0
         if num <= self.min_size:
             members = torch.arange(num, device=points.device)
-        elif scores is not None:
-            members = self._choose(scores, copies.root, 1)
         else:
             members = self._uniform(num, 0, points).topk(self.min_size, largest=False).indices
             for number in range(1, ROUNDS + 1):

@@ -122,11 +122,7 @@ REFUSALS = [
     ("max_size", lambda: BKBModel(X, Y, max_size=0)),
     ("min_size", lambda: BKBModel(X, Y, min_size=0)),
     *(("seed", lambda s=s: BKBModel(X, Y, seed=s)) for s in ("a", -1)),
-    ("seed", lambda: BKBModel(X, Y).redraw(-1)),
     ("noise_var", lambda: BKBModel(X, Y, noise_var=-1.0)),
-    *(("previous", lambda p=p: BKBModel(X, Y, previous=p)) for p in ("last", FeatureGP(X, Y, NystromMap(X)))),
-    ("X", lambda: BKBModel(X, Y, previous=BKBModel(X[:, :1], Y))),
-    ("train_X", lambda: BKBModel(X, Y, previous=BKBModel(X, Y).float())),
     ("X", lambda: BKBModel(X, Y).with_pending(X[:, :1])),
     ("batch shape", lambda: BKBModel(X, Y, covar_module=BATCHED)),
     # RobustGP
