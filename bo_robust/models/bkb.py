@@ -9,7 +9,7 @@ and variance are those of :class:`~bo_robust.models.FeatureGP` on the Nyström f
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -41,25 +41,15 @@ GROWTH = 2.0  # conditioning redraws when there are this many times the observat
 MISSED = 1.0  # when the dictionary misses more than this many noise variances of k at the points added since
 
 
-class RepeatedPoints(NamedTuple):
-    """The distinct points of the data, as regression data of their own.
+def group_copies(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Group points ``n x d`` and rewards ``n`` by points of equal coordinates: regression data of the distinct points.
 
-    The c rewards of one point tell the posterior what their mean tells with 1/c of the noise: features and mean
+    The c rewards of one point inform the posterior as their mean does, with 1/c of the noise: features and mean
     weighted by sqrt(c) give the same normal equations.
 
-    Attributes:
-        first: Row in which each distinct point occurs first, ascending.
-        root: sqrt(c) of the point's c observations: the weight of its features.
-        targets: sqrt(c) times the mean of the point's rewards.
+    Returns:
+        The row in which each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean reward.
     """
-
-    first: Tensor
-    root: Tensor
-    targets: Tensor
-
-
-def group_copies(X: Tensor, y: Tensor) -> RepeatedPoints:
-    """Group points ``n x d`` and rewards ``n`` by points of equal coordinates."""
     _, label, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
     n, num = X.shape[0], counts.shape[0]
     rows = torch.arange(n, device=X.device)
@@ -68,7 +58,7 @@ def group_copies(X: Tensor, y: Tensor) -> RepeatedPoints:
     counts = counts.to(y)
     mean = y.new_zeros(num).index_add(0, label, y) / counts
     root = counts.sqrt()
-    return RepeatedPoints(first, root[order], (root * mean)[order])
+    return first, root[order], (root * mean)[order]
 
 
 class BKBModel(FeatureGP):
@@ -125,7 +115,7 @@ class BKBModel(FeatureGP):
     _missed = 0.0  # sum of (k - ||phi||^2) / noise_var over the points added since the draw
     _num_drawn = 0  # observations at the last draw
     _num_asked = 0  # points that the last draw would have taken without limits on the size
-    _copies: tuple[Tensor, Tensor, RepeatedPoints] | None = None
+    _copies: tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]] | None = None
     _pending: tuple[Tensor, BKBModel] | None = None
 
     def __init__(
@@ -306,8 +296,8 @@ class BKBModel(FeatureGP):
 
     def _draw(self) -> None:
         """Draw the dictionary. Needs evaluation mode and no gradient."""
-        copies = self._grouped()
-        points = self.train_inputs[0][copies.first]
+        first, root, _ = self._grouped()
+        points = self.train_inputs[0][first]
         num, self._num_asked = points.shape[0], 0
         if num <= self.min_size:
             members = torch.arange(num, device=points.device)
@@ -316,7 +306,7 @@ class BKBModel(FeatureGP):
             for number in range(1, ROUNDS + 1):
                 self.features.inducing_points = points[members]
                 self._solve()
-                members = self._choose(self._leverage_scores(points), copies.root, number)
+                members = self._choose(self._leverage_scores(points), root, number)
         self.features.inducing_points = points[members.sort().values]
         self._cache, self._stale, self._missed = None, False, 0.0
         self._num_drawn = self.train_targets.shape[-1]
@@ -339,7 +329,7 @@ class BKBModel(FeatureGP):
             noise_var = self._posterior_weights()[1].noise_var
             return self._marginal(X.unsqueeze(-2))[1].squeeze(-1) / noise_var
 
-    def _grouped(self) -> RepeatedPoints:
+    def _grouped(self) -> tuple[Tensor, Tensor, Tensor]:
         X, y = self.train_inputs[0], self.train_targets
         if self._copies is None or self._copies[0] is not X or self._copies[1] is not y:
             self._copies = X, y, group_copies(X.detach(), y.detach())

@@ -82,11 +82,15 @@ class WeightPosterior(NamedTuple):
         return gaussian_weights(self.precision + Phi.mT @ Phi, information, self.noise_var)
 
 
+def cholesky_root(V: Tensor) -> Tensor:
+    """R = L^-1 with L L^T = V, so that R^T R = V^-1, ``... x p x p``."""
+    eye = torch.eye(V.shape[-1], dtype=V.dtype, device=V.device).expand_as(V)
+    return torch.linalg.solve_triangular(psd_safe_cholesky(V), eye, upper=False)
+
+
 def gaussian_weights(precision: Tensor, information: Tensor, noise_var: Tensor) -> WeightPosterior:
     """The posterior of mean V^-1 information; mean and the Cholesky root of V^-1 are in the dtype of ``noise_var``."""
-    L = psd_safe_cholesky(precision)
-    eye = torch.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
-    root = torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
+    root = cholesky_root(precision)
     mean = torch.einsum("...rp,...r->...p", root, torch.einsum("...rp,...p->...r", root, information))
     return WeightPosterior(noise_var, precision, information, root.to(noise_var), mean.to(noise_var))
 
@@ -243,11 +247,6 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         if noise_var is not None:
             inputs["noise_var"] = noise_var
         return inputs
-
-    @property
-    def num_features(self) -> int:
-        """p, the length of phi(x)."""
-        return self._posterior_weights()[1].mean.shape[-1]
 
     @property
     def information_gain(self) -> Tensor:

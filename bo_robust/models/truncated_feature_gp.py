@@ -25,13 +25,12 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.features.maps import FourierMap, NystromMap
 from bo_robust.features.nystrom import NystromWeights
 from bo_robust.linalg import median_and_mad
-from bo_robust.models.feature_gp import FeatureGP, WeightPosterior, precision_matrix
+from bo_robust.models.feature_gp import FeatureGP, WeightPosterior, cholesky_root, precision_matrix
 from bo_robust.models.inputs import from_spec
 from bo_robust.models.reward_units import NORMAL
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
@@ -217,12 +216,11 @@ class TruncatedFeatureGP(FeatureGP):
 
     def _inverse_root(self, V: Tensor, noise_var: Tensor) -> Tensor:
         """R with R^T R = V^-1, float64 like V."""
-        if self.root == "symmetric":
-            values, vectors = torch.linalg.eigh(V)
-            values = values.clamp_min(noise_var.double())  # smaller by rounding only
-            return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
-        L = psd_safe_cholesky(V)
-        return torch.linalg.solve_triangular(L, torch.eye(V.shape[-1], dtype=V.dtype, device=V.device), upper=False)
+        if self.root == "cholesky":
+            return cholesky_root(V)
+        values, vectors = torch.linalg.eigh(V)
+        values = values.clamp_min(noise_var.double())  # smaller by rounding only
+        return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
 
     def _regress(self, Phi: Tensor, y: Tensor, noise_var: Tensor) -> WeightPosterior:
         drawn, level = self.drawn, self.truncation_level
