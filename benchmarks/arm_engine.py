@@ -241,7 +241,6 @@ def import_time() -> None:
         "from bo_robust import GPUCB, TruncatedGP",
     )
     cases = {
-        "import_beyond_botorch": ("", "import bo_robust", "<= 50"),
         "import_classes_beyond_their_botorch_modules": (*classes, "<= 50"),
         "import_classes_without_bytecode": (*classes, None),
     }

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import bo_robust
 from bo_robust.specs import SpecError, build, kind_of, nearest, quoted, typed
 
 
@@ -87,10 +86,3 @@ def test_what_is_cut_off_is_never_written_out():
     assert len(written) <= 10**4
     assert quoted(10**5000) == "a number of very many digits"
     assert len(quoted("x" * 10**6)) == 83
-
-
-def test_a_name_of_another_module_is_told_where_it_is():
-    for line, module in (("TGPUCB", "algorithms"), ("Study", "study"), ("TGPTruncation", "truncation")):
-        with pytest.raises(ImportError, match=f"{line} is in another module: from bo_robust.{module} import {line}"):
-            exec(f"from bo_robust import {line}")
-    assert not hasattr(bo_robust, "NoSuchName")

@@ -140,6 +140,20 @@ def test_files_and_headers_that_do_not_fit(write, capsys, tmp_path):
         assert message in capsys.readouterr().err
 
 
+def test_the_page_shows_what_is_printed(tmp_path, capsys):
+    """But for digits, which depend on the machine."""
+    page = (Path(__file__).resolve().parents[1] / "docs/pages/spreadsheet.md").read_text(encoding="utf-8")
+    table, console = re.findall(r"```(?:text|console)\n(.+?)```", page, flags=re.S)
+    (tmp_path / "results.csv").write_text(table)
+    assert call(str(tmp_path / "results.csv"), "-n", "2") == 0
+    printed = "".join(capsys.readouterr())
+    command, *shown = console.splitlines()
+    assert command == "$ bo-robust suggest results.csv --target yield --maximize -n 2"
+    for one, other in zip(printed.splitlines(), shown, strict=True):
+        assert re.sub(r"\d+(\.\d+)?", "", one) == re.sub(r"\d+(\.\d+)?", "", other)
+    assert printed.splitlines()[:2] == shown[:2]
+
+
 @pytest.mark.slow
 def test_ten_thousand_candidates(write, capsys):
     generator = torch.Generator().manual_seed(0)
