@@ -55,7 +55,7 @@ class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):
             raise ValueError("give a width, such as 2.0, or an elimination of candidates, which has widths of its own.")
         self.t = num_observations(model) + 1 if t is None else t
         if not isinstance(self.t, Integral):
-            raise ValueError(f"t (the round about to be played) must be an int, got {t!r}.")
+            raise ValueError(f"t (the round about to be run) must be an int, got {t!r}.")
         like = reference(model)
         self.over_candidates = elimination is not None
         if elimination is not None:
@@ -148,7 +148,5 @@ def num_observations(model: Model) -> int:
     models = [m for m in getattr(model, "models", [model]) if getattr(m, "train_targets", None) is not None]
     counts = {m.train_targets.shape[-1] + getattr(m, "num_outliers", 0) for m in models}
     if len(counts) != 1:
-        raise ValueError(
-            "the number of observations cannot be read from the model; pass t, the round about to be played."
-        )
+        raise ValueError("the number of observations cannot be read from the model; pass t, the round about to be run.")
     return counts.pop()

@@ -32,7 +32,7 @@ def search_lacing_value(
     """The lacing value of largest density for every design; of equally dense ones that of the widest interval.
 
     The search compares the environment's points, the draws, and every z that Adam passes on its way from some of them.
-    All are judged by the VaR of the draws. By it the result is never worse than the best of the environment's points.
+    All are compared by the VaR of the draws. By it the result is never worse than the best of the environment's points.
     By the VaR of these points, which ``acqf.select_condition`` takes, it may be: the two differ by the sampling error
     of the draws, and so do the lacing values. The ``index`` of the choice counts what was compared; ``regret_bound`` is
     NaN where the posterior is. Arguments not as described raise ``ValueError``.

@@ -43,7 +43,7 @@ class ConditionChoice:
         point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
         regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximises the
             acquisition, the functional offered z (so not "drawn"), and l <= f <= u. Not for ``MeanVariance``.
-        candidates: Who chose, over candidates: indices in U, ``... x 1`` of u_t, or ``... x 2`` of u_t and v_t of
+        candidates: The candidates that chose, indices in U: ``... x 1`` of u_t, or ``... x 2`` of u_t and v_t of
             :class:`~bo_robust.acquisition.StableOpt`. It is what :func:`~bo_robust.acquisition.eliminate` takes as
             ``chosen``.
     """
@@ -72,14 +72,14 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
         environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, or alpha alone for ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
-        width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments play w_t^2 = 2 log(pi^2
+        width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments take w_t^2 = 2 log(pi^2
             t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None with an ``elimination``.
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
         X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable lacing
             values; or points ``k x d`` if their conditions are known.
         elimination: What :func:`~bo_robust.acquisition.eliminate` found for a ``CandidateEnsemble``. u and l are then
             those of the candidate of largest bound F(u(x, Z)) at x, with its own width. ``select_condition`` returns
-            who chose, which the test by errors of the next round takes as ``chosen``.
+            the candidates that chose, which the test by errors of the next round takes as ``chosen``.
 
     Raises:
         ValueError: as :class:`~bo_robust.acquisition.GPUCB`; also if the environment does not fit the model.
@@ -190,7 +190,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             choice = choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform)
             if not self.over_candidates:
                 return choice
-            return replace(choice, candidates=self._who_chose(every_lower, every_upper, choice.index))
+            return replace(choice, candidates=self._choosing_candidates(every_lower, every_upper, choice.index))
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
@@ -221,22 +221,22 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         """l and u at every condition; over candidates, those by which x and its condition are chosen."""
         return self._chosen(*self._all_bounds(x, pending))
 
-    def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the bounds of all (``... x h x w``) those of the candidate with the largest bound of F, ``... x w``."""
-        winner = self._winner(lower, upper)
-        return _of(lower, winner), _of(upper, winner)
-
-    def _who_chose(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
-        """Who has the largest bound of F, as an index in U, ``... x 1``; ``index`` is that of the condition."""
-        return self._indices[self._winner(lower, upper)].unsqueeze(-1)
-
     def _all_bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         return self.bounds_of(self.environment.points(x), pending)
 
-    def _winner(self, lower: Tensor, upper: Tensor) -> Tensor | None:
-        """Who of the acquisition set has the largest bound of F, ``...``: place among the active, first of equals."""
+    def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the bounds of all (``... x h x w``) those of the candidate with the largest bound of F, ``... x w``."""
         if not self.over_candidates:
-            return None
+            return lower, upper
+        winner = self._winner(lower, upper)
+        return value_at(lower, winner), value_at(upper, winner)
+
+    def _choosing_candidates(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
+        """The candidate with the largest bound of F, as an index in U, ``... x 1``, where z has this ``index``."""
+        return self._indices[self._winner(lower, upper)].unsqueeze(-1)
+
+    def _winner(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Of the acquisition set the largest bound of F, ``...``: place among the active, the first of equals."""
         values = self.functional.upper_bound(lower, upper, self.environment.probabilities)
         return values.masked_fill(~self._among, -math.inf).argmax(-1)
 
@@ -359,11 +359,6 @@ def choose_condition(
 def value_at(values: Tensor, index: Tensor) -> Tensor:
     """The value of z of every design at an index: ``... x w x d_z`` and ``...`` to ``... x d_z``."""
     return values.gather(-2, index[..., None, None].expand(*index.shape, 1, values.shape[-1])).squeeze(-2)
-
-
-def _of(values: Tensor, winner: Tensor | None) -> Tensor:
-    """The row of the winner, ``... x h x w`` to ``... x w``."""
-    return values if winner is None else value_at(values, winner)
 
 
 def _check_columns(environment: Environment, dim: int) -> None:

@@ -54,7 +54,7 @@ class DictionaryRoot:
 def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None = None) -> DictionaryRoot:
     """The root of K_D^+ by Cholesky, of every dictionary of a batch.
 
-    The matrix is first scaled to unit diagonal, so that every point is judged by its own variance. A dictionary is
+    The matrix is first scaled to unit diagonal, so that every point counts by its own variance. A dictionary is
     factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
     others; the diagonal of the inverse shows it. Others have near duplicates, or more points than the numerical rank.
     There points are picked by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
@@ -157,7 +157,7 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
 
     W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised by their own length and
     orthonormalised by Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition
-    number (checked for point variances up to four decades apart; at six, axes of tiny variance are off by 1e-3).
+    number (checked for point variances up to a factor of 1e4 apart; at 1e6, axes of tiny variance are off by 1e-3).
 
     ``F_D`` (``... x M x r``) comes from :meth:`DictionaryRoot.features`. ``mask`` says which points each dictionary has
     (``... x M`` bool, all by default); other rows of ``F_D`` are not read. Q is ``... x M x r``; its rows for padding

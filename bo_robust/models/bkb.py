@@ -65,8 +65,8 @@ class BKBModel(FeatureGP):
     """A sparse GP for many observations: DTC on a dictionary of observed points drawn by ridge leverage scores.
 
     The variance does not starve far from the dictionary. With n <= ``min_size`` distinct points the dictionary holds
-    all of them, and the model is the exact GP. Copies of a point are counted, not repeated. What is not said here is as
-    in :class:`FeatureGP`.
+    all of them, and the model is the exact GP. Copies of a point are counted, not repeated. All else is as in
+    :class:`FeatureGP`.
 
     The draw starts from ``min_size`` points chosen uniformly and takes two rounds. In each, a distinct point with c
     copies enters with probability 1 - (1 - p)^c, p = min(1, q sigma~^2), where sigma~^2 uses all data and the
@@ -75,8 +75,9 @@ class BKBModel(FeatureGP):
     and takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
     hyperparameters or the data changed.
 
-    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, drawn at random. The
-    dictionary has no say in it, and is drawn once afterwards, for the hyperparameters found.
+    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, chosen at random
+    (:meth:`to_standard_model`). It does not depend on the dictionary, which is drawn once afterwards, for the
+    hyperparameters found.
 
     :meth:`condition_on_observations` keeps the dictionary, at O(n' m^2 + m^3), until n has doubled since the draw, or
     the sum of k(x, x) - ||phi(x)||^2 over the added points exceeds ``noise_var``. Up to there K <= Phi Phi^T +
@@ -189,7 +190,7 @@ class BKBModel(FeatureGP):
             return self._marginal(points)[1].sum(0).squeeze(-1) / weights.noise_var
 
     def to_standard_model(self) -> SingleTaskGP:
-        """The exact GP of the observations, of 800 drawn at random if there are more, with the modules of this model.
+        """The exact GP of the observations, of 800 chosen at random if there are more, with the modules of this model.
 
         It takes the observations in the units of this model's transforms, and shares the input transform if that
         learns.

@@ -61,11 +61,12 @@ def truncated_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float, rule: str 
 
 
 class TruncatedFeatureGP(FeatureGP):
-    """Feature regression with ATA truncation of heavy-tailed rewards; :class:`FeatureGP` in everything else.
+    """Feature regression with ATA truncation of rewards, which are not standardised: b_t is in their units.
 
-    With an infinite level this is ``FeatureGP`` with the same kernel. Truncation depends on the axes of the features,
-    so they are the paper's: the full Fourier grid, with the origin at the lower corner of the box, and for
-    ``root="symmetric"`` the symmetric root (K_D^(1/2))^+ of Nyström features.
+    All else is as in :class:`FeatureGP`. With an infinite level this is ``FeatureGP`` with the same kernel and a zero
+    prior mean. Truncation depends on the axes of the features, so they are the paper's: the full Fourier grid, with the
+    origin at the lower corner of the box, and for ``root="symmetric"`` the symmetric root (K_D^(1/2))^+ of Nyström
+    features.
 
     The prior mean is zero, and truncation pulls the mean to zero too: centre the rewards and let the moment bound v
     cover f. A warning (``TruncationWarning``) says when more than half of the rewards lost more than half of their
@@ -79,7 +80,7 @@ class TruncatedFeatureGP(FeatureGP):
     fit winsorises rewards.
 
     Observations added by :meth:`condition_on_observations` are rewards: the level of the new t applies to all, old and
-    new, at O(n p^2). Fantasies are draws of the model and never truncated. They are Gaussian observations of the
+    new, at O(n p^2). Fantasies are posterior samples and never truncated. They are Gaussian observations of the
     current estimate, with information V mean + Phi'^T y'.
 
     BoTorch's ``loo_cv`` is refused where a product is truncated: the level then has no closed form with a row left out.
