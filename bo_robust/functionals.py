@@ -25,7 +25,6 @@ from torch import Tensor
 
 from bo_robust.ops.weighted_quantile import (
     check_lower_tail,
-    quantile_index,
     sorted_masses,
     tail_weights,
     weighted_quantile,
@@ -62,10 +61,6 @@ class Functional(ABC):
         """An upper bound on F(f) for every f with lower <= f <= upper. It is F(upper) if F is monotone."""
         return self(upper, probabilities)
 
-    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor | None:
-        """Index of the entry that equals F(values). None for functionals that mix several entries."""
-        return None
-
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Mask of the conditions worth observing, ``... x w`` bool, never empty. Here: the widest intervals.
 
@@ -96,10 +91,6 @@ class ValueAtRisk(Functional):
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The quantile. It is an entry of ``values``, which gets the whole gradient."""
         return weighted_quantile(values, probabilities, self.alpha)
-
-    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Index of the quantile."""
-        return quantile_index(values, probabilities, self.alpha)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """Lacing values: l(z) <= VaR(l) and u(z) >= VaR(u), z in the support (Definition 1).
@@ -149,14 +140,9 @@ class WorstCase(Functional):
 
     def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The smallest value. One point gets the whole gradient."""
-        index = self.selected(values, probabilities).unsqueeze(-1)
-        return values.gather(-1, index).squeeze(-1)
-
-    def selected(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
-        """Index of the smallest value."""
         check_tensor("values", values)
         supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
-        return supported.argmin(-1)
+        return values.gather(-1, supported.argmin(-1, keepdim=True)).squeeze(-1)
 
     def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
         """The points where l is smallest; u(z) >= min u holds at all of them."""

@@ -25,11 +25,12 @@ from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
-from bo_robust.acquisition.conditions import finite_environment
 from bo_robust.acquisition.elimination import GRID
+from bo_robust.acquisition.input_constructors import finite_environment
 from bo_robust.confidence import WIDTHS, ConstantWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import delta_of_width
+from bo_robust.features.maps import FEATURE_MAPS
 from bo_robust.functionals import ValueAtRisk
 from bo_robust.models import (
     BKBModel,
@@ -40,7 +41,6 @@ from bo_robust.models import (
     candidate,
     candidate_grid,
 )
-from bo_robust.models.feature_maps import FEATURE_MAPS
 from bo_robust.posteriors.elimination import check_elimination
 from bo_robust.specs import SpecError, build, nearest, quoted
 from bo_robust.truncation import TRUNCATIONS

@@ -108,14 +108,6 @@ def test_by_hand(tkwargs):
     assert float(functional.upper_bound(h - 1, h + 2, p)) == pytest.approx(3.9)  # sd < r: the variance may vanish
 
 
-def test_the_selected_entry_is_the_value(tkwargs):
-    h = torch.tensor([[3.0, 1.0, 2.0, 0.0], [0.0, 5.0, 4.0, 6.0]], **tkwargs)
-    p = torch.tensor([0.4, 0.1, 0.3, 0.2], **tkwargs)
-    assert ValueAtRisk(0.25).selected(h, p).tolist() == [1, 0]
-    assert WorstCase().selected(h, p).tolist() == [3, 0]
-    assert all(functional.selected(h, p) is None for functional in (CVaR(0.25), Mean(), MeanVariance(1.0)))
-
-
 def test_botorch_counts_from_the_other_side(tkwargs):
     """Equal weights, off the lattice: VaR_alpha here is BoTorch's VaR(1 - alpha)."""
     g = torch.Generator().manual_seed(0)

@@ -5,9 +5,8 @@ from bo_robust.acquisition.elimination import Elimination, EliminationUCB, elimi
 from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.lacing_search import search_lacing_value
 from bo_robust.acquisition.lnso import optimize_lnso
-from bo_robust.acquisition.recommendation import recommend_design
 from bo_robust.acquisition.stable_opt import StableOpt
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB, recommend_design
 
 __all__ = [
     "GPUCB",

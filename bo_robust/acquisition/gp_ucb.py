@@ -33,7 +33,7 @@ class GPUCB(ConfidenceBoundAcquisition):
         width: Confidence width, called as ``width(t, information_gain, uniform)``. The model's information gain (exact
             GPs only) and random numbers are computed only if a call with NaN in their place shows that the width
             depends on them.
-        t: Round about to be played, a whole number >= 1; default one more than the number of observations in the model.
+        t: Round about to be run, a whole number >= 1; default one more than the number of observations in the model.
         posterior_transform: To one output, as in BoTorch. Like an outcome transform, it does not rescale widths in the
             units of f (``norm_bound``). So on a ``SingleTaskGP`` with its default ``Standardize``, ``norm_bound`` and
             ``noise_scale`` are in standardised units, those of its GP.

@@ -1,6 +1,6 @@
 """Input constructors, by which Ax and other frameworks build our acquisition functions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from botorch.acquisition import AcquisitionFunction
@@ -9,18 +9,18 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
-from bo_robust.acquisition.conditions import check_search_space, finite_environment
+from bo_robust.acquisition.base import reference
 from bo_robust.acquisition.elimination import EliminationUCB, eliminate
 from bo_robust.acquisition.gp_ucb import GPUCB
-from bo_robust.acquisition.rounds import reference
 from bo_robust.acquisition.stable_opt import StableOpt
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.confidence.candidate_widths import Widths, delta_of_width
-from bo_robust.environments import Environment
+from bo_robust.environments import Environment, FiniteEnvironment
 from bo_robust.functionals import Functional, WorstCase
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.inputs import from_spec
+from bo_robust.specs import quoted
 
 
 def construct_inputs_gp_ucb(
@@ -94,8 +94,7 @@ def construct_inputs_value_at_risk_ucb(
     if isinstance(width, int | float):
         width = ConstantWidth(float(width))
     inputs = construct_inputs_gp_ucb(model, width, delta, t, posterior_transform, X_pending)
-    ignores_z = training_data is not None  # Ax's search space holds z
-    return {**inputs, "environment": environment, "functional": functional, "ignores_z": ignores_z}
+    return {**inputs, "environment": environment, "functional": functional}
 
 
 def construct_inputs_stable_opt(
@@ -114,6 +113,48 @@ def construct_inputs_stable_opt(
     )
     del inputs["functional"]
     return inputs
+
+
+def finite_environment(conditions: Any, like: Tensor) -> FiniteEnvironment:
+    """The environment of ``{"points": [{"z": 0.0}, ...], "probabilities": [...]}``, with dtype and device of ``like``.
+
+    All points must have the same names. Without probabilities they are equally likely. Another form raises
+    ``ValueError``.
+    """
+    form = "environment must be {'points': [{'z': number}, ...], 'probabilities': numbers, or left out}"
+    try:
+        names = list(conditions["points"][0])
+        rows = [[float(point[name]) for name in names] for point in conditions["points"]]
+        alike = all(set(point) == set(names) for point in conditions["points"])
+        p = conditions.get("probabilities")
+        probabilities = None if p is None else like.new_tensor([float(v) for v in p])
+    except (TypeError, KeyError, IndexError, ValueError, AttributeError, OverflowError):
+        raise ValueError(f"{form}, got {quoted(conditions)}.") from None
+    if not names or not alike or not set(conditions) <= {"points", "probabilities"}:
+        raise ValueError(f"{form}, all points with the same names; got {quoted(conditions)}.")
+    return FiniteEnvironment(like.new_tensor(rows), probabilities)
+
+
+def check_search_space(
+    conditions: Mapping[str, Any], z: Tensor, columns: Sequence[str], bounds: Sequence[tuple[float, float]]
+) -> None:
+    """Raise ``ValueError`` unless the last columns of a search space are the conditions, and its box holds them.
+
+    ``z`` are the points of ``conditions``, ``w x d_z``. The search space has ``d`` named ``columns`` and their
+    ``bounds``.
+    """
+    names, columns = list(conditions["points"][0]), list(columns)
+    if columns[-len(names) :] != names or len(columns) == len(names):
+        raise ValueError(
+            f"the last parameters of the search space must be the conditions {', '.join(names)}, in this order and as "
+            f"numbers; its columns are {', '.join(columns)}."
+        )
+    low, high = z.new_tensor(bounds[-len(names) :]).T
+    if bool(((z < low) | (z > high)).any()):
+        raise ValueError(
+            f"conditions must lie in the search space, and its parameters {', '.join(names)} must not be scaled by a "
+            f"logarithm: they range over {bounds[-len(names) :]}."
+        )
 
 
 CONSTRUCTORS: dict[type[AcquisitionFunction], Callable[..., dict[str, Any]]] = {

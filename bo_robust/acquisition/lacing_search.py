@@ -13,9 +13,8 @@ needed: ``acqf.select_condition`` looks at them all.
 import torch
 from torch import Tensor
 
-from bo_robust.acquisition.condition_choice import ConditionChoice, value_at
 from bo_robust.acquisition.lnso import check_continuous
-from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
+from bo_robust.acquisition.value_at_risk import ConditionChoice, ValueAtRiskUCB, value_at
 from bo_robust.environments import ContinuousEnvironment
 from bo_robust.picks import pick_condition
 from bo_robust.validation import check_count, check_positive
@@ -33,7 +32,7 @@ def search_lacing_value(
     """The lacing value of largest density for every design; of equally dense ones that of the widest interval.
 
     The search compares the environment's points, the draws, and every z that Adam passes on its way from some of them.
-    All are judged by the VaR of the draws. By it the result is never worse than the best of the environment's points.
+    All are compared by the VaR of the draws. By it the result is never worse than the best of the environment's points.
     By the VaR of these points, which ``acqf.select_condition`` takes, it may be: the two differ by the sampling error
     of the draws, and so do the lacing values. The ``index`` of the choice counts what was compared; ``regret_bound`` is
     NaN where the posterior is. Arguments not as described raise ``ValueError``.

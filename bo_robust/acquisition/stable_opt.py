@@ -41,22 +41,21 @@ class StableOpt(ValueAtRiskUCB):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
-        ignores_z: bool = False,
         elimination: Elimination | None = None,
     ) -> None:
         super().__init__(
-            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, ignores_z, elimination
+            model, environment, WorstCase(), width, t, posterior_transform, X_pending, generator, elimination
         )
 
     def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """The least lower and the optimist's upper bounds at every condition, ``... x w`` each."""
-        lower_of_optimist, upper_of_optimist = super()._chosen(lower, upper)
+        """At every condition the least lower bound of any candidate, and the upper bound of the one that chose x."""
+        lower_of_winner, upper_of_winner = super()._chosen(lower, upper)
         if not self.over_candidates:
-            return lower_of_optimist, upper_of_optimist
-        return lower[..., self._among, :].amin(-2), upper_of_optimist
+            return lower_of_winner, upper_of_winner
+        return lower[..., self._among, :].amin(-2), upper_of_winner
 
-    def _who_chose(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
-        """The optimist, who chose the design, and the pessimist, who chose its condition: indices in U, ``... x 2``."""
+    def _choosing_candidates(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
+        """The candidate that chose the design, and the one that chose its condition: indices in U, ``... x 2``."""
         at = lower.gather(-1, index[..., None, None].expand(*lower.shape[:-1], 1)).squeeze(-1)
-        pessimist = self._indices[at.masked_fill(~self._among, torch.inf).argmin(-1)]
-        return torch.cat([super()._who_chose(lower, upper, index), pessimist.unsqueeze(-1)], -1)
+        of_condition = self._indices[at.masked_fill(~self._among, torch.inf).argmin(-1)]
+        return torch.cat([super()._choosing_candidates(lower, upper, index), of_condition.unsqueeze(-1)], -1)

@@ -5,11 +5,13 @@ Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes"
     x_t = argmax_x VaR_alpha(u_{t-1}(x, Z)),    z_t a lacing value of x_t,    u, l = mu +- w_t sigma.
 
 The model is a GP over (x, z). One flattened posterior call gives its marginal moments at all pairs of starts and
-conditions. The quantile is exact, and gradients in x flow through the condition that it selects.
+conditions. The quantile is exact, and gradients in x flow through the condition that it selects. The functional offers
+conditions to observe x under (lacing values, :meth:`bo_robust.functionals.Functional.lacing`), a pick takes one. In the
+end, :func:`recommend_design` chooses among the designs queried.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -17,20 +19,40 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.acquisition.base import ConfidenceBoundAcquisition
-from bo_robust.acquisition.condition_choice import ConditionChoice, choose_condition, value_at
+from bo_robust.acquisition.base import ConfidenceBoundAcquisition, reference
 from bo_robust.acquisition.elimination import Elimination
-from bo_robust.acquisition.rounds import reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.environments import Environment
 from bo_robust.functionals import Functional, as_functional
-from bo_robust.models.moments import marginal_moments
-from bo_robust.picks import RANDOM_PICKS, check_pick
-from bo_robust.validation import is_number, quoted
+from bo_robust.models.moments import given_first, marginal_moments
+from bo_robust.picks import RANDOM_PICKS, check_pick, pick_condition
+from bo_robust.validation import check_tensor, is_number, quoted
 
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
 BLOCK = 32
+
+
+@dataclass(frozen=True)
+class ConditionChoice:
+    """The condition to observe each design under; leading axes are those of the designs.
+
+    Attributes:
+        index: Index of the condition, ``...``, long.
+        z: Value of the condition, ``... x d_z``; the perturbation xi if x is perturbed.
+        point: Input of the model to be observed, ``... x d``: (x, z), or x + xi.
+        regret_bound: u - l = 2 w sigma there, ``...``, in units of f. It bounds the regret of x if x maximises the
+            acquisition, the functional offered z (so not "drawn"), and l <= f <= u. Not for ``MeanVariance``.
+        candidates: The candidates that chose, indices in U: ``... x 1`` of u_t, or ``... x 2`` of u_t and v_t of
+            :class:`~bo_robust.acquisition.StableOpt`. It is what :func:`~bo_robust.acquisition.eliminate` takes as
+            ``chosen``.
+    """
+
+    index: Tensor
+    z: Tensor
+    point: Tensor
+    regret_bound: Tensor
+    candidates: Tensor | None = None
 
 
 class ValueAtRiskUCB(ConfidenceBoundAcquisition):
@@ -43,24 +65,21 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
     X are designs, ``d_x`` columns. The columns of z follow those of x in the model.
 
     With q > 1 the value is the sum of the bounds that the designs have when chosen one after the other, each observed
-    under its most probable lacing value, as in sequential optimisation. That costs q posterior calls per member of the
-    t-batch.
+    under its most probable lacing value, as in sequential optimisation. That costs q posterior calls.
 
     Args:
         model: A fitted GP over (x, z) with one output, or with several and a ``posterior_transform``; without
             ``AppendFeatures`` or ``InputPerturbation``. Batched models get one width per member.
         environment: The conditions, of the model's dtype and device (``.to`` moves them along).
         functional: F, or alpha alone for ``ValueAtRisk(alpha)`` (LOWER tail: BoTorch's ``VaR`` takes 1 - alpha).
-        width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments play w_t^2 = 2 log(pi^2
+        width: A schedule of :mod:`bo_robust.confidence`, or a number. The paper's experiments take w_t^2 = 2 log(pi^2
             t^2 / 0.6), which is ``FiniteWidth(num_arms=1, delta=0.1)``. None with an ``elimination``.
         t: As in :class:`~bo_robust.acquisition.GPUCB`, like ``posterior_transform`` and ``generator``.
         X_pending: Designs under evaluation, ``k x d_x``, hallucinated one after the other at their most probable lacing
             values; or points ``k x d`` if their conditions are known.
-        ignores_z: Take points of all ``d`` columns too, and ignore their z. A framework (Ax) whose search space holds z
-            needs it; elsewhere such points are a mistake.
         elimination: What :func:`~bo_robust.acquisition.eliminate` found for a ``CandidateEnsemble``. u and l are then
             those of the candidate of largest bound F(u(x, Z)) at x, with its own width. ``select_condition`` returns
-            who chose, which the test by errors of the next round takes as ``chosen``.
+            the candidates that chose, which the test by errors of the next round takes as ``chosen``.
 
     Raises:
         ValueError: as :class:`~bo_robust.acquisition.GPUCB`; also if the environment does not fit the model.
@@ -86,7 +105,6 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         generator: torch.Generator | None = None,
-        ignores_z: bool = False,
         elimination: Elimination | None = None,
     ) -> None:
         if isinstance(width, type) or not (width is None or callable(width) or is_number(width)):
@@ -99,7 +117,6 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
         self.environment = environment
         self.functional = as_functional(functional)
-        self.ignores_z = ignores_z
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
         if self._dim is not None:
             _check_columns(environment, self._dim)
@@ -135,14 +152,11 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             return self._value(X.squeeze(-2), self.pending_points)
         if self.model.batch_shape:
             raise ValueError("q > 1 needs a model without batch shape; choose designs one after the other.")
-        totals = []
-        for batch in X.reshape(-1, *X.shape[-2:]):
-            total, pending = X.new_zeros(()), self.pending_points
-            for x in batch:
-                total = total + self._value(x, pending)
-                pending = self._observed(x, pending)
-            totals.append(total)
-        return torch.stack(totals).reshape(X.shape[:-2])
+        total, pending = X.new_zeros(X.shape[:-2]), self.pending_points
+        for x in X.unbind(-2):
+            total = total + self._value(x, pending)
+            pending = self._observed(x, pending)
+        return total
 
     def bounds_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """l and u at designs ``... x d_x`` under every condition, ``... x w`` each (``... x batch_shape x w``).
@@ -176,7 +190,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             choice = choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform)
             if not self.over_candidates:
                 return choice
-            return replace(choice, candidates=self._who_chose(every_lower, every_upper, choice.index))
+            return replace(choice, candidates=self._choosing_candidates(every_lower, every_upper, choice.index))
 
     def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
@@ -201,90 +215,150 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             return (high if max_upper is None else max_upper) - low
 
     def _value(self, x: Tensor, pending: Tensor | None) -> Tensor:
-        p = self.environment.probabilities
-        wants_gradient = torch.is_grad_enabled() and (
-            x.requires_grad or (pending is not None and pending.requires_grad)
-        )
-        if not wants_gradient or self.model.batch_shape:
-            return self.functional.upper_bound(*self._bounds(x, pending), p)
-        # All pairs without gradient, then the selected one with it: 3 times faster than all with it.
-        with torch.no_grad():
-            lower, upper = self._all_bounds(x, pending)
-            winner = self._winner(lower, upper)
-            selected = self.functional.selected(_of(upper, winner), p)
-        if selected is None:
-            return self.functional.upper_bound(*self._bounds(x, pending), p)
-        points = self.environment.join(x, value_at(self.environment.values(x), selected))
-        return _of(self.bounds_of(points.unsqueeze(-2), pending)[1], winner).squeeze(-1)
+        return self.functional.upper_bound(*self._bounds(x, pending), self.environment.probabilities)
 
     def _bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         """l and u at every condition; over candidates, those by which x and its condition are chosen."""
         return self._chosen(*self._all_bounds(x, pending))
 
-    def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the bounds of all (``... x h x w``) those of the candidate with the largest bound of F, ``... x w``."""
-        winner = self._winner(lower, upper)
-        return _of(lower, winner), _of(upper, winner)
-
-    def _who_chose(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
-        """Who has the largest bound of F, as an index in U, ``... x 1``; ``index`` is that of the condition."""
-        return self._indices[self._winner(lower, upper)].unsqueeze(-1)
-
     def _all_bounds(self, x: Tensor, pending: Tensor | None) -> tuple[Tensor, Tensor]:
         return self.bounds_of(self.environment.points(x), pending)
 
-    def _winner(self, lower: Tensor, upper: Tensor) -> Tensor | None:
-        """Who of the acquisition set has the largest bound of F, ``...``: place among the active, first of equals."""
+    def _chosen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the bounds of all (``... x h x w``) those of the candidate with the largest bound of F, ``... x w``."""
         if not self.over_candidates:
-            return None
+            return lower, upper
+        winner = self._winner(lower, upper)
+        return value_at(lower, winner), value_at(upper, winner)
+
+    def _choosing_candidates(self, lower: Tensor, upper: Tensor, index: Tensor) -> Tensor:
+        """The candidate with the largest bound of F, as an index in U, ``... x 1``, where z has this ``index``."""
+        return self._indices[self._winner(lower, upper)].unsqueeze(-1)
+
+    def _winner(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Of the acquisition set the largest bound of F, ``...``: place among the active, the first of equals."""
         values = self.functional.upper_bound(lower, upper, self.environment.probabilities)
         return values.masked_fill(~self._among, -math.inf).argmax(-1)
 
     def bounds_of(self, points: Tensor, pending: Tensor | None, block: int = BLOCK) -> tuple[Tensor, Tensor]:
         """l and u at inputs of the model, ``... x q x d``: ``... x q`` each (``... x batch_shape x q``).
 
-        ``pending`` are points to hallucinate, ``k x d``; ``block`` is the number of points of one posterior call.
+        ``pending`` are points to hallucinate, ``k x d`` for all or ``... x k x d``; ``block`` is the number of points
+        of one posterior call.
         """
         self._check("the width", self.width)
-        if self.over_candidates:
-            mean, variance = (self.members if pending is None else self.members.hallucinate(pending)).member_moments(
-                points
-            )
-        else:
+        if not self.over_candidates:
             mean, variance = marginal_moments(self.model, points, block, self.posterior_transform, pending)
+        elif pending is None or pending.ndim == 2:
+            members = self.members if pending is None else self.members.hallucinate(pending)
+            mean, variance = members.member_moments(points)
+        else:
+            posterior = self.members.member_posterior(torch.cat([pending, points], -2))
+            noise = self.members.member_noise.unsqueeze(-1).expand(-1, pending.shape[-2])
+            moments = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+            mean, variance = given_first(*moments, noise)
         reach = self.width.unsqueeze(-1) * variance.sqrt()
         return mean - reach, mean + reach
 
     def _observed(self, x: Tensor, pending: Tensor | None) -> Tensor:
-        """The pending points and x (``d_x``) under its most probable lacing value, ``(k + 1) x d``."""
+        """The pending points and each x (``... x d_x``) under its most probable lacing value, ``... x (k + 1) x d``."""
+        if self.model.batch_shape:
+            raise ValueError("pending designs need a model without batch shape; give points k x d.")
         x = self.designs(x)
         with torch.no_grad():
             lower, upper = self._bounds(x, pending)
-            if lower.ndim > 1:
-                raise ValueError("pending designs need a model without batch shape; give points k x d.")
-        point = choose_condition(x, self.environment, self.functional, lower, upper).point.unsqueeze(0)
-        return point if pending is None else torch.cat([pending, point])
+        point = choose_condition(x, self.environment, self.functional, lower, upper).point.unsqueeze(-2)
+        if pending is None:
+            return point
+        return torch.cat([pending.expand(*point.shape[:-2], *pending.shape[-2:]), point], -2)
 
     def designs(self, X: Tensor) -> Tensor:
-        """Designs ``... x d_x`` as they are, and, where z is ignored, points ``... x d`` without their columns of z.
+        """Designs ``... x d_x`` as they are.
 
         ``ValueError`` if X has another number of columns, or is not of the model's dtype and device.
         """
         self._check("X", X)
-        if self._dim is None:
-            return X
-        d_x = self._dim - self.environment.appended
-        if X.shape[-1] not in ((d_x, self._dim) if self.ignores_z else (d_x,)):
+        d_x = None if self._dim is None else self._dim - self.environment.appended
+        if d_x is not None and X.shape[-1] != d_x:
             raise ValueError(
                 f"X has {X.shape[-1]} columns; the model has {self._dim}: {d_x} of x, then those of z. Give x alone "
-                f"(the bounds of x, 2 x {d_x}, to optimize_acqf), or build the acquisition with ignores_z=True."
+                f"(the bounds of x, 2 x {d_x}, to optimize_acqf)."
             )
-        return X[..., :d_x]
+        return X
 
 
-def _of(values: Tensor, winner: Tensor | None) -> Tensor:
-    """The row of the winner, ``... x h x w`` to ``... x w``."""
-    return values if winner is None else value_at(values, winner)
+@dataclass(frozen=True)
+class RecommendedDesign:
+    """The design to use.
+
+    Attributes:
+        index: Index of the design in ``X_queried``, ``batch_shape``.
+        x: The design, ``batch_shape x d_x``.
+        value: F(mu(x, Z)), the estimate of F(f(x, Z)), ``batch_shape``.
+    """
+
+    index: Tensor
+    x: Tensor
+    value: Tensor
+
+
+def recommend_design(
+    model: Model,
+    environment: Environment,
+    functional: Functional | float,
+    X_queried: Tensor,
+    posterior_transform: PosteriorTransform | None = None,
+) -> RecommendedDesign:
+    """argmax over the designs queried so far of F(mu(x, Z)), ties to the first (Nguyen et al. 2021, Section 4).
+
+    Other arguments are those of :class:`ValueAtRiskUCB`. ``X_queried`` holds designs without z, ``k x d_x``.
+    ``ValueError`` if it has no design, or its columns do not fit the environment and model.
+    """
+    functional = as_functional(functional)
+    check_tensor("X_queried", X_queried)
+    if X_queried.ndim != 2 or X_queried.shape[0] == 0:
+        raise ValueError(f"X_queried must be k x d_x with k >= 1, got shape {tuple(X_queried.shape)}.")
+    with torch.no_grad():
+        points = environment.points(X_queried)  # k x w x d
+        k, w, d = points.shape
+        if getattr(model, "train_inputs", None) is not None and reference(model).shape[-1] != d:
+            raise ValueError(
+                f"designs and conditions have {d} columns, the model {reference(model).shape[-1]}; give designs "
+                "without their z."
+            )
+        mean, _ = marginal_moments(model, points.reshape(k * w, d), BLOCK, posterior_transform)
+        values = functional(mean.reshape(*mean.shape[:-1], k, w), environment.probabilities)
+        index = values.argmax(-1)
+    return RecommendedDesign(index, X_queried[index], values.gather(-1, index.unsqueeze(-1)).squeeze(-1))
+
+
+def choose_condition(
+    x: Tensor,
+    environment: Environment,
+    functional: Functional,
+    lower: Tensor,
+    upper: Tensor,
+    pick: str = "probable",
+    uniform: Tensor | None = None,
+) -> ConditionChoice:
+    """Pick a condition for every design (``... x d_x``), with l and u over the conditions (``... x w``).
+
+    ``functional`` offers the conditions worth observing. ``pick`` is one of :mod:`bo_robust.picks`, whose draws are
+    ``uniform`` (``...``). ``ValueError`` if draws are missing or the pick is unknown.
+    """
+    p, gap = environment.probabilities, upper - lower
+    # A draw follows the probabilities of the conditions, the pick "probable" may rank by a density.
+    weights = p if pick == "drawn" else environment.density
+    index = pick_condition(functional.lacing(lower, upper, p), gap, weights, pick, uniform)
+    x = x.expand(*index.shape, x.shape[-1])  # a batched model has a choice per member
+    z = value_at(environment.values(x), index)
+    bound = gap.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    return ConditionChoice(index, z, environment.join(x, z), bound)
+
+
+def value_at(values: Tensor, index: Tensor) -> Tensor:
+    """The value of z of every design at an index: ``... x w x d_z`` and ``...`` to ``... x d_z``."""
+    return values.gather(-2, index[..., None, None].expand(*index.shape, 1, values.shape[-1])).squeeze(-2)
 
 
 def _check_columns(environment: Environment, dim: int) -> None:

@@ -111,15 +111,20 @@ class BoxFeatures(ABC):
                 f"got {X.dtype} of shape {tuple(X.shape)}."
             )
         lower, upper = X.new_tensor(self.bounds).unbind(-1)
-        slack = 1e-6 * (upper - lower) + 4.0 * torch.finfo(X.dtype).eps * torch.maximum(lower.abs(), upper.abs())
-        outside = ~((X - X.clamp(lower, upper)).abs() <= slack).all(-1)  # NaN too
-        if bool(outside.any()):
+        beyond = outside(X, lower, upper)
+        if bool(beyond.any()):
             raise ValueError(
-                f"{int(outside.sum())} of {outside.numel()} points are NaN or outside the box {self.bounds}, where "
+                f"{int(beyond.sum())} of {beyond.numel()} points are NaN or outside the box {self.bounds}, where "
                 "the approximation does not hold; widen `bounds` (and raise `nodes`), or rescale X."
             )
         frequencies, weights = self.frequencies(dtype=X.dtype, device=X.device)
         return fourier_features(X - lower, frequencies, weights, 1.0, self.outputscale)
+
+
+def outside(X: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Which points ``... x d`` are NaN or outside a box by more than rounding, ``...`` bool."""
+    slack = 1e-6 * (upper - lower) + 4.0 * torch.finfo(X.dtype).eps * torch.maximum(lower.abs(), upper.abs())
+    return ~((X - X.clamp(lower, upper)).abs() <= slack).all(-1)
 
 
 def check_grid(nodes: int, dim: int) -> None:

@@ -12,7 +12,7 @@ acts feature by feature, tells roots apart; :func:`symmetric_axes` turns the Cho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ class DictionaryRoot:
 def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None = None) -> DictionaryRoot:
     """The root of K_D^+ by Cholesky, of every dictionary of a batch.
 
-    The matrix is first scaled to unit diagonal, so that every point is judged by its own variance. A dictionary is
+    The matrix is first scaled to unit diagonal, so that every point counts by its own variance. A dictionary is
     factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
     others; the diagonal of the inverse shows it. Others have near duplicates, or more points than the numerical rank.
     There points are picked by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
@@ -157,7 +157,7 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
 
     W comes from ``eigh`` of F_D^T F_D (r x r). The columns of F_D W are then normalised by their own length and
     orthonormalised by Newton-Schulz steps, so that Q^T Q = I to rounding although F_D^T F_D squares the condition
-    number (checked for point variances up to four decades apart; at six, axes of tiny variance are off by 1e-3).
+    number (checked for point variances up to a factor of 1e4 apart; at 1e6, axes of tiny variance are off by 1e-3).
 
     ``F_D`` (``... x M x r``) comes from :meth:`DictionaryRoot.features`. ``mask`` says which points each dictionary has
     (``... x M`` bool, all by default); other rows of ``F_D`` are not read. Q is ``... x M x r``; its rows for padding
@@ -178,69 +178,42 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     return torch.where(used.unsqueeze(-2), axes @ W.mT, 0.0)
 
 
-@dataclass(frozen=True)
-class NystromFeatures:
-    """phi(x) = R k_D(x) at any point, R^T R = K_D^+; made by :meth:`from_points`.
+class NystromWeights(NamedTuple):
+    """Nyström features of one dictionary: phi(x) = weights k(points, x), ``p x r`` weights of ``r x d`` points."""
 
-    Args:
-        covariance: k.
-        points: The independent points of the dictionary, ``r x d``.
-        weights: R, ``p x r``: phi(x) = R k(points, x).
-    """
-
-    covariance: Covariance
     points: Tensor
     weights: Tensor
 
-    @classmethod
-    def from_points(
-        cls,
-        covariance: Covariance,
-        points: Tensor,
-        root: Literal["cholesky", "symmetric"] = "cholesky",
-        tol: float | None = None,
-    ) -> NystromFeatures:
-        """Features of one dictionary.
 
-        Args:
-            covariance: k.
-            points: The dictionary, ``M x d``; may hold duplicates.
-            root: "cholesky", with as many features as points are independent; or "symmetric", the papers' (K_D^(1/2))^+
-                k_D(x) with M features in the order of ``points``.
-            tol: As in :func:`dictionary_root`.
+def nystrom_weights(
+    covariance: Covariance,
+    points: Tensor,
+    root: Literal["cholesky", "symmetric"] = "cholesky",
+    tol: float | None = None,
+) -> NystromWeights:
+    """The features of one dictionary, for any point x.
 
-        Raises:
-            ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
-        """
-        if root not in ("cholesky", "symmetric"):
-            raise ValueError(f"root must be 'cholesky' or 'symmetric', got {quoted(root)}.")
-        if points.ndim != 2:
-            raise ValueError(f"points must be M x d, got shape {tuple(points.shape)}.")
-        check_finite("points", points)
-        K_D = covariance(points, points)
-        factor = dictionary_root(K_D, tol=tol)
-        weights = factor.inverse
-        if root == "symmetric":
-            weights = symmetric_axes(factor.features(K_D)) @ weights
-        return cls(covariance, points[factor.order], weights)
+    Args:
+        covariance: k.
+        points: The dictionary, ``M x d``; may hold duplicates.
+        root: "cholesky", with as many features as points are independent; or "symmetric", the papers' (K_D^(1/2))^+
+            k_D(x) with M features in the order of ``points``.
+        tol: As in :func:`dictionary_root`.
 
-    @property
-    def num_features(self) -> int:
-        """Number p of features."""
-        return self.weights.shape[0]
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """phi, ``n x p``, of points ``n x d``."""
-        return self.covariance(X, self.points) @ self.weights.mT
-
-    def residual(self, X: Tensor, phi: Tensor) -> Tensor:
-        """k(x, x) - ||phi(x)||^2, ``n``, from points ``n x d`` and their features ``n x p``; negative rounding becomes
-        0.
-
-        This is the prior variance that the features miss. The DTC variance adds it to the variance in feature space;
-        without it (SoR) the variance vanishes far from the dictionary.
-        """
-        return (self.covariance.diagonal(X) - phi.square().sum(-1)).clamp_min(0.0)
+    Raises:
+        ValueError: if ``root`` is another word, or the points are not finite, not ``M x d`` or none.
+    """
+    if root not in ("cholesky", "symmetric"):
+        raise ValueError(f"root must be 'cholesky' or 'symmetric', got {quoted(root)}.")
+    if points.ndim != 2:
+        raise ValueError(f"points must be M x d, got shape {tuple(points.shape)}.")
+    check_finite("points", points)
+    K_D = covariance(points, points)
+    factor = dictionary_root(K_D, tol=tol)
+    weights = factor.inverse
+    if root == "symmetric":
+        weights = symmetric_axes(factor.features(K_D)) @ weights
+    return NystromWeights(points[factor.order], weights)
 
 
 _POLISH_STEPS = 2  # |Q^T Q - I| = e becomes 3/4 e^2; e was at most 1e-6 before the first step where variances are alike

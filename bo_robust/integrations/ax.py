@@ -4,12 +4,12 @@ Importing this module registers models and acquisitions for Ax' storage. In a ne
 ``Client.load_from_json_file``.
 
 Rewards reach the models as reported, in the order of their trials; Ax' Winsorize, BilogY and StandardizeY are left out.
-The default method takes rewards in any units: its model standardises by the inliers, and sees them divided by a
-power of 1024 where they are very small or large, since BoTorch rounds absolutely. For the other methods
-levels, widths and noise variances would mean something else every round. Their prior is the theory's, mean zero and
-k(x, x) = 1. So report to them in units in which f is of order one about zero: (y - center) / scale with numbers chosen
-beforehand. Parameters are mapped to the unit box (by logarithms and one-hot columns where
-the search space asks for them). Both senses of the objective are understood.
+The default method and "bkb" take rewards in any units: their models standardise (the former by the inliers), and see
+rewards divided by a power of 1024 where they are very small or large, since BoTorch rounds absolutely. For the other
+methods levels, widths and noise variances would mean something else every round. Their prior is the theory's, mean zero
+and k(x, x) = 1. So report to them in units in which f is of order one about zero: (y - center) / scale with numbers
+chosen beforehand. Parameters are mapped to the unit box (by logarithms and one-hot columns where the search space asks
+for them). Both senses of the objective are understood.
 
 Trials that run, or were abandoned, are hallucinated: their means stay, their variances are as if observed. Ax never
 forgets an abandoned trial, so mark a trial that says nothing about its point as failed. A design whose second reading
@@ -39,16 +39,16 @@ from ax.storage.botorch_modular_registry import (
     register_model,
 )
 from ax.storage.transform_registry import register_transform
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
 from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
-from bo_robust.acquisition.conditions import finite_environment
-from bo_robust.acquisition.input_constructors import CONSTRUCTORS
+from bo_robust.acquisition.input_constructors import CONSTRUCTORS, finite_environment
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged
-from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.models import BKBModel, RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
 from bo_robust.validation import check_count
@@ -66,6 +66,23 @@ class RescaledY(StandardizeY):
         means = options["experiment_data"].observation_data["mean"]
         self.Ymean = dict.fromkeys(means, 0.0)
         self.Ystd = {name: rescaling_unit(values.dropna().to_numpy()) for name, values in means.items()}
+
+
+class ValueOfDesigns(AcquisitionFunction):
+    """A :class:`ValueAtRiskUCB` at points of a search space that holds its conditions too; it sees the designs only."""
+
+    def __init__(self, acqf: ValueAtRiskUCB) -> None:
+        super().__init__(acqf.model)
+        self.acqf, self.X_pending = acqf, acqf.X_pending
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Hallucinate these points ``k x d``, as the acquisition of designs does."""
+        super().set_X_pending(X_pending)
+        self.acqf.set_X_pending(X_pending)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The value at points ``lead x q x d``, ``lead``."""
+        return self.acqf(X[..., : X.shape[-1] - self.acqf.environment.appended])
 
 
 class RobustAcquisition(Acquisition):
@@ -99,13 +116,15 @@ class RobustAcquisition(Acquisition):
         super().__init__(
             surrogate=surrogate, botorch_acqf_class=botorch_acqf_class, torch_opt_config=torch_opt_config, **options
         )
+        if isinstance(self.acqf, ValueAtRiskUCB):
+            self.acqf = ValueOfDesigns(self.acqf)
 
     def optimize(
         self, n: int, search_space_digest: Any, *constraints: Any, **options: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As in Ax: points ``n x d``, their values ``n`` and weights ``n``."""
         avoided = observed, pending = self.X_observed, self.X_pending
-        if type(self.acqf) in CONSTRUCTORS:
+        if isinstance(self.acqf, ValueOfDesigns) or type(self.acqf) in CONSTRUCTORS:
             self.X_observed = self.X_pending = None  # what `optimize` avoids; the acquisition knows of both
         finite = len(search_space_digest.discrete_choices) == len(search_space_digest.feature_names)
         fixed = options.get("fixed_features") or {}
@@ -120,7 +139,7 @@ class RobustAcquisition(Acquisition):
                     x, value, _ = super().optimize(1, search_space_digest, *constraints, **given)
                 else:
                     value = self.evaluate(x.unsqueeze(0))
-                if getattr(self.acqf, "environment", None) is not None:
+                if isinstance(self.acqf, ValueOfDesigns):
                     x = self._with_condition(x, search_space_digest, fixed)
                 points.append(x)
                 values.append(value.reshape(-1))
@@ -149,7 +168,8 @@ class RobustAcquisition(Acquisition):
 
     def _with_condition(self, x: Tensor, digest: Any, fixed: Mapping[int, float]) -> Tensor:
         """The design with the condition to observe it under, ``1 x d``; fixed columns keep their values."""
-        z = self.acqf.environment.z
+        acqf: Any = self.acqf.acqf
+        z = acqf.environment.z
         d = x.shape[-1]
         if any(column >= d - z.shape[-1] for column in fixed):
             return x
@@ -158,7 +178,7 @@ class RobustAcquisition(Acquisition):
             if known is not None and not set(z[:, column].tolist()) <= {float(v) for v in known}:
                 name = digest.feature_names[d - z.shape[-1] + column]
                 raise ValueError(f"some points of the environment are no values of the parameter {name!r}: {known}.")
-        return self.acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
+        return acqf.select_condition(x[..., : d - z.shape[-1]]).point.reshape(1, d)
 
 
 def _sided(model: Any, weights: Tensor) -> list[tuple[RobustGP, float]]:
@@ -207,12 +227,12 @@ def generation_strategy(
     check_count(0, seed=0 if seed is None else seed)
     initial, num_restarts, raw_samples = int(initial), int(num_restarts), int(raw_samples)  # 8.0 is a whole number
     chosen = choose(method, settings, {"num_initial": initial}, standardised=False)
-    # A RobustGP standardises by the inliers; so it takes readings in any units, unless one of its settings has a unit.
-    standardises = chosen.model is RobustGP
+    # These standardise rewards (RobustGP by the inliers), so in any units, unless one of the settings has a unit.
+    standardises = chosen.model in (RobustGP, BKBModel)
     any_units = standardises and "noise_var" not in chosen.model_options
     config = ModelConfig(
         botorch_model_class=chosen.model,
-        model_options=chosen.model_options | ({"maximize": None} if standardises else {}),
+        model_options=chosen.model_options | ({"maximize": None} if chosen.model is RobustGP else {}),
         outcome_transform_classes=[Standardize] if standardises else None,  # Ax takes the models' own default away
     )
     spec = GeneratorSpec(

@@ -1,10 +1,10 @@
 """BoTorch models: the posteriors of the papers behind BoTorch's ``Model`` interface."""
 
+from bo_robust.features.maps import FourierMap, NystromMap
+from bo_robust.models.bkb import BKBModel
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
-from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.feature_gp import FeatureGP
-from bo_robust.models.feature_maps import FourierMap, NystromMap
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
 from bo_robust.models.outlier_detection import OutlierPrior
 from bo_robust.models.outlier_plot import plot_outliers

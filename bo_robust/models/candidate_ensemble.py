@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions import UnsupportedError
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize
@@ -239,6 +240,10 @@ class CandidateEnsemble(GPyTorchModel, GP):
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Called by ``fit_gpytorch_mll``; candidates are fixed, so nothing is fitted."""
         return mll.eval()
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """Raise ``UnsupportedError``: BoTorch's ``loo_cv`` asks for a prior, and the mixture of the priors is none."""
+        raise UnsupportedError("a CandidateEnsemble has no leave-one-out in closed form; build one model a fold.")
 
     def subset_output(self, idcs: list[int]) -> CandidateEnsemble:
         """The model itself: it has one output."""

@@ -3,46 +3,114 @@
 With p features Phi (``n x p``), noise variance lambda and V = Phi^T Phi + lambda I, the mean is phi^T V^-1 Phi^T y. The
 variance is lambda phi^T V^-1 phi for quadrature Fourier features (Mutny & Krause 2018), plus k(x, x) - phi^T phi for
 Nyström features (deterministic training conditional, DTC). It takes O(n p^2) to build, and O(p^2) a point whatever n.
+
+V, its factor and the sums over observations are float64 whatever the dtype of the features. In float32, lambda is lost
+beside sums over n observations as soon as n eps reaches it; the variance where there are no data is lost with it.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.models.utils import validate_input_scaling
 from botorch.models.utils.assorted import fantasize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.posterior import Posterior
 from botorch.utils.datasets import SupervisedDataset
+from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean, Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
-from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOperator
+from gpytorch.settings import min_variance
+from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOperator, MatmulLinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from bo_robust.models.feature_maps import FEATURE_MAPS, FourierMap, NystromMap, NystromWeights
-from bo_robust.models.feature_posterior import block_size, joint_posterior, marginal_posterior
-from bo_robust.models.feature_regression import (
-    WeightPosterior,
-    gain_of_precision,
-    gaussian_weights,
-    log_evidence,
-    precision_matrix,
-)
+from bo_robust.features.maps import FEATURE_MAPS, FourierMap, NystromMap
+from bo_robust.features.nystrom import NystromWeights
+from bo_robust.linalg import on_cuda
 from bo_robust.models.inputs import from_spec
 from bo_robust.models.training_data import check_added, check_data, check_learnt, one_noise_likelihood
-from bo_robust.validation import check_finite, check_like, check_tensor, quoted
+from bo_robust.validation import check_finite, check_like, check_positive, check_tensor, quoted
+
+CPU_BLOCK = 1024  # features of so many points stay in the processor's cache: twice as fast as all at once (p = 512)
+CUDA_BLOCK = 65_536
+
+
+class WeightPosterior(NamedTuple):
+    """Weights of prior N(0, I) given the data, N(mean, noise_var V^-1), with what an update needs.
+
+    Attributes:
+        noise_var: lambda, without dimensions.
+        precision: V, ``... x p x p``, float64.
+        information: V mean, ``... x p``, float64.
+        root: R with R^T R = V^-1, ``... x p x p``.
+        mean: ``... x p``.
+    """
+
+    noise_var: Tensor
+    precision: Tensor
+    information: Tensor
+    root: Tensor
+    mean: Tensor
+
+    def predict(self, Phi: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean ``... x n`` and S ``... x n x p``, where S S^T is the covariance, at features ``... x n x p``."""
+        # einsum multiplies by one matrix whatever the t-batch; matmul would copy that of a batch for every fantasy.
+        mean = torch.einsum("...np,...p->...n", Phi, self.mean)
+        return mean, self.noise_var.sqrt() * torch.einsum("...np,...rp->...nr", Phi, self.root)
+
+    def observe(self, Phi: Tensor, y: Tensor) -> WeightPosterior:
+        """The weights after further observations, differentiable in them.
+
+        Features are ``... x n x p`` and residuals ``... x n``; residuals with more dimensions share one root.
+        """
+        Phi, y = Phi.double(), y.double()
+        information = self.information + torch.einsum("...np,...n->...p", Phi, y)
+        return gaussian_weights(self.precision + Phi.mT @ Phi, information, self.noise_var)
+
+
+def cholesky_root(V: Tensor) -> Tensor:
+    """R = L^-1 with L L^T = V, so that R^T R = V^-1, ``... x p x p``."""
+    eye = torch.eye(V.shape[-1], dtype=V.dtype, device=V.device).expand_as(V)
+    return torch.linalg.solve_triangular(psd_safe_cholesky(V), eye, upper=False)
+
+
+def gaussian_weights(precision: Tensor, information: Tensor, noise_var: Tensor) -> WeightPosterior:
+    """The posterior of mean V^-1 information; mean and the Cholesky root of V^-1 are in the dtype of ``noise_var``."""
+    root = cholesky_root(precision)
+    mean = torch.einsum("...rp,...r->...p", root, torch.einsum("...rp,...p->...r", root, information))
+    return WeightPosterior(noise_var, precision, information, root.to(noise_var), mean.to(noise_var))
+
+
+def precision_matrix(Phi: Tensor, noise_var: Tensor) -> Tensor:
+    """V = Phi^T Phi + noise_var I, ``... x p x p`` float64, from features ``... x n x p``."""
+    Phi, noise_var = Phi.double(), noise_var.double()
+    return Phi.mT @ Phi + torch.diag_embed(noise_var.expand(Phi.shape[-1]))
+
+
+def log_evidence(Phi: Tensor, y: Tensor, noise_var: Tensor) -> Tensor:
+    """log N(y; 0, Phi Phi^T + noise_var I), ``...``, from Phi ``... x n x p`` and y ``... x n``; O(n p^2) through V."""
+    dtype, (n, p) = Phi.dtype, Phi.shape[-2:]
+    Phi, y, noise_var = Phi.double(), y.double(), noise_var.double()
+    L = psd_safe_cholesky(precision_matrix(Phi, noise_var))
+    # Woodbury's identity for the inverse, Sylvester's for the determinant.
+    explained = torch.linalg.solve_triangular(L, Phi.mT @ y.unsqueeze(-1), upper=False).squeeze(-1)
+    quadratic = (y.square().sum(-1) - explained.square().sum(-1)) / noise_var
+    logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + (n - p) * noise_var.log()
+    return (-0.5 * (quadratic + logdet + n * math.log(2.0 * math.pi))).to(dtype)
 
 
 class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
@@ -50,8 +118,8 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
 
     With enough Fourier nodes it is the exact GP up to rounding. With Nyström features it is the DTC approximation,
     whose variance does not starve away from the dictionary; it is the exact GP when every observed point is in the
-    dictionary. The prior mean is zero: centre the rewards, or pass ``outcome_transform=Standardize(m=1)``
-    (``noise_var`` and widths are then in standardised units).
+    dictionary. Kernel, prior mean, transforms and priors are by default those of ``SingleTaskGP``: rewards are
+    standardised and a constant mean is learned.
 
     ``fit_gpytorch_mll`` maximises the evidence of the approximate model (:meth:`log_evidence`) in O(n p^2); inducing
     points are not fitted. Posteriors are cached: after setting a hyperparameter by hand call ``train()``, as with any
@@ -60,20 +128,24 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
     :meth:`condition_on_observations` costs O(n' p^2 + p^3), whatever n. ``fantasize`` takes points ``b x q x d`` and
     any number of fantasies, and is differentiable in the points (qKnowledgeGradient). A fantasy model holds one p x p
     factor per t-batch, shared by its fantasies. The joint posterior of a batch includes what Nyström features miss of
-    k, so pending points hallucinated from it (``X_pending``) resolve that too. Observations teach about the features
+    k, so pending points hallucinated from it (``X_pending``) resolve that too. Observations inform about the features
     only.
+
+    BoTorch's ``loo_cv`` leaves rows out under the features of all rows. Its variances are without what Nyström features
+    miss of k.
 
     ``state_dict`` holds the hyperparameters, with the noise variance even if fixed. Data, inducing points and the box
     come from the construction, so hyperparameters load into a model of other data.
 
-    Transforms are those of ``SingleTaskGP``, but None by default.
+    Arguments not listed are those of ``SingleTaskGP``.
 
     Args:
         train_X: ``n x d`` points, n >= 1; no batch shape.
         train_Y: ``n x 1`` rewards, finite.
         features: :class:`~bo_robust.models.FourierMap` or :class:`~bo_robust.models.NystromMap`.
-        noise_var: lambda, a fixed noise variance, at least 1e-6 in float64 and 1e-4 in float32. With neither this nor
-            ``likelihood`` it is learned, under BoTorch's default prior.
+        noise_var: lambda, a fixed noise variance in the units of the rewards. After the outcome transform it must be at
+            least 1e-6 in float64 and 1e-4 in float32. With neither this nor ``likelihood`` it is learned, under
+            BoTorch's default prior.
         likelihood: A ``GaussianLikelihood``, in place of ``noise_var``.
         covar_module: Kernel without batch shape; default BoTorch's ``RBFKernel`` without output scale.
 
@@ -102,7 +174,8 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         noise_var: float | None = None,
         likelihood: GaussianLikelihood | None = None,
         covar_module: Kernel | None = None,
-        outcome_transform: OutcomeTransform | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
         name = type(self).__name__
@@ -111,13 +184,19 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             raise ValueError(
                 f"features must be FourierMap(nodes) or NystromMap(inducing_points), got {quoted(features)}."
             )
-        likelihood = one_noise_likelihood(name, noise_var, likelihood, train_Y.dtype)
         self._validate_tensor_args(X=train_X, Y=train_Y)
         with torch.no_grad():
             transformed_X = self.transform_inputs(train_X, input_transform)
+        if isinstance(outcome_transform, _DefaultType):
+            outcome_transform = Standardize(m=1)
         if outcome_transform is not None:
             outcome_transform.train()
-            train_Y, _ = outcome_transform(Y=train_Y, Yvar=None, X=transformed_X)
+            if noise_var is not None:
+                check_positive(noise_var=noise_var)
+            given = None if noise_var is None else torch.full_like(train_Y, noise_var)
+            train_Y, transformed = outcome_transform(Y=train_Y, Yvar=given, X=transformed_X)
+            noise_var = None if transformed is None else float(transformed[0])
+        likelihood = one_noise_likelihood(name, noise_var, likelihood, train_Y.dtype)
         validate_input_scaling(transformed_X, train_Y, check_nans_only=covar_module is not None)
         super().__init__()
         self.train_inputs, self.train_targets = (train_X,), train_Y.squeeze(-1)
@@ -127,8 +206,8 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             raise ValueError(f"covar_module must be a GPyTorch kernel, got {quoted(covar_module)}.")
         if covar_module.batch_shape:
             raise ValueError(f"covar_module must have no batch shape, got {tuple(covar_module.batch_shape)}.")
-        self.covar_module = covar_module
-        self.likelihood = likelihood
+        self.covar_module, self.likelihood = covar_module, likelihood
+        self.mean_module = ConstantMean() if mean_module is None else mean_module
         self.features = features.build(covar_module, transformed_X, half=self._half_grid)
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform
@@ -170,16 +249,12 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         return inputs
 
     @property
-    def num_features(self) -> int:
-        """p, the length of phi(x)."""
-        return self._posterior_weights()[1].mean.shape[-1]
-
-    @property
     def information_gain(self) -> Tensor:
         """Realised 1/2 logdet(I + Phi Phi^T / noise_var) of the points observed, in nats, ``batch_shape``."""
         weights = self._posterior_weights()[1]
         with torch.no_grad():
-            return gain_of_precision(weights.precision, weights.noise_var).expand(self.batch_shape)
+            root = psd_safe_cholesky(weights.precision / weights.noise_var)
+            return root.diagonal(dim1=-2, dim2=-1).log().sum(-1).to(weights.noise_var).expand(self.batch_shape)
 
     def posterior(  # type: ignore[override]
         self,
@@ -197,41 +272,41 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         Raises:
             ValueError: if X has not the model's dtype, device and d, or is outside the box of Fourier features.
         """
-        self.eval()
         check_like("X", X, "the model", self.train_targets)
-        X = self.transform_inputs(X)
-        self.features.check(X)
-        distribution = self(X)
-        if isinstance(observation_noise, Tensor):
-            noise = DiagLinearOperator(observation_noise.squeeze(-1).expand(distribution.mean.shape))
-            distribution = MultivariateNormal(distribution.mean, distribution.lazy_covariance_matrix + noise)
-        elif observation_noise:
-            distribution = self.likelihood(distribution, X)
-        posterior: Posterior = GPyTorchPosterior(distribution)
-        if hasattr(self, "outcome_transform"):
-            posterior = self.outcome_transform.untransform_posterior(posterior, X=X)
-        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+        return super().posterior(X, observation_noise, posterior_transform)
 
-    def forward(self, X: Tensor) -> MultivariateNormal:
-        """In training mode the prior of the approximate model at X, otherwise the posterior at transformed X."""
+    def __call__(self, X: Tensor) -> MultivariateNormal:
+        """In training mode the prior at X, in evaluation mode the posterior at transformed X."""
         if self.training:
-            X = self.transform_inputs(X)
-            Phi = self.features.for_evidence(X, self.covar_module)
-            return MultivariateNormal(X.new_zeros(X.shape[:-1]), LowRankRootLinearOperator(Phi))
+            return cast(MultivariateNormal, super().__call__(X))
+        self.features.check(X)
         if X.shape[-2] == 1:
             mean, variance = self._marginal(X)
             return MultivariateNormal(mean, DiagLinearOperator(variance.expand(mean.shape)))
-        dictionary, weights = self._posterior_weights()
-        return joint_posterior(X, self.features, self.covar_module, dictionary, weights)
+        Phi, mean, spread = self._predict(X)
+        batch_shape = mean.shape[:-1]
+        spread = spread.expand(*batch_shape, *spread.shape[-2:])
+        if not self.features.has_residual:
+            return MultivariateNormal(mean, MatmulLinearOperator(spread, spread.mT))
+        Phi, X = (x.expand(*batch_shape, *x.shape[-2:]) for x in (Phi, X))
+        # One product for both terms: spread spread^T - Phi Phi^T.
+        low_rank = MatmulLinearOperator(torch.cat([spread, Phi], -1), torch.cat([spread, -Phi], -1).mT)
+        return MultivariateNormal(mean, self.covar_module(X) + low_rank)
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """The prior of the approximate model at X, which has passed the input transform in evaluation mode."""
+        X = self.transform_inputs(X) if self.training else X
+        Phi = self.features.for_evidence(X, self.covar_module)
+        return MultivariateNormal(self.mean_module(X), LowRankRootLinearOperator(Phi))
 
     def log_evidence(self) -> Tensor:
-        """log N(y; 0, Phi Phi^T + lambda I) of the approximate model, ``batch_shape``; O(n p^2).
+        """log N(y; m, Phi Phi^T + lambda I) of the approximate model, ``batch_shape``; O(n p^2).
 
         For Nyström features this is the DTC (projected process) evidence. Differentiable in the hyperparameters.
         """
-        X = self.train_inputs[0] if self._has_transformed_inputs else self.transform_inputs(self.train_inputs[0])
+        X = self.transform_inputs(self.train_inputs[0]) if self.training else self.train_inputs[0]
         Phi = self.features.for_evidence(X, self.covar_module)
-        return log_evidence(Phi, self._fit_targets(), self.likelihood.noise.squeeze(-1))
+        return log_evidence(Phi, self._fit_targets() - self.mean_module(X), self.likelihood.noise.squeeze(-1))
 
     def compute_custom_loss(self, mll: MarginalLogLikelihood, **kwargs: Any) -> Tensor:
         """The loss that ``fit_gpytorch_mll`` minimises: -(log evidence + log priors) / n."""
@@ -250,10 +325,10 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
                 if ``noise`` is given: all observations have the model's noise variance.
         """
         check_added(X, Y)
+        if fantasize.off():
+            check_learnt(X, Y, self.train_targets)  # before transforms, which may hide another dtype
         self.eval()  # train_inputs are transformed now
-        if noise is not None:
-            kwargs["noise"] = noise
-        return cast(FeatureGP, super().condition_on_observations(X, Y, **kwargs))
+        return cast(FeatureGP, super().condition_on_observations(X, Y, noise, **kwargs))
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> FeatureGP:
         """As :meth:`condition_on_observations`, on transformed data; ``ModelListGP`` calls it.
@@ -267,7 +342,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         cache = self._updated_cache(inputs, targets)
         X, y = self.train_inputs[0], self.train_targets
         # The copy shares the data and takes none of their history (a fantasy's points have one).
-        shared = (self.train_inputs, y, self._cache, self._original_train_inputs)
+        shared = (self.train_inputs, y, self._cache)
         model: FeatureGP = copy.deepcopy(self, {id(x): x for x in shared})
         points_batch = torch.broadcast_shapes(X.shape[:-2], inputs.shape[:-2])
         batch = torch.broadcast_shapes(points_batch, y.shape[:-1], targets.shape[:-1])
@@ -290,15 +365,14 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         """
         X = self.train_inputs[0] if inputs is None else inputs if isinstance(inputs, Tensor) else next(iter(inputs))
         y = self.train_targets if targets is None else targets
-        for name, x in (("inputs", X), ("targets", y)):
-            check_tensor(name, x)
-        check_finite("targets", y)
         for name, old, new in (("inputs", self.train_inputs[0], X), ("targets", self.train_targets, y)):
+            check_tensor(name, new)
             if strict and (old.shape, old.dtype, old.device) != (new.shape, new.dtype, new.device):
                 raise ValueError(
                     f"{name} are {new.dtype} of shape {tuple(new.shape)} on {new.device}, the model's {old.dtype} of "
                     f"shape {tuple(old.shape)} on {old.device}; pass strict=False to change them."
                 )
+        check_finite("targets", y)
         self.train_inputs, self.train_targets = (X,), y
         self._clear_cache()
 
@@ -314,21 +388,40 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
             self._clear_cache()
         return super().train(mode)
 
+    def _features(self, X: Tensor) -> Tensor:
+        """phi at transformed points ``... x n x d``, ``... x n x p``."""
+        return self.features(X, self.covar_module, self._posterior_weights()[0])
+
+    def _predict(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """phi, mean and S at transformed points; S S^T is the covariance without what the features miss."""
+        Phi = self._features(X)
+        mean, spread = self._posterior_weights()[1].predict(Phi)
+        return Phi, self.mean_module(X) + mean, spread
+
     def _marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance at transformed points ``... x 1 x d``."""
-        dictionary, weights = self._posterior_weights()
-        block = None if self.batch_shape else block_size(X)
-        return marginal_posterior(X, self.features, self.covar_module, dictionary, weights, block)
+        """Mean and variance of f at each of the transformed points ``... x 1 x d``, ``... x 1`` each."""
+        block = CUDA_BLOCK if on_cuda(X) else CPU_BLOCK
+        if not self.batch_shape and X.shape[:-1].numel() > block:
+            pieces = [self._marginal(x) for x in X.reshape(-1, *X.shape[-2:]).split(block)]
+            mean, variance = (torch.cat(x).reshape(X.shape[:-1]) for x in zip(*pieces, strict=True))
+            return mean, variance
+        Phi, mean, spread = self._predict(X)
+        variance = spread.square().sum(-1)
+        if self.features.has_residual:
+            prior = self.covar_module(X.reshape(-1, X.shape[-1]), diag=True).reshape(X.shape[:-1])
+            variance = variance + prior - Phi.square().sum(-1)
+        return mean, variance.clamp_min(min_variance.value(X.dtype))
 
     def _posterior_weights(self) -> tuple[NystromWeights | None, WeightPosterior]:
         """The dictionary and the weights at the current hyperparameters, cached."""
         self.eval()
         if self._cache is None:
             with torch.no_grad():
+                X = self.train_inputs[0]
                 dictionary = self.features.prepare(self.covar_module, self._symmetric)
-                Phi = self.features(self.train_inputs[0], self.covar_module, dictionary)
+                Phi = self.features(X, self.covar_module, dictionary)
                 noise_var = self.likelihood.noise.squeeze(-1).clone()
-                self._cache = dictionary, self._regress(Phi, self.train_targets, noise_var)
+                self._cache = dictionary, self._regress(Phi, self.train_targets - self.mean_module(X), noise_var)
         return self._cache
 
     def _regress(self, Phi: Tensor, y: Tensor, noise_var: Tensor) -> WeightPosterior:
@@ -341,7 +434,7 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         # Parameters require gradients: without this, every conditioned model would have a history that nobody needs.
         needed = inputs.requires_grad or targets.requires_grad
         with torch.set_grad_enabled(torch.is_grad_enabled() and needed):
-            return dictionary, weights.observe(self.features(inputs, self.covar_module, dictionary), targets)
+            return dictionary, weights.observe(self._features(inputs), targets - self.mean_module(inputs))
 
     def _fit_targets(self) -> Tensor:
         return self.train_targets

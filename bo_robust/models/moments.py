@@ -22,8 +22,8 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.confidence.information_gain import exact as exact_gain
+from bo_robust.models.bkb import BKBModel
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
-from bo_robust.models.dtc_gp import BKBModel
 from bo_robust.models.exact_moments import MIN_VARIANCE, exact_moments
 from bo_robust.models.feature_gp import FeatureGP
 
@@ -44,16 +44,16 @@ def marginal_moments(
             of ``batch_shape`` may be 1 or missing.
         block: Points evaluated together, >= 1; memory is about ``block`` numbers per point.
         posterior_transform: Applied to the posterior of each block.
-        X_pending: ``k x d`` points whose outcomes are on their way. The variance is the one after observing them. The
-            mean is unchanged, as if each outcome were its posterior mean (GP-BUCB, Desautels et al. 2014,
-            hallucination). For a ``BKBModel`` this is BBKB's downdate
+        X_pending: Points whose outcomes are on their way, ``k x d`` for all of X or ``lead x k x d``. The variance is
+            the one after observing them. The mean is unchanged, as if each outcome were its posterior mean (GP-BUCB,
+            Desautels et al. 2014, hallucination). For a ``BKBModel`` and ``k x d`` points this is BBKB's downdate
             (:meth:`~bo_robust.models.BKBModel.with_pending`).
 
     Raises:
         ValueError: if the posterior has more than one output per point, or there are pending points and the posterior
             is neither Gaussian nor one per model of a ``ModelListGP``.
     """
-    if X_pending is not None and isinstance(model, BKBModel):
+    if X_pending is not None and X_pending.ndim == 2 and isinstance(model, BKBModel):
         mean, _ = marginal_moments(model, X, block, posterior_transform)
         return mean, marginal_moments(model.with_pending(X_pending), X, block, posterior_transform)[1]
     line = _line(posterior_transform)
@@ -65,15 +65,15 @@ def marginal_moments(
     # FeatureGP makes its own blocks.
     if _is_plain_list(model) or (isinstance(model, FeatureGP) and X_pending is None):
         block = 1
+    if X_pending is not None and X_pending.ndim > 2:  # points of one t-batch belong together
+        return _with_pending(model, X, posterior_transform, X_pending)
     blocks, restore = _to_blocks(X, model.batch_shape, block)
     if X_pending is None:
         posterior = _posterior(model, blocks, posterior_transform)
-        mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+        mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1).clamp_min(MIN_VARIANCE)
     else:
-        _check_joint(model)
-        mean, covariance, explained = _with_pending(model, blocks, posterior_transform, X_pending)
-        variance = covariance.diagonal(dim1=-2, dim2=-1) - explained.square().sum(-2)
-    return restore(mean), restore(variance).clamp_min(MIN_VARIANCE)
+        mean, variance = _with_pending(model, blocks, posterior_transform, X_pending)
+    return restore(mean), restore(variance)
 
 
 def sequential_moments(
@@ -110,6 +110,19 @@ def variance_in_sequence(covariance: Tensor, noise: Tensor) -> Tensor:
     # Entry j of the factor's diagonal is the standard deviation of y_j given y_1 .. y_{j-1}.
     L = psd_safe_cholesky(covariance + torch.diag_embed(noise))
     return (L.diagonal(dim1=-2, dim2=-1).square() - noise).clamp_min(MIN_VARIANCE)
+
+
+def given_first(mean: Tensor, covariance: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (> 0) of f at all points but the first k, ``... x q``, after these k were observed.
+
+    They were observed at their means. ``mean`` (``... x (k + q)``) and ``covariance`` are those of f before, ``noise``
+    (``... x k``) the variance of observations.
+    """
+    k = noise.shape[-1]
+    L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(noise))
+    explained = torch.linalg.solve_triangular(L, covariance[..., :k, k:], upper=False)
+    left = covariance[..., k:, k:].diagonal(dim1=-2, dim2=-1) - explained.square().sum(-2)
+    return mean[..., k:], left.clamp_min(MIN_VARIANCE)
 
 
 def information_gain(model: Model) -> Tensor:
@@ -149,12 +162,17 @@ def _line(transform: PosteriorTransform | None) -> tuple[float, Tensor | float] 
 
 def _posterior(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Any:
     """The posterior at X; Any because BoTorch's ``Posterior`` declares neither mean nor variance."""
+    for one in getattr(model, "models", [model]):
+        if getattr(getattr(one, "input_transform", None), "is_one_to_many", False):
+            raise ValueError(
+                f"the input transform {type(one.input_transform).__name__} makes several points of one: remove it, and "
+                "fit the model to points (x, z) where z is a condition."
+            )
     posterior: Any = model.posterior(X, posterior_transform=transform)
     if posterior.mean.shape[-2:] != (X.shape[-2], 1):
         raise ValueError(
             f"expected one output per point, got a posterior mean of shape {tuple(posterior.mean.shape)} at "
-            f"{X.shape[-2]} points; pass a posterior_transform to one output, and remove input transforms "
-            "that add points (AppendFeatures, InputPerturbation)."
+            f"{X.shape[-2]} points; pass a posterior_transform to one output."
         )
     return posterior
 
@@ -183,15 +201,12 @@ def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
 
 def _with_pending(
     model: Model, X: Tensor, transform: PosteriorTransform | None, X_pending: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and covariance at X before pending points, and E (``... x k x q``): they explain E^T E of the covariance."""
-    k = X_pending.shape[-2]
-    points = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance at X, ``... x q`` each, after the pending points were observed at their means."""
+    _check_joint(model)
+    points = torch.cat([X_pending.expand(*X.shape[:-2], *X_pending.shape[-2:]), X], dim=-2)
     mean, covariance = _joint_moments(_posterior(model, points, transform))
-    noise = _observation_noise(model, X_pending, transform)
-    L = psd_safe_cholesky(covariance[..., :k, :k] + torch.diag_embed(noise))
-    explained = torch.linalg.solve_triangular(L, covariance[..., :k, k:], upper=False)
-    return mean[..., k:], covariance[..., k:, k:], explained
+    return given_first(mean, covariance, _observation_noise(model, X_pending, transform))
 
 
 def _observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:

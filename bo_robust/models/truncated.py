@@ -40,11 +40,11 @@ NOTABLE = 0.1  # share of truncated rewards beyond which the model warns
 
 
 class TruncatedGP(MovableGP):
-    """Exact GP on rewards truncated at b_t (TGP-UCB); ``SingleTaskGP`` in everything else.
+    """Exact GP on rewards truncated at b_t (TGP-UCB), which are not standardised: b_t is in their units.
 
-    Row i (from 0) of the data is round t = i + 1, with level b_{i+1}. Observations added by
-    :meth:`condition_on_observations` continue with t = n + 1. Fantasies are draws of the model, not rewards, and are
-    never truncated. With an infinite level this is ``SingleTaskGP`` with the same modules.
+    All else is as in ``SingleTaskGP``. Row i (from 0) of the data is round t = i + 1, with level b_{i+1}. Observations
+    added by :meth:`condition_on_observations` continue with t = n + 1. Fantasies are posterior samples, not rewards,
+    and are never truncated. With an infinite level this is ``SingleTaskGP`` with the same modules.
 
     Two defaults differ from ``SingleTaskGP``. The prior mean is zero, as the guarantee assumes and because a truncated
     reward is zero. Outcome transforms are refused: levels, B, v and the noise variance are in units of the rewards,
@@ -52,9 +52,9 @@ class TruncatedGP(MovableGP):
     centre and spread of a first sample), and v with them. The default kernel, an ``RBFKernel`` without output scale,
     has k(x, x) = 1, the normalisation of the widths.
 
-    Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) the model believes in zero.
-    So centre the rewards and let v bound their raw moment, f included. A ``TruncationWarning`` says when more than a
-    tenth of the rewards are truncated, and whether the largest are among them.
+    Truncation pulls the mean to zero: where most rewards are truncated (:attr:`truncated`) it is about zero. So centre
+    the rewards and let v bound their raw moment, f included. A ``TruncationWarning`` says when more than a tenth of the
+    rewards are truncated, and whether the largest are among them.
 
     The buffers ``rewards`` and ``levels`` (``batch_shape x n x 1``) keep the observed rewards and their levels, and
     follow ``.to``, ``deepcopy`` and ``pickle``. Data, levels, the schedule and fixed noise variances are not part of

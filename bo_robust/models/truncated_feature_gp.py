@@ -16,42 +16,62 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
 import torch
+from botorch.exceptions import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
 from botorch.utils.datasets import SupervisedDataset
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
-from linear_operator.utils.cholesky import psd_safe_cholesky
+from gpytorch.means import ZeroMean
 from torch import Tensor
 
+from bo_robust.features.maps import FourierMap, NystromMap
+from bo_robust.features.nystrom import NystromWeights
 from bo_robust.linalg import median_and_mad
-from bo_robust.models.feature_gp import FeatureGP
-from bo_robust.models.feature_maps import FourierMap, NystromMap, NystromWeights
-from bo_robust.models.feature_regression import WeightPosterior, precision_matrix
+from bo_robust.models.feature_gp import FeatureGP, WeightPosterior, cholesky_root, precision_matrix
 from bo_robust.models.inputs import from_spec
 from bo_robust.models.reward_units import NORMAL
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
-from bo_robust.models.truncated_sums import CHUNK, truncated_count, truncated_sum
-from bo_robust.truncation import TRUNCATIONS, Truncation, mostly_beyond
+from bo_robust.truncation import TRUNCATIONS, Truncation, mostly_beyond, truncate
 from bo_robust.validation import is_number, quoted
 
 # Share of the rewards with more than half of their weight truncated beyond which the model warns, as a run does. More
 # than for TruncatedGP: a truncated reward may come back as data inform its directions.
 NOTABLE = 0.5
+CHUNK = 512  # rewards at a time: a chunk of the products u y stays in the cache
+
+
+@torch.no_grad()
+def truncated_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float, rule: str = "zero") -> Tensor:
+    """r_i = sum_tau of u_{i tau} y_tau truncated at the level, ``... x p``, from R ``... x p x p``.
+
+    Features are ``... x t x p`` and rewards ``... x t``. A product equal to the level is kept, and one that overflows
+    is truncated at every finite level. NaN rewards give NaN sums. ``rule`` is one of
+    :func:`bo_robust.truncation.truncate`.
+    """
+    total = torch.zeros_like(root[..., 0])
+    for start in range(0, y.shape[-1], CHUNK):
+        rows = slice(start, start + CHUNK)
+        products = root @ Phi[..., rows, :].mT
+        products *= y[..., None, rows]
+        total += truncate(products, level, rule).sum(-1)
+    return total
 
 
 class TruncatedFeatureGP(FeatureGP):
-    """Feature regression with ATA truncation of heavy-tailed rewards; :class:`FeatureGP` in everything else.
+    """Feature regression with ATA truncation of rewards, which are not standardised: b_t is in their units.
 
-    With an infinite level this is ``FeatureGP`` with the same kernel. Truncation depends on the axes of the features,
-    so they are the paper's: the full Fourier grid, with the origin at the lower corner of the box, and for
-    ``root="symmetric"`` the symmetric root (K_D^(1/2))^+ of Nyström features.
+    All else is as in :class:`FeatureGP`. With an infinite level this is ``FeatureGP`` with the same kernel and a zero
+    prior mean. Truncation depends on the axes of the features, so they are the paper's: the full Fourier grid, with the
+    origin at the lower corner of the box, and for ``root="symmetric"`` the symmetric root (K_D^(1/2))^+ of Nyström
+    features.
 
-    Truncation pulls the mean to zero: centre the rewards and let the moment bound v cover f too. A warning
-    (``TruncationWarning``) says when more than half of the rewards lost more than half of their weight. Outcome
-    transforms are refused: levels, B, v and the noise variance are in units of the rewards, which ``Standardize`` would
-    rescale by a heavy-tailed standard deviation.
+    The prior mean is zero, and truncation pulls the mean to zero too: centre the rewards and let the moment bound v
+    cover f. A warning (``TruncationWarning``) says when more than half of the rewards lost more than half of their
+    weight. Outcome transforms are refused: levels, B, v and the noise variance are in units of the rewards, which
+    ``Standardize`` would rescale by a heavy-tailed standard deviation.
 
     ``fit_gpytorch_mll`` maximises the Gaussian evidence of the rewards winsorised at their median plus or minus 3
     robust standard deviations (1.4826 MAD). The evidence of the raw rewards would follow the outliers. An evidence of
@@ -60,8 +80,10 @@ class TruncatedFeatureGP(FeatureGP):
     fit winsorises rewards.
 
     Observations added by :meth:`condition_on_observations` are rewards: the level of the new t applies to all, old and
-    new, at O(n p^2). Fantasies are draws of the model and never truncated. They are Gaussian observations of the
+    new, at O(n p^2). Fantasies are posterior samples and never truncated. They are Gaussian observations of the
     current estimate, with information V mean + Phi'^T y'.
+
+    BoTorch's ``loo_cv`` is refused where a product is truncated: the level then has no closed form with a row left out.
 
     Arguments not listed are those of :class:`FeatureGP`.
 
@@ -110,6 +132,8 @@ class TruncatedFeatureGP(FeatureGP):
                 noise_var=noise_var,
                 likelihood=likelihood,
                 covar_module=covar_module,
+                mean_module=ZeroMean(),
+                outcome_transform=None,  # not left out: the default is Standardize
                 input_transform=input_transform,
             )
         self.truncation, self.root, self.rule = truncation, root, rule
@@ -151,23 +175,20 @@ class TruncatedFeatureGP(FeatureGP):
     @property
     def truncated_share(self) -> float:
         """Share of the pairs (direction, reward) beyond the level, fantasies not counted."""
-        with torch.no_grad():
-            dictionary, weights = self._posterior_weights()
-            kept = ~self.drawn
-            Phi = self.features(self.train_inputs[0][..., kept, :], self.covar_module, dictionary)
-            y = self.train_targets[..., kept]
-            root = self._inverse_root(precision_matrix(Phi, weights.noise_var), weights.noise_var)
-            count = int(truncated_count(root, Phi.double(), y.double(), self.truncation_level).sum())
-            return count / (y.numel() * root.shape[-1])
+        U, y = self._directions()
+        return float(((U * y.unsqueeze(-2)).abs() > self.truncation_level)[..., ~self.drawn].double().mean())
 
     def mostly_truncated(self, share: float) -> Tensor:
         """Whether each reward has more than this share of its weight u^2 beyond the level, ``n`` bool."""
-        y = self.train_targets
-        with torch.no_grad():
-            dictionary, weights = self._posterior_weights()
-            Phi = self.features(self.train_inputs[0], self.covar_module, dictionary).double()
-            root = self._inverse_root(precision_matrix(Phi, weights.noise_var), weights.noise_var)
-            return mostly_beyond(root @ Phi.mT, y.double(), self.truncation_level, share)
+        return mostly_beyond(*self._directions(), self.truncation_level, share)
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """The prior; :class:`UnsupportedError` in evaluation mode where no conjugate posterior belongs to it."""
+        if not self.training and self.truncated_share > 0.0:
+            raise UnsupportedError(
+                "a TruncatedFeatureGP that truncates has no leave-one-out in closed form; build one model a fold."
+            )
+        return super().forward(X)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> TruncatedFeatureGP:
         """As in :class:`FeatureGP`; rewards are not truncated, and inside :meth:`fantasize` they stay so."""
@@ -187,14 +208,20 @@ class TruncatedFeatureGP(FeatureGP):
         if targets is not None:
             self.drawn = torch.zeros_like(targets, dtype=torch.bool)
 
+    @torch.no_grad()
+    def _directions(self) -> tuple[Tensor, Tensor]:
+        """U = R Phi^T of all observations, ``p x n``, and their rewards ``n``, in float64; R is of no fantasies."""
+        noise_var, Phi = self._posterior_weights()[1].noise_var, self._features(self.train_inputs[0]).double()
+        root = self._inverse_root(precision_matrix(Phi[..., ~self.drawn, :], noise_var), noise_var)
+        return root @ Phi.mT, self.train_targets.double()
+
     def _inverse_root(self, V: Tensor, noise_var: Tensor) -> Tensor:
         """R with R^T R = V^-1, float64 like V."""
-        if self.root == "symmetric":
-            values, vectors = torch.linalg.eigh(V)
-            values = values.clamp_min(noise_var.double())  # smaller by rounding only
-            return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
-        L = psd_safe_cholesky(V)
-        return torch.linalg.solve_triangular(L, torch.eye(V.shape[-1], dtype=V.dtype, device=V.device), upper=False)
+        if self.root == "cholesky":
+            return cholesky_root(V)
+        values, vectors = torch.linalg.eigh(V)
+        values = values.clamp_min(noise_var.double())  # smaller by rounding only
+        return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
 
     def _regress(self, Phi: Tensor, y: Tensor, noise_var: Tensor) -> WeightPosterior:
         drawn, level = self.drawn, self.truncation_level

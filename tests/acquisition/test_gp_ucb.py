@@ -11,7 +11,7 @@ from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 
-import bo_robust.acquisition.rounds as rounds
+import bo_robust.acquisition.base as rounds
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.models import TruncatedGP
@@ -120,43 +120,26 @@ def test_two_outputs_under_one_transform(tkwargs):
     torch.testing.assert_close(acqf(x), mean + acqf.width * sigma, atol=1e-10, rtol=0)
 
 
-def test_bad_arguments_are_refused(tkwargs):
+def test_models_without_one_posterior_are_refused(tkwargs):
     model, other = make(tkwargs), make(tkwargs, n=9)
-    transform = ScalarizedPosteriorTransform(torch.ones(2, **tkwargs))
     with pytest.raises(UnsupportedError, match="posterior transform"):
         GPUCB(ModelListGP(model, other), ConstantWidth(1.0))
-    with pytest.raises(ValueError, match="pass t"):
-        GPUCB(ModelListGP(model, other), ConstantWidth(1.0), posterior_transform=transform)
-    with pytest.raises(ValueError, match="information gain is defined for exact GPs"):
-        GPUCB(
-            ModelListGP(model, model),
-            SelfNormalisedWidth(norm_bound=1.0, noise_scale=1.0, delta=0.1),
-            posterior_transform=transform,
-        )
-    X, Y = data(tkwargs)
     with pytest.raises(ValueError, match="ensemble"):
-        GPUCB(EnsembleMapSaasSingleTaskGP(X, Y), ConstantWidth(1.0))
+        GPUCB(EnsembleMapSaasSingleTaskGP(*data(tkwargs)), ConstantWidth(1.0))
 
 
 def test_points_of_other_columns_are_refused(tkwargs):
     acqf, x = GPUCB(make(tkwargs), ConstantWidth(2.0)), rand(tkwargs, 5, 1, 2, seed=3)
-    with pytest.raises(ValueError, match="X has 3 columns, the model's data 2"):
-        acqf(rand(tkwargs, 5, 1, 3, seed=3))
     acqf.model.input_transform = Normalize(2)  # whose points may have other columns than the data
     acqf.set_X_pending(rand(tkwargs, 2, 3, seed=3))
     with pytest.raises(ValueError, match=r"d = 2 of X, got shape \(2, 3\)"):
         acqf(x)
 
 
-def test_pending_points_move_along_and_a_model_that_moves_alone_is_refused(tkwargs):
+def test_a_model_that_moves_alone_is_refused(tkwargs):
     acqf = GPUCB(make(tkwargs), ConstantWidth(2.0), X_pending=rand(tkwargs, 2, 2, seed=5))
     x = rand(tkwargs, 5, 1, 2, seed=3)
-    expected = acqf(x)
-    assert "X_pending" not in acqf.state_dict()
-    assert acqf.float().X_pending.dtype == acqf.width.dtype == torch.float32
-    torch.testing.assert_close(acqf(x.float()).double(), expected, atol=1e-3, rtol=0)
-    torch.testing.assert_close(acqf.double()(x), expected, atol=1e-3, rtol=0)
-    acqf.model.float()  # alone
+    acqf.model.float()
     with pytest.raises(ValueError, match=r"the width is torch.float64"):
         acqf(x.float())
     acqf.width = acqf.width.float()
@@ -207,8 +190,6 @@ def test_a_list_of_any_models_at_one_point(tkwargs):
     acqf.set_X_pending(rand(tkwargs, 1, 2, seed=3))
     with pytest.raises(ValueError, match="put the GPs into a ModelListGP"):
         acqf(x)
-    with pytest.raises(ValueError, match="pass t"):
-        GPUCB(ModelList(members[0], make(tkwargs, n=9)), ConstantWidth(1.0), posterior_transform=weights)
 
 
 def test_pending_points_carry_no_gradient_and_no_alias(tkwargs):

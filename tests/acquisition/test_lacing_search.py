@@ -107,14 +107,3 @@ def test_same_pick_for_a_design_alone(tkwargs):
     together = search_lacing_value(acqf, x, num_starts=4, steps=10)
     alone = torch.cat([search_lacing_value(acqf, row, num_starts=4, steps=10).z.unsqueeze(0) for row in x])
     torch.testing.assert_close(together.z, alone, rtol=0.0, atol=1e-8)
-
-
-def test_bad_input(tkwargs):
-    x = torch.tensor([0.4], **tkwargs)
-    acqf = ValueAtRiskUCB(gp(tkwargs), bell(tkwargs), ALPHA, 1.0)
-    with pytest.raises(ValueError, match="steps"):
-        search_lacing_value(acqf, x, steps=0)
-    with pytest.raises(ValueError, match="num_draws"):
-        search_lacing_value(acqf, x, num_starts=64, num_draws=63)
-    with pytest.raises(ValueError, match="rate"):
-        search_lacing_value(acqf, x, rate=0.0)

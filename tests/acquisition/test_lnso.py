@@ -1,14 +1,11 @@
-import math
-
 import pytest
 import torch
 from botorch.models import SingleTaskGP
 
-from bo_robust.acquisition import lnso, search_lacing_value
+from bo_robust.acquisition import lnso
 from bo_robust.acquisition.lnso import climb, optimize_lnso
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
-from bo_robust.functionals import CVaR
+from bo_robust.environments import ContinuousEnvironment
 
 ALPHA = 0.1
 QUICK = {"rounds": 2, "fit_steps": 5, "ascent_steps": 5, "num_x": 7, "num_z": 3}
@@ -120,29 +117,3 @@ def test_pending_points_lower_the_bound(tkwargs):
     acqf.set_X_pending(pending)
     _, after = optimize_lnso(acqf, box, 4, **QUICK)
     assert after < before
-
-
-def test_bad_input(tkwargs):
-    environment, box = uniform(tkwargs), unit_box(tkwargs)
-    acqf = ValueAtRiskUCB(gp(tkwargs), environment, ALPHA, 2.0)
-    for model, z, functional in (
-        (gp(tkwargs), FiniteEnvironment(box), ALPHA),
-        (gp(tkwargs), environment, CVaR(ALPHA)),
-        (gp(tkwargs, batch=(2,)), environment, ALPHA),
-    ):
-        other = ValueAtRiskUCB(model, z, functional, 2.0)
-        for search in (lambda: optimize_lnso(other, box), lambda: search_lacing_value(other, box[0])):  # noqa: B023
-            with pytest.raises(ValueError, match="acqf"):
-                search()
-    for bounds, options, name in (
-        (box.flip(0), {}, "bounds"),
-        (box.float(), {}, "X is torch.float32"),
-        (unit_box(tkwargs, 2), {}, r"X has 2 columns; the model has 2: 1 of x"),
-        (box, {"num_draws": 0}, "num_draws"),
-        (box, {"fit_steps": 0}, "fit_steps"),
-        (box, {"radius": math.nan}, "radius"),
-    ):
-        with pytest.raises(ValueError, match=name):
-            optimize_lnso(acqf, bounds, **options)
-    with pytest.raises(ValueError, match="starts"):
-        climb(hill, environment, box, box + 0.5, ALPHA)

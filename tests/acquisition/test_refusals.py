@@ -14,6 +14,7 @@ from bo_robust.acquisition import (
     recommend_design,
     search_lacing_value,
 )
+from bo_robust.acquisition.lnso import climb
 from bo_robust.confidence import ConstantWidth
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.functionals import CVaR
@@ -86,6 +87,7 @@ REFUSALS = [
         for a in (risk(), risk(BELL, CVaR(0.1)), risk(BELL, model=batched()))
     ),
     ("bounds", lambda: lnso(BOX.flip(0))),
+    ("starts", lambda: climb(lambda points: points[:, 0], BELL, BOX, BOX + 0.5, 0.1)),
     *(("X", lambda b=b: lnso(b)) for b in (BOX.float(), BOX.expand(2, 2))),
     *(
         (name, lambda n=name, v=value: lnso(**{n: v}))

@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -8,14 +6,15 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
-from botorch.models.transforms.input import AppendFeatures, Normalize
+from botorch.models.transforms.input import AppendFeatures, InputPerturbation, Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
 from torch.distributions import Normal
 
-from bo_robust.acquisition import GPUCB, StableOpt, ValueAtRiskUCB, recommend_design
-from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.acquisition import GPUCB, ValueAtRiskUCB, recommend_design
+from bo_robust.acquisition.value_at_risk import choose_condition, value_at
+from bo_robust.confidence import FiniteWidth
 from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
 from tests.worlds import conditions, rand, rbf
@@ -96,9 +95,6 @@ def test_gradients_are_those_of_differences(tkwargs, functional):
     for options in ({}, {"X_pending": pending}):
         acqf = ValueAtRiskUCB(model, environment, functional, 1.5, **options)
         x = rand(tkwargs, 4, 1, 2, seed=3).requires_grad_()
-        value = acqf(x)
-        with torch.no_grad():  # one call for all pairs, not two
-            assert torch.allclose(value, acqf(x), atol=1e-10)
         assert torch.autograd.gradcheck(acqf, x, eps=1e-6, atol=1e-5)
 
 
@@ -148,18 +144,6 @@ def test_recommend_by_hand(tkwargs):
     assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
 
 
-def test_widths_rounds_and_information_gain(tkwargs):
-    model, environment = make(tkwargs), conditions(tkwargs)
-    w = math.sqrt(2 * math.log(10 * 4**2 * math.pi**2 / 0.6))
-    assert float(ValueAtRiskUCB(model, environment, 0.1, FiniteWidth(10, 0.1), t=4).width) == pytest.approx(w)
-    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
-    acqf = ValueAtRiskUCB(model, environment, 0.1, width)
-    assert torch.equal(acqf.width, GPUCB(model, width).width)
-    g = torch.Generator().manual_seed(1)
-    drawn = ValueAtRiskUCB(model, environment, 0.1, RandomisedWidth(50), generator=g)
-    assert float(drawn.width) > 0
-
-
 def test_random_picks(tkwargs):
     model, environment = make(tkwargs), conditions(tkwargs)
     acqf = ValueAtRiskUCB(model, environment, 0.5, 3.0)
@@ -175,54 +159,39 @@ def test_random_picks(tkwargs):
     assert (counts.cpu() / 400 - environment.probabilities.cpu()).abs().max() < 0.1
 
 
-def test_batched_models_and_several_outputs(tkwargs):
-    model, environment = make(tkwargs, batch=(2,)), conditions(tkwargs)
+def test_a_batched_model_has_a_choice_per_member(tkwargs):
+    model, environment, x = make(tkwargs, batch=(2,)), conditions(tkwargs), rand(tkwargs, 5, 1, 2, seed=8)
     acqf = ValueAtRiskUCB(model, environment, 0.3, 1.5)
-    x = rand(tkwargs, 5, 1, 1, 2, seed=8)
-    together = acqf(x)
-    assert together.shape == (5, 2)
-    leaf = x.clone().requires_grad_()
-    assert torch.isfinite(torch.autograd.grad(acqf(leaf).sum(), leaf)[0]).all()
-    choice = acqf.select_condition(x.squeeze(-2))
+    choice = acqf.select_condition(x)
     assert choice.point.shape == (5, 2, 3)
     for i in range(2):
         X, Y = model.train_inputs[0][i], model.train_targets[i].unsqueeze(-1)
         kernel = rbf(tkwargs, LENGTHSCALE)
         one = SingleTaskGP(X, Y, torch.full_like(Y, NOISE_VAR), covar_module=kernel, outcome_transform=None)
         alone = ValueAtRiskUCB(one.eval(), environment, 0.3, 1.5)
-        assert torch.allclose(alone(x[:, 0]), together[:, i], atol=1e-8)
-        assert torch.equal(alone.select_condition(x[:, 0, 0]).index, choice.index[:, i])
+        assert torch.equal(alone.select_condition(x[:, 0]).index, choice.index[:, i])
     with pytest.raises(ValueError, match="batch shape"):
         acqf(rand(tkwargs, 5, 2, 2, 2))
 
-    a, b = make(tkwargs), make(tkwargs, n=12)
-    two = ModelListGP(a, b)
+
+def test_several_outputs_under_one_transform(tkwargs):
+    a, environment, x = make(tkwargs), conditions(tkwargs), rand(tkwargs, 5, 2, seed=8)
+    two = ModelListGP(a, make(tkwargs))
     with pytest.raises(UnsupportedError):
         ValueAtRiskUCB(two, environment, 0.3, 1.5)
     transform = ScalarizedPosteriorTransform(torch.tensor([-1.0, 0.0], **tkwargs))
     acqf = ValueAtRiskUCB(two, environment, 0.3, 1.5, posterior_transform=transform)
-    upper = acqf.bounds_at(x[:, 0, 0])[1]
-    lower_of_a = ValueAtRiskUCB(a, environment, 0.3, 1.5).bounds_at(x[:, 0, 0])[0]
-    assert torch.allclose(upper, -lower_of_a, atol=1e-8)
+    lower_of_a = ValueAtRiskUCB(a, environment, 0.3, 1.5).bounds_at(x)[0]
+    assert torch.allclose(acqf.bounds_at(x)[1], -lower_of_a, atol=1e-8)
 
 
-def test_columns_of_z_in_x_are_refused_or_ignored(tkwargs):
-    """Bounds over (x, z) would give a point whose z means nothing; only a search space that holds z wants that."""
+def test_columns_of_z_in_x_are_refused(tkwargs):
+    """Bounds over (x, z) would give a point whose z means nothing."""
     X = rand(tkwargs, 5, 1, 3, seed=9)
-    for acqf in (
-        ValueAtRiskUCB(make(tkwargs), conditions(tkwargs), 0.3, 1.5),
-        StableOpt(make(tkwargs), conditions(tkwargs), 1.5),
-    ):
-        for use in (acqf, acqf.select_condition, acqf.lacing_values, acqf.certificate, acqf.bounds_at):
-            with pytest.raises(
-                ValueError, match=r"X has 3 columns; .* 2 of x, then those of z. Give x alone \(the bounds"
-            ):
-                use(X)
-        with pytest.raises(ValueError, match=r"Give x alone \(the bounds of x, 2 x 2, to optimize_acqf\)"):
-            optimize_acqf(acqf, torch.stack([X[0, 0] * 0.0, X[0, 0] * 0.0 + 1.0]), 1, 2, 8)
-    acqf = ValueAtRiskUCB(make(tkwargs), conditions(tkwargs), 0.3, 1.5, ignores_z=True)
-    assert torch.equal(acqf(X), acqf(X[..., :2]))
-    assert torch.equal(acqf.select_condition(X[:, 0]).point, acqf.select_condition(X[:, 0, :2]).point)
+    acqf = ValueAtRiskUCB(make(tkwargs), conditions(tkwargs), 0.3, 1.5)
+    for use in (acqf, acqf.select_condition, acqf.lacing_values, acqf.certificate, acqf.bounds_at):
+        with pytest.raises(ValueError, match=r"X has 3 columns; .* Give x alone \(the bounds of x, 2 x 2"):
+            use(X)
 
 
 def test_input_constructor(tkwargs):
@@ -234,8 +203,6 @@ def test_input_constructor(tkwargs):
     acqf = ValueAtRiskUCB(**construct(**common, functional=0.2, width={"kind": "finite", "num_arms": 9}))
     assert torch.equal(acqf.width, GPUCB(model, FiniteWidth(9, 0.1)).width)
     assert acqf.functional == ValueAtRisk(0.2)
-    assert acqf.ignores_z
-    assert not construct(**common | {"training_data": None}, functional=0.2, width=1.0)["ignores_z"]
     acqf = ValueAtRiskUCB(**construct(**common, functional=CVaR(0.2), width=2, X_pending=X[:1], t=3))
     assert float(acqf.width) == 2.0
     assert torch.equal(acqf.X_pending, X[:1])
@@ -256,9 +223,15 @@ def test_models_of_other_points_are_refused(tkwargs):
     X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
     with pytest.raises(ValueError, match="ensemble"):
         ValueAtRiskUCB(EnsembleMapSaasSingleTaskGP(X, Y), environment, 0.1, 1.0)
-    appended = SingleTaskGP(X, Y, input_transform=AppendFeatures(torch.zeros(2, 1, **tkwargs)))
-    with pytest.raises((ValueError, RuntimeError)):
-        ValueAtRiskUCB(appended, environment, 0.1, 1.0)(rand(tkwargs, 5, 1, 2))
+    for transform in (
+        AppendFeatures(torch.zeros(2, 1, **tkwargs)),
+        InputPerturbation(torch.zeros(2, 3, **tkwargs)),
+    ):
+        model = SingleTaskGP(X, Y, input_transform=transform).eval()
+        with pytest.raises(ValueError, match="makes several points of one: remove it"):
+            ValueAtRiskUCB(model, environment, 0.1, 1.0)(rand(tkwargs, 5, 1, 2))
+        with pytest.raises(ValueError, match="makes several points of one: remove it"):
+            recommend_design(model, environment, 0.1, rand(tkwargs, 5, 2))
 
 
 def test_points_under_evaluation_certify_nothing(tkwargs):
@@ -271,3 +244,33 @@ def test_points_under_evaluation_certify_nothing(tkwargs):
     pending = ValueAtRiskUCB(model, FiniteEnvironment(z), 0.2, 2.0, X_pending=x.repeat(3, 1))
     assert float(pending(x.unsqueeze(0))) < float(plain(x.unsqueeze(0)))
     torch.testing.assert_close(pending.certificate(x), plain.certificate(x))
+
+
+def test_choices_by_hand(tkwargs):
+    z = torch.tensor([[0.1], [0.2], [0.3]], **tkwargs)
+    lower = torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 2.0]], **tkwargs)
+    upper = torch.tensor([[1.5, 4.0, 3.0], [5.0, 6.0, 7.0]], **tkwargs)
+    x = torch.tensor([[7.0], [8.0]], **tkwargs)
+    # Equal weights, alpha = 1/2: VaR is the second smallest. Row 0: l <= 1 and u >= 3: point 1. Row 1: l <= 0 and
+    # u >= 6: point 1.
+    choice = choose_condition(x, FiniteEnvironment(z), ValueAtRisk(0.5), lower, upper)
+    assert choice.index.tolist() == [1, 1]
+    assert choice.z.tolist() == [[0.2], [0.2]]
+    assert choice.point.tolist() == [[7.0, 0.2], [8.0, 0.2]]
+    assert choice.regret_bound.tolist() == [3.0, 6.0]
+    # alpha = 0.3: row 1 offers points 0 and 1, of which 0 is more probable.
+    p = torch.tensor([0.4, 0.3, 0.3], **tkwargs)
+    choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper)
+    assert choice.index.tolist() == [0, 0]
+    draws = torch.tensor([0.0, 0.9], **tkwargs)
+    choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper, "uniform", draws)
+    assert choice.index.tolist() == [0, 1]
+    choice = choose_condition(x, FiniteEnvironment(z, p), ValueAtRisk(0.3), lower, upper, "drawn", draws)
+    assert choice.index.tolist() == [0, 2]
+    choice = choose_condition(x, PerturbationEnvironment(z), ValueAtRisk(0.5), lower, upper)
+    assert choice.point.tolist() == [[7.2], [8.2]]
+
+
+def test_value_at(tkwargs):
+    values = torch.arange(12, **tkwargs).view(2, 3, 2)
+    assert value_at(values, torch.tensor([2, 0], device=values.device)).tolist() == [[4.0, 5.0], [6.0, 7.0]]

@@ -172,6 +172,8 @@ def test_a_joint_batch_is_the_sum_of_its_points_one_after_the_other(name, tkwarg
         total += float(acqf(X[j : j + 1]))
     acqf.set_X_pending(None)
     assert float(acqf(X)) == pytest.approx(total, abs=1e-8)
+    two = torch.stack([X, X.flip(0)])  # t-batches do not see each other
+    torch.testing.assert_close(acqf(two), torch.cat([acqf(x) for x in two]), atol=1e-8, rtol=0)
 
 
 @EVERY

@@ -14,7 +14,8 @@ import torch
 from botorch.acquisition import qUpperConfidenceBound
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions import InputDataError
+from botorch.cross_validation import loo_cv
+from botorch.exceptions import InputDataError, UnsupportedError
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
@@ -50,6 +51,11 @@ def rbf(X: Tensor) -> Kernel:
 
 def fixed(X: Tensor) -> dict[str, Any]:
     return {"noise_var": NOISE_VAR, "covar_module": rbf(X)}
+
+
+def zero_mean(X: Tensor) -> dict[str, Any]:
+    """In the units of the rewards, as models with a constant in these units are by themselves."""
+    return {**fixed(X), "mean_module": ZeroMean(), "outcome_transform": None}
 
 
 def ensemble(X: Tensor, Y: Tensor, **options: Any) -> CandidateEnsemble:
@@ -94,12 +100,12 @@ ROWS = {
     ),
     "truncated, learned": Row(lambda X, Y: TruncatedGP(X, Y, TGPTruncation(1.0, 1.0)), None),
     "fourier": Row(
-        lambda X, Y: FeatureGP(X, Y, FourierMap(8), **fixed(X)),
-        lambda X, Y: FeatureGP(X, Y, FourierMap(24), **fixed(X)),
+        lambda X, Y: FeatureGP(X, Y, FourierMap(8), **zero_mean(X)),
+        lambda X, Y: FeatureGP(X, Y, FourierMap(24), **zero_mean(X)),
     ),
     "nystrom": Row(
-        lambda X, Y: FeatureGP(X, Y, NystromMap(grid(X)), **fixed(X)),
-        lambda X, Y: FeatureGP(X, Y, NystromMap(X), **fixed(X)),
+        lambda X, Y: FeatureGP(X, Y, NystromMap(grid(X)), **zero_mean(X)),
+        lambda X, Y: FeatureGP(X, Y, NystromMap(X), **zero_mean(X)),
     ),
     "nystrom, learned": Row(lambda X, Y: FeatureGP(X, Y, NystromMap(grid(X))), None),
     "truncated fourier": Row(
@@ -110,7 +116,7 @@ ROWS = {
         lambda X, Y: TruncatedFeatureGP(X, Y, NystromMap(grid(X)), 0.4, **fixed(X)),
         lambda X, Y: TruncatedFeatureGP(X, Y, NystromMap(X), float("inf"), **fixed(X)),
     ),
-    "bkb": Row(lambda X, Y: BKBModel(X, Y, **fixed(X)), lambda X, Y: BKBModel(X, Y, **fixed(X))),
+    "bkb": Row(lambda X, Y: BKBModel(X, Y, **zero_mean(X)), lambda X, Y: BKBModel(X, Y, **zero_mean(X))),
     "bkb, learned": Row(lambda X, Y: BKBModel(X, Y), None),
     "robust, learned": Row(
         robust,
@@ -325,7 +331,10 @@ def test_member_of_a_model_list(name, tkwargs):
     if not ROWS[name].fantasizes:
         return  # nor noise beside them
     grown = both.condition_on_observations([new, new], rewards(new).expand(2, 2)).models[0]
-    assert_same(grown, model.condition_on_observations(new, rewards(new)), X, tol=1e-9)
+    Y = rewards(new)
+    if isinstance(model, FeatureGP) and hasattr(model, "outcome_transform"):
+        Y = Y.unsqueeze(0)  # BoTorch's list makes a batch of one of standardised rewards
+    assert_same(grown, model.condition_on_observations(new, Y), X, tol=1e-9)
     sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
     assert moments(both.fantasize(new, sampler).models[0], X[0])[0].shape == (3, 2, 1)
 
@@ -400,3 +409,44 @@ def test_bad_new_data_are_refused(name, mistake, tkwargs):
     with pytest.raises((ValueError, InputDataError), match=words):
         model.condition_on_observations(*spoil(X, rewards(X)))
     torch.testing.assert_close(moments(model, X), before, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("b", [1.0, 50.0, 1e-4])
+@pytest.mark.parametrize("a", [0.0, 1e3, -3e5])
+@pytest.mark.parametrize("name", ["nystrom, learned", "fourier, learned", "bkb, learned", "robust, learned"])
+def test_units_of_the_rewards_do_not_matter(name, a, b, tkwargs):
+    """``Model(X, a + b Y)`` predicts what ``Model(X, Y)`` does where no constant is in the units of the rewards."""
+    X = points(tkwargs, 40)
+    Y = rewards(X)
+    models = []
+    for y in (Y, a + b * Y):
+        model = FeatureGP(X, y, FourierMap(12)) if name == "fourier, learned" else ROWS[name].make(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        models.append(moments(model, points(tkwargs, 9, seed=20)))
+    (mean, variance), (moved_mean, moved_variance) = models
+    # Rewards 3e5 from zero that differ by 1e-4 keep six digits of their differences.
+    torch.testing.assert_close((moved_mean - a) / b, mean, atol=1e-5, rtol=0)
+    torch.testing.assert_close(moved_variance / b**2, variance, atol=0, rtol=1e-5)
+
+
+@EVERY
+def test_leave_one_out_leaves_rows_out(name, tkwargs):
+    """BoTorch's ``loo_cv`` predicts what the model of the other rows does, with the same hyperparameters."""
+    X = points(tkwargs, 14)
+    Y = rewards(X)
+    make_exact = ROWS[name].exact
+    if make_exact is None:
+        pytest.skip("its features change with the rows")
+    model = make_exact(X, Y).eval()
+    if name == "ensemble":
+        with pytest.raises(UnsupportedError):
+            loo_cv(model)
+        return
+    found = loo_cv(model).posterior
+    for i in range(14):
+        others = torch.arange(14, device=X.device) != i
+        mean, variance = moments(make_exact(X[others], Y[others]), X[i : i + 1])
+        torch.testing.assert_close(found.mean[i], mean, atol=1e-5, rtol=0)
+        torch.testing.assert_close(found.variance[i], variance + NOISE_VAR, atol=1e-5, rtol=0)

@@ -8,7 +8,7 @@ from bo_robust.features import FourierFeatures, fewest_nodes
 from bo_robust.features.fourier import hermite_frequencies
 from bo_robust.features.leverage import draw_dictionary, keep_probability, padded, theory_oversampling
 from bo_robust.features.matern_fourier import MaternFourierFeatures
-from bo_robust.features.nystrom import NystromFeatures, dictionary_root
+from bo_robust.features.nystrom import dictionary_root, nystrom_weights
 from tests.refusals import check_refused
 
 UNIT = (0.0, 1.0)
@@ -55,8 +55,8 @@ REFUSALS = [
     ("mask", lambda: dictionary_root(EYE, torch.ones(3, dtype=torch.bool))),
     ("dictionaries", lambda: dictionary_root(EYE.expand(2, 2, 2), torch.tensor([[True, True], [False, False]]))),
     *(("tol", lambda t=t: dictionary_root(EYE, None, t)) for t in (0.0, 1.0)),
-    ("root", lambda: NystromFeatures.from_points(SE, X, "eigen")),
-    *(("points", lambda x=x: NystromFeatures.from_points(SE, x)) for x in (X[:, 0], X / 0.0 - math.inf, X[:0])),
+    ("root", lambda: nystrom_weights(SE, X, "eigen")),
+    *(("points", lambda x=x: nystrom_weights(SE, x)) for x in (X[:, 0], X / 0.0 - math.inf, X[:0])),
 ]
 
 

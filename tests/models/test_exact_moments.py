@@ -49,17 +49,6 @@ def test_equals_the_posterior(data, which):
         close(model, points[0])
 
 
-def test_gradient_is_that_of_the_posterior(data):
-    X, Y, points = data
-    model = SingleTaskGP(X, Y)
-    for moment in (0, 1):
-        a, b = (points.clone().requires_grad_(True) for _ in range(2))
-        posterior = model.posterior(b)
-        exact_moments(model, a)[moment].sum().backward()
-        (posterior.mean, posterior.variance)[moment].sum().backward()
-        torch.testing.assert_close(a.grad, b.grad, rtol=1e-6, atol=1e-8)
-
-
 def test_blocks_change_nothing(data, monkeypatch):
     X, Y, points = data
     model = SingleTaskGP(X, Y)

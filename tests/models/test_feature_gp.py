@@ -21,6 +21,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.operators import DiagLinearOperator
 
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, marginal_moments, sequential_moments
+from bo_robust.models.feature_gp import gaussian_weights, log_evidence, precision_matrix
 from tests.worlds import assert_same, moments, points, rbf, rewards
 
 MAPS = ["fourier", "nystrom"]
@@ -36,6 +37,7 @@ def make(tkwargs, kind="fourier", n=12, nodes=16, **kwargs):
     kwargs.setdefault("covar_module", rbf(tkwargs) if kind == "fourier" else ScaleKernel(MaternKernel(2.5)))
     if "likelihood" not in kwargs:
         kwargs.setdefault("noise_var", 0.3)
+    kwargs = {"mean_module": ZeroMean(), "outcome_transform": None} | kwargs
     Z = points(tkwargs, 8, seed=2)
     return FeatureGP(X, rewards(X), FourierMap(nodes) if kind == "fourier" else NystromMap(Z), **kwargs)
 
@@ -46,6 +48,59 @@ def exact(model, **kwargs):
     noise = torch.full_like(Y, float(model.likelihood.noise))
     kwargs = {"covar_module": model.covar_module, "mean_module": ZeroMean(), "outcome_transform": None} | kwargs
     return SingleTaskGP(model.train_inputs[0], Y, noise, **kwargs)
+
+
+# ---------------------------------------------------------------------------------------------- the regression
+
+
+def regression(tkwargs, n, p):
+    g = torch.Generator().manual_seed(0)
+    Phi, y = (torch.randn(shape, generator=g, dtype=torch.float64).to(**tkwargs) for shape in ((n, p), (n,)))
+    return Phi, y, torch.tensor(0.3, **tkwargs)
+
+
+@pytest.mark.parametrize(("n", "p"), [(7, 3), (3, 7), (1, 1)])
+def test_evidence_against_dense_matrices(tkwargs, n, p):
+    Phi, y, noise_var = regression(tkwargs, n, p)
+    covariance = Phi @ Phi.mT + noise_var * torch.eye(n, **tkwargs)
+    dense = torch.distributions.MultivariateNormal(torch.zeros(n, **tkwargs), covariance).log_prob(y)
+    torch.testing.assert_close(log_evidence(Phi, y, noise_var), dense, atol=1e-10, rtol=0)
+
+
+def test_evidence_by_hand(tkwargs):
+    # One feature of 2 and one reward of 3: y ~ N(0, 4 + 0.5).
+    value = log_evidence(*(torch.tensor(x, **tkwargs) for x in ([[2.0]], [3.0], 0.5)))
+    assert float(value) == pytest.approx(-0.5 * (9.0 / 4.5 + math.log(4.5) + math.log(2.0 * math.pi)), abs=1e-14)
+
+
+def test_observing_in_parts_equals_observing_at_once(tkwargs):
+    Phi, y, noise_var = regression(tkwargs, 12, 4)
+
+    def weights(rows):
+        return gaussian_weights(precision_matrix(Phi[rows], noise_var), Phi[rows].mT @ y[rows], noise_var)
+
+    whole, parts = weights(slice(None)), weights(slice(5)).observe(Phi[5:9], y[5:9]).observe(Phi[9:], y[9:])
+    for a, b in zip(whole, parts, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
+    V = Phi.mT @ Phi + noise_var * torch.eye(4, **tkwargs)
+    torch.testing.assert_close(whole.mean, torch.linalg.solve(V, Phi.mT @ y), atol=1e-12, rtol=0)
+    torch.testing.assert_close(whole.root.mT @ whole.root, torch.linalg.inv(V), atol=1e-12, rtol=0)
+    mean, spread = whole.predict(Phi)
+    torch.testing.assert_close(mean, Phi @ whole.mean, atol=1e-12, rtol=0)
+    torch.testing.assert_close(spread @ spread.mT, noise_var * Phi @ torch.linalg.solve(V, Phi.mT), atol=1e-12, rtol=0)
+
+
+def test_float32_features_keep_the_noise_variance(device):
+    """20,000 copies of one of two rows: noise_var = 1e-4 is below the rounding of 20,000 in float32."""
+    Phi = torch.tensor([[0.8, 0.6]], device=device).repeat(20_000, 1)
+    y, noise_var = torch.ones(20_000, device=device), torch.tensor(1e-4, device=device)
+    weights = gaussian_weights(precision_matrix(Phi, noise_var), Phi.double().mT @ y.double(), noise_var)
+    other = torch.tensor([[-0.6, 0.8]], device=device)  # orthogonal: nothing is known
+    spread = weights.observe(Phi[:1], y[:1]).predict(other)[1]
+    assert spread.dtype == weights.mean.dtype == torch.float32
+    assert float(spread.square().sum()) == pytest.approx(1.0, abs=1e-4)
+    exact = log_evidence(Phi.double(), y.double(), noise_var.double())
+    assert float(log_evidence(Phi, y, noise_var)) == pytest.approx(float(exact), rel=1e-6)
 
 
 # ---------------------------------------------------------------------------------------------- the posterior
@@ -77,8 +132,8 @@ def test_nystrom_against_dense_matrices(tkwargs):
 def test_many_points_are_evaluated_in_blocks(tkwargs, kind, monkeypatch):
     model, X = make(tkwargs, kind, nodes=8), points(tkwargs, 5, 7, 1)
     whole = moments(model, X)
-    monkeypatch.setattr("bo_robust.models.feature_posterior.CPU_BLOCK", 4)
-    monkeypatch.setattr("bo_robust.models.feature_posterior.CUDA_BLOCK", 4)
+    monkeypatch.setattr("bo_robust.models.feature_gp.CPU_BLOCK", 4)
+    monkeypatch.setattr("bo_robust.models.feature_gp.CUDA_BLOCK", 4)
     posterior = model.posterior(X)
     assert isinstance(posterior.distribution.lazy_covariance_matrix, DiagLinearOperator)
     for a, b in zip(whole, (posterior.mean, posterior.variance), strict=True):
@@ -101,9 +156,9 @@ def test_thousands_of_observations(tkwargs, features):
 
 @pytest.mark.parametrize("kind", MAPS)
 def test_outcome_transform(tkwargs, kind):
-    model = make(tkwargs, kind, outcome_transform=Standardize(m=1))
-    X = model.train_inputs[0]
+    X = points(tkwargs, 12, seed=1)
     y = rewards(X)
+    model = make(tkwargs, kind, noise_var=0.3 * float(y.var()), outcome_transform=Standardize(m=1))
     scaled = make(tkwargs, kind)
     scaled.set_train_data(targets=((y - y.mean()) / y.std()).squeeze(-1))
     mean, variance = moments(scaled, points(tkwargs, 5))
@@ -210,6 +265,8 @@ def test_knowledge_gradient_of_the_exact_gp(tkwargs, kind):
             NystromMap(Z),
             noise_var=0.3,
             covar_module=model.covar_module,
+            mean_module=ZeroMean(),
+            outcome_transform=None,
         )
     candidates.requires_grad_()
     values = []
@@ -295,7 +352,8 @@ def test_construct_inputs(tkwargs):
     assert FeatureGP.construct_inputs(data, chosen).keys() == {"train_X", "train_Y", "features"}
     inputs = FeatureGP.construct_inputs(noisy, chosen, task_feature=0, categorical_features={0: 2})
     assert inputs["features"] is chosen
-    assert FeatureGP(**inputs).likelihood.noise.item() == 0.1
+    noise = FeatureGP(**inputs).likelihood.noise.item()  # of standardised rewards
+    assert noise == pytest.approx(0.1 / float(rewards(X).var()))
     assert FeatureGP.construct_inputs(noisy, {"kind": "fourier", "nodes": 4}, noise_var=0.5)["noise_var"] == 0.5
     inputs = FeatureGP.construct_inputs(data, {"kind": "nystrom", "inducing_points": X.tolist()})
     torch.testing.assert_close(FeatureGP(**inputs).features.inducing_points, X)

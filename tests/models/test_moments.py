@@ -3,9 +3,8 @@ import math
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions.warnings import InputDataWarning
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.transforms.input import AppendFeatures, Normalize
+from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Log
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
@@ -128,11 +127,7 @@ def test_several_outputs_need_a_transform_to_one(tkwargs):
         marginal_moments(both, X)
 
 
-def test_models_whose_points_are_not_single_outputs_are_refused(tkwargs):
-    features = torch.rand(3, 1, **tkwargs)
-    model = single(tkwargs, input_transform=AppendFeatures(feature_set=features, transform_on_train=False))
-    with pytest.raises(ValueError, match="AppendFeatures"):
-        marginal_moments(model, torch.rand(4, 1, 1, **tkwargs))
+def test_pending_points_need_a_gaussian_posterior(tkwargs):
     X = torch.rand(8, 1, **tkwargs)
     log = SingleTaskGP(X, X + 1, outcome_transform=Log())
     marginal_moments(log, X.unsqueeze(-2))
@@ -148,14 +143,6 @@ def test_repeated_points_keep_a_positive_variance(tkwargs):
         assert (v > 0).all()
         assert (v < 1e-5).all()
         assert torch.autograd.grad(v.sqrt().sum(), X)[0].isfinite().all()
-
-
-def test_float32(device):
-    tkwargs = {"dtype": torch.float32, "device": device}
-    with pytest.warns(InputDataWarning):
-        model = single(tkwargs)
-    m, v = marginal_moments(model, torch.rand(20, 1, 2, **tkwargs), X_pending=torch.rand(1, 2, **tkwargs))
-    assert m.dtype == v.dtype == torch.float32
 
 
 def test_information_gain_by_hand(tkwargs):

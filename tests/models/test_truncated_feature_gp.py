@@ -1,17 +1,24 @@
 import math
 import warnings
+from unittest.mock import patch
 
 import pytest
 import torch
+from botorch.cross_validation import loo_cv
+from botorch.exceptions import UnsupportedError
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import MaternKernel
+from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
+from bo_robust.models.truncated_feature_gp import truncated_sum
 from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation
 from tests.worlds import assert_same, moments, points, rbf
 
@@ -64,6 +71,8 @@ def test_the_mean_from_its_definition(tkwargs, kind, root, rule):
     plain = make(tkwargs, kind, truncation=math.inf, root=root)
     torch.testing.assert_close(moments(model, X)[1], moments(plain, X)[1], atol=1e-9, rtol=0)
     assert float((moments(model, X)[0] - moments(plain, X)[0]).abs().max()) > 0.1
+    with pytest.raises(UnsupportedError, match="leave-one-out"):
+        loo_cv(model)
     wanted = points(tkwargs, 2, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: model.posterior(x).mean, wanted)
 
@@ -229,7 +238,8 @@ def test_evidence_is_that_of_winsorised_rewards(tkwargs):
     model = TruncatedFeatureGP(X, Y, FourierMap(6), 1.0, noise_var=0.3, covar_module=rbf(tkwargs))
     spread = 3.0 * 1.4826 * 2.0
     winsorised = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0, 1.0 + spread, 1.0 - spread], **tkwargs).unsqueeze(-1)
-    plain = FeatureGP(X, winsorised, FourierMap(6), noise_var=0.3, covar_module=rbf(tkwargs))
+    options = {"mean_module": ZeroMean(), "outcome_transform": None}
+    plain = FeatureGP(X, winsorised, FourierMap(6), noise_var=0.3, covar_module=rbf(tkwargs), **options)
     torch.testing.assert_close(model.log_evidence(), plain.log_evidence(), atol=1e-8, rtol=0)
     mostly = torch.tensor([2.0, 2.0, 2.0, 2.0, 2.0, 7.0, -9.0], **tkwargs)  # MAD 0
     model.set_train_data(targets=mostly)
@@ -252,8 +262,6 @@ def test_input_transform_and_scaling_warnings(tkwargs):
         )
     for a, b in zip(moments(model, raw[:3]), moments(plain, X[:3]), strict=True):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=0)
-    with pytest.warns(InputDataWarning, match="not standardized"):
-        FeatureGP(X, Y, FourierMap(16))
 
 
 def test_setting_train_data(tkwargs):
@@ -296,3 +304,66 @@ def test_rewards_that_are_mostly_truncated(tkwargs):
     model = TruncatedFeatureGP(X, Y, FourierMap(6), 1.0, noise_var=0.1, covar_module=rbf(tkwargs))
     assert model.mostly_truncated(0.1).nonzero().tolist() == [[3]]
     assert not model.mostly_truncated(1.0).any()
+
+
+# ---------------------------------------------------------------------------------------------- truncated sums
+
+
+# U = R Phi^T is [[1, 3, 5], [-1, 2, 0]], so U y is [[2, -3, 20], [-2, -2, 0]].
+ROOT = torch.tensor([[1.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
+FEATURES = torch.tensor([[1.0, 0.0], [0.5, 2.5], [2.5, 2.5]], dtype=torch.float64)
+REWARDS = torch.tensor([2.0, -1.0, 4.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("level", "sums", "clipped"),
+    [
+        (math.inf, [19.0, -4.0], [19.0, -4.0]),
+        (20.0, [19.0, -4.0], [19.0, -4.0]),  # |u y| == b is kept
+        (19.9, [-1.0, -4.0], [18.9, -4.0]),
+        (2.5, [2.0, -4.0], [2.0, -4.0]),
+        (2.0, [2.0, -4.0], [2.0, -4.0]),
+        (1.5, [0.0, 0.0], [1.5, -3.0]),
+        (0.0, [0.0, 0.0], [0.0, 0.0]),
+    ],
+)
+def test_truncated_sums_by_hand(level, sums, clipped, device):
+    data = [x.to(device) for x in (ROOT, FEATURES, REWARDS)]
+    assert truncated_sum(*data, level).tolist() == sums
+    assert truncated_sum(*data, level, "clip").tolist() == pytest.approx(clipped)
+
+
+def by_definition(root, features, rewards, level):
+    """All products in memory: sums of those kept, and sums of all clipped."""
+    products = root @ features.mT * rewards.unsqueeze(-2)
+    beyond = products.abs() > level
+    return torch.where(beyond, 0.0, products).sum(-1), products.clamp(-level, level).sum(-1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 6),
+    st.sampled_from([(), (1,), (3,), (2, 3)]),
+    st.lists(st.sampled_from([0.0, 1e300, -1e300, 1.0, -1.0, 2.5, -7.0, 100.0]), max_size=40),
+    st.sampled_from([0.0, 1.0, 2.5, 10.0, 1e3]),
+    st.integers(1, 9),
+    st.integers(0, 2**32),
+)
+def test_any_rewards_in_batches_and_chunks(p, batch, rewards, level, chunk, seed):
+    """Whole features make every sum exact, whatever its order."""
+    generator = torch.Generator().manual_seed(seed)
+    t = len(rewards)
+    root, features = (torch.randint(-2, 3, (*batch, rows, p), generator=generator).double() for rows in (p, t))
+    y = torch.tensor(rewards, dtype=torch.float64).expand(*batch, t)
+    with patch("bo_robust.models.truncated_feature_gp.CHUNK", chunk):
+        zeroed = truncated_sum(root, features, y, level)
+        clipped = truncated_sum(root, features, y, level, "clip")
+    for found, expected in zip((zeroed, clipped), by_definition(root, features, y, level), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_a_product_that_overflows_is_truncated(device):
+    root = 1e10 * torch.eye(2, dtype=torch.float64, device=device)
+    features = torch.ones(3, 2, dtype=torch.float64, device=device)
+    rewards = torch.tensor([1e300, -1e300, 1e-10], dtype=torch.float64, device=device)
+    assert truncated_sum(root, features, rewards, 5.0).tolist() == [1.0, 1.0]

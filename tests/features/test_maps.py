@@ -1,17 +1,11 @@
-import math
 import warnings
 
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bo_robust.models import FourierMap, NystromMap
-from bo_robust.models.feature_maps import FEATURE_MAPS
-from bo_robust.specs import build
-
-
-def points(tkwargs, *shape, seed=7):
-    return torch.rand(*shape, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+from bo_robust.features.maps import FourierMap, NystromMap
+from tests.worlds import points
 
 
 def rbf(tkwargs, lengthscale=(0.5, 0.8), outputscale=None):
@@ -36,35 +30,6 @@ def test_fourier_features_reproduce_the_kernel(tkwargs, half, outputscale):
     torch.testing.assert_close(fewest @ fewest.mT, Phi @ Phi.mT, atol=1e-12, rtol=0)
     torch.testing.assert_close(Phi @ Phi.mT, kernel(X).to_dense(), atol=1e-9, rtol=0)
     torch.testing.assert_close(module(X.view(3, 3, 2), kernel, None), Phi.view(3, 3, -1), atol=1e-14, rtol=0)
-
-
-@pytest.mark.parametrize("kind", ["rbf", "matern"])
-def test_features_are_differentiable_in_points_and_hyperparameters(tkwargs, kind):
-    X = points(tkwargs, 3)
-    if kind == "rbf":
-        chosen, kernel = FourierMap(4), rbf(tkwargs, outputscale=2.0)
-    else:
-        chosen, kernel = NystromMap(points(tkwargs, 4, seed=1)), MaternKernel(2.5, ard_num_dims=2).to(**tkwargs)
-    module = chosen.build(kernel, X, False)
-
-    def gram(x, *parameters):
-        Phi = torch.func.functional_call(
-            kernel_and_features, {f"kernel.{k}": p for k, p in zip(names, parameters, strict=True)}, (x,)
-        )
-        return Phi @ Phi.mT
-
-    class Both(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.kernel, self.module = kernel, module
-
-        def forward(self, x):
-            return self.module.for_evidence(x, self.kernel)
-
-    kernel_and_features = Both()
-    names = [name for name, _ in kernel.named_parameters()]
-    parameters = [p.detach().clone().requires_grad_() for p in kernel.parameters()]
-    assert torch.autograd.gradcheck(gram, (X.requires_grad_(), *parameters))
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -94,15 +59,6 @@ def test_duplicate_inducing_points(tkwargs):
         torch.testing.assert_close(gram, grams[0], atol=1e-6, rtol=0)
 
 
-def test_points_outside_the_box_are_refused(tkwargs):
-    kernel = rbf(tkwargs)
-    module = FourierMap(8).build(kernel, points(tkwargs, 1), False)
-    for bad in (1.01, -0.01, math.nan):
-        with pytest.raises(ValueError, match=r"1 points are NaN or outside the box .* widen `bounds`.*Normalize"):
-            module(torch.tensor([[0.5, bad], [1.0, 0.0]], **tkwargs), kernel, None)
-    module(torch.tensor([[1.0 + 1e-9, -1e-9]], **tkwargs), kernel, None)  # rounding
-
-
 def test_too_few_nodes_for_the_lengthscale_warn(tkwargs):
     module = FourierMap(8).build(rbf(tkwargs), points(tkwargs, 1), False)
     with warnings.catch_warnings():
@@ -110,14 +66,6 @@ def test_too_few_nodes_for_the_lengthscale_warn(tkwargs):
         assert module.prepare(rbf(tkwargs, (0.5, 0.8)), False) is None
     with pytest.warns(UserWarning, match="8 nodes per dimension are too few for lengthscales"):
         module.prepare(rbf(tkwargs, (0.1, 0.8)), False)
-
-
-def test_maps_from_specs():
-    assert build({"kind": "fourier", "nodes": 5}, FEATURE_MAPS, {}, "features").nodes == 5
-    points = [[0.1]]
-    assert build({"kind": "nystrom", "inducing_points": points}, FEATURE_MAPS, {}, "features").inducing_points == points
-    with pytest.raises(ValueError, match="unknown features 'rff'"):
-        build({"kind": "rff"}, FEATURE_MAPS, {}, "features")
 
 
 def test_a_nystrom_map_of_a_size_takes_evenly_spaced_points(tkwargs):

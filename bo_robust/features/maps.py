@@ -1,7 +1,7 @@
-"""The features that a :class:`~bo_robust.models.FeatureGP` regresses on: quadrature Fourier or Nyström.
+"""Feature maps of GPyTorch kernels: what a :class:`~bo_robust.models.FeatureGP` regresses on.
 
-A map is the user's choice, made once (:class:`FourierMap`, :class:`NystromMap`). Its :meth:`build` makes the module
-that evaluates phi(x) at the present hyperparameters of the model's kernel.
+A map is the user's choice (:class:`FourierMap`, :class:`NystromMap`). Its ``build`` makes the module that evaluates
+phi(x) at the present hyperparameters of the model's kernel.
 """
 
 import copy
@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
@@ -17,50 +17,12 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from bo_robust.covariance import GPyTorchCovariance
-from bo_robust.features.box import fourier_features, keep_half
+from bo_robust.features.box import fourier_features, keep_half, outside
 from bo_robust.features.fourier import FourierFeatures, hermite_frequencies
-from bo_robust.features.nystrom import NystromFeatures
+from bo_robust.features.nystrom import NystromWeights, nystrom_weights
 from bo_robust.validation import check_count, check_finite, quoted
 
 WARN_ERROR = 0.05  # share of k(x, x) beyond which the features do not stand for the kernel any more
-
-
-class NystromWeights(NamedTuple):
-    """Nyström features at fixed hyperparameters: phi(x) = weights k(points, x), ``p x r`` and ``r x d``."""
-
-    points: Tensor
-    weights: Tensor
-
-
-class FeatureModule(torch.nn.Module, ABC):
-    """phi(x) for one input dimension, dtype and device; buffers move with the model."""
-
-    has_residual: bool
-    """Whether k(x, x) exceeds phi(x)^T phi(x), so that the DTC variance adds the difference."""
-
-    @abstractmethod
-    def prepare(self, covar_module: Kernel, symmetric: bool) -> NystromWeights | None:
-        """Compute, without gradient, what can be computed once for the current hyperparameters.
-
-        ``symmetric`` asks Nyström features for the papers' symmetric root of K_D instead of the Cholesky root.
-        """
-
-    @abstractmethod
-    def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
-        """Features of the same phi(x)^T phi(x'), as few as possible, with gradients for the hyperparameters."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def check(self, X: Tensor) -> None:
-        """Raise ``ValueError`` unless points are ``... x n x d`` and where the features hold."""
-        if X.ndim < 2 or X.shape[-1] != self.dim:
-            raise ValueError(f"X must be ... x n x {self.dim} like the training points, got shape {tuple(X.shape)}.")
-
-    @abstractmethod
-    def forward(self, X: Tensor, covar_module: Kernel, prepared: NystromWeights | None) -> Tensor:
-        """phi at points ``... x n x d``, ``... x n x p``, differentiable in X and the hyperparameters. Checks X."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +49,7 @@ class FourierMap:
         """Number of frequencies for points like X (``n x d``)."""
         return self.nodes ** X.shape[-1]
 
-    def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
+    def build(self, covar_module: Kernel, X: Tensor, half: bool) -> "FeatureModule":
         """The module for a kernel and points like X (``n x d``).
 
         Raises ``ValueError`` if the kernel is another one or has neither one nor d lengthscales, ``bounds`` are not
@@ -136,7 +98,7 @@ class NystromMap:
         """Number of inducing points for points like X (``n x d``)."""
         return len(self._points(X))
 
-    def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
+    def build(self, covar_module: Kernel, X: Tensor, half: bool) -> "FeatureModule":
         """The module for a kernel and points like X (``n x d``), inducing points checked; ``half`` has no effect."""
         points = self._points(X)
         if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != X.shape[-1]:
@@ -152,12 +114,38 @@ class NystromMap:
         return distinct[kept.to(X.device)]
 
 
-def _tensor(given: Any, like: Tensor, must: str) -> Tensor:
-    """``given`` in dtype and device of ``like``; a ``ValueError`` says what it must be."""
-    try:
-        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
-    except (TypeError, ValueError):
-        raise ValueError(f"{must}, got {quoted(given)}.") from None
+FEATURE_MAPS: dict[str, Callable[..., FourierMap | NystromMap]] = {"fourier": FourierMap, "nystrom": NystromMap}
+
+
+class FeatureModule(torch.nn.Module, ABC):
+    """phi(x) for one input dimension, dtype and device; buffers move with the model."""
+
+    has_residual: bool
+    """Whether k(x, x) exceeds phi(x)^T phi(x), so that the DTC variance adds the difference."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    @abstractmethod
+    def prepare(self, covar_module: Kernel, symmetric: bool) -> NystromWeights | None:
+        """Compute, without gradient, what can be computed once for the current hyperparameters.
+
+        ``symmetric`` asks Nyström features for the papers' symmetric root of K_D instead of the Cholesky root.
+        """
+
+    @abstractmethod
+    def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
+        """Features of the same phi(x)^T phi(x'), as few as possible, with gradients for the hyperparameters."""
+
+    @abstractmethod
+    def forward(self, X: Tensor, covar_module: Kernel, prepared: NystromWeights | None) -> Tensor:
+        """phi at points ``... x n x d``, ``... x n x p``, differentiable in X and the hyperparameters. Checks X."""
+
+    def check(self, X: Tensor) -> None:
+        """Raise ``ValueError`` unless points are ``... x n x d`` and where the features hold."""
+        if X.ndim < 2 or X.shape[-1] != self.dim:
+            raise ValueError(f"X must be ... x n x {self.dim} like the training points, got shape {tuple(X.shape)}.")
 
 
 class _Fourier(FeatureModule):
@@ -203,14 +191,12 @@ class _Fourier(FeatureModule):
 
     def check(self, X: Tensor) -> None:
         super().check(X)
-        lower, upper = self.bounds
-        slack = 1e-6 * (upper - lower)  # Normalize may round points out of the box
-        inside = (X.detach() >= lower - slack) & (X.detach() <= upper + slack)
-        if not bool(inside.all()):
+        beyond = outside(X.detach(), *self.bounds)
+        if bool(beyond.any()):
             raise ValueError(
-                f"{int((~inside.all(-1)).sum())} points are NaN or outside the box {self.bounds.tolist()} on which the "
-                "Fourier features hold; widen `bounds` (and raise `nodes`), or rescale X with an input_transform "
-                "(give Normalize the `bounds` of the search space: learned ones hold the data only)."
+                f"{int(beyond.sum())} points are NaN or outside the box {self.bounds.tolist()} on which the Fourier "
+                "features hold; widen `bounds` (and raise `nodes`), or rescale X with an input_transform (give "
+                "Normalize the `bounds` of the search space: learned ones hold the data only)."
             )
 
 
@@ -228,10 +214,8 @@ class _Nystrom(FeatureModule):
             # Rounded to float32, K_D tells fewer points apart than its features do: the small root is float64.
             covar_module, points = copy.deepcopy(covar_module).double(), points.double()
             tol = torch.finfo(torch.float32).eps
-        root: Literal["symmetric", "cholesky"] = "symmetric" if symmetric else "cholesky"
-        features = NystromFeatures.from_points(GPyTorchCovariance(covar_module), points, root, tol)
-        like = self.inducing_points
-        return NystromWeights(features.points.to(like), features.weights.to(like))
+        root = nystrom_weights(GPyTorchCovariance(covar_module), points, "symmetric" if symmetric else "cholesky", tol)
+        return NystromWeights(*(x.to(self.inducing_points) for x in root))
 
     def for_evidence(self, X: Tensor, covar_module: Kernel) -> Tensor:
         # The set of points that `prepare` drops jumps with the hyperparameters. A jitter of sqrt(eps) of the diagonal
@@ -261,4 +245,9 @@ def _rbf(covar_module: Kernel) -> tuple[RBFKernel, float | Tensor]:
     return base, cast(Tensor, covar_module.outputscale) if scaled else 1.0
 
 
-FEATURE_MAPS: dict[str, Callable[..., FourierMap | NystromMap]] = {"fourier": FourierMap, "nystrom": NystromMap}
+def _tensor(given: Any, like: Tensor, must: str) -> Tensor:
+    """``given`` in dtype and device of ``like``; a ``ValueError`` says what it must be."""
+    try:
+        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError):
+        raise ValueError(f"{must}, got {quoted(given)}.") from None

@@ -8,8 +8,6 @@ and variance are those of :class:`~bo_robust.models.FeatureGP` on the Nyström f
 
 from __future__ import annotations
 
-import copy
-import math
 import warnings
 from typing import Any, cast
 
@@ -21,44 +19,65 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
 from botorch.settings import validate_input_scaling
 from botorch.utils.datasets import SupervisedDataset
+from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
+from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_robust.features.leverage import entry_oversampling
-from bo_robust.models.feature_gp import FeatureGP
-from bo_robust.models.feature_maps import FeatureModule, NystromMap, NystromWeights
-from bo_robust.models.feature_posterior import block_size
-from bo_robust.models.feature_regression import WeightPosterior, gaussian_weights, log_evidence
+from bo_robust.features.maps import NystromMap
+from bo_robust.features.nystrom import NystromWeights
+from bo_robust.linalg import on_cuda
+from bo_robust.models.feature_gp import CPU_BLOCK, CUDA_BLOCK, FeatureGP, WeightPosterior, gaussian_weights
 from bo_robust.models.fitting import fit_evidence, fit_rows
-from bo_robust.models.repeated_points import RepeatedPoints, group_copies
 from bo_robust.random import stream
-from bo_robust.validation import check_count, check_like, check_oversampling
+from bo_robust.validation import check_count, check_oversampling
 
 ROUNDS = 2  # draws by leverage scores, each with the variances under the dictionary before
 GROWTH = 2.0  # conditioning redraws when there are this many times the observations of the last draw, or
 MISSED = 1.0  # when the dictionary misses more than this many noise variances of k at the points added since
 
 
+def group_copies(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Group points ``n x d`` and rewards ``n`` by points of equal coordinates: regression data of the distinct points.
+
+    The c rewards of one point inform the posterior as their mean does, with 1/c of the noise: features and mean
+    weighted by sqrt(c) give the same normal equations.
+
+    Returns:
+        The row in which each distinct point occurs first, ascending; sqrt(c); sqrt(c) times the mean reward.
+    """
+    _, label, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
+    n, num = X.shape[0], counts.shape[0]
+    rows = torch.arange(n, device=X.device)
+    # `unique` orders points by coordinates; from here on they are in order of first occurrence.
+    first, order = rows.new_full((num,), n).scatter_reduce(0, label, rows, "amin").sort()
+    counts = counts.to(y)
+    mean = y.new_zeros(num).index_add(0, label, y) / counts
+    root = counts.sqrt()
+    return first, root[order], (root * mean)[order]
+
+
 class BKBModel(FeatureGP):
     """A sparse GP for many observations: DTC on a dictionary of observed points drawn by ridge leverage scores.
 
     The variance does not starve far from the dictionary. With n <= ``min_size`` distinct points the dictionary holds
-    all of them, and the model is the exact GP. Copies of a point are counted, not repeated. What is not said here is as
-    in :class:`FeatureGP`, the zero prior mean included.
+    all of them, and the model is the exact GP. Copies of a point are counted, not repeated. All else is as in
+    :class:`FeatureGP`.
 
     The draw starts from ``min_size`` points chosen uniformly and takes two rounds. In each, a distinct point with c
     copies enters with probability 1 - (1 - p)^c, p = min(1, q sigma~^2), where sigma~^2 uses all data and the
     dictionary of the round before. A dictionary below ``min_size`` or above ``max_size`` is drawn with the q that gives
-    this size, the latter with a warning. The draw depends on the points, the hyperparameters and ``seed`` alone, and
-    takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
+    this size; a posterior warns of the latter. The draw depends on the points, the hyperparameters and ``seed`` alone,
+    and takes O(n m^2) for a dictionary of m. It happens at construction, and anew for the posterior after the
     hyperparameters or the data changed.
 
-    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, drawn at random. The
-    dictionary has no say in it, and is drawn once afterwards, for the hyperparameters found. An input transform that
-    learns is fitted with them to the DTC evidence of all observations instead, under the present dictionary.
+    ``fit_gpytorch_mll`` maximises the evidence of the exact GP of at most 800 observations, chosen at random
+    (:meth:`to_standard_model`). It does not depend on the dictionary, which is drawn once afterwards, for the
+    hyperparameters found.
 
     :meth:`condition_on_observations` keeps the dictionary, at O(n' m^2 + m^3), until n has doubled since the draw, or
     the sum of k(x, x) - ||phi(x)||^2 over the added points exceeds ``noise_var``. Up to there K <= Phi Phi^T +
@@ -82,12 +101,10 @@ class BKBModel(FeatureGP):
         max_size: Most points in the dictionary, >= 1.
         min_size: Fewest points in the dictionary, if there are as many, >= 1 (at most ``max_size`` counts).
         seed: Seed of the draw, >= 0. Draws for different numbers of observations are independent.
-        previous: The model of the round before. The draw at construction is then one round with its variances, as in
-            the loop of Algorithm 1.
 
     Raises:
-        ValueError: as :class:`FeatureGP`, or if ``oversampling``, ``max_size``, ``min_size``, ``seed`` or ``previous``
-            is not as described.
+        ValueError: as :class:`FeatureGP`, or if ``oversampling``, ``max_size``, ``min_size`` or ``seed`` is not as
+            described.
 
     Example:
         >>> model = BKBModel(X, Y, max_size=200)
@@ -98,7 +115,8 @@ class BKBModel(FeatureGP):
     _stale = True  # the dictionary was drawn for other hyperparameters or data
     _missed = 0.0  # sum of (k - ||phi||^2) / noise_var over the points added since the draw
     _num_drawn = 0  # observations at the last draw
-    _copies: tuple[Tensor, Tensor, RepeatedPoints] | None = None
+    _num_asked = 0  # points that the last draw would have taken without limits on the size
+    _copies: tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]] | None = None
     _pending: tuple[Tensor, BKBModel] | None = None
 
     def __init__(
@@ -112,35 +130,29 @@ class BKBModel(FeatureGP):
         noise_var: float | None = None,
         likelihood: GaussianLikelihood | None = None,
         covar_module: Kernel | None = None,
-        outcome_transform: OutcomeTransform | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
-        previous: BKBModel | None = None,
     ) -> None:
         check_oversampling(oversampling)
         check_count(1, max_size=max_size, min_size=min_size)
         check_count(0, seed=seed)
-        if previous is not None and (not isinstance(previous, BKBModel) or previous.batch_shape):
-            raise ValueError(f"previous must be a BKBModel without batch shape, got {type(previous).__name__}.")
         super().__init__(
             train_X,
             train_Y,
-            _Undrawn(()),
+            NystromMap(size=1),  # until the dictionary is drawn, below
             noise_var=noise_var,
             likelihood=likelihood,
             covar_module=covar_module,
+            mean_module=mean_module,
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
         self.oversampling, self.seed = oversampling, seed
         self.max_size, self.min_size = max_size, min(min_size, max_size)
-        scores = None
-        if previous is not None:
-            previous.eval()
-            check_like("train_X", train_X, "the previous model", previous.train_targets)
-            scores = previous._leverage_scores(previous.transform_inputs(train_X[self._grouped().first]))
         self.eval()
         with torch.no_grad():
-            self._draw(scores)
+            self._draw()
         self.train()
         self._stale = False
 
@@ -154,7 +166,7 @@ class BKBModel(FeatureGP):
         """
         names = ("oversampling", "max_size", "min_size", "seed")
         chosen = {name: options.pop(name) for name in names if name in options}
-        inputs = super().construct_inputs(training_data, _Undrawn(()), noise_var=noise_var, **options)
+        inputs = super().construct_inputs(training_data, NystromMap(size=1), noise_var=noise_var, **options)
         del inputs["features"]
         return inputs | chosen
 
@@ -177,39 +189,31 @@ class BKBModel(FeatureGP):
             points = self.train_inputs[0].movedim(-2, 0).unsqueeze(-2)
             return self._marginal(points)[1].sum(0).squeeze(-1) / weights.noise_var
 
+    def to_standard_model(self) -> SingleTaskGP:
+        """The exact GP of the observations, of 800 chosen at random if there are more, with the modules of this model.
+
+        It takes the observations in the units of this model's transforms, and shares the input transform if that
+        learns.
+        """
+        transform = getattr(self, "input_transform", None)
+        if transform is not None and any(parameter.requires_grad for parameter in transform.parameters()):
+            self.train()  # train_inputs are now those before the transform
+        else:
+            self.eval()  # these have passed it
+            transform = None
+        X = self.train_inputs[0]
+        rows = torch.as_tensor(fit_rows(len(X)), device=X.device)
+        modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": self.mean_module}
+        Y = self.train_targets[rows].unsqueeze(-1)
+        with validate_input_scaling(False):  # the scale was checked when this model was made
+            return SingleTaskGP(X[rows], Y, outcome_transform=None, input_transform=transform, **modules)
+
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Fit the hyperparameters; ``fit_gpytorch_mll`` calls this, and :class:`BKBModel` says how."""
-        transform = getattr(self, "input_transform", None)
-        if transform is not None and any(of.requires_grad for of in transform.parameters()):
-            plain: Any = copy.copy(self)  # a view without this method, which shares the modules
-            plain.__class__ = FeatureGP
-        else:
-            self.eval()
-            rows = torch.as_tensor(fit_rows(len(self.train_targets)), device=self.train_targets.device)
-            modules = {"likelihood": self.likelihood, "covar_module": self.covar_module, "mean_module": ZeroMean()}
-            X, Y = self.train_inputs[0][rows], self.train_targets[rows].unsqueeze(-1)
-            with validate_input_scaling(False):  # which these were when this model was made
-                plain = SingleTaskGP(X, Y, outcome_transform=None, **modules)
-        fit_gpytorch_mll(type(mll)(self.likelihood, plain), **{"optimizer": fit_evidence} | options)
+        exact = type(mll)(self.likelihood, self.to_standard_model())
+        fit_gpytorch_mll(exact, **{"optimizer": fit_evidence} | options)
         self.train()  # the dictionary was drawn for other hyperparameters
         return mll.eval()
-
-    def redraw(self, seed: int | None = None) -> BKBModel:
-        """Draw the dictionary anew, in place, for the present data and hyperparameters; returns the model itself.
-
-        ``seed`` >= 0 is used from now on; by default it is one more than before.
-
-        Raises:
-            ValueError: if the seed is negative or the model is a batch (of fantasies).
-        """
-        seed = self.seed + 1 if seed is None else seed
-        check_count(0, seed=seed)
-        if self.batch_shape:
-            raise ValueError("the models of a batch share a dictionary and cannot redraw it.")
-        self.seed = seed
-        self._clear_cache()
-        self._posterior_weights()
-        return self
 
     def with_pending(self, X_pending: Tensor) -> BKBModel:
         """The model after observing ``k x d`` points of unknown reward. Use its variance only: its mean means nothing.
@@ -222,18 +226,6 @@ class BKBModel(FeatureGP):
             self._pending = X_pending, model
         return self._pending[1]
 
-    def log_evidence(self) -> Tensor:
-        """log N(y; 0, Phi Phi^T + lambda I) under the present dictionary, ``batch_shape``; O(m^2) a distinct point."""
-        if self.batch_shape:
-            return super().log_evidence()
-        X = self.train_inputs[0] if self._has_transformed_inputs else self.transform_inputs(self.train_inputs[0])
-        copies, noise_var = self._grouped(), self.likelihood.noise.squeeze(-1)
-        Phi = self.features.for_evidence(X[copies.first], self.covar_module) * copies.root.unsqueeze(-1)
-        num_repeats = X.shape[-2] - copies.first.shape[0]
-        # The data below are the means of copies. The scatter about a mean is independent of it, N(0, noise_var).
-        rest = copies.scatter / noise_var + num_repeats * (2.0 * math.pi * noise_var).log()
-        return log_evidence(Phi, copies.targets, noise_var) - 0.5 * rest
-
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> BKBModel:
         """As :meth:`condition_on_observations`, on transformed data; see :meth:`FeatureGP.get_fantasy_model`."""
         self._posterior_weights()
@@ -242,14 +234,19 @@ class BKBModel(FeatureGP):
         if model.batch_shape or fantasize.on():
             return model
         with torch.no_grad():
-            dictionary, weights = self._posterior_weights()
-            Phi = self.features(inputs, self.covar_module, dictionary)
-            left = self.covar_module(inputs, diag=True) - Phi.square().sum(-1)
-            model._missed += float(left.clamp_min(0.0).sum() / weights.noise_var)
+            left = self.covar_module(inputs, diag=True) - self._features(inputs).square().sum(-1)
+            model._missed += float(left.clamp_min(0.0).sum() / self._posterior_weights()[1].noise_var)
         n = model.train_targets.shape[-1]
         if n <= self.min_size or n > GROWTH * model._num_drawn or model._missed > MISSED:
             model._clear_cache()
         return model
+
+    def eval(self) -> BKBModel:
+        """As in PyTorch. BoTorch sets the transformed inputs as training data, which is no change of the data."""
+        stale = self._stale
+        super().eval()
+        self._stale = stale
+        return self
 
     def train(self, mode: bool = True) -> BKBModel:
         """As in PyTorch; training mode drops the cached posterior, and the next posterior draws a new dictionary."""
@@ -258,6 +255,12 @@ class BKBModel(FeatureGP):
         self._stale = stale or mode  # evaluation mode alone changes neither data nor hyperparameters
         return self
 
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """The prior of the approximate model at X, which has passed the input transform in evaluation mode."""
+        if not self.training:
+            self._posterior_weights()  # draws the dictionary for the present hyperparameters
+        return super().forward(X)
+
     def _posterior_weights(self) -> tuple[NystromWeights | None, WeightPosterior]:
         self.eval()
         if self._cache is None and not self.batch_shape:
@@ -265,6 +268,14 @@ class BKBModel(FeatureGP):
                 if self._stale:
                     self._draw()
                 self._solve()
+            if self._num_asked > self.max_size:
+                warnings.warn(
+                    f"the dictionary is cut from {self._num_asked} to max_size = {self.max_size} points: the variance "
+                    "is then too large where points are missing. Raise max_size if time allows, lower oversampling "
+                    f"({self.oversampling:g}), or look whether noise_var and the lengthscales are too small.",
+                    UserWarning,
+                    stacklevel=2,
+                )
         return super()._posterior_weights()
 
     def _solve(self) -> None:
@@ -277,46 +288,37 @@ class BKBModel(FeatureGP):
         precision = torch.diag_embed(noise_var.double().expand(r))
         information = torch.zeros_like(precision[0])
         # In blocks, and summed in float64: noise_var would be lost beside float32 sums over many points.
-        for first, root, targets in zip(*(x.split(block_size(X)) for x in copies[:3]), strict=True):
+        block = CUDA_BLOCK if on_cuda(X) else CPU_BLOCK
+        for first, root, targets in zip(*(x.split(block) for x in copies), strict=True):
             Phi = (self.features(X[first], self.covar_module, dictionary) * root.unsqueeze(-1)).double()
             precision += Phi.mT @ Phi
-            information += Phi.mT @ targets.double()
+            information += Phi.mT @ (targets - root * self.mean_module(X[first])).double()
         self._cache = dictionary, gaussian_weights(precision, information, noise_var)
 
-    def _draw(self, scores: Tensor | None = None) -> None:
-        """Draw the dictionary, in one round by these ``scores`` if given. Needs evaluation mode and no gradient."""
-        copies = self._grouped()
-        points = self.train_inputs[0][copies.first]
-        num, asked = points.shape[0], 0
+    def _draw(self) -> None:
+        """Draw the dictionary. Needs evaluation mode and no gradient."""
+        first, root, _ = self._grouped()
+        points = self.train_inputs[0][first]
+        num, self._num_asked = points.shape[0], 0
         if num <= self.min_size:
             members = torch.arange(num, device=points.device)
-        elif scores is not None:
-            members, asked = self._choose(scores, copies.root, 1)
         else:
             members = self._uniform(num, 0, points).topk(self.min_size, largest=False).indices
             for number in range(1, ROUNDS + 1):
                 self.features.inducing_points = points[members]
                 self._solve()
-                members, asked = self._choose(self._leverage_scores(points), copies.root, number)
-        if asked > self.max_size:
-            warnings.warn(
-                f"the dictionary is cut from {asked} to max_size = {self.max_size} points of {num}: the variance is "
-                "then too large where points are missing. Raise max_size if time allows, lower oversampling "
-                f"({self.oversampling:g}), or look whether noise_var and the lengthscales are too small.",
-                UserWarning,
-                stacklevel=2,
-            )
+                members = self._choose(self._leverage_scores(points), root, number)
         self.features.inducing_points = points[members.sort().values]
         self._cache, self._stale, self._missed = None, False, 0.0
         self._num_drawn = self.train_targets.shape[-1]
 
-    def _choose(self, scores: Tensor, root: Tensor, number: int) -> tuple[Tensor, int]:
-        """The distinct points that enter by these ``scores``, and how many would without limits on the size."""
+    def _choose(self, scores: Tensor, root: Tensor, number: int) -> Tensor:
+        """The distinct points that enter by these ``scores``, within the limits on the size."""
         uniform = self._uniform(scores.shape[0], number, scores)
         entry = entry_oversampling(scores.double(), uniform, root.double().square())
-        asked = int((entry < self.oversampling).sum())
-        size = min(max(asked, self.min_size), self.max_size, scores.shape[0])
-        return entry.topk(size, largest=False).indices, asked
+        self._num_asked = int((entry < self.oversampling).sum())
+        size = min(max(self._num_asked, self.min_size), self.max_size, scores.shape[0])
+        return entry.topk(size, largest=False).indices
 
     def _uniform(self, num: int, number: int, like: Tensor) -> Tensor:
         generator = stream(self.seed, "dictionary", number, self.train_targets.shape[-1])
@@ -328,25 +330,12 @@ class BKBModel(FeatureGP):
             noise_var = self._posterior_weights()[1].noise_var
             return self._marginal(X.unsqueeze(-2))[1].squeeze(-1) / noise_var
 
-    def _grouped(self) -> RepeatedPoints:
+    def _grouped(self) -> tuple[Tensor, Tensor, Tensor]:
         X, y = self.train_inputs[0], self.train_targets
         if self._copies is None or self._copies[0] is not X or self._copies[1] is not y:
             self._copies = X, y, group_copies(X.detach(), y.detach())
         return self._copies[2]
 
-    def _set_transformed_inputs(self) -> None:
-        # BoTorch sets the training data here, but swapping X for the transformed X is no change of data.
-        stale = self._stale
-        super()._set_transformed_inputs()
-        self._stale = stale
-
     def _clear_cache(self) -> None:
         super()._clear_cache()
         self._stale, self._pending = True, None
-
-
-class _Undrawn(NystromMap):
-    """A dictionary of one point, until the model is there to draw its own."""
-
-    def build(self, covar_module: Kernel, X: Tensor, half: bool) -> FeatureModule:
-        return NystromMap(X[:1]).build(covar_module, X, half)
