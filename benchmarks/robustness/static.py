@@ -37,7 +37,7 @@ from benchmarks.common import environment, report
 from benchmarks.robustness.contamination import Regime
 from bo_robust import RobustGP
 from bo_robust.models.fitting import fit_evidence
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 __all__ = ["FAMILIES", "Dataset", "datasets"]
 
