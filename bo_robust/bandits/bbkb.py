@@ -20,8 +20,8 @@ from torch import Tensor
 from bo_robust.bandits.base import Info, Selection, State, uniform_arms
 from bo_robust.bandits.bkb import new_dictionary, sparse_width
 from bo_robust.bandits.feature_space import FeatureSpaceAlgorithm
-from bo_robust.bandits.gp_ucb import best_arms, bound_of_one
-from bo_robust.bandits.posteriors import dtc, dtc_single
+from bo_robust.bandits.gp_ucb import best_arms
+from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.shortlist import (
@@ -88,8 +88,6 @@ class BBKB(FeatureSpaceAlgorithm):
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         if posterior.ahead is None:  # every trial at the start of a batch
             return Selection(best_arms(posterior, w), w)
-        if dtc_single.is_single(posterior):
-            return Selection(bound_of_one(dtc_single.views_of(posterior).mean, dtc_single.present(posterior)[1], w), w)
         assert state.shortlist is not None
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
@@ -113,15 +111,7 @@ class BBKB(FeatureSpaceAlgorithm):
         posterior: DTCPosterior = state.posterior
         ok = dtc.count(posterior, arms, rewards)
         state.round += 1
-        if dtc_single.is_single(posterior):
-            spent, arm, took = state.spent.numpy(), int(arms), ok.item()
-            spent[0] += dtc_single.views_of(posterior).variance[arm] * took
-            if spent[0] <= self.batch_constant and state.round > 1:
-                if took:
-                    dtc_single.downdate(posterior, arm)
-                return Info(ok)
-        else:
-            state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
+        state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
         # The first reward always ends a batch: until then the dictionary is empty.
         over = (state.spent > self.batch_constant) | (state.round == 1)
         if not over.all():

@@ -92,7 +92,7 @@ REFUSALS = [
         ("probabilities", lambda p=p: v_ucb(probabilities=p))
         for p in ((0.5, 0.6), (1.0,), (1.1, -0.1), (1.0, math.nan), "ab")
     ),
-    ("choice", lambda: v_ucb(choice="best")),
+    ("selection_rule", lambda: v_ucb(selection_rule="best")),
     *(
         ("arms", lambda a=a: start(a))
         for a in (v_ucb(num_conditions=4), StableOpt(WIDTH, 4), HEStableOpt(WIDTH, 0.1, 0.1, 4))

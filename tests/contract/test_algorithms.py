@@ -172,8 +172,8 @@ def test_select_is_pure_and_settings_are_frozen(name, device):
     second = algorithm.select(state, uniforms[0])
     assert torch.equal(first.arms, second.arms)
     after = tensors_of(state)
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[k], after[k]) for k in before)
+    # Room for later rounds holds whatever was in memory, NaN too.
+    torch.testing.assert_close(after, before, rtol=0.0, atol=0.0, equal_nan=True)
     assert state.round == 10
     for f_ in dataclasses.fields(algorithm):
         with pytest.raises(dataclasses.FrozenInstanceError):

@@ -15,19 +15,17 @@ these changes one by one (:mod:`bo_robust.bandits.posteriors.dtc_changes`), at O
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.bandits.posteriors import dtc_changes, dtc_single
+from bo_robust.bandits.posteriors import dtc_changes
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel, noise_of_trials
 from bo_robust.bandits.posteriors.arms import check_pulls, within
 from bo_robust.bandits.posteriors.dtc_changes import Factors
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
-from bo_robust.ops.arm_update.cpu import NUMPY_MAX_ARMS
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
 from bo_robust.utils.linalg import on_cuda
 
@@ -37,8 +35,6 @@ BLOCK_ENTRIES = 1 << 18
 # POINTS_PER_CHANGE times at once, beyond that rebuilt (measured: benchmarks/bkb.py); and rebuilt after MAX_CHANGES in
 # all, as rounding adds up.
 POINTS_PER_CHANGE, MAX_CHANGES = 6, 512
-# Up to n r^2 of this, rebuilding a single trial in NumPy costs less than any change (measured: benchmarks/bkb.py).
-SMALL_REBUILD = 1 << 20
 
 
 @dataclass
@@ -63,14 +59,6 @@ class DTCPosterior:
     changes: Tensor  # Number of changes since the factors were last built from scratch, `s` long
     rounding: Tensor  # eps times the largest k(x, x) over lambda, `s`
     ahead: Tensor | None = None  # F after the pulls noted by :func:`downdate`, `s x r x r`; None without such pulls
-    # See :func:`.dtc_single.present`, of a single trial
-    present: tuple[np.ndarray, np.ndarray] | None = None
-    views: dtc_single.DTCViews | None = field(default=None, repr=False)
-
-    @property
-    def single(self) -> dtc_single.DTCViews | None:
-        """Views of the only trial, where a CPU plays it in NumPy and has made them."""
-        return self.views if self.counts.shape[1] <= NUMPY_MAX_ARMS else None
 
     @property
     def size(self) -> Tensor:
@@ -120,10 +108,8 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed pull.
     """
     check_pulls(posterior.noise_var, arms, rewards)
-    s, n = posterior.counts.shape
+    n = posterior.counts.shape[1]
     arms, rewards = within(arms, rewards, n)
-    if s == 1 and not on_cuda(arms):
-        return torch.from_numpy(np.array([dtc_single.count(posterior, int(arms), float(rewards))]))
     trials = torch.arange(arms.shape[0], device=arms.device)
     ok = rewards.isfinite()
     posterior.information_gain += 0.5 * torch.log1p(posterior.variance[trials, arms] / posterior.noise_var) * ok
@@ -138,9 +124,6 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
     ``keep`` has the arms of each new dictionary, ``t x n`` bool, and ``trials`` (``t`` long) says which trials these
     are; None: all. Raises ``ValueError`` if a dictionary is empty.
     """
-    if dtc_single.is_single(posterior) and bool(keep.any()):
-        dtc_single.rebuild(posterior, keep)
-        return
     index = index_of(posterior, trials)
     chosen = torch.arange(len(posterior.counts), device=keep.device)[index]
     kernel, noise = posterior.kernel, posterior.noise_var[chosen]
@@ -165,9 +148,9 @@ def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None)
 
 def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
     """As :func:`rebuild`, but by changes of the factors where that is less work."""
-    p, r = posterior, posterior.points.shape[1]
+    p = posterior
     # On CUDA a rebuild takes less than a millisecond, and changes wait for the device once a point.
-    if on_cuda(p.mean) or (p.mean.shape[1] * r * r <= SMALL_REBUILD and dtc_single.is_single(p)):
+    if on_cuda(p.mean):
         rebuild(p, keep, trials)
         return
     chosen = index_of(p, trials)
@@ -244,10 +227,6 @@ def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> None:
 
     Nothing else of the posterior changes.
     """
-    if dtc_single.is_single(posterior):
-        if ok.item():
-            dtc_single.downdate(posterior, int(arms))
-        return
     if posterior.ahead is None:
         posterior.ahead = posterior.factor.clone()
     trials = torch.arange(arms.shape[0], device=arms.device)
@@ -278,7 +257,7 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
     for name in ("counts", "sums", "learnt_counts", "learnt_sums", "mean", "dictionary"):
         setattr(posterior, name, torch.nn.functional.pad(getattr(posterior, name), (0, new)))
     posterior.variance = torch.cat([posterior.variance, kernel.diagonal[..., n:].expand(s, new)], 1)
-    posterior.kernel, posterior.views = kernel, None
+    posterior.kernel = kernel
 
 
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
@@ -353,7 +332,7 @@ def _store(
     r = posterior.points.shape[1]
     if isinstance(trials, slice):
         posterior.points, posterior.root, posterior.factor, posterior.weights = points, R, F, weights
-        posterior.ahead = posterior.present = None
+        posterior.ahead = None
         return
     more, shorter, pad = points.shape[1] - r, r - points.shape[1], torch.nn.functional.pad
     flat = {"points": points, "weights": weights}

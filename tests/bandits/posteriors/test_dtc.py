@@ -296,3 +296,14 @@ def test_covariance_function_of_many_arms(monkeypatch, device):
     trials = torch.arange(s, device=device)
     chosen = some.expand(s, -1)
     torch.testing.assert_close(dtc.variance_of(posterior, chosen, trials), small.variance, rtol=0.0, atol=1e-11)
+
+
+def test_dictionary_of_points_without_variance():
+    """Nothing is learnt of a function that is zero where it is looked at."""
+    one = dtc.init(ArmKernel.from_matrix(torch.diag(torch.tensor([0.0, 1.0], dtype=torch.float64))), 0.1)
+    dtc.count(one, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
+    dtc.rebuild(one, torch.tensor([[True, False]]))
+    assert one.mean.tolist() == [[0.0, 0.0]]
+    assert one.variance.tolist() == [[0.0, 1.0]]
+    with pytest.raises(ValueError, match="are empty; put at least one point"):
+        dtc.rebuild(one, torch.zeros(1, 2, dtype=torch.bool))

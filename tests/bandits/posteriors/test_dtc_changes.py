@@ -10,12 +10,6 @@ from bo_robust.utils.covariance import Matern, SquaredExponential
 pytestmark = pytest.mark.cpu_only("on CUDA every dictionary is rebuilt")
 
 
-@pytest.fixture(autouse=True)
-def changes_of_any_size(monkeypatch):
-    """Small posteriors of one trial are rebuilt rather than changed; here they are changed."""
-    monkeypatch.setattr(dtc, "SMALL_REBUILD", 0)
-
-
 def points(n, d, seed=0, device="cpu"):
     return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
 
