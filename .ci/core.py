@@ -20,8 +20,8 @@ def models() -> None:
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     import bo_robust
+    from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
     from bo_robust.models import candidate
-    from bo_robust.truncation import ATAFourierTruncation, TGPTruncation
 
     draws = torch.Generator().manual_seed(0)
     X = torch.rand(30, 2, generator=draws, dtype=torch.float64)

@@ -25,13 +25,13 @@ from torch import Tensor
 from benchmarks.common import environment, report
 from benchmarks.loop import additive, play, rounds, timed
 from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios, report_paired, report_ratio
-from bo_robust.algorithms import GPUCB, TGPUCB
+from bo_robust.bandits import GPUCB, TGPUCB
+from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.posteriors import arms as arm_states
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.truncation import TGPTruncation
+from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 
 def gp_problem(

@@ -20,16 +20,16 @@ from benchmarks.common import environment, report
 from benchmarks.loop import noise_and_uniforms, play
 from benchmarks.plain_bkb import Kernel, plain_bbkb
 from benchmarks.stats import ratios, report_ratio
-from bo_robust.algorithms import ArmAlgorithm
-from bo_robust.algorithms.bbkb import BBKB
-from bo_robust.algorithms.bkb import BKB
-from bo_robust.algorithms.gp_ucb import GPUCB
-from bo_robust.algorithms.mini_gp_ucb import MiniGPUCB
+from bo_robust.bandits import ArmAlgorithm
+from bo_robust.bandits.bbkb import BBKB
+from bo_robust.bandits.bkb import BKB
+from bo_robust.bandits.gp_ucb import GPUCB
+from bo_robust.bandits.mini_gp_ucb import MiniGPUCB
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.covariance import SquaredExponential
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.random import spread, stream
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.random import spread, stream
 
 NOISE_VAR = 0.01
 

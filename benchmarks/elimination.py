@@ -22,14 +22,14 @@ from torch import Tensor
 from benchmarks.common import environment, report
 from benchmarks.loop import additive, play, rounds
 from benchmarks.stats import LEAST, cpu_times, report_ratio, wall_times
-from bo_robust.algorithms.base import ArmAlgorithm
-from bo_robust.algorithms.gp_ucb import GPUCB
-from bo_robust.algorithms.he_gp_ucb import HEGPUCB
+from bo_robust.bandits.base import ArmAlgorithm
+from bo_robust.bandits.gp_ucb import GPUCB
+from bo_robust.bandits.he_gp_ucb import HEGPUCB
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.covariance import Matern, SquaredExponential
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 NOISE_VAR, ROUNDS, DELTA = 0.01, 500, 0.1
 LENGTHSCALES = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)

@@ -18,17 +18,17 @@ from benchmarks import arm_engine, bkb, elimination, stats
 from benchmarks.gpu_common import Bench, Target, cut_off, require_close, require_same, seconds
 from benchmarks.loop import additive, noise_and_uniforms, play, rounds
 from benchmarks.stats import LEAST, wall_times
-from bo_robust.algorithms import ATAGPUCB, BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
+from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.ops import naive_ops
 from bo_robust.ops.fused_rounds import fused_rounds
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.posteriors.candidates import candidate_kernel
-from bo_robust.random import spread
-from bo_robust.truncation import ATAFourierTruncation, TGPTruncation
+from bo_robust.utils.covariance import Matern, SquaredExponential
+from bo_robust.utils.random import spread
 
 __all__ = ["PARTS", "Part"]
 
@@ -276,7 +276,7 @@ def _v_ucb(
     from botorch.models import SingleTaskGP
 
     from bo_robust.acquisition import ValueAtRiskUCB
-    from bo_robust.environments import FiniteEnvironment
+    from bo_robust.risk_measures.environments import FiniteEnvironment
 
     generator = torch.Generator().manual_seed(0)
     XZ = torch.rand(100, 3, generator=generator, dtype=torch.float64).to(device)

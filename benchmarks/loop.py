@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms import ArmAlgorithm
-from bo_robust.algorithms.base import State
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.random import stream
+from bo_robust.bandits import ArmAlgorithm
+from bo_robust.bandits.base import State
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.utils.random import stream
 
 __all__ = ["Reward", "Round", "additive", "noise_and_uniforms", "play", "rounds", "timed"]
 

@@ -22,12 +22,12 @@ import torch.distributed as dist
 
 from benchmarks.common import ROOT, environment, report
 from benchmarks.stats import LEAST, report_ratio
-from bo_robust.algorithms import StreamedBBKB
+from bo_robust.bandits import StreamedBBKB
+from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.covariance import SquaredExponential
-from bo_robust.posteriors.streams import ArmStream
-from bo_robust.random import stream
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.random import stream
 
 DIM = 6
 

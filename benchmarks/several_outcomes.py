@@ -25,7 +25,7 @@ from scipy import stats
 
 from benchmarks.common import environment, report
 from bo_robust.integrations.optuna import RobustSampler
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 FAULTY, SIZE = 0.1, 10.0
 SAMPLERS: dict[str, Callable[[int], Any]] = {

@@ -31,20 +31,20 @@ from benchmarks.bkb import NOISE_VAR, world
 from benchmarks.common import environment, report
 from benchmarks.loop import additive, noise_and_uniforms, rounds
 from benchmarks.robustness.contamination import REGIMES, draw
-from benchmarks.robustness.doors import fitted
+from benchmarks.robustness.loops import fitted
 from benchmarks.robustness.problems import make_problem
 from bo_robust import BKBModel, RobustGP
-from bo_robust.algorithms import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
-from bo_robust.algorithms.shortlist import SHORTLIST_SIZE
+from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
+from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
+from bo_robust.bandits.posteriors.dtc import BLOCK_ENTRIES
+from bo_robust.bandits.shortlist import SHORTLIST_SIZE
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
-from bo_robust.covariance import SquaredExponential
+from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK
-from bo_robust.posteriors.arm_kernel import ROW_BLOCK, ArmKernel
-from bo_robust.posteriors.candidates import candidate_kernel
-from bo_robust.posteriors.dtc import BLOCK_ENTRIES
-from bo_robust.truncation import ATAFourierTruncation, TGPTruncation
+from bo_robust.utils.covariance import SquaredExponential
 
 LENGTHSCALE, CANDIDATES, NODES = 0.2, (0.1, 0.2, 0.4, 0.8), 6
 HOUR, MEMORY = 3600.0, 24.0 * 1024  # walls: seconds of one core, MiB of the machine

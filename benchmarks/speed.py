@@ -41,7 +41,7 @@ from benchmarks.common import ROOT, environment, report
 from benchmarks.elimination import world as candidates_world
 from benchmarks.loop import play
 from benchmarks.stats import ratios, report_paired, report_ratio, seconds
-from bo_robust.algorithms import BBKB, BKB, GPUCB, HEGPUCB
+from bo_robust.bandits import BBKB, BKB, GPUCB, HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 

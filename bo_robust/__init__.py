@@ -1,11 +1,11 @@
 """bo_robust: Bayesian optimisation when the textbook assumptions fail.
 
-The classes below are those for BoTorch. Algorithms over finite arms are in ``bo_robust.algorithms``, confidence widths
-in ``bo_robust.confidence``, truncation levels in ``bo_robust.truncation``, environments and functionals in modules of
-their names. Importing any acquisition function registers it with BoTorch's input constructors.
+The classes below are those for BoTorch. Algorithms over finite arms are in ``bo_robust.bandits``, widths and truncation
+levels in ``bo_robust.confidence``, environments and functionals in ``bo_robust.risk_measures``. Importing any
+acquisition function registers it with BoTorch's input constructors.
 """
 
-from bo_robust import algorithms, confidence, truncation
+from bo_robust import bandits, confidence, risk_measures
 from bo_robust.acquisition import GPUCB, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
 from bo_robust.models import (
     BKBModel,
@@ -37,10 +37,10 @@ __all__ = [
     "TruncatedFeatureGP",
     "TruncatedGP",
     "ValueAtRiskUCB",
-    "algorithms",
+    "bandits",
     "confidence",
     "eliminate",
+    "risk_measures",
     "suggest",
     "suggest_replicates",
-    "truncation",
 ]

@@ -27,11 +27,12 @@ from torch import Tensor
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.acquisition.elimination import GRID
 from bo_robust.acquisition.input_constructors import finite_environment
+from bo_robust.bandits.posteriors.elimination import check_elimination
 from bo_robust.confidence import WIDTHS, ConstantWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import delta_of_width
+from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.features.maps import FEATURE_MAPS
-from bo_robust.functionals import ValueAtRisk
 from bo_robust.models import (
     BKBModel,
     CandidateEnsemble,
@@ -41,10 +42,9 @@ from bo_robust.models import (
     candidate,
     candidate_grid,
 )
-from bo_robust.posteriors.elimination import check_elimination
-from bo_robust.specs import SpecError, build, nearest, quoted
-from bo_robust.truncation import TRUNCATIONS
-from bo_robust.validation import check_delta, check_positive
+from bo_robust.risk_measures.functionals import ValueAtRisk
+from bo_robust.utils.input_checks import check_delta, check_positive
+from bo_robust.utils.specs import SpecError, build, nearest, quoted
 
 __all__ = ["DEFAULT", "METHODS", "Choice", "Method", "choose", "flagged"]
 

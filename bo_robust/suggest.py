@@ -45,8 +45,8 @@ from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, marginal_
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
-from bo_robust.random import stream
-from bo_robust.validation import check_count, quoted
+from bo_robust.utils.input_checks import check_count, quoted
+from bo_robust.utils.random import stream
 
 __all__ = ["Suggestion", "suggest"]
 

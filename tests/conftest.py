@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bo_robust import linalg
+from bo_robust.utils import linalg
 
 ROOT = Path(__file__).resolve().parents[1]
 

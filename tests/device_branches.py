@@ -1,7 +1,8 @@
 """Which branches of the device are executed: ``python -m tests.device_branches`` plays tests on a CPU and rehearsed.
 
-Everything that a device changes asks :func:`bo_robust.linalg.on_cuda`. Every call of it is listed with the answers that
-the tests met, and the script fails if one answer is missing. It is a plugin of pytest too, which writes the answers.
+Everything that a device changes asks :func:`bo_robust.utils.linalg.on_cuda`. Every call of it is listed with the
+answers that the tests met, and the script fails if one answer is missing. It is a plugin of pytest too, which writes
+the answers.
 """
 
 import ast
@@ -17,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bo_robust"
 # What .ci/run rehearses.
 TESTS = [
-    "tests/posteriors",
-    "tests/algorithms",
+    "tests/bandits/posteriors",
+    "tests/bandits",
     "tests/contract",
     "tests/features",
     "tests/models/test_feature_gp.py",
@@ -46,7 +47,7 @@ def pytest_configure(config):
     """Write down what every caller of ``on_cuda`` is answered."""
     if ANSWERS not in os.environ:
         return
-    from bo_robust import linalg
+    from bo_robust.utils import linalg
 
     asked, seen = linalg.on_cuda, {}
 

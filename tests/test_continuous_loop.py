@@ -14,9 +14,9 @@ from torch.quasirandom import SobolEngine
 
 from bo_robust import GPUCB, FourierMap, TruncatedFeatureGP
 from bo_robust.confidence import FiniteWidth
+from bo_robust.confidence.truncation import ATAFourierTruncation
 from bo_robust.experiments.problems.rewards import SymmetricPareto
-from bo_robust.random import stream
-from bo_robust.truncation import ATAFourierTruncation
+from bo_robust.utils.random import stream
 
 START, ROUNDS, SEEDS, NODES, LENGTHSCALE = 8, 30, 24, 12, 0.25
 NOISE = SymmetricPareto(1.5, 0.574)  # median absolute value that of N(0, 0.25)

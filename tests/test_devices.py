@@ -7,17 +7,17 @@ import pytest
 import torch
 
 import bo_robust
-from bo_robust import linalg
-from bo_robust.algorithms import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, MiniGPUCB
+from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, MiniGPUCB
+from bo_robust.bandits.posteriors import arm_kernel, dtc
+from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import ConstantWidth, FiniteWidth
-from bo_robust.covariance import Matern, SquaredExponential, distances_by_differences
+from bo_robust.confidence.truncation import NoTruncation
 from bo_robust.ops import naive_ops
-from bo_robust.posteriors import arm_kernel, dtc
-from bo_robust.posteriors import arms as arm_states
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.posteriors.candidates import candidate_kernel
-from bo_robust.posteriors.dictionary import NystromDictionary
-from bo_robust.truncation import NoTruncation
+from bo_robust.utils import linalg
+from bo_robust.utils.covariance import Matern, SquaredExponential, distances_by_differences
 
 N = 40
 # The only files that may ask: the helper, and the check of the device that a user names.
@@ -61,9 +61,9 @@ def played(algorithm, kernel, rounds=25, trials=2):
     state, arms = algorithm.init(kernel, 0.1, trials), []
     for _ in range(rounds):
         uniform = torch.rand(trials, generator=draws, dtype=torch.float64)
-        pick = algorithm.select(state, uniform).arms
-        algorithm.observe(state, pick, torch.sin(pick.double()) + uniform, uniform)
-        arms.append(pick)
+        choice = algorithm.select(state, uniform).arms
+        algorithm.observe(state, choice, torch.sin(choice.double()) + uniform, uniform)
+        arms.append(choice)
     return torch.stack(arms), state
 
 

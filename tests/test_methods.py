@@ -8,9 +8,9 @@ import torch
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
 from bo_robust.confidence import BayesianFiniteWidth, FiniteWidth, SelfNormalisedWidth
+from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation, TGPTruncation
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged
 from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
-from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation, TGPTruncation
 
 Z = {"points": [{"z": 0.0}, {"z": 1.0}], "probabilities": [0.25, 0.75]}
 GIVEN = {"v-ucb": {"environment": Z}}

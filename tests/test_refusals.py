@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal, Uniform
 
-from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
-from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
-from bo_robust.functionals import CVaR, MeanVariance, ValueAtRisk, WorstCase, as_functional
+from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
+from bo_robust.risk_measures.functionals import CVaR, MeanVariance, ValueAtRisk, WorstCase, as_functional
+from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from tests.refusals import check_refused
 
 Z = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)

@@ -6,13 +6,13 @@ from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
 
 from bo_robust.acquisition import GPUCB
-from bo_robust.algorithms import ATAGPUCB, TGPUCB
+from bo_robust.bandits import ATAGPUCB, TGPUCB
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import FiniteWidth, TGPWidth
-from bo_robust.covariance import SquaredExponential
+from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import FourierMap, TruncatedFeatureGP, TruncatedGP
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.truncation import ATAFourierTruncation, TGPTruncation
+from bo_robust.utils.covariance import SquaredExponential
 
 LENGTHSCALE, NOISE_VAR, ROUNDS = 0.25, 0.3, 40
 TRUNCATION = TGPTruncation(moment_bound=1.0, alpha=0.8)
@@ -53,7 +53,7 @@ def test_the_botorch_loop_plays_the_arms_of_the_engine(tkwargs, name, num_arms):
     chosen, rewards, grown = [], [], None
     for t in range(1, ROUNDS + 1):
         selection = algorithm.select(state, no_draws)
-        pick = int(selection.arms)
+        choice = int(selection.arms)
         if chosen:  # a model needs a first observation; before it all arms are equal
             X, Y = arms[chosen], torch.stack(rewards)
             model = TruncatedGP(X, Y, TRUNCATION, noise_var=NOISE_VAR, covar_module=kernel(tkwargs))
@@ -67,10 +67,10 @@ def test_the_botorch_loop_plays_the_arms_of_the_engine(tkwargs, name, num_arms):
                 assert acqf.t == t
                 assert float(acqf.width) == pytest.approx(float(selection.width), rel=1e-9)
                 x, _ = optimize_acqf_discrete(acqf, q=1, choices=arms, unique=False)
-                assert torch.equal(x[0], arms[pick]), f"round {t}"
-        reward = f[pick] + noise[t - 1]
-        info = algorithm.observe(state, torch.tensor([pick], device=arms.device), reward)
-        chosen.append(pick)
+                assert torch.equal(x[0], arms[choice]), f"round {t}"
+        reward = f[choice] + noise[t - 1]
+        info = algorithm.observe(state, torch.tensor([choice], device=arms.device), reward)
+        chosen.append(choice)
         rewards.append(reward)
         assert bool(info.truncated) == bool(reward.abs() > TRUNCATION(t))
     last = TruncatedGP(
@@ -91,16 +91,16 @@ def test_a_batched_model_plays_the_arms_of_all_trials(tkwargs, name):
     no_draws = torch.zeros(trials, **tkwargs)
     chosen, rewards = [], []
     for t in range(ROUNDS):
-        picks = algorithm.select(state, no_draws).arms
+        chosen = algorithm.select(state, no_draws).arms
         if chosen:
             X, Y = arms[torch.stack(chosen, 1)], torch.stack(rewards, 1).unsqueeze(-1)
             covar_module = kernel(tkwargs, (trials,))
             model = TruncatedGP(X, Y, TRUNCATION, noise_var=NOISE_VAR, covar_module=covar_module)
             values = GPUCB(model, WIDTHS[name])(arms[:, None, None])  # n x s
-            assert torch.equal(values.argmax(0), picks), f"round {t + 1}"
-        reward = f[picks] + noise[t]
-        algorithm.observe(state, picks, reward)
-        chosen.append(picks)
+            assert torch.equal(values.argmax(0), chosen), f"round {t + 1}"
+        reward = f[chosen] + noise[t]
+        algorithm.observe(state, chosen, reward)
+        chosen.append(chosen)
         rewards.append(reward)
     histories = torch.stack(chosen, 1)
     assert not torch.equal(histories[0], histories[1])  # trials are different
@@ -119,10 +119,10 @@ def test_ata_plays_alike_in_both_faces(tkwargs, root, rule):
     tolerance = 1e-6 if root == "symmetric" else 1e-9
     chosen, rewards, shares = [], [], []
     for t in range(1, ROUNDS + 1):
-        pick = int(algorithm.select(state, torch.zeros(1, **tkwargs)).arms)
-        reward = f[pick] + noise[t - 1]
-        algorithm.observe(state, torch.tensor([pick], device=arms.device), reward)
-        chosen.append(pick)
+        choice = int(algorithm.select(state, torch.zeros(1, **tkwargs)).arms)
+        reward = f[choice] + noise[t - 1]
+        algorithm.observe(state, torch.tensor([choice], device=arms.device), reward)
+        chosen.append(choice)
         rewards.append(reward)
         model = TruncatedFeatureGP(
             arms[chosen],

@@ -7,7 +7,7 @@ sees the same.
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bo_robust.environments import FiniteEnvironment
+from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
 def rand(tkwargs, *shape, seed=0):

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.ops import Op, Shape
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.ops import arm_update, dtc_scores, fused_rounds
 from bo_robust.ops.arm_update import ArmBuffers
 from bo_robust.ops.dtc_scores import Dictionary
 from bo_robust.ops.dtc_scores.naive import form_of
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 __all__ = ["OPS"]
 

@@ -1,6 +1,6 @@
 """Loops on clean and contaminated problems: ``python -m benchmarks.robustness [options]``.
 
-**Run.** A cell is a problem, a regime, a seed and a method, which is an entry point: see ``doors.py``. All methods of a
+**Run.** A cell is a problem, a regime, a seed and a method, which is an entry point: see ``loops.py``. All methods of a
 (problem, regime, seed) share the initial design (2 d + 2 points), and the noise and faults of each evaluation by its
 number; a reading to verify is an evaluation. There are 40 evaluations with noise of sd .1; all is in sd of f. Finished
 cells are appended to ``--results`` at once, one JSON object a line, and are not played again. So the grid may be
@@ -27,7 +27,7 @@ from benchmarks.common import ROOT, environment, report
 from benchmarks.grid import load, play
 from benchmarks.robustness.campaign import NAMES, campaign, cells
 from benchmarks.robustness.contamination import MAIN, REGIMES
-from benchmarks.robustness.doors import DOORS, GRID
+from benchmarks.robustness.loops import GRID, LOOPS
 from benchmarks.robustness.problems import BUDGET, FUNCTIONS, PROBLEMS, SETTINGS
 from benchmarks.robustness.summary import revisions, summarise
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=REPORTED, help="default: all reported")
     parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(MAIN))
-    parser.add_argument("--methods", nargs="+", choices=list(DOORS), default=list(GRID))
+    parser.add_argument("--methods", nargs="+", choices=list(LOOPS), default=list(GRID))
     parser.add_argument("--seeds", type=int, default=4, help="their number")
     parser.add_argument("--first", type=int, default=0, help="seed; settings are chosen on others than the reported")
     parser.add_argument("--evaluations", type=int, default=BUDGET, help="for trials")

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from benchmarks.common import environment
 from benchmarks.robustness.contamination import REGIMES, draw
-from benchmarks.robustness.doors import DOORS
+from benchmarks.robustness.loops import LOOPS
 from benchmarks.robustness.problems import BUDGET, Problem, initial_design, make_problem
 
 __all__ = ["NAMES", "STEP", "campaign", "cells"]
 
 NAMES = ("problem", "regime", "seed", "method")
 STEP = 5  # evaluations between two looks at the recommendation
-SAID = re.compile(r"RobustGP sets|are not believed|the others explain")  # faults are many, or more than can be told
+SAID = re.compile(r"RobustGP flags|the others explain")  # outliers are many, or more than the model can tell
 
 
 def cells(
@@ -47,7 +47,7 @@ def campaign(cell: tuple[Any, ...], budget: int = BUDGET) -> dict[str, Any]:
     problem = make_problem(name)
     draws = draw(problem, REGIMES[regime], seed, budget)
     began, warned = time.process_time(), None
-    door = DOORS[method](problem, seed, draws.outlier)
+    loop = LOOPS[method](problem, seed, draws.outlier)
     X: list[Tensor] = []
     curve: list[tuple[int, float]] = []
     while True:
@@ -55,13 +55,13 @@ def campaign(cell: tuple[Any, ...], budget: int = BUDGET) -> dict[str, Any]:
             warnings.simplefilter("always")
             if len(X) < problem.initial:
                 x = initial_design(problem, seed)[len(X)]
-                door.start(x, draws.reading(problem, x, len(X)))
+                loop.start(x, draws.reading(problem, x, len(X)))
             else:
-                x = placed(problem, door.ask())
-                door.tell(draws.reading(problem, x, len(X)))
+                x = placed(problem, loop.ask())
+                loop.tell(draws.reading(problem, x, len(X)))
             X.append(x)
             if len(X) == budget or (len(X) >= problem.initial and len(X) % STEP == 0):
-                value = problem.value(placed(problem, door.recommend()).unsqueeze(0))
+                value = problem.value(placed(problem, loop.recommend()).unsqueeze(0))
                 curve.append((len(X), float(f"{max(problem.best - float(value), 0.0):.4g}")))
         warned = len(X) if any(SAID.search(str(warning.message)) for warning in said) else warned
         if len(X) == budget:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.robustness.problems import Problem
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 __all__ = ["FAULTY", "MAIN", "REGIMES", "Draws", "Regime", "draw"]
 

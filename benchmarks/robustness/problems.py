@@ -17,7 +17,7 @@ from botorch.utils.transforms import unnormalize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 __all__ = [
     "BUDGET",

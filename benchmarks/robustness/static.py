@@ -11,7 +11,7 @@ Four families, every set with its own seed. Nothing depends on a loop, so one fi
 - ``bumps``: a sum of six bumps of sd .15 to .35, 15 d rewards in 1, 2, 3 or 6 dimensions, noise of .1 sd of f, and the
   faults of a regime; its regime "none" is clean.
 
-A clean reward that is set aside is lost; so is the peak if the mean at the best reading is below half of what was read
+A clean reward that is flagged is lost; so is the peak if the mean at the best reading is below half of what was read
 there, where ``SingleTaskGP`` is above. ``rmse`` is the log10 of RobustGP's error over ``SingleTaskGP``'s at 1,024 Sobol
 points. Settings were chosen on seeds from 500, figures are of seeds from 0 (``--first``).
 """
@@ -37,7 +37,7 @@ from benchmarks.common import environment, report
 from benchmarks.robustness.contamination import Regime
 from bo_robust import RobustGP
 from bo_robust.models.fitting import fit_evidence
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 __all__ = ["FAMILIES", "Dataset", "datasets"]
 
@@ -153,13 +153,13 @@ def _fitted(model: Any) -> Any:
     return model
 
 
-def judged(data: Dataset) -> dict[str, float]:
+def detected(data: Dataset) -> dict[str, float]:
     """How ``RobustGP`` did on one set, beside ``SingleTaskGP`` and that with the faults known."""
     robust, plain = _fitted(RobustGP(data.X, data.Y)), _fitted(SingleTaskGP(data.X, data.Y))
     good = torch.from_numpy(~data.faults)
     known = _fitted(SingleTaskGP(data.X[good], data.Y[good])) if data.faults.any() else plain
     test = SobolEngine(data.X.shape[1], scramble=True, seed=1).draw(TEST_POINTS, dtype=torch.float64)
-    believed, top = robust.believed.numpy(), int(data.Y.argmax())
+    inlier, top = robust.inlier_mask.numpy(), int(data.Y.argmax())
     with torch.no_grad():
         error, of_plain, of_known = (
             float((model.posterior(test).mean[:, 0] - data.f(test)).square().mean().sqrt())
@@ -168,8 +168,8 @@ def judged(data: Dataset) -> dict[str, float]:
         half = 0.5 * float(data.Y[top])
         mean, of_top = (float(model.posterior(data.X[top : top + 1]).mean) for model in (robust, plain))
     return {
-        "lost": int((~believed & ~data.faults).sum()),
-        "missed": int((believed & data.faults).sum()),
+        "lost": int((~inlier & ~data.faults).sum()),
+        "missed": int((inlier & data.faults).sum()),
         "faults": int(data.faults.sum()),
         "peak lost": float(not data.faults.any() and mean < half < of_top),
         "rmse": math.log10(error / of_plain),
@@ -193,7 +193,7 @@ def main() -> None:
         count = options.sets if family == "peak" else math.ceil(options.sets / 5)
         rows: dict[str, list[dict[str, float]]] = {}
         for data in datasets(family, options.first, count):
-            rows.setdefault(data.name, []).append(judged(data))
+            rows.setdefault(data.name, []).append(detected(data))
         for name, found in rows.items():
             mean = {key: statistics.fmean(row[key] for row in found) for key in found[0]}
             losing = statistics.fmean(row["lost"] > 0 for row in found)

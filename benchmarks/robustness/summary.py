@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.robustness.contamination import FAULTY, MAIN, REGIMES
-from benchmarks.robustness.doors import GRID, OURS, PEERS
+from benchmarks.robustness.loops import GRID, OURS, PEERS
 from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, SETTINGS
 
 __all__ = ["FLOOR", "Difference", "difference", "log_regret", "reported", "revisions", "summarise"]

@@ -15,14 +15,14 @@ from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosterio
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from bo_robust.bandits.posteriors import elimination as tests
+from bo_robust.bandits.posteriors.elimination import Failures
 from bo_robust.confidence import BayesianFiniteWidth, BKBWidth, RandomisedWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.candidate_widths import Widths, check_number, check_unit_scale, each, widths_at
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.moments import variance_in_sequence
-from bo_robust.posteriors import elimination as tests
-from bo_robust.posteriors.elimination import Failures
-from bo_robust.validation import check_count, check_delta, check_positive, check_tensor, quoted
+from bo_robust.utils.input_checks import check_count, check_delta, check_positive, check_tensor, quoted
 
 GRID = 1000  # points that stand for a continuous space in a width over finitely many: a heuristic
 
@@ -37,10 +37,10 @@ class Elimination:
         acquisition_set: Those among which the largest bound is maximised, ``h`` bool: the active ones. By likelihood
             it is the MAP candidate alone after a reward that informed it by half a bit or more.
         widths: w^u_t of the coming round, ``h``.
-        removed: Who failed its test, by round: :func:`bo_robust.posteriors.elimination.timeline`, with ``name``. Rounds
-            are counted from the first row of the data, those of an initial design included. It is not final: by
-            likelihood a removed candidate may become active again, and its row is then gone; with standardised rewards
-            all rounds are tested anew, in the new units.
+        removed: Who failed its test, by round: :func:`bo_robust.bandits.posteriors.elimination.timeline`, with
+            ``name``. Rounds are counted from the first row of the data, those of an initial design included. It is not
+            final: by likelihood a removed candidate may become active again, and its row is then gone; with
+            standardised rewards all rounds are tested anew, in the new units.
         map_candidate: Index of the most probable active candidate.
         assumptions_violated: Whether every candidate failed its test, the last active one too: then none fits.
         tested: Who was tested by errors in each row, ``n x 1`` or ``n x 2`` long: indices in U, -1 for nobody.
@@ -76,7 +76,7 @@ def eliminate(
         model: The ensemble of all candidates.
         elimination: "errors": the test of HE-GP-UCB, with its guarantee. "likelihood": candidates are active whose log
             marginal likelihood is within log(|U| / delta) of the largest. "likeliest": the one of largest likelihood, a
-            maximum likelihood fit over U. :mod:`bo_robust.posteriors.elimination` has the formulas.
+            maximum likelihood fit over U. :mod:`bo_robust.bandits.posteriors.elimination` has the formulas.
         width: Confidence width w^u_t, one for all candidates (each with its own information gain) or a tuple of one
             each. The guarantee needs a width that holds with probability 1 - delta / 2. ``BayesianFiniteWidth(n,
             delta)`` halves delta itself; ``SelfNormalisedWidth(B, R, delta / 2)`` does not. None: that of 1000 arms,

@@ -15,11 +15,11 @@ from bo_robust.acquisition.ucb import GPUCB, reference
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.confidence.candidate_widths import Widths, delta_of_width
-from bo_robust.environments import Environment, FiniteEnvironment
-from bo_robust.functionals import Functional, WorstCase
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.inputs import from_spec
-from bo_robust.specs import quoted
+from bo_robust.risk_measures.environments import Environment, FiniteEnvironment
+from bo_robust.risk_measures.functionals import Functional, WorstCase
+from bo_robust.utils.specs import quoted
 
 
 def construct_inputs_gp_ucb(

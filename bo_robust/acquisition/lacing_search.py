@@ -15,9 +15,9 @@ from torch import Tensor
 
 from bo_robust.acquisition.lnso import check_continuous
 from bo_robust.acquisition.value_at_risk import ConditionChoice, ValueAtRiskUCB, value_at
-from bo_robust.environments import ContinuousEnvironment
-from bo_robust.picks import pick_condition
-from bo_robust.validation import check_count, check_positive
+from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.risk_measures.selection_rules import select_by_rule
+from bo_robust.utils.input_checks import check_count, check_positive
 
 
 def search_lacing_value(
@@ -60,7 +60,7 @@ def search_lacing_value(
         with torch.no_grad():
             lower, upper = bounds_at(z)
             lacing = (lower <= var_lower) & (upper >= var_upper)
-            index = pick_condition(lacing, upper - lower, _log_density(environment, z), "probable")
+            index = select_by_rule(lacing, upper - lower, _log_density(environment, z), "probable")
             gap = (upper - lower).gather(-1, index.unsqueeze(-1)).squeeze(-1)
             best = value_at(z, index)
             return ConditionChoice(index, best, environment.join(designs, best), gap)

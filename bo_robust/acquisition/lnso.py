@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.environments import ContinuousEnvironment
-from bo_robust.functionals import ValueAtRisk
-from bo_robust.validation import check_bounds, check_count, check_like, check_positive
+from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.risk_measures.functionals import ValueAtRisk
+from bo_robust.utils.input_checks import check_bounds, check_count, check_like, check_positive
 
 # Points per block of a posterior call. 32,000 points, 30 data, one thread: 19 ms at 8, 28 ms at 32, 36 ms at 64.
 BLOCK = 8

@@ -16,8 +16,8 @@ from torch import Tensor
 from bo_robust.acquisition.elimination import Elimination
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import Width
-from bo_robust.environments import Environment
-from bo_robust.functionals import WorstCase
+from bo_robust.risk_measures.environments import Environment
+from bo_robust.risk_measures.functionals import WorstCase
 
 
 class StableOpt(ValueAtRiskUCB):

@@ -23,7 +23,7 @@ from bo_robust.confidence import BKBWidth, Width
 from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
-from bo_robust.validation import check_finite, check_like, check_schedule, check_tensor, quoted
+from bo_robust.utils.input_checks import check_finite, check_like, check_schedule, check_tensor, quoted
 
 
 class ConfidenceBoundAcquisition(AnalyticAcquisitionFunction):

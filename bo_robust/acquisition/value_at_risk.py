@@ -6,8 +6,8 @@ Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes"
 
 The model is a GP over (x, z). One flattened posterior call gives its marginal moments at all pairs of starts and
 conditions. The quantile is exact, and gradients in x flow through the condition that it selects. The functional offers
-conditions to observe x under (lacing values, :meth:`bo_robust.functionals.Functional.lacing`), a pick takes one. In the
-end, :func:`recommend_design` chooses among the designs queried.
+conditions to observe x under (lacing values, :meth:`bo_robust.risk_measures.functionals.Functional.lacing`), a
+selection rule takes one. In the end, :func:`recommend_design` chooses among the designs queried.
 """
 
 import math
@@ -22,11 +22,11 @@ from torch import Tensor
 from bo_robust.acquisition.elimination import Elimination
 from bo_robust.acquisition.ucb import ConfidenceBoundAcquisition, reference
 from bo_robust.confidence import ConstantWidth, Width
-from bo_robust.environments import Environment
-from bo_robust.functionals import Functional, as_functional
 from bo_robust.models.moments import given_first, marginal_moments
-from bo_robust.picks import RANDOM_PICKS, check_pick, pick_condition
-from bo_robust.validation import check_tensor, is_number, quoted
+from bo_robust.risk_measures.environments import Environment
+from bo_robust.risk_measures.functionals import Functional, as_functional
+from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
+from bo_robust.utils.input_checks import check_tensor, is_number, quoted
 
 # Points per block of a posterior call. One thread, 64 x 100 points, n data, with gradient: 17 ms at 32 and 32 ms at 256
 # for n = 100; 452 and 501 ms for n = 1200.
@@ -114,7 +114,9 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             raise ValueError("over candidates f is maximised, without a posterior_transform.")
         super().__init__(model, schedule, t, posterior_transform, generator, elimination)
         if not isinstance(environment, Environment):
-            raise ValueError(f"environment must be one of bo_robust.environments, got {quoted(environment)}.")
+            raise ValueError(
+                f"environment must be one of bo_robust.risk_measures.environments, got {quoted(environment)}."
+            )
         self.environment = environment
         self.functional = as_functional(functional)
         self._dim = reference(model).shape[-1] if getattr(model, "train_inputs", None) is not None else None
@@ -171,23 +173,24 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
             return self.functional.lacing(*self.bounds_at(x), self.environment.probabilities)
 
     def select_condition(
-        self, x: Tensor, pick: str = "probable", generator: torch.Generator | None = None
+        self, x: Tensor, selection_rule: str = "probable", generator: torch.Generator | None = None
     ) -> ConditionChoice:
         """Choose the condition to observe each design (``... x d_x``) under.
 
-        ``pick`` is one of :mod:`bo_robust.picks`: "probable" (V-UCB Prob), "uniform" (V-UCB Unif), "widest", or
-        "drawn", which simulates conditions that cannot be chosen. ``generator`` (on the CPU) draws for "uniform" and
-        "drawn"; default the global one. ``ValueError`` on an unknown pick, or designs that do not fit.
+        ``selection_rule`` is one of :mod:`bo_robust.risk_measures.selection_rules`: "probable" (V-UCB Prob), "uniform"
+        (V-UCB Unif), "widest", or "drawn", which simulates conditions that cannot be chosen. ``generator`` (on the CPU)
+        draws for "uniform" and "drawn"; default the global one. ``ValueError`` on an unknown selection rule, or designs
+        that do not fit.
         """
-        check_pick(pick)
+        check_selection_rule(selection_rule)
         x = self.designs(x)
         with torch.no_grad():
             every_lower, every_upper = self._all_bounds(x, self.pending_points)
             lower, upper = self._chosen(every_lower, every_upper)
             uniform = None
-            if pick in RANDOM_PICKS:
+            if selection_rule in RANDOM_RULES:
                 uniform = torch.rand(lower.shape[:-1], generator=generator, dtype=lower.dtype).to(lower)
-            choice = choose_condition(x, self.environment, self.functional, lower, upper, pick, uniform)
+            choice = choose_condition(x, self.environment, self.functional, lower, upper, selection_rule, uniform)
             if not self.over_candidates:
                 return choice
             return replace(choice, candidates=self._choosing_candidates(every_lower, every_upper, choice.index))
@@ -338,18 +341,19 @@ def choose_condition(
     functional: Functional,
     lower: Tensor,
     upper: Tensor,
-    pick: str = "probable",
+    selection_rule: str = "probable",
     uniform: Tensor | None = None,
 ) -> ConditionChoice:
     """Pick a condition for every design (``... x d_x``), with l and u over the conditions (``... x w``).
 
-    ``functional`` offers the conditions worth observing. ``pick`` is one of :mod:`bo_robust.picks`, whose draws are
-    ``uniform`` (``...``). ``ValueError`` if draws are missing or the pick is unknown.
+    ``functional`` offers the conditions worth observing. ``selection_rule`` is one of
+    :mod:`bo_robust.risk_measures.selection_rules`, whose draws are ``uniform`` (``...``). ``ValueError`` if draws are
+    missing or the selection rule is unknown.
     """
     p, gap = environment.probabilities, upper - lower
-    # A draw follows the probabilities of the conditions, the pick "probable" may rank by a density.
-    weights = p if pick == "drawn" else environment.density
-    index = pick_condition(functional.lacing(lower, upper, p), gap, weights, pick, uniform)
+    # A draw follows the probabilities of the conditions, the selection rule "probable" may rank by a density.
+    weights = p if selection_rule == "drawn" else environment.density
+    index = select_by_rule(functional.lacing(lower, upper, p), gap, weights, selection_rule, uniform)
     x = x.expand(*index.shape, x.shape[-1])  # a batched model has a choice per member
     z = value_at(environment.values(x), index)
     bound = gap.gather(-1, index.unsqueeze(-1)).squeeze(-1)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from bo_robust.validation import check_round, check_settings
+from bo_robust.utils.input_checks import check_round, check_settings
 
 Number = float | Tensor
 # A width times this has w^2 / 5, as in the experiments of Srinivas et al. It holds in no theorem.

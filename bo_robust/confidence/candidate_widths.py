@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bo_robust.confidence.base import Width
 from bo_robust.confidence.widths import RKHSWidth, SelfNormalisedWidth
-from bo_robust.validation import check_tensor
+from bo_robust.utils.input_checks import check_tensor
 
 Widths = Width | tuple[Width, ...]
 """One width for all candidates, which is handed the information gain of each, or one width per candidate."""

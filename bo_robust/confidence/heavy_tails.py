@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from bo_robust.confidence.base import Number, ScaledWidth, sqrt
-from bo_robust.validation import check_count
+from bo_robust.utils.input_checks import check_count
 
 
 @dataclass(frozen=True)

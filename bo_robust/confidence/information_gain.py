@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor
+from bo_robust.utils.input_checks import check_count, check_finite, check_kernel_matrix, check_positive, check_tensor
 
 __all__ = [
     "effective_dimension",

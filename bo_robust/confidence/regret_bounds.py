@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from bo_robust.validation import check_positive, check_tensor
+from bo_robust.utils.input_checks import check_positive, check_tensor
 
 
 def gp_ucb_regret_bound(widths: Tensor, information_gain: Tensor, noise_var: float, compact: bool = False) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr, gammaincinv
 
-from bo_robust.truncation import TGPTruncation, median_mad
-from bo_robust.validation import check_delta
+from bo_robust.confidence.truncation import TGPTruncation, median_mad
+from bo_robust.utils.input_checks import check_delta
 
 MIN_REWARDS = 100
 MIN_ALPHA = 0.05

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.confidence.base import Number, ScaledWidth, sqrt
-from bo_robust.validation import check_count, is_number, quoted
+from bo_robust.utils.input_checks import check_count, is_number, quoted
 
 
 @dataclass(frozen=True)

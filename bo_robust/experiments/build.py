@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
-from bo_robust import specs
-from bo_robust.algorithms import ALGORITHMS, ArmAlgorithm, State
+from bo_robust.bandits import ALGORITHMS, ArmAlgorithm, State
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import WIDTHS
+from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import PROBLEMS, ConditionsProblem, Problem, make_conditions_problem, make_problem
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.posteriors.candidates import candidate_kernel
-from bo_robust.posteriors.dictionary import NystromDictionary
-from bo_robust.truncation import TRUNCATIONS
+from bo_robust.utils import specs
 
 FEATURES: dict[str, Callable[..., Any]] = {
     "fourier": FourierFeatures,

@@ -24,10 +24,10 @@ from pydantic import model_serializer as serializer
 from pydantic import model_validator as validator
 from pydantic_core import ErrorDetails
 
-from bo_robust.algorithms import ALGORITHMS
+from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import PROBLEMS, of_loop
-from bo_robust.specs import DESCRIPTIONS, SpecError, kind_of, nearest, quoted, typed
+from bo_robust.utils.specs import DESCRIPTIONS, SpecError, kind_of, nearest, quoted, typed
 
 # A description is what an error says the value must be.
 Natural = Annotated[int, Field(ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")]
@@ -50,7 +50,7 @@ class _Frozen(BaseModel):
 
 
 class PanelMethod(_Frozen):
-    """A method in a panel: an algorithm of :data:`bo_robust.algorithms.ALGORITHMS`, or one over pairs (x, z).
+    """A method in a panel: an algorithm of :data:`bo_robust.bandits.ALGORITHMS`, or one over pairs (x, z).
 
     ``label`` is its name in tables and pictures, unique within a panel and by default the upper-case name. Every other
     key is an option, a field of its class. A width, truncation or feature map is written as ``{kind: ..., ...}``;

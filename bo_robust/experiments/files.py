@@ -13,7 +13,7 @@ import yaml
 import bo_robust
 from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.specs import DESCRIPTIONS, nearest, quoted
+from bo_robust.utils.specs import DESCRIPTIONS, nearest, quoted
 
 OF_A_RUN = ("name", "description", "panels", "loop")  # the other keys are of panels
 # The shipped configurations: inside the wheel, or beside the package in a clone.

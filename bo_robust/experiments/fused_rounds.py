@@ -1,7 +1,7 @@
 """Many rounds of a small problem in one call of :mod:`bo_robust.ops.fused_rounds`, from tables drawn beforehand.
 
 This takes at most 128 arms in the dense layout, an algorithm that allows it
-(:attr:`bo_robust.algorithms.ArmAlgorithm.fused_rounds`), a width that depends on the round or on the uniforms only,
+(:attr:`bo_robust.bandits.ArmAlgorithm.fused_rounds`), a width that depends on the round or on the uniforms only,
 and rewards that are f plus a noise. It works on a CPU too, where it is slower than playing round by round.
 """
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms import ArmAlgorithm, State
+from bo_robust.bandits import ArmAlgorithm, State
+from bo_robust.bandits.posteriors.arms import ArmPosterior
 from bo_robust.confidence import RandomisedWidth
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.problems.rewards import Additive
-from bo_robust.linalg import all_numbers
 from bo_robust.ops.arm_update.naive import end_block_
 from bo_robust.ops.fused_rounds import MAX_ARMS, fused_rounds
-from bo_robust.posteriors.arms import ArmPosterior
+from bo_robust.utils.linalg import all_numbers
 
 if TYPE_CHECKING:
     from bo_robust.experiments.loop_arms import Traces

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bo_robust.algorithms import ALGORITHMS
+from bo_robust.bandits import ALGORITHMS
 from bo_robust.confidence import WIDTHS
+from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.build import FEATURES
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.files import named_configurations, read
 from bo_robust.experiments.problems import of_loop
 from bo_robust.methods import METHODS
-from bo_robust.truncation import TRUNCATIONS
 
 # Everything that a configuration, Ax and Optuna can name.
 REGISTRIES: dict[str, dict[str, Any]] = {

@@ -17,14 +17,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_robust.algorithms import ArmAlgorithm, Selection, State
+from bo_robust.bandits import ArmAlgorithm, Selection, State
+from bo_robust.bandits.posteriors import elimination
 from bo_robust.experiments.build import build_algorithm, start_state
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.fused_rounds import can_fuse, play_fused
 from bo_robust.experiments.problems import Problem
-from bo_robust.linalg import on_cuda, row_argmax
-from bo_robust.posteriors import elimination
-from bo_robust.random import stream
+from bo_robust.utils.linalg import on_cuda, row_argmax
+from bo_robust.utils.random import stream
 
 # The number of the chunk is part of the streams' keys: another length gives other random numbers.
 CHUNK_ROUNDS = 256
@@ -119,7 +119,8 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
     """The eliminations of one algorithm; None for algorithms that eliminate nobody.
 
     Keys: ``candidates``, their names; ``true``, the right one's name by trial, or None; ``survivors``, names by trial;
-    ``eliminations``, the failed tests (:func:`bo_robust.posteriors.elimination.timeline`) with candidates' ``name``.
+    ``eliminations``, the failed tests (:func:`bo_robust.bandits.posteriors.elimination.timeline`) with candidates'
+    ``name``.
     """
     known = problem.candidates
     if "eliminations" not in algorithm.records or known is None:

@@ -23,9 +23,9 @@ from bo_robust.experiments.conditions.methods import build_method
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
-from bo_robust.functionals import ValueAtRisk
-from bo_robust.linalg import wait_for
-from bo_robust.random import stream
+from bo_robust.risk_measures.functionals import ValueAtRisk
+from bo_robust.utils.linalg import wait_for
+from bo_robust.utils.random import stream
 
 
 def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> Tensor:

@@ -33,7 +33,7 @@ from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, parquet_bytes, read, run_job, write
 from bo_robust.experiments.summary import join_metadata, print_report, summarise
-from bo_robust.specs import nearest, quoted
+from bo_robust.utils.specs import nearest, quoted
 
 BACKENDS = ("loky", "ray", "dask")
 LIBRARIES = ("torch", "botorch", "gpytorch", "linear_operator", "numpy", "scipy")

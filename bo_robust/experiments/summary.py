@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from scipy import stats
 
-from bo_robust.algorithms import ALGORITHMS
+from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.config import Panel, RunConfig
 
 # An arm is reported when more than half of its rewards, and at least this many, were truncated: one such reward of an

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Covariance
-from bo_robust.validation import check_count, check_tensor, quoted
+from bo_robust.utils.covariance import Covariance
+from bo_robust.utils.input_checks import check_count, check_tensor, quoted
 
 MAX_FREQUENCIES = 65_536
 """Largest grid of frequencies, nodes ** dim."""

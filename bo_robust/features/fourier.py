@@ -18,9 +18,9 @@ from numpy.polynomial.hermite import hermgauss
 from scipy.special import roots_hermite
 from torch import Tensor
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.features.box import BoxFeatures, check_grid, keep_half
-from bo_robust.validation import check_count
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.input_checks import check_count
 
 
 def hermite_frequencies(
@@ -60,7 +60,7 @@ def hermite_frequencies(
 
 @dataclass(frozen=True)
 class FourierFeatures(BoxFeatures):
-    """Quadrature Fourier features of :class:`~bo_robust.covariance.SquaredExponential` on a box.
+    """Quadrature Fourier features of :class:`~bo_robust.utils.covariance.SquaredExponential` on a box.
 
     On [0, 1]^d with ``half=False`` these are exactly eq. (1) of Ray Chowdhury & Gopalan 2019. The error falls
     exponentially once nodes > (side / lengthscale)^2. That is enough, and plenty for short lengthscales;

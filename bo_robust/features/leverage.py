@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from bo_robust.linalg import row_argmax
-from bo_robust.validation import check_accuracy, check_count, check_delta, check_positive
+from bo_robust.utils.input_checks import check_accuracy, check_count, check_delta, check_positive
+from bo_robust.utils.linalg import row_argmax
 
 
 def theory_oversampling(horizon: int, delta: float, epsilon: float) -> float:

@@ -16,11 +16,11 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from bo_robust.covariance import GPyTorchCovariance
 from bo_robust.features.box import fourier_features, keep_half, outside
 from bo_robust.features.fourier import FourierFeatures, hermite_frequencies
 from bo_robust.features.nystrom import NystromWeights, nystrom_weights
-from bo_robust.validation import check_count, check_finite, quoted
+from bo_robust.utils.covariance import GPyTorchCovariance
+from bo_robust.utils.input_checks import check_count, check_finite, quoted
 
 WARN_ERROR = 0.05  # share of k(x, x) beyond which the features do not stand for the kernel any more
 

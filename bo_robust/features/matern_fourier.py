@@ -8,16 +8,16 @@ from scipy.optimize import brentq
 from scipy.special import stdtr
 from torch import Tensor
 
-from bo_robust.covariance import Matern
 from bo_robust.features.box import BoxFeatures, keep_half
-from bo_robust.validation import check_count
+from bo_robust.utils.covariance import Matern
+from bo_robust.utils.input_checks import check_count
 
 _GRID_POINTS = 1_000_000
 
 
 @dataclass(frozen=True)
 class MaternFourierFeatures(BoxFeatures):
-    """Fourier features of :class:`~bo_robust.covariance.Matern` on a box, with equispaced frequencies.
+    """Fourier features of :class:`~bo_robust.utils.covariance.Matern` on a box, with equispaced frequencies.
 
     A HEURISTIC: ATA-GP-UCB's regret bound with Fourier features is for the squared exponential covariance; none is
     known for this one.

@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Covariance
-from bo_robust.validation import check_finite, quoted
+from bo_robust.utils.covariance import Covariance
+from bo_robust.utils.input_checks import check_finite, quoted
 
 Count = TypeVar("Count", float, Tensor)
 

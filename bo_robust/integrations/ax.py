@@ -51,7 +51,7 @@ from bo_robust.methods import DEFAULT, METHODS, choose, flagged
 from bo_robust.models import BKBModel, RobustGP, suggest_replicates
 from bo_robust.models.reward_units import rescaling_unit
 from bo_robust.models.training_data import recommendable
-from bo_robust.validation import check_count
+from bo_robust.utils.input_checks import check_count
 
 __all__ = ["RobustAcquisition", "complete_observed", "generation_strategy", "outlier_trials", "recommend"]
 

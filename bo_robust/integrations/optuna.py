@@ -19,9 +19,9 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from bo_robust.methods import DEFAULT, choose
-from bo_robust.random import stream
 from bo_robust.suggest import MOST_POINTS, Suggestion, suggest
-from bo_robust.validation import check_count, quoted
+from bo_robust.utils.input_checks import check_count, quoted
+from bo_robust.utils.random import stream
 
 __all__ = ["Recommendation", "RobustSampler"]
 

@@ -30,11 +30,11 @@ from torch import Tensor
 from bo_robust.features.leverage import entry_oversampling
 from bo_robust.features.maps import NystromMap
 from bo_robust.features.nystrom import NystromWeights
-from bo_robust.linalg import on_cuda
 from bo_robust.models.feature_gp import CPU_BLOCK, CUDA_BLOCK, FeatureGP, WeightPosterior, gaussian_weights
 from bo_robust.models.fitting import fit_evidence, fit_rows
-from bo_robust.random import stream
-from bo_robust.validation import check_count, check_oversampling
+from bo_robust.utils.input_checks import check_count, check_oversampling
+from bo_robust.utils.linalg import on_cuda
+from bo_robust.utils.random import stream
 
 ROUNDS = 2  # draws by leverage scores, each with the variances under the dictionary before
 GROWTH = 2.0  # conditioning redraws when there are this many times the observations of the last draw, or

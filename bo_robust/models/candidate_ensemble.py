@@ -27,7 +27,7 @@ from torch import Tensor
 
 from bo_robust.models.candidate_gps import CandidateGPs, Predictions
 from bo_robust.models.candidate_priors import Candidate, candidate
-from bo_robust.validation import check_finite, check_like, check_tensor, quoted
+from bo_robust.utils.input_checks import check_finite, check_like, check_tensor, quoted
 
 
 class CandidateEnsemble(GPyTorchModel, GP):

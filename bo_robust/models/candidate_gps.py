@@ -22,9 +22,9 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.models.candidate_priors import Candidate, moved, same
 from bo_robust.models.exact_moments import MIN_VARIANCE
-from bo_robust.posteriors.elimination import log_density
 
 BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
 

@@ -22,7 +22,7 @@ from gpytorch.module import Module
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.validation import check_count, check_positive, quoted
+from bo_robust.utils.input_checks import check_count, check_positive, quoted
 
 KERNELS: dict[str, Callable[..., Kernel]] = {"rbf": RBFKernel, "matern": MaternKernel, "periodic": PeriodicKernel}
 SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}  # nu of the Matérn kernels by name

@@ -40,10 +40,10 @@ from torch import Tensor
 
 from bo_robust.features.maps import FEATURE_MAPS, FourierMap, NystromMap
 from bo_robust.features.nystrom import NystromWeights
-from bo_robust.linalg import on_cuda
 from bo_robust.models.inputs import from_spec
 from bo_robust.models.training_data import check_added, check_data, check_learnt, one_noise_likelihood
-from bo_robust.validation import check_finite, check_like, check_positive, check_tensor, quoted
+from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor, quoted
+from bo_robust.utils.linalg import on_cuda
 
 CPU_BLOCK = 1024  # features of so many points stay in the processor's cache: twice as fast as all at once (p = 512)
 CUDA_BLOCK = 65_536

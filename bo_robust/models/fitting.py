@@ -12,7 +12,7 @@ from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Indices, StationaryEvidence, evidence_of, one_thread
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
 

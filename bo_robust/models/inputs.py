@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_robust.specs import build, quoted
-from bo_robust.truncation import Truncation
+from bo_robust.confidence.truncation import Truncation
+from bo_robust.utils.specs import build, quoted
 
 
 def from_spec(given: Any, registry: Mapping[str, Callable[..., Any]], context: Mapping[str, Any], role: str) -> Any:
@@ -32,7 +32,7 @@ def levels_of_rounds(truncation: Truncation | Tensor, rewards: Tensor, first_rou
         levels = truncation
     elif isinstance(truncation, type) or not callable(truncation):
         raise ValueError(
-            f"truncation must be one of bo_robust.truncation or a tensor of levels, got {quoted(truncation)}."
+            f"truncation must be of bo_robust.confidence.truncation or a tensor of levels, got {quoted(truncation)}."
         )
     else:
         rounds = torch.arange(first_round, first_round + n, dtype=rewards.dtype, device=rewards.device)

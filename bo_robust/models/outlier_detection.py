@@ -63,7 +63,7 @@ from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
 from bo_robust.models.reward_units import Units, spread_units
-from bo_robust.validation import check_positive, is_number, quoted
+from bo_robust.utils.input_checks import check_positive, is_number, quoted
 
 STEPS = 50  # steps of L-BFGS for each set of rows
 PASSES = 4  # alternations between rows and hyperparameters from each initial set

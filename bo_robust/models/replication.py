@@ -9,7 +9,7 @@ from botorch.models.model import Model, ModelList
 from torch import Tensor
 
 from bo_robust.models.robust_gp import ROUNDING, RobustGP
-from bo_robust.validation import check_finite, check_like, quoted
+from bo_robust.utils.input_checks import check_finite, check_like, quoted
 
 
 def suggest_replicates(

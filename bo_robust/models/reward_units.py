@@ -13,8 +13,8 @@ from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.settings import min_variance
 from torch import Tensor
 
-from bo_robust.linalg import median, median_and_mad
 from bo_robust.models.marginal_likelihood import Array
+from bo_robust.utils.linalg import median, median_and_mad
 
 PRECISE = 1e-4  # variance of f where it is well known, in squared deviations of the observations
 FURTHEST = 1e10  # largest size of what is computed, in deviations of the observations

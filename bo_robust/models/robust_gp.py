@@ -36,7 +36,7 @@ from bo_robust.models.outlier_detection import OutlierDetection, OutlierPrior, O
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, recommendable
 from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
-from bo_robust.validation import quoted
+from bo_robust.utils.input_checks import quoted
 
 MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns

@@ -17,7 +17,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from bo_robust.validation import check_finite, check_like, check_positive, check_tensor
+from bo_robust.utils.input_checks import check_finite, check_like, check_positive, check_tensor
 
 FEW = 2  # rewards that may be truncated without a word, unless these are all
 

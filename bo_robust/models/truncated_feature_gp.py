@@ -27,15 +27,15 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
+from bo_robust.confidence.truncation import TRUNCATIONS, Truncation, mostly_beyond, truncate
 from bo_robust.features.maps import FourierMap, NystromMap
 from bo_robust.features.nystrom import NystromWeights
-from bo_robust.linalg import median_and_mad
 from bo_robust.models.feature_gp import FeatureGP, WeightPosterior, cholesky_root, precision_matrix
 from bo_robust.models.inputs import from_spec
 from bo_robust.models.reward_units import NORMAL
 from bo_robust.models.training_data import check_no_outcome_transform, rewards_as_they_are, warn_of_truncated
-from bo_robust.truncation import TRUNCATIONS, Truncation, mostly_beyond, truncate
-from bo_robust.validation import is_number, quoted
+from bo_robust.utils.input_checks import is_number, quoted
+from bo_robust.utils.linalg import median_and_mad
 
 # Share of the rewards with more than half of their weight truncated beyond which the model warns, as a run does. More
 # than for TruncatedGP: a truncated reward may come back as data inform its directions.
@@ -49,7 +49,7 @@ def truncated_sum(root: Tensor, Phi: Tensor, y: Tensor, level: float, rule: str 
 
     Features are ``... x t x p`` and rewards ``... x t``. A product equal to the level is kept, and one that overflows
     is truncated at every finite level. NaN rewards give NaN sums. ``rule`` is one of
-    :func:`bo_robust.truncation.truncate`.
+    :func:`bo_robust.confidence.truncation.truncate`.
     """
     total = torch.zeros_like(root[..., 0])
     for start in range(0, y.shape[-1], CHUNK):

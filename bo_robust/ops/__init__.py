@@ -17,7 +17,7 @@ from functools import cache
 
 from torch import Tensor
 
-from bo_robust.linalg import on_cuda
+from bo_robust.utils.linalg import on_cuda
 
 __all__ = ["MIN_TRITON", "naive_ops", "ops_forced_naive", "triton_is_available", "use_fused"]
 

@@ -15,9 +15,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.ops.arm_update.naive import ArmBuffers
 from bo_robust.ops.dtc_scores.naive import Dictionary, form_of
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 Case: TypeAlias = Callable[[ModuleType, Tensor], tuple[Tensor, ...]]
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from bo_robust.linalg import on_cuda
 from bo_robust.ops import use_fused
+from bo_robust.utils.linalg import on_cuda
 
 Result = TypeVar("Result")
 

@@ -23,8 +23,8 @@ from torch.nn import functional as F
 
 from bo_robust import ValueAtRiskUCB
 from bo_robust.acquisition import recommend_design
-from bo_robust.environments import FiniteEnvironment
-from bo_robust.functionals import CVaR, Mean, ValueAtRisk
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.risk_measures.functionals import CVaR, Mean, ValueAtRisk
 
 warnings.filterwarnings("ignore", category=RuntimeWarning)  # of searches that end early
 ROUNDS = 30

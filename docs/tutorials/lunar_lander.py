@@ -20,8 +20,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import RobustGP, ValueAtRiskUCB
 from bo_robust.acquisition import recommend_design
-from bo_robust.environments import FiniteEnvironment
-from bo_robust.functionals import Mean, ValueAtRisk
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.risk_measures.functionals import Mean, ValueAtRisk
 
 SIMULATOR = all(importlib.util.find_spec(name) is not None for name in ("gymnasium", "Box2D"))
 DESIGNS, LOOKS = 16, 50

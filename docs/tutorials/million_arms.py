@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bo_robust.algorithms import StreamedBBKB
+from bo_robust.bandits import StreamedBBKB
+from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.confidence import FiniteWidth
-from bo_robust.covariance import Matern
-from bo_robust.posteriors.streams import ArmStream
+from bo_robust.utils.covariance import Matern
 
 ARMS, ROUNDS = 1_000_000, 60
 NOISE = 0.1
@@ -50,10 +50,10 @@ def play(stream, rounds):
     values = []
     for _ in range(rounds):
         uniform = float(torch.rand((), generator=random))
-        pick = algorithm.select(state, stream, uniform)
-        value = float(truth(pick.location))
+        choice = algorithm.select(state, stream, uniform)
+        value = float(truth(choice.location))
         reward = value + NOISE * float(torch.randn((), generator=random))
-        algorithm.observe(state, pick.location, reward, uniform)
+        algorithm.observe(state, choice.location, reward, uniform)
         values.append(value)
     return values, state
 

@@ -14,12 +14,12 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, eliminate
-from bo_robust.algorithms import HEGPUCB, CandidateAlgorithm
-from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.bandits import HEGPUCB, CandidateAlgorithm
+from bo_robust.bandits.elimination_algorithm import eliminations
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, RKHSWidth, SelfNormalisedWidth
-from bo_robust.covariance import SquaredExponential
 from bo_robust.models import Candidate, CandidateEnsemble
-from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.utils.covariance import SquaredExponential
 from tests.worlds import rand, rbf, unit_box
 
 NOISE_VAR, DELTA = 0.01, 0.1
@@ -97,8 +97,8 @@ class TestEliminationUCB:
             for X in (arms.unsqueeze(-2), arms.view(20, 3, 2), arms[:2]):
                 torch.testing.assert_close(ours(X), theirs(X), atol=1e-8, rtol=1e-8)
             for q in (1, 3):
-                picks = [optimize_acqf_discrete(a, q=q, choices=arms)[0] for a in (ours, theirs)]
-                assert torch.equal(*picks)
+                chosen = [optimize_acqf_discrete(a, q=q, choices=arms)[0] for a in (ours, theirs)]
+                assert torch.equal(*chosen)
 
     def test_the_largest_bound_of_the_active_and_who_has_it(self, tkwargs):
         widths = (2.0, 1.5, 1.0)
@@ -203,17 +203,17 @@ def test_the_test_is_that_over_arms(tkwargs, width, num_initial):
     model, candidates = CandidateEnsemble(arms[:0], arms[:0], U), []
     for t in range(T):
         initial = t < num_initial
-        pick = torch.tensor([7 * t % n], device=arms.device) if initial else algorithm.select(state, uniform).arms
+        choice = torch.tensor([7 * t % n], device=arms.device) if initial else algorithm.select(state, uniform).arms
         if not initial and t % 5 == 0:
             # the candidate chosen at the arm is that over arms, and the arm is the best of all
             acqf = EliminationUCB(model, run_test(model, width, num_initial=num_initial))
             values = acqf(arms.unsqueeze(-2))
-            assert float(values[pick]) >= float(values.max()) - 1e-9
-            assert acqf.chosen_candidate(arms[pick]) == int(algorithm.select(state, uniform).candidate)
-        y = reward[pick] + noise[t].to(**tkwargs)
-        info = (algorithm.observe_initial if initial else algorithm.observe)(state, pick, y)
+            assert float(values[choice]) >= float(values.max()) - 1e-9
+            assert acqf.chosen_candidate(arms[choice]) == int(algorithm.select(state, uniform).candidate)
+        y = reward[choice] + noise[t].to(**tkwargs)
+        info = (algorithm.observe_initial if initial else algorithm.observe)(state, choice, y)
         candidates.append(-1 if initial else int(info.candidate))
-        model = observe(model, arms[pick], y)
+        model = observe(model, arms[choice], y)
     chosen = torch.tensor(candidates)
     rebuilt = CandidateEnsemble(model.train_inputs[0], model.train_targets.unsqueeze(-1), U)
     posterior = state.posterior
@@ -235,7 +235,7 @@ def test_the_test_is_that_over_arms(tkwargs, width, num_initial):
 
 
 def test_rounds_by_hand(tkwargs):
-    """The hand-made rounds of the bandits (``tests/algorithms/test_he_gp_ucb.py``), whose sides are there."""
+    """The hand-made rounds of the bandits (``tests/bandits/test_he_gp_ucb.py``), whose sides are there."""
     X, Y = torch.zeros(4, 1, **tkwargs), torch.tensor([[0.0], [-1.0], [50.0], [50.0]], **tkwargs)
 
     def after(t):
@@ -326,13 +326,13 @@ def test_standardised_rewards_may_have_any_units(tkwargs, form):
     noise = 0.1 * torch.randn(20, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(**tkwargs)
     played = []
     for center, scale in ((0.0, 1.0), (-40.0, 1e-3), (7e5, 3e4)):
-        model, picks = CandidateEnsemble(arms[:0], arms[:0], U, outcome_transform=Standardize(m=1)), []
+        model, chosen = CandidateEnsemble(arms[:0], arms[:0], U, outcome_transform=Standardize(m=1)), []
         for eta in noise:
             best = int(EliminationUCB(model, eliminate(model, form))(arms.unsqueeze(-2)).argmax())
-            picks.append([3, 17, 31][len(picks)] if len(picks) < 3 else best)
-            model = observe(model, arms[picks[-1]], center + scale * (torch.sin(9 * arms[picks[-1]]) + eta))
+            chosen.append([3, 17, 31][len(chosen)] if len(chosen) < 3 else best)
+            model = observe(model, arms[chosen[-1]], center + scale * (torch.sin(9 * arms[chosen[-1]]) + eta))
         left = eliminate(model, form)
-        played.append((picks, left.active, (EliminationUCB(model, left)(arms.unsqueeze(-2)) - center) / scale))
+        played.append((chosen, left.active, (EliminationUCB(model, left)(arms.unsqueeze(-2)) - center) / scale))
     for other in played[1:]:
         assert other[0] == played[0][0]
         torch.testing.assert_close(other[1:], played[0][1:], atol=1e-5, rtol=1e-5)

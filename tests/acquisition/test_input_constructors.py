@@ -9,8 +9,8 @@ from botorch.utils.datasets import SupervisedDataset
 from bo_robust.acquisition import GPUCB, input_constructors
 from bo_robust.acquisition.input_constructors import check_search_space, finite_environment
 from bo_robust.confidence import ConstantWidth, FiniteWidth
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import TruncatedGP
-from bo_robust.truncation import TGPTruncation
 
 PLAIN = {"points": [{"u": 0.0, "v": 5}, {"v": 7, "u": 1.0}], "probabilities": [0.25, 0.75]}
 

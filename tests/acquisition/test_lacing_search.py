@@ -5,8 +5,8 @@ from torch.distributions import Normal
 
 from bo_robust.acquisition.lacing_search import search_lacing_value
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.environments import ContinuousEnvironment
-from bo_robust.functionals import ValueAtRisk
+from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.risk_measures.functionals import ValueAtRisk
 
 ALPHA = 0.1
 

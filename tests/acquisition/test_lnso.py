@@ -5,7 +5,7 @@ from botorch.models import SingleTaskGP
 from bo_robust.acquisition import lnso
 from bo_robust.acquisition.lnso import climb, optimize_lnso
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.environments import ContinuousEnvironment
+from bo_robust.risk_measures.environments import ContinuousEnvironment
 
 ALPHA = 0.1
 QUICK = {"rounds": 2, "fit_steps": 5, "ascent_steps": 5, "num_x": 7, "num_z": 3}

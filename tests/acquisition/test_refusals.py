@@ -16,8 +16,8 @@ from bo_robust.acquisition import (
 )
 from bo_robust.acquisition.lnso import climb
 from bo_robust.confidence import ConstantWidth
-from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
-from bo_robust.functionals import CVaR
+from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
+from bo_robust.risk_measures.functionals import CVaR
 from tests.refusals import check_refused
 
 X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)
@@ -74,7 +74,7 @@ REFUSALS = [
     ("pending", lambda: risk(model=batched(), X_pending=X[:1, :1])),
     *(("X", lambda x=x: risk()(x)) for x in (X[:1], torch.cat([X, X], 1))),
     ("X", lambda: risk().select_condition([[0.1]])),
-    ("pick", lambda: risk().select_condition(X[:, :1], "best")),
+    ("selection_rule", lambda: risk().select_condition(X[:, :1], "best")),
     *(
         ("X_queried", lambda x=x: recommend_design(gp(), FiniteEnvironment(Z), 0.1, x))
         for x in ([[0.1]], X[:0], X.long())

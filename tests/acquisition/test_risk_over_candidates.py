@@ -6,14 +6,14 @@ from botorch.models import SingleTaskGP
 from gpytorch.means import ZeroMean
 
 from bo_robust.acquisition import StableOpt, ValueAtRiskUCB, eliminate, recommend_design
-from bo_robust.algorithms import HEStableOpt
-from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.bandits import HEStableOpt
+from bo_robust.bandits.elimination_algorithm import eliminations
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth, SelfNormalisedWidth
-from bo_robust.covariance import SquaredExponential
-from bo_robust.environments import FiniteEnvironment
-from bo_robust.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
 from bo_robust.models import CandidateEnsemble, candidate
-from bo_robust.posteriors.candidates import candidate_kernel
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
+from bo_robust.utils.covariance import SquaredExponential
 
 LENGTHSCALES, NOISE_VAR, DELTA = (0.25, 0.7, 2.0), 0.01, 0.1
 WIDTH = BayesianFiniteWidth(40, DELTA, scale=0.3)

@@ -6,7 +6,7 @@ from botorch.optim import optimize_acqf
 
 from bo_robust.acquisition.stable_opt import StableOpt
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
-from bo_robust.environments import FiniteEnvironment, PerturbationEnvironment
+from bo_robust.risk_measures.environments import FiniteEnvironment, PerturbationEnvironment
 
 
 def gp(tkwargs, d):

@@ -13,8 +13,8 @@ from botorch.optim import optimize_acqf
 
 from bo_robust.acquisition import GPUCB, ucb
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import TruncatedGP
-from bo_robust.truncation import TGPTruncation
 from tests.worlds import rand, rbf, unit_box
 
 NOISE_VAR = 0.1

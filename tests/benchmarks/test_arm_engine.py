@@ -4,7 +4,7 @@ import torch
 
 from benchmarks import arm_engine
 from benchmarks.loop import play
-from bo_robust.algorithms import GPUCB
+from bo_robust.bandits import GPUCB
 from bo_robust.confidence import ConstantWidth, FiniteWidth
 
 

@@ -1,4 +1,4 @@
-"""The opponent of BKB and BBKB makes their picks, and speed counts only where regret is no larger."""
+"""The opponent of BKB and BBKB makes their chosen, and speed counts only where regret is no larger."""
 
 import json
 
@@ -7,10 +7,10 @@ import pytest
 from benchmarks.bkb import linear_world, np_linear, played, report_large
 from benchmarks.loop import noise_and_uniforms
 from benchmarks.plain_bkb import plain_bbkb
-from bo_robust.algorithms.bbkb import BBKB
-from bo_robust.algorithms.bkb import BKB
+from bo_robust.bandits.bbkb import BBKB
+from bo_robust.bandits.bkb import BKB
 from bo_robust.confidence import ConstantWidth
-from bo_robust.random import spread
+from bo_robust.utils.random import spread
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0], ids=["BKB", "BBKB"])
@@ -20,12 +20,12 @@ def test_plain_numpy_makes_the_same_picks(share):
     kernel, f, noise_var = linear_world(n, 3, 0)
     ours = BBKB(width, 1.0, share * noise_var) if share else BKB(width, 1.0)
     noise, uniforms = (table.squeeze(1) for table in noise_and_uniforms(0, rounds, noise_var))
-    _, regret, picks = played(ours, kernel, f, rounds, 0, noise_var)
+    _, regret, chosen = played(ours, kernel, f, rounds, 0, noise_var)
     tables = kernel.arms.numpy(), np_linear, kernel.diagonal.numpy(), f.numpy(), noise.numpy()
     first, draws = int(uniforms[0] * n), spread(uniforms, n).numpy()
     theirs = plain_bbkb(*tables, first, draws, lambda t: 2.0, 1.0, noise_var, share * noise_var)
-    assert picks == theirs
-    assert regret == pytest.approx(sum(float(f.max() - f[arm]) for arm in picks))
+    assert chosen == theirs
+    assert regret == pytest.approx(sum(float(f.max() - f[arm]) for arm in chosen))
 
 
 def test_speed_counts_where_the_regret_is_not_larger(capsys):

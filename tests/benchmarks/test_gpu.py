@@ -106,7 +106,7 @@ def test_ops_report_time_over_floor_and_refuse_mismatches(stand_in, monkeypatch)
 
 def test_a_part_that_breaks_or_disagrees_is_reported_and_the_rest_goes_on(monkeypatch, capsys):
     def disagree(device):
-        raise Mismatch("3 of 4 picks are the same")
+        raise Mismatch("3 of 4 chosen are the same")
 
     def broken(device):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.")
@@ -120,8 +120,8 @@ def test_a_part_that_breaks_or_disagrees_is_reported_and_the_rest_goes_on(monkey
     bench = Bench(CPU, quick=True)
     gpu.run(bench, list(parts))
     assert [row["detail"].get("failed") for row in bench.rows] == [
-        "Mismatch: 3 of 4 picks are the same",
-        "Mismatch: 3 of 4 picks are the same",
+        "Mismatch: 3 of 4 chosen are the same",
+        "Mismatch: 3 of 4 chosen are the same",
         "OutOfMemoryError: CUDA out of memory. Tried to allocate 20 GiB.",
         None,
     ]
@@ -147,7 +147,7 @@ def test_comparisons_do_not_let_nan_pass():
     require_close("x", one, one, 0.0)
     with pytest.raises(Mismatch, match="relative difference nan"):
         require_close("x", torch.tensor([1.0, torch.nan, 1.0]), one, 1.0)
-    with pytest.raises(Mismatch, match="2 of 3 picks"):
+    with pytest.raises(Mismatch, match="2 of 3 chosen"):
         require_same("x", torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]))
 
 

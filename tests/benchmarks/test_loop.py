@@ -29,15 +29,15 @@ NOISE = torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
 
 def test_rewards_are_f_at_the_arms_and_the_noise_of_the_round():
     algorithm, uniforms = Cycle(), torch.rand(3, 2)
-    picks = play(algorithm, "kernel", 0.5, F, NOISE, uniforms)
-    assert picks.tolist() == [[0, 0], [1, 1], [2, 2]]
+    chosen = play(algorithm, "kernel", 0.5, F, NOISE, uniforms)
+    assert chosen.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert algorithm.given == ("kernel", 0.5, 2, 3)
     expected = F.T + NOISE
     for t in range(3):
         drawn, (arms, rewards, uniform) = algorithm.told[2 * t : 2 * t + 2]
         assert torch.equal(drawn, uniforms[t])
         assert torch.equal(uniform, uniforms[t])
-        assert torch.equal(arms, picks[t])
+        assert torch.equal(arms, chosen[t])
         assert torch.equal(rewards, expected[t])
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from benchmarks import grid
-from benchmarks.robustness import contamination, doors, rcgp, summary
+from benchmarks.robustness import contamination, loops, rcgp, summary
 from benchmarks.robustness.campaign import NAMES, campaign, cells
 from benchmarks.robustness.contamination import MAIN, REGIMES, draw
-from benchmarks.robustness.doors import GRID, OURS, PEERS
+from benchmarks.robustness.loops import GRID, OURS, PEERS
 from benchmarks.robustness.picture import draw as draw_picture
 from benchmarks.robustness.picture import gaps
 from benchmarks.robustness.problems import FUNCTIONS, LAB, SETTINGS, initial_design, make_problem
@@ -86,7 +86,7 @@ def readings(monkeypatch):
         return y
 
     monkeypatch.setattr(contamination.Draws, "reading", spied)
-    monkeypatch.setattr(doors, "_asked", {})
+    monkeypatch.setattr(loops, "_asked", {})
     return told
 
 
@@ -109,12 +109,12 @@ def test_every_method_gets_the_start_and_readings_of_the_plain_loop(method, read
 
 def test_equal_models_ask_the_same_and_the_acquisition_is_maximised_once(readings, monkeypatch):
     """Without faults "known" is the plain model: it takes each next point from it, and would find the same alone."""
-    asked, maximise = [], doors.optimize_acqf
-    monkeypatch.setattr(doors, "optimize_acqf", lambda *args, **options: asked.append(1) or maximise(*args, **options))
+    asked, maximise = [], loops.optimize_acqf
+    monkeypatch.setattr(loops, "optimize_acqf", lambda *args, **options: asked.append(1) or maximise(*args, **options))
     for method in ("plain", "known"):
         campaign(("branin", "clean", 0, method), budget=8)
     assert len(asked) == 2
-    doors._asked.clear()
+    loops._asked.clear()
     campaign(("branin", "clean", 0, "known"), budget=8)
     assert len(asked) == 4
     assert readings[0] == readings[1] == readings[2]
@@ -122,7 +122,7 @@ def test_equal_models_ask_the_same_and_the_acquisition_is_maximised_once(reading
 
 def test_a_suspect_is_measured_again_in_place_of_the_acquisition(readings, monkeypatch):
     again = torch.full((1, 2), 0.25).double()
-    monkeypatch.setattr(doors, "suggest_replicates", lambda model: again)
+    monkeypatch.setattr(loops, "suggest_replicates", lambda model: again)
     row = campaign(("branin", "clean", 0, "diff with verify"), budget=8)
     assert row["again"] == 1
     assert [x for x, _ in readings[0][6:]] == [(0.25, 0.25)] * 2
@@ -131,18 +131,18 @@ def test_a_suspect_is_measured_again_in_place_of_the_acquisition(readings, monke
 def test_a_warning_of_many_faults_is_kept_with_its_evaluation(monkeypatch):
     def warning(X, Y, faults):
         if len(X) == 7:
-            warnings.warn("RobustGP sets 3 of 7 rewards aside.", stacklevel=2)
-        return doors.fitted(doors.SingleTaskGP(X, Y))
+            warnings.warn("RobustGP flags 3 of 7 observations as outliers.", stacklevel=2)
+        return loops.fitted(loops.SingleTaskGP(X, Y))
 
-    monkeypatch.setitem(doors.MODELS, "plain", warning)
+    monkeypatch.setitem(loops.MODELS, "plain", warning)
     assert campaign(("branin", "clean", 0, "plain"), budget=8)["warned"] == 8
     assert campaign(("branin", "clean", 0, "known"), budget=8)["warned"] is None
 
 
 def test_winsorised_rewards_lie_within_the_limits():
     Y = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0], [-100.0]]).double()
-    assert doors.winsorised(Y).flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 7.5, -4.5]
-    assert torch.equal(doors.winsorised(Y[:4]), Y[:4])
+    assert loops.winsorised(Y).flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 7.5, -4.5]
+    assert torch.equal(loops.winsorised(Y[:4]), Y[:4])
 
 
 @pytest.mark.parametrize("name", list(LAB))

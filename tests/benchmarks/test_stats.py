@@ -52,7 +52,7 @@ def test_a_speed_and_a_quality_are_judged_alike(capsys):
     report_paired("regret", differences([1.0] * 5, [2.0, 3.0, 2.0, 0.0, 5.0]), "less", most=-2.0)
     row = told(capsys)
     assert (row["value"], row["target"], row["met"]) == (-1.0, "<= -2", False)
-    report_ratio("picks differ", [4.0] * 5, [1.0] * 5, 2.0, also=False)
+    report_ratio("chosen differ", [4.0] * 5, [1.0] * 5, 2.0, also=False)
     assert told(capsys)["met"] is False
 
 

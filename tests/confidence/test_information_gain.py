@@ -24,20 +24,20 @@ def se_matrix(X, lengthscale):
     return torch.exp(-0.5 * torch.cdist(X, X).square() / lengthscale**2)
 
 
-def dense_gain(K, picks, noise_var):
+def dense_gain(K, chosen, noise_var):
     """1/2 logdet by slogdet, with no code of the module."""
-    index = torch.as_tensor(picks, device=K.device)
+    index = torch.as_tensor(chosen, device=K.device)
     sub = K[index][:, index]
-    eye = torch.eye(len(picks), dtype=K.dtype, device=K.device)
+    eye = torch.eye(len(chosen), dtype=K.dtype, device=K.device)
     return float(0.5 * torch.linalg.slogdet(eye + sub / noise_var).logabsdet)
 
 
-def dense_variances(K, picks, noise_var):
-    """Posterior variance of every point after the picks, by one dense solve."""
-    if not len(picks):
+def dense_variances(K, chosen, noise_var):
+    """Posterior variance of every point after the chosen, by one dense solve."""
+    if not len(chosen):
         return K.diagonal().clone()
-    index = torch.as_tensor(picks, device=K.device)
-    M = K[index][:, index] + noise_var * torch.eye(len(picks), dtype=K.dtype, device=K.device)
+    index = torch.as_tensor(chosen, device=K.device)
+    M = K[index][:, index] + noise_var * torch.eye(len(chosen), dtype=K.dtype, device=K.device)
     return K.diagonal() - (K[index] * torch.linalg.solve(M, K[index])).sum(0)
 
 
@@ -85,13 +85,13 @@ def test_effective_dimension_by_hand(device):
 @given(
     seed=st.integers(0, 10**6),
     noise_var=st.floats(1e-3, 10.0),
-    picks=st.lists(st.integers(0, 5), min_size=1, max_size=12),
+    chosen=st.lists(st.integers(0, 5), min_size=1, max_size=12),
 )
-def test_increments_sum_to_the_determinant(seed, noise_var, picks):
-    K = kernel_matrix(6, seed, "cpu", rank=3)  # singular, and the picks repeat
-    variances = torch.stack([dense_variances(K, picks[:t], noise_var)[p] for t, p in enumerate(picks)])
+def test_increments_sum_to_the_determinant(seed, noise_var, chosen):
+    K = kernel_matrix(6, seed, "cpu", rank=3)  # singular, and the chosen repeat
+    variances = torch.stack([dense_variances(K, chosen[:t], noise_var)[p] for t, p in enumerate(chosen)])
     total = float(ig.increments(variances, noise_var).sum())
-    index = torch.as_tensor(picks)
+    index = torch.as_tensor(chosen)
     assert total == pytest.approx(float(ig.exact(K[index][:, index], noise_var)), rel=1e-8)
 
 
@@ -105,9 +105,9 @@ def test_increments_by_hand(device):
 def test_greedy_is_the_dense_greedy(T, device):
     noise_var = 0.07
     K = kernel_matrix(5, 3, device)
-    gains, picks = ig.greedy(K, noise_var, T)
-    assert gains.shape == picks.shape == (T,)
-    chosen = picks.tolist()
+    gains, chosen = ig.greedy(K, noise_var, T)
+    assert gains.shape == chosen.shape == (T,)
+    chosen = chosen.tolist()
     for t in range(T):
         assert chosen[t] == int(dense_variances(K, chosen[:t], noise_var).argmax())
         assert float(gains[t]) == pytest.approx(dense_gain(K, chosen[: t + 1], noise_var), rel=1e-11)
@@ -116,16 +116,16 @@ def test_greedy_is_the_dense_greedy(T, device):
 def test_greedy_prefers_the_first_of_equals_and_repeats_a_lone_point(device):
     assert ig.greedy(torch.eye(3, dtype=torch.float64, device=device), 1.0, 6)[1].tolist() == [0, 1, 2] * 2
     # one point with k = 1, noise_var 1: 1/2 log(1 + t)
-    gains, picks = ig.greedy(torch.ones(1, 1, dtype=torch.float64, device=device), 1.0, 4)
-    assert picks.tolist() == [0] * 4
+    gains, chosen = ig.greedy(torch.ones(1, 1, dtype=torch.float64, device=device), 1.0, 4)
+    assert chosen.tolist() == [0] * 4
     assert gains.tolist() == pytest.approx([0.5 * math.log(1 + t) for t in range(1, 5)])
 
 
 def test_greedy_stays_exact_over_a_long_run_on_a_near_singular_kernel(device):
     X = torch.linspace(0, 1, 30, dtype=torch.float64, device=device)[:, None]
     K = se_matrix(X, 0.3)
-    gains, picks = ig.greedy(K, 1e-3, 1000)
-    counts = torch.bincount(picks, minlength=30).double()
+    gains, chosen = ig.greedy(K, 1e-3, 1000)
+    counts = torch.bincount(chosen, minlength=30).double()
     root = counts.sqrt()
     eye = torch.eye(30, dtype=torch.float64, device=device)
     want = 0.5 * torch.linalg.slogdet(eye + root[:, None] * K * root / 1e-3).logabsdet

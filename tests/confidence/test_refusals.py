@@ -7,7 +7,13 @@ import torch
 from bo_robust import confidence
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, gp_ucb_regret_bound, propose_constants
 from bo_robust.confidence import information_gain as gains
-from bo_robust.truncation import ATAFourierTruncation, PublishedATATruncation, TGPTruncation, median_mad, truncate
+from bo_robust.confidence.truncation import (
+    ATAFourierTruncation,
+    PublishedATATruncation,
+    TGPTruncation,
+    median_mad,
+    truncate,
+)
 from tests.refusals import check_refused
 
 K = torch.eye(3, dtype=torch.float64)

@@ -55,18 +55,18 @@ def test_gp_ucb_stays_below_the_bound():
     spectral = gp_ucb_regret_bound(widths, ig.spectral_bound(K, noise_var, T), noise_var)
     for _ in range(10):
         f = root @ torch.randn(n, dtype=torch.float64, generator=g)
-        picks, y, regret, variances = [], [], [], []
+        chosen, y, regret, variances = [], [], [], []
         for t in range(1, T + 1):
-            index = torch.tensor(picks, dtype=torch.long)
+            index = torch.tensor(chosen, dtype=torch.long)
             M = K[index][:, index] + noise_var * torch.eye(t - 1, dtype=torch.float64)
             weights = torch.linalg.solve(M, K[index])
             mean = weights.mT @ torch.tensor(y, dtype=torch.float64)
             variance = K.diagonal() - (K[index] * weights).sum(0)
-            pick = int((mean + width(t) * variance.clamp(min=0).sqrt()).argmax())
-            picks.append(pick)
-            variances.append(float(variance[pick]))
-            regret.append(float(f.max() - f[pick]))
-            y.append(float(f[pick] + noise_var**0.5 * torch.randn((), dtype=torch.float64, generator=g)))
+            choice = int((mean + width(t) * variance.clamp(min=0).sqrt()).argmax())
+            chosen.append(choice)
+            variances.append(float(variance[choice]))
+            regret.append(float(f.max() - f[choice]))
+            y.append(float(f[choice] + noise_var**0.5 * torch.randn((), dtype=torch.float64, generator=g)))
         cumulative = torch.tensor(regret, dtype=torch.float64).cumsum(0)
         realised = ig.increments(torch.tensor(variances, dtype=torch.float64), noise_var).cumsum(0)
         sharpest = gp_ucb_regret_bound(widths, realised, noise_var)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from bo_robust.confidence import propose_constants
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.experiments.problems.data import load_csv, load_npz
-from bo_robust.truncation import TGPTruncation
 
 N = 2000
 SIGMA = 1.0 / 0.67449  # of a Gaussian, in median absolute deviations

@@ -24,7 +24,7 @@ from bo_robust.confidence import (
     SelfNormalisedWidth,
     TGPWidth,
 )
-from bo_robust.truncation import TGPTruncation
+from bo_robust.confidence.truncation import TGPTruncation
 
 E = math.e
 BKB_AT_5 = 2.0 * math.sqrt(6.0 * math.log(4.0) + math.log(10.0)) + 1.0 + math.sqrt(2.0)

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from bo_robust.acquisition import GPUCB, Elimination, EliminationUCB, StableOpt, ValueAtRiskUCB, eliminate
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
-from bo_robust.environments import FiniteEnvironment
 from bo_robust.models import CandidateEnsemble
+from bo_robust.risk_measures.environments import FiniteEnvironment
 from tests.worlds import rand, rbf, unit_box
 
 LENGTHSCALE, NOISE_VAR, WIDTH = 0.4, 0.05, 2.0

@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from bo_robust.algorithms import (
+from bo_robust.bandits import (
     AGPUCB,
     ALGORITHMS,
     ATAGPUCB,
@@ -29,6 +29,8 @@ from bo_robust.algorithms import (
     RandomArm,
     StableOpt,
 )
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import (
     WIDTHS,
     FiniteWidth,
@@ -36,11 +38,9 @@ from bo_robust.confidence import (
     SelfNormalisedWidth,
     TGPWidth,
 )
+from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.posteriors.dictionary import NystromDictionary
-from bo_robust.truncation import NoTruncation, TGPTruncation
-from tests.algorithms.worlds import LENGTHSCALES, N, begin, kernel, play, table
+from tests.bandits.worlds import LENGTHSCALES, N, begin, kernel, play, table
 
 W = 5  # conditions per design, of algorithms over pairs
 FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
@@ -265,12 +265,12 @@ def test_copies_go_on_alike(name, device):
     copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
     played = []
     for one in copies:
-        picks = []
+        chosen = []
         for eta, u in zip(noise[8:], uniforms[8:], strict=True):
             arms = algorithm.select(one, u).arms
             algorithm.observe(one, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
-            picks.append(arms)
-        played.append(torch.stack(picks))
+            chosen.append(arms)
+        played.append(torch.stack(chosen))
     assert torch.equal(copies[0].posterior.mean, copies[1].posterior.mean)
     torch.testing.assert_close(copies[0].posterior.mean, state.posterior.mean, rtol=1e-12, atol=1e-12)
     assert all(torch.equal(arms, played[-1]) for arms in played)

@@ -27,6 +27,7 @@ from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
+from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.models import (
     BKBModel,
     CandidateEnsemble,
@@ -38,7 +39,6 @@ from bo_robust.models import (
     TruncatedGP,
     information_gain,
 )
-from bo_robust.truncation import NoTruncation, TGPTruncation
 from tests import worlds
 from tests.worlds import assert_same, moments, points, rewards, unit_box
 

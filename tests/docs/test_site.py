@@ -97,7 +97,7 @@ def test_the_code_of_a_page_does_what_the_page_says(page, tmp_path, monkeypatch,
         assert names["state"].round == 30
         assert names["mean"].shape == (7, 1, 1)
         best = float(torch.sin(5 * names["arms"]).sum(1).max())
-        assert best - float(torch.sin(5 * names["pick"].location).sum()) < 1.0  # of a range of 4
+        assert best - float(torch.sin(5 * names["choice"].location).sum()) < 1.0  # of a range of 4
     if page == "gp_ucb.md":
         assert names["bound"].shape == (100,)
         assert bool((names["bound"] > 0).all())

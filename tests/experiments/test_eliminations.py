@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.algorithms.elimination_algorithm import eliminations
+from bo_robust.bandits.elimination_algorithm import eliminations
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved, start_state

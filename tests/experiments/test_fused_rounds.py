@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
-from bo_robust.algorithms import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement
+from bo_robust.bandits import GPUCB, IRGPUCB, TGPUCB, ExpectedImprovement
 from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import start_state
 from bo_robust.experiments.fused_rounds import can_fuse, play_fused
 from bo_robust.experiments.loop_arms import Traces, play
 from bo_robust.experiments.problems import make_problem
-from bo_robust.truncation import TGPTruncation
 
 HORIZON, TRIALS = 70, range(3)
 ALGORITHMS = {

@@ -29,7 +29,7 @@ def test_everything_has_a_line_that_is_a_plain_sentence():
     [
         ("One sentence. Another one.", "One sentence."),
         ("It spans\ntwo lines.\n\nAnd has more.", "It spans two lines."),
-        ("Of :class:`bo_robust.covariance.Matern` and ``nu`` = 2.5.", "Of Matern and nu = 2.5."),
+        ("Of :class:`bo_robust.utils.covariance.Matern` and ``nu`` = 2.5.", "Of Matern and nu = 2.5."),
         ("No stop", "No stop."),
     ],
 )

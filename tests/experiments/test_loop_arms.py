@@ -11,7 +11,7 @@ from bo_robust.experiments.build import build_algorithm, build_problem, start_st
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.loop_arms import DICTIONARY_COLUMNS, Traces, play_round, run_method
 from bo_robust.experiments.problems import make_problem
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 T3 = {"kind": "student_t", "df": 3}
 METHODS = [

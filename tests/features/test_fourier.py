@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures, fewest_nodes, fourier_features, hermite_frequencies
 from bo_robust.features.box import MAX_FREQUENCIES
+from bo_robust.utils.covariance import SquaredExponential
 
 UNIT = (0.0, 1.0)
 

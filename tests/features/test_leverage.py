@@ -15,7 +15,7 @@ from bo_robust.features.leverage import (
     padded,
     theory_oversampling,
 )
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 
 def tensor(values, device, dtype=torch.float64):

@@ -9,7 +9,6 @@ from gpytorch.kernels import LinearKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
 from bo_robust.features.nystrom import (
     DictionaryRoot,
     NystromWeights,
@@ -18,6 +17,7 @@ from bo_robust.features.nystrom import (
     pivoted_cholesky,
     symmetric_axes,
 )
+from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 
 SE = SquaredExponential(0.2)
 

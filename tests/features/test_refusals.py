@@ -3,12 +3,12 @@ import math
 import pytest
 import torch
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.features import FourierFeatures, fewest_nodes
 from bo_robust.features.fourier import hermite_frequencies
 from bo_robust.features.leverage import draw_dictionary, keep_probability, padded, theory_oversampling
 from bo_robust.features.matern_fourier import MaternFourierFeatures
 from bo_robust.features.nystrom import dictionary_root, nystrom_weights
+from bo_robust.utils.covariance import SquaredExponential
 from tests.refusals import check_refused
 
 UNIT = (0.0, 1.0)

@@ -15,6 +15,7 @@ from ax.utils.common.random import with_rng_seed
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
+from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.integrations.ax import (
     RobustAcquisition,
     complete_observed,
@@ -24,7 +25,6 @@ from bo_robust.integrations.ax import (
 )
 from bo_robust.methods import METHODS as DECLARED
 from bo_robust.models import RobustGP
-from bo_robust.truncation import NoTruncation, TGPTruncation
 
 ROOT = Path(__file__).resolve().parents[2]
 TAIL = {"moment_bound": 1.0, "alpha": 1.0, "noise_var": 0.01}

@@ -8,8 +8,8 @@ import pytest
 import torch
 from gpytorch.kernels import PeriodicKernel, RBFKernel
 
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 
 def test_one_range_is_a_log_grid_in_steps_of_at_most_two():

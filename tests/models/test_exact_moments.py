@@ -10,9 +10,9 @@ from botorch.models.transforms.outcome import Log, Standardize
 from gpytorch.kernels import AdditiveKernel, LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 
+from bo_robust.confidence.truncation import NoTruncation
 from bo_robust.models import TruncatedGP
 from bo_robust.models.exact_moments import exact_moments
-from bo_robust.truncation import NoTruncation
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior
 
 from bo_robust import BKBModel, TruncatedGP
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import fitting
 from bo_robust.models.fitting import fit_evidence, fit_rows
-from bo_robust.truncation import TGPTruncation
 
 
 def data(n=40, d=2):

@@ -11,6 +11,7 @@ from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import AdditiveKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 
+from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.models import (
     BKBModel,
     FeatureGP,
@@ -22,7 +23,6 @@ from bo_robust.models import (
     plot_outliers,
     suggest_replicates,
 )
-from bo_robust.truncation import NoTruncation, TGPTruncation
 from tests.refusals import check_refused
 
 X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)

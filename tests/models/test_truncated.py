@@ -11,8 +11,8 @@ from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.likelihoods import GaussianLikelihood
 
+from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.models import TruncatedGP, TruncationWarning
-from bo_robust.truncation import NoTruncation, TGPTruncation
 from tests.worlds import assert_same, moments, points, rbf
 
 LENGTHSCALE = 0.4

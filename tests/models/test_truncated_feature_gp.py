@@ -17,9 +17,9 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
 from bo_robust.models.truncated_feature_gp import truncated_sum
-from bo_robust.truncation import ATAFourierTruncation, ATANystromTruncation
 from tests.worlds import assert_same, moments, points, rbf
 
 MAPS = ["fourier", "nystrom"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from packaging.version import Version
 
-from bo_robust import linalg
+from bo_robust.utils import linalg
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bo_robust.algorithms import (
+from bo_robust.bandits import (
     GPUCB,
     IRGPUCB,
     TGPUCB,
@@ -13,13 +13,13 @@ from bo_robust.algorithms import (
     PureVariance,
     RandomArm,
 )
+from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
-from bo_robust.covariance import SquaredExponential
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.ops.arm_update import naive
-from bo_robust.posteriors import arms as arm_states
-from bo_robust.posteriors.arms import ArmKernel
-from bo_robust.truncation import TGPTruncation
-from tests.algorithms.worlds import NothingIsRead
+from bo_robust.utils.covariance import SquaredExponential
+from tests.bandits.worlds import NothingIsRead
 
 
 def test_the_watch_works():
@@ -54,6 +54,6 @@ def test_no_round_waits_for_the_device(algorithm, dense, monkeypatch):
     uniform = torch.rand(60, 4, generator=g, dtype=torch.float64)
     with NothingIsRead():  # 60 rounds: more than a block, less than the rows allocated at first
         for eta, u in zip(noise.unbind(0), uniform.unbind(0), strict=True):
-            picks = algorithm.select(state, u).arms
-            algorithm.observe(state, picks, eta)
+            chosen = algorithm.select(state, u).arms
+            algorithm.observe(state, chosen, eta)
     assert state.round == 60

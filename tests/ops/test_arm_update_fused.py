@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Matern, SquaredExponential
+from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.ops import arm_update, naive_ops
 from bo_robust.ops.arm_update import ArmBuffers, Scratch, naive
-from bo_robust.posteriors import arms as arm_states
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}
 # What a round or the end of a block may change; rows and pending rows only as far as they are in use.

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bo_robust import linalg
 from bo_robust.ops import arm_update, checked, dtc_scores, fused_rounds
 from bo_robust.ops.cases import CASES, PRODUCTION
+from bo_robust.utils import linalg
 
 CPU = torch.device("cpu")
 LIKE = torch.empty(0, dtype=torch.float64)

@@ -6,13 +6,13 @@ import gpytorch
 import pytest
 import torch
 
-from bo_robust.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from bo_robust.bandits.posteriors import dtc
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.features.nystrom import dictionary_root
 from bo_robust.ops import naive_ops
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, naive, scores_of_columns
 from bo_robust.ops.dtc_scores.naive import dtc_scores_direct, form_of
-from bo_robust.posteriors import dtc
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 
 COVARIANCES = {
     "se": SquaredExponential(0.4),
@@ -126,7 +126,7 @@ def test_float32_arms_are_scored_in_the_dtype_of_the_dictionary(covariance, devi
 
 
 def test_what_float32_arms_cost(device):
-    """Upper bounds move by less than 1e-5, at most one pick in a hundred changes: 200 posteriors of 500 arms."""
+    """Upper bounds move by less than 1e-5, at most one choice in a hundred changes: 200 posteriors of 500 arms."""
     covariance, changed, largest = COVARIANCES["matern52"], 0, 0.0
     for seed in range(50):
         arms, dictionary, noise = problem(500, (30, 25, 20, 15), 3, covariance, device, seed=seed)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bo_robust.confidence import ConstantWidth
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.ops.fused_rounds import fused_rounds, naive
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import FiniteWidth
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.problems.conditions import ConditionsProblem
-from bo_robust.functionals import ValueAtRisk
-from bo_robust.validation import check_count
+from bo_robust.risk_measures.functionals import ValueAtRisk
+from bo_robust.utils.input_checks import check_count
 
 # Evaluations of a line search, for all methods. At a kink it finds nothing and uses them all: 8 in place of 20 halve
 # the time of V-UCB at a loss of at most 2e-4 in the bound (12 states, bounds of 1.5 to 4.5).

@@ -13,22 +13,22 @@ from botorch.acquisition.risk_measures import VaR
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
-from bo_robust import specs
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
-from bo_robust.environments import ContinuousEnvironment
 from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Proposal, Round
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.problems.conditions import ConditionsProblem
-from bo_robust.functionals import Functional, Mean, ValueAtRisk, WorstCase
 from bo_robust.methods import METHODS
-from bo_robust.picks import check_pick
-from bo_robust.validation import check_count, check_positive, is_number
+from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.risk_measures.functionals import Functional, Mean, ValueAtRisk, WorstCase
+from bo_robust.risk_measures.selection_rules import check_selection_rule
+from bo_robust.utils import specs
+from bo_robust.utils.input_checks import check_count, check_positive, is_number
 
 
 @dataclass(frozen=True, kw_only=True)
 class _UpperBound(Optimised):
-    """Maximises the upper bound of a functional of f(x, Z), then picks a condition that the functional offers."""
+    """Maximises the upper bound of a functional of f(x, Z), then chooses a condition that the functional offers."""
 
     @property
     def schedule(self) -> Width:
@@ -46,7 +46,7 @@ class _UpperBound(Optimised):
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
         x, value = self.maximised(bound, now.problem.x_bounds)
-        point = bound.select_condition(x.unsqueeze(0), getattr(self, "pick", "probable")).point[0]
+        point = bound.select_condition(x.unsqueeze(0), getattr(self, "selection_rule", "probable")).point[0]
         return Proposal(point, float(value.max()) if self.certifies else None)
 
 
@@ -56,18 +56,18 @@ class VUCB(_UpperBound):
 
     Args:
         width: As of "v-ucb" in :data:`bo_robust.methods.METHODS`.
-        pick: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
+        selection_rule: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
     """
 
     certifies: ClassVar[bool] = True
 
     width: Any = field(default_factory=lambda: METHODS["v-ucb"].settings["width"])
-    pick: str = "probable"
+    selection_rule: str = "probable"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.schedule  # raises
-        check_pick(self.pick, ("probable", "uniform"))
+        check_selection_rule(self.selection_rule, ("probable", "uniform"))
 
     @property
     def schedule(self) -> Width:

@@ -28,7 +28,7 @@ from bo_robust.experiments.problems.unknown_hyperparameters import (
     UnknownMean,
     UnknownPeriod,
 )
-from bo_robust.specs import build
+from bo_robust.utils.specs import build
 
 __all__ = [
     "PROBLEMS",

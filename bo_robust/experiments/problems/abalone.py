@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import load_csv
 from bo_robust.experiments.problems.rewards import Gaussian, reward_fields
+from bo_robust.utils.covariance import SquaredExponential
 
 MEASUREMENTS = ["length", "diameter", "height", "whole_weight", "shucked_weight", "viscera_weight", "shell_weight"]
 

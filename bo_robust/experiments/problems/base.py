@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Covariance
-from bo_robust.random import stream
-from bo_robust.specs import quoted
-from bo_robust.validation import check_count, check_finite, check_positive, check_settings
+from bo_robust.utils.covariance import Covariance
+from bo_robust.utils.input_checks import check_count, check_finite, check_positive, check_settings
+from bo_robust.utils.random import stream
+from bo_robust.utils.specs import quoted
 
 
 @dataclass(frozen=True)

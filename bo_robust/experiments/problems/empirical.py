@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.confidence.truncation import median_mad
 from bo_robust.experiments.problems.base import Problem, Trials
 from bo_robust.experiments.problems.rewards import TableRewards
-from bo_robust.truncation import median_mad
-from bo_robust.validation import check_tail_index
+from bo_robust.utils.input_checks import check_tail_index
 
 SHARED_F = (
     "All trials share one f: a standard error over trials covers redrawn rewards (rows of the same table), not other "

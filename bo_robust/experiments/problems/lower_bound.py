@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.rewards import HardRewards
 from bo_robust.experiments.problems.synthetic import even_points
+from bo_robust.utils.covariance import SquaredExponential
 
 # Quadrature on [-1, 1], the support of phi.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)

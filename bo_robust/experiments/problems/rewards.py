@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.specs import build
-from bo_robust.validation import check_finite, check_positive, check_settings, check_tail_index
+from bo_robust.utils.input_checks import check_finite, check_positive, check_settings, check_tail_index
+from bo_robust.utils.specs import build
 
 
 def mean_at(f: Tensor, arms: Tensor) -> Tensor:

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import load_npz
 from bo_robust.experiments.problems.empirical import covariance_kernel
 from bo_robust.experiments.problems.rewards import Gaussian
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 NOISE_FRACTION = 0.05
 # Five-minute rows of a day, and the rows from 6 to 11 in the morning.

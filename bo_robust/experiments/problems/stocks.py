@@ -17,10 +17,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from bo_robust.confidence.truncation import median_mad
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import check_sha256
 from bo_robust.experiments.problems.empirical import centred_problem
-from bo_robust.truncation import median_mad
 
 # A quarter has about 63 trading days.
 HOLD_DAYS = 63

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.rewards import Gaussian, OnePointSpikes, StudentT, reward_fields
-from bo_robust.random import stream
-from bo_robust.specs import quoted
-from bo_robust.validation import check_count, check_positive
+from bo_robust.utils.covariance import Matern, SquaredExponential
+from bo_robust.utils.input_checks import check_count, check_positive
+from bo_robust.utils.random import stream
+from bo_robust.utils.specs import quoted
 
 # Number p of terms a_i k(., x_i) of a random RKHS function (Ray Chowdhury & Gopalan 2019, sec. 6).
 TERMS = 100

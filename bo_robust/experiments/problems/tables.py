@@ -14,7 +14,7 @@ import torch
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
 from bo_robust.experiments.problems.data import load_csv, load_npz
 from bo_robust.experiments.problems.empirical import centred_problem, paper_problem
-from bo_robust.specs import quoted
+from bo_robust.utils.specs import quoted
 
 SCALINGS: dict[str, Callable[..., Problem]] = {"paper": paper_problem, "centred": centred_problem}
 # Reward = minus RTT in seconds; the file counts 10 ms.

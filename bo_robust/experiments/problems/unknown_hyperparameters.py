@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import CandidatePriors, OverArms, Problem, Trials
 from bo_robust.experiments.problems.rewards import Gaussian
 from bo_robust.experiments.problems.synthetic import even_points, square_root, stationary
-from bo_robust.validation import check_count, check_positive
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.input_checks import check_count, check_positive
 
 LENGTHSCALES = (0.3, 0.4, 0.5, 0.7, 1.0)
 # p of the candidates k(x, x') = exp(-2 sin^2(pi (x - x') / p) / l^2): the period of the whole, which is right, then of

@@ -6,11 +6,11 @@ where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 
 from torch import Tensor
 
-from bo_robust.linalg import all_numbers, on_cuda
 from bo_robust.ops.arm_update import cpu, naive
 from bo_robust.ops.arm_update.cpu import PriorRows, Scratch, Views
 from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
 from bo_robust.ops.checked import dispatch
+from bo_robust.utils.linalg import all_numbers, on_cuda
 
 __all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "PriorRows", "Scratch", "Views", "update_"]
 

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_robust.linalg import all_numbers
 from bo_robust.ops.arm_update.naive import (
     ArmBuffers,
     KernelRows,
@@ -28,6 +27,7 @@ from bo_robust.ops.arm_update.naive import (
     posterior_row,
     refresh_root_,
 )
+from bo_robust.utils.linalg import all_numbers
 
 # Beyond this many arms a row no longer fits the cache: memory and torch's threads count, not calls.
 NUMPY_MAX_ARMS = 20_000
@@ -36,7 +36,7 @@ FEW_TRIALS = 4
 
 
 class PriorRows(Protocol):
-    """The prior covariance, :class:`bo_robust.posteriors.arm_kernel.ArmKernel`."""
+    """The prior covariance, :class:`bo_robust.bandits.posteriors.arm_kernel.ArmKernel`."""
 
     @property
     def rows(self) -> KernelRows: ...

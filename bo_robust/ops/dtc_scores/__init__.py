@@ -1,6 +1,6 @@
 """Mean and variance of a block of arms under sparse (DTC) posteriors in one pass: the scoring of BKB and BBKB.
 
-Calandriello et al. 2019, section 3, in the notation of :mod:`bo_robust.posteriors.dtc`: with D the dictionary,
+Calandriello et al. 2019, section 3, in the notation of :mod:`bo_robust.bandits.posteriors.dtc`: with D the dictionary,
 R^T R = K_D^+, V = L L^T and F = L^{-1} R,
 
     mean(x) = k_D(x) . weights,    variance(x) = max(k(x, x) - ||R k_D(x)||^2, 0) + noise_var ||F k_D(x)||^2.
@@ -12,10 +12,10 @@ covariances take the plain path on CUDA too. No gradients.
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Covariance
 from bo_robust.ops.checked import dispatch
 from bo_robust.ops.dtc_scores import naive
 from bo_robust.ops.dtc_scores.naive import Dictionary, Scores, Steps, dtc_steps, form_of, steps_of_columns
+from bo_robust.utils.covariance import Covariance
 
 __all__ = ["Dictionary", "Scores", "Steps", "dtc_scores", "dtc_steps", "scores_of_columns", "steps_of_columns"]
 
@@ -29,8 +29,9 @@ def dtc_scores(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noi
         arms: ``B x d``, float32 or float64; converted to the dtype of the dictionary chunk by chunk. If points are not
             floating point, such as numbers of items, arms are passed to the covariance as they are.
         dictionary: The posteriors. Its dtype, float64 or float32, is that of the computation and of the result.
-        covariance: k. This op evaluates :class:`bo_robust.covariance.SquaredExponential` and
-            :class:`bo_robust.covariance.Matern` itself. It calls any other with a chunk of arms and one trial's points.
+        covariance: k. This op evaluates :class:`bo_robust.utils.covariance.SquaredExponential` and
+            :class:`bo_robust.utils.covariance.Matern` itself. It calls any other with a chunk of arms and one trial's
+            points.
         noise_var: lambda, ``s``.
 
     Raises:

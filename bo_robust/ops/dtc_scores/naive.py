@@ -32,8 +32,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from bo_robust.covariance import Covariance, Matern, SquaredExponential
-from bo_robust.linalg import on_cuda, row_argmax
+from bo_robust.utils.covariance import Covariance, Matern, SquaredExponential
+from bo_robust.utils.linalg import on_cuda, row_argmax
 
 # Rows of R (and as many of F) multiplied at once, and entries of k_D per chunk: both measured on one thread.
 BLOCK, CPU_ENTRIES = 96, 1 << 18
@@ -150,8 +150,8 @@ def dtc_steps(arms: Tensor, points: Tensor, covariance: Covariance, steps: Steps
     """The changes of mean and variance at B arms, ``s x B`` each, in one pass over the arms.
 
     One more reward, or one point more or less in the dictionary, changes the mean by multiples of c functions, and the
-    variance by multiples of their squares (:mod:`bo_robust.posteriors.dtc_changes`). Besides k_D this takes 2 c r flops
-    per arm. Scoring anew takes some 2.4 r^2.
+    variance by multiples of their squares (:mod:`bo_robust.bandits.posteriors.dtc_changes`). Besides k_D this takes 2 c
+    r flops per arm. Scoring anew takes some 2.4 r^2.
 
     ``arms`` and ``covariance`` are those of :func:`bo_robust.ops.dtc_scores.dtc_scores`, ``points`` those of its
     dictionary. ``steps`` has the dtype of the points.

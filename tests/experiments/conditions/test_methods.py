@@ -10,7 +10,7 @@ from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.methods import METHODS
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 TINY = {
     "restarts": 2,
@@ -56,7 +56,7 @@ def test_v_ucb_as_it_is_set():
     problem = make("hartmann3_21")
     now = round_of(problem)
     torch.manual_seed(0)
-    method = build_method("v-ucb", {**TINY, "pick": "uniform", "width": 2.0})
+    method = build_method("v-ucb", {**TINY, "selection_rule": "uniform", "width": 2.0})
     proposal = method.propose(now)
     bound = method.bound(now)
     assert bound.width == 2.0
@@ -66,7 +66,7 @@ def test_v_ucb_as_it_is_set():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pick": "drawn"}, "pick must be one of probable, uniform; got 'drawn'"),
+        ({"selection_rule": "drawn"}, "selection_rule must be one of probable, uniform; got 'drawn'"),
         ({"width": 0.0}, "width must be"),
         ({"preset": "tuned"}, "has no 'preset'"),
     ],
@@ -78,7 +78,7 @@ def test_bad_settings_of_v_ucb_are_refused(options, message):
 
 def test_v_ucb_has_the_papers_width_through_every_door():
     paper = build_method("v-ucb", {})
-    assert (paper.pick, paper.schedule) == ("probable", PAPER_WIDTH)
+    assert (paper.selection_rule, paper.schedule) == ("probable", PAPER_WIDTH)
     assert METHODS["v-ucb"].settings["width"] == paper.width
 
 

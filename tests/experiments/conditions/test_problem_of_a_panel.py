@@ -66,6 +66,6 @@ def test_loops_do_not_mix(tmp_path):
 
 
 def test_a_setting_that_is_null_is_none_and_not_the_default():
-    for name, key in (("v-ucb", "pick"), ("mc-var", "samples")):
+    for name, key in (("v-ucb", "selection_rule"), ("mc-var", "samples")):
         with pytest.raises(RunError, match=f"{key} .*None"):
             parse(data(methods=[{"name": name, key: None}]))

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_robust.covariance import SquaredExponential
+from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.problems.rewards import Gaussian, StudentT
-from bo_robust.posteriors.arms import ArmKernel
+from bo_robust.utils.covariance import SquaredExponential
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems.base import CandidatePriors, Problem, Trials
 from bo_robust.experiments.problems.rewards import Gaussian, TableRewards
-from bo_robust.random import stream
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.random import stream
 
 F = torch.tensor([[0.0, 2.0, 1.0], [5.0, 4.0, 3.0]], dtype=torch.float64)
 

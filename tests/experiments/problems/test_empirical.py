@@ -11,7 +11,7 @@ from bo_robust.experiments.problems.empirical import (
     covariance_kernel,
     paper_problem,
 )
-from bo_robust.validation import check_kernel_matrix
+from bo_robust.utils.input_checks import check_kernel_matrix
 
 HISTORY = np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 4.0]])
 TABLE = np.array([[2.0, 4.0], [4.0, 8.0]])

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import integrate
 
-from bo_robust.covariance import SquaredExponential
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.problems.lower_bound import spectral_density
+from bo_robust.utils.covariance import SquaredExponential
 
 
 def all_places(**params):

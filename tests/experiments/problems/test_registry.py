@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import PROBLEMS, make_conditions_problem, make_problem, of_loop
-from bo_robust.random import stream
+from bo_robust.utils.random import stream
 
 REFUSED = [
     ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),

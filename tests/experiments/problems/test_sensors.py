@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import make_problem
-from bo_robust.random import stream
-from bo_robust.validation import check_kernel_matrix
+from bo_robust.utils.input_checks import check_kernel_matrix
+from bo_robust.utils.random import stream
 
 
 def test_intel_lab(data_dir):

@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy import linalg
 
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems import make_problem
 from bo_robust.experiments.problems.rewards import Gaussian, SymmetricPareto
-from bo_robust.random import stream
+from bo_robust.utils.covariance import Matern, SquaredExponential
+from bo_robust.utils.random import stream
 
 
 @pytest.mark.parametrize(("positive", "low"), [(False, -1.0), (True, 0.0)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bo_robust.experiments.problems import make_problem
-from bo_robust.validation import check_kernel_matrix
+from bo_robust.utils.input_checks import check_kernel_matrix
 
 
 def average_over_rows(problem, device):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from bo_robust.covariance import Matern, SquaredExponential
 from bo_robust.experiments.problems import make_problem
-from bo_robust.validation import check_kernel_matrix
+from bo_robust.utils.covariance import Matern, SquaredExponential
+from bo_robust.utils.input_checks import check_kernel_matrix
 
 
 def test_lengthscale():

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
-from bo_robust.validation import check_bounds, check_count, check_positive
+from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.utils.input_checks import check_bounds, check_count, check_positive
 
 
 class OverConditions(ABC):

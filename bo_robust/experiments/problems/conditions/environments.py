@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from bo_robust.environments import ContinuousEnvironment, FiniteEnvironment
-from bo_robust.validation import quoted
+from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
+from bo_robust.utils.input_checks import quoted
 
 
 def grid(lower: float, upper: float, side: int, dim: int, *, device: torch.device | str, dtype: torch.dtype) -> Tensor:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_robust.environments import ContinuousEnvironment
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
 from bo_robust.experiments.problems.conditions.environments import grid
 from bo_robust.ops.weighted_quantile import weighted_quantile
-from bo_robust.validation import check_count
+from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.utils.input_checks import check_count
 
 # How many quasi-random points stand for a continuous Z: when a value is reported, and while the search for an optimum
 # begins or f is told point by point.

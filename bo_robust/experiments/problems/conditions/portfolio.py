@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.functional import softplus
 from torch.quasirandom import SobolEngine
 
-from bo_robust.covariance import Covariance, Matern
-from bo_robust.environments import FiniteEnvironment
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem, OverConditions
 from bo_robust.experiments.problems.data import load_npz, verified
-from bo_robust.linalg import on_cuda
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.utils.covariance import Covariance, Matern
+from bo_robust.utils.linalg import on_cuda
 
 NUM_Z = 100
 Z_SEED = 0

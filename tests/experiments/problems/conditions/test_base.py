@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from bo_robust.environments import FiniteEnvironment
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.experiments.problems.conditions.environments import unit_environment
+from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
 def tiny(**changes):

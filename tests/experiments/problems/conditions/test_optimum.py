@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.environments import FiniteEnvironment
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions import optimum, over_environment, regret, value_at_risk
 from bo_robust.experiments.problems.conditions.base import ConditionsProblem
+from bo_robust.risk_measures.environments import FiniteEnvironment
 
 
 def table(values, probabilities, alpha, device="cpu"):

@@ -1,0 +1,119 @@
+"""ATA-GP-UCB: GP-UCB whose past rewards are all truncated anew each round, in each direction of a feature space.
+
+Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 2, with quadrature Fourier features (Lemma 1) or Nyström features
+(Theorem 4). Difference from :mod:`tgp_ucb`: the posterior (``posteriors/truncated.py``). It compares the
+share u_{i tau} y_tau of a reward in each direction with the current level, so a truncated reward may come back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from bo_robust.bandits.base import Info, Selection, State
+from bo_robust.bandits.feature_space import FeatureSpaceAlgorithm
+from bo_robust.bandits.gp_ucb import select_ucb
+from bo_robust.bandits.posteriors import truncated
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary, empty_table
+from bo_robust.bandits.posteriors.truncated import TruncatedPosterior
+from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
+from bo_robust.confidence import Width
+from bo_robust.confidence.truncation import Truncation
+from bo_robust.features.base import Features
+from bo_robust.utils.input_checks import check_rule, quoted
+
+
+@dataclass
+class ATAState(State):
+    """State with the kernel that dictionaries are drawn from."""
+
+    kernel: ArmKernel | None = None
+
+
+@dataclass(frozen=True)
+class ATAGPUCB(FeatureSpaceAlgorithm):
+    """ATA-GP-UCB. An unknown root or rule raises ``ValueError``.
+
+    Args:
+        width: Confidence width; the theorems use :class:`~bo_robust.confidence.ATAFourierWidth` or ``ATANystromWidth``.
+        truncation: Level b_t, which may not fall; the theorems use ``ATAFourierTruncation`` or
+            ``ATANystromTruncation``.
+        features: A feature map of arm locations (e.g. :class:`bo_robust.features.FourierFeatures`), or how dictionaries
+            of arms are drawn (:class:`bo_robust.bandits.posteriors.dictionary.NystromDictionary`).
+        root: Root of V^{-1}, whose rows are the directions: "symmetric" (the paper's V^{-1/2}) or "cholesky" (cheaper).
+        rule: What becomes of rewards beyond the level: "zero" (the paper's) or "clip".
+    """
+
+    truncates_anew: ClassVar[bool] = True
+
+    width: Width
+    truncation: Truncation
+    features: Features | NystromDictionary
+    root: str = "symmetric"
+    rule: str = "zero"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rule(self.rule)
+        if isinstance(self.features, type) or not (
+            callable(self.features) or isinstance(self.features, NystromDictionary)
+        ):
+            raise ValueError(f"features must be a feature map or a NystromDictionary, got {quoted(self.features)}.")
+        if self.root not in ROOTS:
+            raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(self.root)}.")
+
+    @classmethod
+    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
+        """The level of the theorem for these features."""
+        return {"kind": "ata_nystrom" if isinstance(features, NystromDictionary) else "ata_fourier"}
+
+    def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
+        table = feature_table(self.features, kernel, self.root)
+        return ATAState(truncated.init(table, noise_var, self.root, self.rule), kernel=kernel)
+
+    def select(self, state: State, uniform: Tensor) -> Selection:
+        """Choose the arm of largest upper confidence bound."""
+        return select_ucb(state, self.width, uniform)
+
+    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Learn from the rewards and truncate all anew; draw a dictionary if one is due.
+
+        A level that falls raises ``ValueError``.
+        """
+        assert isinstance(state, ATAState)
+        assert state.kernel is not None
+        t, kernel, redraw = state.round + 1, state.kernel, None
+        if isinstance(self.features, NystromDictionary) and t >= self.features.redraw_growth * state.posterior.drawn:
+            if uniform is None:
+                raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
+            redraw = partial(self._redrawn, kernel=kernel, uniform=uniform)
+        seen = truncated.observe(state.posterior, arms, rewards, self.truncation(t), redraw)
+        state.round = t
+        return Info(*seen)
+
+    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards, zero beyond b_t, ``s``. Within b_t no direction loses one, because |u| <= 1."""
+        return rewards.masked_fill(rewards.abs() > self.truncation(state.round + 1), 0.0)
+
+    def _redrawn(self, posterior: TruncatedPosterior, kernel: ArmKernel, uniform: Tensor) -> FeatureTable:
+        assert isinstance(self.features, NystromDictionary)
+        return self.features.draw(kernel, posterior.variance, posterior.counts, uniform)
+
+
+def feature_table(features: Features | NystromDictionary, kernel: ArmKernel, root: str) -> FeatureTable:
+    """The features of the arms, compressed for the symmetric root; empty if dictionaries are still to be drawn.
+
+    A feature map that meets arms without locations, or outside its box, raises ``ValueError``.
+    """
+    if isinstance(features, NystromDictionary):
+        return empty_table(kernel)
+    if kernel.arms is None:
+        raise ValueError(
+            f"{type(features).__name__} need the locations of the arms: ArmKernel.from_covariance(k, arms), or "
+            "from_matrix(K, arms). Arms without locations take a NystromDictionary."
+        )
+    Phi = features(kernel.arms)
+    return FeatureTable.compressed(Phi) if root == "symmetric" else FeatureTable(Phi)

@@ -1,0 +1,165 @@
+"""The base of every finite-arm algorithm: its state, its round and its start.
+
+A round is ``selection = algorithm.select(state, uniform)``, then rewards from the world, then
+``algorithm.observe(state, selection.arms, rewards, uniform)``. ``select`` is pure; ``observe`` updates the state in
+place. All trials advance together and nothing returns to the host.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from torch import Tensor
+
+from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.confidence.base import EXPLORING
+from bo_robust.utils.input_checks import check_schedule
+
+
+class PosteriorOverArms(Protocol):
+    """The part of a posterior over arms that rules and the runner read."""
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior mean mu_t of every arm, ``s x n``."""
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variance sigma_t^2 of f at every arm, without noise, ``s x n``."""
+
+    @property
+    def counts(self) -> Tensor:
+        """How many rewards of each arm were learnt from, ``s x n``."""
+
+    @property
+    def noise_var(self) -> Tensor:
+        """Noise variance lambda, ``s``."""
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Realised information gain 1/2 log det(I + K_t / lambda), ``s``."""
+
+
+@dataclass
+class State:
+    """The posterior of all trials after ``round`` rounds: an ``ArmPosterior`` unless the algorithm keeps another."""
+
+    posterior: Any
+    round: int = 0
+
+
+KindOfState = TypeVar("KindOfState", bound=State)
+
+
+def checked_state(state: State, kind: type[KindOfState]) -> KindOfState:
+    """The state; ``TypeError`` unless it is of the ``kind`` that ``init`` makes."""
+    if not isinstance(state, kind):
+        raise TypeError(
+            f"state must be the {kind.__name__} that init of this algorithm made and observe changes in place, got "
+            f"{type(state).__name__}."
+        )
+    return state
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The arms to pull next."""
+
+    arms: Tensor  # One arm per trial, `s` long
+    # Multiplier of sigma in the confidence interval, a number or `s`; None if the rule has no interval
+    width: Tensor | float | None = None
+
+
+def uniform_arms(uniform: Tensor, num_arms: int) -> Tensor:
+    """Arms, ``s`` long, from draws of [0, 1)."""
+    # uniform * num_arms can round up to num_arms.
+    return (uniform * num_arms).long().clamp_(max=num_arms - 1)
+
+
+@dataclass(frozen=True)
+class Info:
+    """What happened to the rewards of a round."""
+
+    # Whether the reward was finite and the posterior still is, `s` bool. A reward of NaN or infinity is a failed pull,
+    # which teaches nothing.
+    ok: Tensor
+    # Whether truncation removed or clipped the reward, `s` bool; None for methods that never truncate
+    truncated: Tensor | None = None
+
+
+class ArmAlgorithm(ABC):
+    """Base of the finite-arm algorithms; subclasses are frozen dataclasses of their settings.
+
+    An experiment reads the class attributes to know how to run an algorithm.
+    """
+
+    # Spec of the width if a configuration names none.
+    default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": EXPLORING}
+    # Whether it chooses among the candidate priors of a problem, and cannot be played without them
+    over_candidates: ClassVar[bool] = False
+    # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or
+    # "eliminations" (the state has `failures`)
+    records: ClassVar[frozenset[str]] = frozenset()
+    # Whether all past rewards are truncated anew each round, so that a truncated one may come back
+    truncates_anew: ClassVar[bool] = False
+    # Whether its choice ignores the rewards. No other algorithm should lose to a baseline.
+    is_baseline: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` unless every width and level is a schedule."""
+        for name, example in (("width", "ConstantWidth(2.0)"), ("truncation", "TGPTruncation(4.0, 1.0)")):
+            if hasattr(self, name):
+                given = getattr(self, name)
+                for one in given if isinstance(given, tuple) else (given,):
+                    check_schedule(name, example, one)
+
+    @classmethod
+    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
+        """Spec of the level if a configuration names none, for these features or this way to draw dictionaries."""
+        return {"kind": "none"}
+
+    @classmethod
+    def delta_of_width(cls, delta: float, kind: str) -> float:
+        """The failure probability for a width of this ``kind``, from the ``delta`` of the whole algorithm."""
+        return delta
+
+    @property
+    def fused_rounds(self) -> bool:
+        """Whether one call of :func:`bo_robust.ops.fused_rounds.fused_rounds` can play many rounds."""
+        return False
+
+    def init(
+        self,
+        kernel: ArmKernel,
+        noise_var: float | Tensor,
+        trials: int = 1,
+        *,
+        prior_mean: Tensor | None = None,
+        rounds: int | None = None,
+    ) -> State:
+        """Make the state before any reward; arguments and errors are as in :func:`.posteriors.arms.init`."""
+        return self.start(arm_states.init(kernel, noise_var, trials, prior_mean=prior_mean, rounds=rounds))
+
+    def start(self, posterior: Any) -> State:
+        """Make the state around a fresh posterior; ``ValueError`` if the algorithm does not fit its arms."""
+        return State(posterior)
+
+    @abstractmethod
+    def select(self, state: State, uniform: Tensor) -> Selection:
+        """Choose one arm per trial; ``uniform`` holds this round's draws from [0, 1), ``s``, one stream per trial."""
+
+    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Learn from the ``rewards`` (``s``) of the ``arms`` pulled (``s`` long), in place.
+
+        NaN or infinity is a failed pull. ``uniform`` holds the draws given to :meth:`select`; a rule that learns at
+        random raises ``ValueError`` without it.
+        """
+        ok = arm_states.observe(checked_state(state, State).posterior, arms, rewards)
+        state.round += 1
+        return Info(ok)
+
+    def observe_initial(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Learn from a round of an initial design, which this rule did not choose; by default as :meth:`observe`."""
+        return self.observe(state, arms, rewards, uniform)

@@ -1,0 +1,64 @@
+"""Algorithms whose arms are pairs of a design x and a condition z, numbered x * w + z for w conditions."""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from bo_robust.bandits.base import ArmAlgorithm, PosteriorOverArms, State
+from bo_robust.risk_measures.functionals import Functional
+from bo_robust.utils.linalg import row_argmax
+
+
+class PairAlgorithm(ArmAlgorithm):
+    """Base of these algorithms, for ``num_conditions`` conditions w."""
+
+    num_conditions: int
+
+    def start(self, posterior: PosteriorOverArms) -> State:
+        """Make the state around a fresh posterior, whose number of arms must be a multiple of w."""
+        check_pairs(posterior.mean.shape[1], self.num_conditions)
+        return super().start(posterior)
+
+
+def recommended_design(
+    posterior: PosteriorOverArms, functional: Functional, num_conditions: int, probabilities: tuple[float, ...] | None
+) -> Tensor:
+    """argmax of F(mu(x, Z)) over the designs with a reward, ``s``; ties go to the first. Design 0 before any reward."""
+    pairs = (posterior.mean.shape[0], -1, num_conditions)
+    p = probabilities_like(probabilities, posterior.mean)
+    values = functional(posterior.mean.view(pairs), p)
+    queried = posterior.counts.view(pairs).sum(-1) > 0
+    return row_argmax(values.masked_fill(~queried, -math.inf))
+
+
+def check_pairs(num_arms: int, num_conditions: int) -> None:
+    """Raise ``ValueError`` unless the arms are whole designs of w pairs each."""
+    if num_arms % num_conditions:
+        raise ValueError(
+            f"{num_arms} arms are not pairs of designs with {num_conditions} conditions each; arms must be "
+            "numbered x * w + z."
+        )
+
+
+def check_probabilities(probabilities: tuple[float, ...], num_conditions: int) -> None:
+    """Raise ``ValueError`` unless these are ``num_conditions`` probabilities."""
+    if len(probabilities) != num_conditions:
+        raise ValueError(f"probabilities must be {num_conditions}, one per condition, got {len(probabilities)}.")
+    if not all(p >= 0.0 for p in probabilities):
+        raise ValueError("probabilities must be numbers >= 0.")
+    if not abs(math.fsum(probabilities) - 1.0) <= 1e-6:
+        raise ValueError(f"probabilities must sum to 1, got {math.fsum(probabilities):g}; divide them by their sum.")
+
+
+def probabilities_like(probabilities: tuple[float, ...] | None, like: Tensor) -> Tensor | None:
+    """The probabilities with dtype and device of ``like``; None if all are equal."""
+    return _moved_once(probabilities, like.dtype, like.device)
+
+
+@lru_cache(maxsize=64)
+def _moved_once(probabilities: tuple[float, ...] | None, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    if probabilities is None or len(set(probabilities)) == 1:
+        return None
+    return torch.tensor(probabilities, dtype=dtype, device=device)

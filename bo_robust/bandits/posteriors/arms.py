@@ -1,0 +1,267 @@
+"""Exact GP posterior over n finite arms for s independent trials, one reward per trial and round.
+
+Axes: ``s`` trials, ``n`` arms. :func:`observe` keeps mu_t and sigma_t^2 of every arm up to date. A round costs O(n m)
+for m distinct arms pulled (see :mod:`bo_robust.ops.arm_update`).
+Source: Srinivas et al. 2010, eqs. (1)-(2); the noise variance lambda is ``noise_var``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
+from bo_robust.ops import arm_update
+from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch, Views
+from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
+from bo_robust.utils.linalg import on_cuda
+
+__all__ = [
+    "ArmKernel",
+    "ArmPosterior",
+    "check_pulls",
+    "init",
+    "is_dense",
+    "noise_of_trials",
+    "observe",
+    "within",
+    "zeros_like_shape",
+]
+
+# Up to this many arms every arm has its covariance row from the start (dense); beyond it rows are
+# allocated as arms get pulled (low rank). Measured crossover, benchmarks/arm_engine.py `crossover`.
+DENSE_MAX_ARMS = 256
+# Covariance rows allocated at first in the low-rank layout.
+FIRST_ROWS = 64
+# With fewer rows than this left, more are allocated.
+SPARE_ROWS = 16
+# Memory that may be reserved at once for covariance rows of rounds to come.
+RESERVE_BYTES = 2**31
+
+
+@dataclass
+class ArmPosterior:
+    """What is known about n arms in s trials; :func:`observe` updates it in place.
+
+    Attributes:
+        kernel: The prior covariance.
+        buffers: All tensors of the state.
+        row_budget: Rounds that can be observed before free covariance rows must be counted again.
+        scratch: What the CPU path keeps between rounds. It is derived from the buffers.
+    """
+
+    kernel: ArmKernel
+    buffers: ArmBuffers
+    row_budget: int
+    scratch: Scratch = field(repr=False)
+
+    @property
+    def mean(self) -> Tensor:
+        """mu_t of every arm, ``s x n``."""
+        return self.buffers.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """sigma_t^2 of f at every arm (without noise), ``s x n``, never negative."""
+        return self.buffers.variance
+
+    @property
+    def counts(self) -> Tensor:
+        """Rewards taken in per arm, ``s x n``."""
+        return self.buffers.counts
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+        return self.buffers.noise_var
+
+    @property
+    def single(self) -> Views | None:
+        """Views of the only trial, where a CPU plays it in NumPy; None otherwise, and before a block's first round."""
+        return self.scratch.single
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Realised gain 1/2 log det(I + K_t / lambda) of the rewards so far, in nats, ``s``."""
+        return self.buffers.information_gain
+
+
+def init(
+    kernel: ArmKernel,
+    noise_var: float | Tensor,
+    trials: int = 1,
+    *,
+    prior_mean: Tensor | None = None,
+    rounds: int | None = None,
+    dense: bool | None = None,
+    block: int | None = None,
+) -> ArmPosterior:
+    """The posterior of no data.
+
+    Args:
+        kernel: Prior covariance of the arms; fixes dtype and device.
+        noise_var: lambda > 0, one number or one per trial (``s``). In float32 keep it above about 1e-3 k(x, x); below
+            500 roundings of k(x, x) it is refused.
+        trials: s >= 1.
+        prior_mean: ``n`` or ``s x n``; zero by default.
+        rounds: Rounds to come, if known. If their covariance rows take at most 2 GiB, the low-rank layout reserves them
+            at once, which saves the copies of growing. A CPU takes the memory only as rows are used.
+        dense: Force the dense (True) or low-rank (False) layout; by size when None, on CUDA by 2 GiB.
+        block: Least number of rounds between refreshes of the base covariance; by layout and size when None.
+
+    Raises:
+        ValueError: on a noise variance <= 0, no trials, or shapes and dtypes that do not fit.
+    """
+    noise = noise_of_trials(kernel, noise_var, trials)
+    n = kernel.num_arms
+    like = kernel.diagonal
+    check_count(1, block=1 if block is None else block)
+    check_count(0, rounds=rounds or 0)
+    mean = like.new_zeros(trials, n)
+    if prior_mean is not None:
+        check_tensor("prior_mean", prior_mean)
+        if prior_mean.shape not in ((n,), (trials, n)):
+            raise ValueError(f"prior_mean must be {n} or {trials} x {n}, got shape {tuple(prior_mean.shape)}.")
+        check_like("prior_mean", prior_mean, "the posterior", mean)
+        check_finite("prior_mean", prior_mean)
+        mean += prior_mean
+    dense = is_dense(mean, trials) if dense is None else dense
+    if block is None:
+        block = SHORT_BLOCK if dense or n > ROW_BLOCK else LONG_BLOCK
+    capacity = n if dense else _first_capacity(n, trials, rounds, mean.element_size())
+    if dense:
+        K = kernel.rows(torch.arange(n, device=mean.device)) if kernel.matrix is None else kernel.matrix
+        rows = K.expand(trials, n, n).clone(memory_format=torch.contiguous_format)
+    else:
+        rows = zeros_like_shape((trials, capacity, n), mean)
+    tracked = 0 if dense else capacity
+    buffers = ArmBuffers(
+        noise_var=noise,
+        mean=mean,
+        variance=kernel.diagonal.expand(trials, n).clone().clamp_(min=0.0),
+        counts=like.new_zeros(trials, n),
+        information_gain=like.new_zeros(trials),
+        pending=mean.new_empty(trials, block, n),  # written before it is read
+        rows=rows,
+        row_arm=like.new_zeros(trials, tracked, dtype=torch.long),
+        row_counts=like.new_zeros(trials, tracked),
+        root=zeros_like_shape((trials, tracked, tracked), mean),
+        root_ready=like.new_zeros(trials, dtype=torch.bool),
+        slots=like.new_full((trials, 0 if dense else n), -1, dtype=torch.long),
+        filled=like.new_zeros(trials, dtype=torch.long),
+        block_filled=like.new_zeros(trials, dtype=torch.long),
+        dense=dense,
+    )
+    budget = min(capacity, FIRST_ROWS)
+    return ArmPosterior(kernel, buffers, row_budget=budget, scratch=Scratch([{} for _ in range(trials)]))
+
+
+def is_dense(like: Tensor, trials: int) -> bool:
+    """Whether the layout of ``trials`` is dense, for arms as in the last axis of ``like``.
+
+    On CUDA a round of the low-rank layout is some 20 launches, whatever it saves, so that there memory decides.
+    """
+    n = like.shape[-1]
+    return trials * n * n * like.element_size() <= RESERVE_BYTES if on_cuda(like) else n <= DENSE_MAX_ARMS
+
+
+def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tensor | None = None) -> Tensor:
+    """Take in one reward per trial, in place; returns whether it was taken in, ``s`` bool.
+
+    Args:
+        posterior: State before the round.
+        arms: The arms pulled, ``s`` long, each in 0..n-1. On CUDA a reward of another arm is a failed pull.
+        rewards: ``s``. A NaN or infinite reward is a failed pull and changes nothing of its trial.
+        counts: Number of pulls that each reward is the mean of, ``s``, whole numbers >= 0 in the dtype of the rewards;
+            None: one each. Such a mean counts as one reward of noise lambda / count. A trial of count zero does not
+            change, at nearly no cost on a CPU.
+
+    Raises:
+        ValueError: if shapes, dtypes or devices do not fit, or an arm is out of range.
+    """
+    check_pulls(posterior.buffers.noise_var, arms, rewards)
+    if counts is not None:
+        if counts.shape != rewards.shape:
+            raise ValueError(f"counts must hold one entry per trial ({len(rewards)}), got shape {tuple(counts.shape)}.")
+        check_like("counts", counts, "the posterior", rewards)
+    if not posterior.buffers.dense:
+        if posterior.row_budget == 0:
+            _reserve(posterior)
+        posterior.row_budget -= 1
+    return arm_update.update_(posterior.buffers, arms, rewards, posterior.kernel, posterior.scratch, counts)
+
+
+def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
+    """Raise ``ValueError`` unless ``arms`` and ``rewards`` are one per trial, of the shape and device of ``like``."""
+    if isinstance(arms, Tensor) and isinstance(rewards, Tensor):  # the usual case, checked every round
+        same = arms.shape == like.shape == rewards.shape and arms.device == like.device == rewards.device
+        if same and arms.dtype is torch.long and rewards.dtype is like.dtype:
+            return
+    check_tensor("arms", arms, floating=False)
+    check_tensor("rewards", rewards, floating=False)
+    if arms.shape != like.shape or rewards.shape != like.shape:
+        shapes = f"{tuple(arms.shape)} and {tuple(rewards.shape)}"
+        raise ValueError(f"arms and rewards must hold one entry per trial ({like.shape[0]}), got shapes {shapes}.")
+    if arms.dtype != torch.long:
+        raise ValueError(f"arms must be of dtype long, got {arms.dtype}.")
+    check_like("rewards", rewards, "the posterior", like)
+
+
+def within(arms: Tensor, rewards: Tensor, num_arms: int) -> tuple[Tensor, Tensor]:
+    """``arms`` and ``rewards`` (``s``), all arms in 0 .. num_arms - 1.
+
+    An arm out of range raises ``ValueError``. On CUDA, where reading it back would wait, its reward becomes NaN, a
+    failed pull.
+    """
+    if on_cuda(arms):
+        inside = (arms >= 0) & (arms < num_arms)
+        return arms.clamp(0, num_arms - 1), torch.where(inside, rewards, math.nan)
+    low, high = arms.aminmax() if arms.shape[0] > 1 else (arms, arms)
+    if not 0 <= int(low) <= int(high) < num_arms:
+        raise ValueError(f"arms must be between 0 and {num_arms - 1}, got {arms.tolist()}.")
+    return arms, rewards
+
+
+def _first_capacity(n: int, trials: int, rounds: int | None, item: int) -> int:
+    """Number of rows to allocate at first: as many as ``rounds`` can need and RESERVE_BYTES allow."""
+    if rounds is None:
+        return min(n, FIRST_ROWS)
+    entries = RESERVE_BYTES / (trials * item)
+    affordable = int(math.sqrt(n * n / 4.0 + entries) - n / 2.0)  # the m with m (n + m) = entries
+    return min(n, max(FIRST_ROWS, min(rounds + SPARE_ROWS, affordable)))
+
+
+def _reserve(posterior: ArmPosterior) -> None:
+    """Count the rows in use and make room for more.
+
+    The count is the only host synchronisation. It happens first after FIRST_ROWS rounds, then less and less often as
+    rows accumulate, and keeps ``num_rows`` near the truth.
+    """
+    buffers = posterior.buffers
+    trials, capacity, n = buffers.rows.shape
+    buffers.num_rows = filled = int(buffers.filled.max())
+    if capacity < n and capacity - filled < SPARE_ROWS:
+        capacity = min(n, capacity + max(FIRST_ROWS, capacity // 2))
+        for name in ("rows", "row_arm", "row_counts"):
+            old = getattr(buffers, name)
+            new = zeros_like_shape((trials, capacity, *old.shape[2:]), old)
+            new[:, :filled] = old[:, :filled]
+            setattr(buffers, name, new)
+        root = zeros_like_shape((trials, capacity, capacity), buffers.root)
+        root[:, :filled, :filled] = buffers.root[:, :filled, :filled]
+        buffers.root = root
+        posterior.scratch.views.clear()
+    until_next = max(FIRST_ROWS, filled // 2)
+    # With a row for every arm there is always room, however many rounds go by.
+    posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)
+
+
+def zeros_like_shape(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Zeros of the dtype and device of ``like``; on a CPU by calloc, which takes a page only when it is written."""
+    if on_cuda(like):
+        return like.new_zeros(shape)
+    return torch.from_numpy(np.zeros(shape, dtype=like.numpy().dtype))

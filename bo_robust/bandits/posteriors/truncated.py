@@ -1,0 +1,151 @@
+"""ATA-GP-UCB's estimator over n arms: every reward is truncated anew each round, in each direction of feature space.
+
+Source: Ray Chowdhury & Gopalan 2019, Algorithm 2. With U = R Phi^T and R^T R = V^{-1}, r_i = sum_tau u_{i tau} y_tau
+1{|u_{i tau} y_tau| <= b_t}, theta = R^T r, and the mean is phi^T theta. As rewards repeat arms, r_i = sum_a u_ia T_ia
+with truncated sums T_ia per arm (``reward_lists``), and the mean is Y^T (B^T r) for whitened features Y and axes B
+(``whitening``). Where nothing is beyond the level it is ridge regression, whatever the root.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.bandits.posteriors import reward_lists, whitening
+from bo_robust.bandits.posteriors.arms import check_pulls
+from bo_robust.bandits.posteriors.reward_lists import RewardLists
+from bo_robust.bandits.posteriors.whitening import FeatureTable, Whitening
+from bo_robust.confidence.truncation import mostly_beyond
+from bo_robust.utils.input_checks import check_finite, check_rule
+from bo_robust.utils.linalg import all_numbers
+
+
+@dataclass
+class TruncatedPosterior:
+    """Truncated ridge regression on features of n arms in s trials; :func:`observe` updates it in place."""
+
+    whitening: Whitening  # Whitened features and pull counts
+    mean: Tensor  # Estimate of f at every arm, `s x n`
+    variance: Tensor  # sigma^2 of every arm, `s x n`
+    information_gain: Tensor  # 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, `s`
+    lists: RewardLists  # The rewards
+    rule: str  # "zero" or "clip"
+    drawn: int = 0  # Round after which the features were last replaced
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of rewards per arm, ``s x n``."""
+        return self.whitening.counts
+
+    @property
+    def noise_var(self) -> Tensor:
+        """lambda, ``s``."""
+        return self.whitening.noise_var
+
+
+def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: str = "zero") -> TruncatedPosterior:
+    """The posterior of no rewards.
+
+    ``table`` has the features of the arms and ``noise_var`` (``s``) is lambda > 0. ``root`` is "symmetric"
+    (the paper's V^{-1/2}) or "cholesky" (L^{-1}: cheaper, other directions). ``rule`` is what becomes of u y beyond the
+    level: "zero" is the paper's 0, "clip" is b sign(u y). Raises ``ValueError`` on an unknown root or rule, or features
+    that are not finite.
+    """
+    check_rule(rule)
+    check_finite("the features of the arms", table.coordinates)
+    white = whitening.init(table, noise_var, root)
+    variance = white.variance(white.norms())
+    mean, gain = torch.zeros_like(variance), torch.zeros_like(noise_var)
+    return TruncatedPosterior(white, mean, variance, gain, lists=reward_lists.init(mean), rule=rule)
+
+
+def observe(
+    posterior: TruncatedPosterior,
+    arms: Tensor,
+    rewards: Tensor,
+    level: float,
+    new_features: Callable[[TruncatedPosterior], FeatureTable] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Take in one reward per trial and truncate all rewards anew at ``level``, in place.
+
+    Args:
+        posterior: State before the round.
+        arms: ``s``, long.
+        rewards: ``s``. A NaN or infinite one is a failed pull and changes nothing of its trial but the level.
+        level: b_t > 0, never less than before.
+        new_features: Returns features that replace the present ones; None: they stay. It is called after the pulls are
+            counted and before the variance changes.
+
+    Returns:
+        Whether the reward was taken in, and whether it lost more than half of its weight ||u_t||^2 to truncation,
+        counted over the directions; ``s`` bool each.
+
+    Raises:
+        ValueError: on a falling level, or rewards of another shape, dtype or device.
+    """
+    white = posterior.whitening
+    check_pulls(posterior.information_gain, arms, rewards)
+    trials = torch.arange(arms.shape[0], device=arms.device)
+    ok = rewards.isfinite()
+    reward_lists.insert(posterior.lists, arms, rewards, ok, level)
+    ratio = posterior.variance[trials, arms] / white.noise_var
+    posterior.information_gain += 0.5 * torch.log1p(ratio) * ok
+    whitening.count(white, arms, ok)
+    if new_features is None:
+        whitening.update(white, arms, ok)
+    else:
+        whitening.replace_features(white, new_features(posterior))
+        posterior.drawn = white.rounds
+    refresh(posterior)
+    u = white.directions(white.white[trials, :, arms].unsqueeze(2))
+    truncated = mostly_beyond(u, rewards.unsqueeze(1), level).squeeze(1)
+    return ok & all_numbers(posterior.mean, posterior.variance), truncated & ok
+
+
+def refresh(posterior: TruncatedPosterior) -> None:
+    """Recompute mean and variance in place, from the whitened features and the rewards at the last level."""
+    white, lists = posterior.whitening, posterior.lists
+    norms = white.norms()
+    posterior.variance = white.variance(norms)
+    clip = posterior.rule == "clip"
+    if whitening.reads_data(white):
+        r = _few_truncated(white, lists, norms, clip)
+    else:
+        r = _any_truncated(white, lists, clip)
+    posterior.mean = (r.unsqueeze(1) @ white.white).squeeze(1)
+
+
+def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, clip: bool) -> Tensor:
+    """B^T r (``s x k``): plain sums for the arms that lose nothing, the few others one by one.
+
+    |u_ia| <= ||y_a||, so an arm whose largest listed reward times that norm is within the level loses nothing.
+    """
+    touched = norms * lists.largest > lists.level
+    total = lists.total
+    correction: Tensor | float = 0.0
+    if touched.any():
+        most = int(touched.sum(1).max())
+        touched, arms = touched.to(torch.uint8).topk(most, 1)  # the touched arms of a trial, then any others
+        columns = white.white.gather(2, arms.unsqueeze(1).expand(-1, white.white.shape[1], -1))
+        u = white.directions(columns)
+        beyond = u.abs().amax(1) * lists.largest.gather(1, arms) > lists.level
+        trials, slots = (beyond & touched.bool()).nonzero(as_tuple=True)
+        if len(trials):
+            pairs = trials, arms[trials, slots]
+            sums = lists.truncated_sums(u[trials, :, slots], lists.level, clip, pairs)
+            r = u.new_zeros(u.shape[:2]).index_add_(0, trials, sums)
+            correction = white.in_coordinates(r)
+            total = total.index_put(pairs, total.new_zeros(()))
+    return (white.white @ total.unsqueeze(2)).squeeze(2) + correction
+
+
+def _any_truncated(white: Whitening, lists: RewardLists, clip: bool) -> Tensor:
+    """B^T r (``s x k``), every arm in every direction: for a GPU, without a branch or a read-back."""
+    s, n = lists.total.shape
+    device = lists.total.device
+    u = white.directions(white.white)
+    trials = torch.arange(s, device=device).repeat_interleave(n)
+    arms = torch.arange(n, device=device).repeat(s)
+    sums = lists.truncated_sums(u.mT.reshape(s * n, -1), lists.level, clip, (trials, arms))
+    return white.in_coordinates(sums.reshape(s, n, -1).sum(1))

@@ -1,0 +1,218 @@
+"""Whitened features Y = R Phi^T of every arm, where R is a root of V^{-1} (R^T R = V^{-1}).
+
+V = sum_a c_a phi_a phi_a^T + lambda I for pull counts c. A feature-space posterior needs nothing but Y. Its columns
+have squared norm phi^T V^{-1} phi = sigma^2 / lambda. Its rows are the directions u_i in which ATA-GP-UCB truncates
+(Ray Chowdhury & Gopalan 2019, Algorithm 2). Any coefficients r give a mean Y^T r.
+
+There are two roots.
+
+- "symmetric" is the paper's V^{-1/2}. Features are first written as Phi = Z B^T with orthonormal axes B (``p x k``),
+  where k is the numerical rank. Then V^{-1/2} Phi^T = B (Z^T C Z + lambda I)^{-1/2} Z^T needs only a k x k root
+  (:mod:`bo_robust.ops.inverse_root`). ``white`` is (Z^T C Z + lambda I)^{-1/2} Z^T, and ``axes`` is B.
+- "cholesky" is L^{-1} with V = L L^T. By L_new = L chol(I + u u^T), u = L^{-1} phi, an update is one cumulative sum
+  along the features, O(p n). ``axes`` is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_robust.ops import inverse_root
+from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.linalg import on_cuda
+
+ROOTS = ("symmetric", "cholesky")
+# Singular values below this share of the largest are not kept: it moves no direction by more than this share.
+RANK_TOLERANCE = 1e-10
+# Rounds after which a Cholesky root is computed anew (rounding of the updates grows slowly).
+CHOLESKY_REFRESH = 256
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Features of every arm, compressed: phi_a = axes z_a."""
+
+    coordinates: Tensor  # Z, `n x k` or one per trial `s x n x k`
+    # B with orthonormal columns, `p x k` or `s x p x k` (rows of absent features zero); None for identity
+    axes: Tensor | None = None
+    # k(x, x) - ||phi(x)||^2 >= 0 of every arm, `n` or `s x n`; None where the features have all the variance (Fourier
+    # features)
+    residual: Tensor | None = None
+
+    @classmethod
+    def compressed(cls, features: Tensor) -> FeatureTable:
+        """Compress features ``n x p`` to their numerical rank, by a singular value decomposition."""
+        U, S, Vh = torch.linalg.svd(features.double(), full_matrices=False)
+        k = max(1, int(S.gt(RANK_TOLERANCE * S[0]).sum()))
+        # contiguous, because products of another layout round differently
+        return cls((U[:, :k] * S[:k]).contiguous().to(features), Vh[:k].mT.contiguous().to(features))
+
+    @property
+    def features(self) -> Tensor:
+        """Phi, ``... n x p``."""
+        return self.coordinates if self.axes is None else self.coordinates @ self.axes.mT
+
+
+@dataclass
+class Whitening:
+    """Whitened features of s trials; :func:`count` and :func:`update` change them in place."""
+
+    table: FeatureTable  # The features
+    root: str  # "symmetric" or "cholesky"
+    noise_var: Tensor  # lambda, `s`
+    counts: Tensor  # Number of rewards per arm, `s x n`
+    white: Tensor  # Y, `s x k x n`, in the coordinates of `axes`
+    axes: Tensor | None  # From coordinates of `white` to feature directions, `p x k` or `s x p x k`; None for identity
+    rounds: int = 0  # Rounds observed
+    condition: float = 0.0  # max ||z||^2 / min lambda: the condition number of V is at most 1 + rounds * condition
+    # Z in the basis of the last eigendecomposition, `s x n x k`. This and what follows are set only for the symmetric
+    # root on a CPU.
+    basis: Tensor | None = None
+    gram: Tensor | None = None  # V in that basis, `s x k x k`
+    inverse: Tensor | None = None  # V^{-1/2} in that basis, `s x k x k`
+    gap: Tensor | None = None  # 1 / (sqrt(d_i) + sqrt(d_j)) of its eigenvalues d, `s x k x k`
+
+    def norms(self) -> Tensor:
+        """||y_a|| of every arm, ``s x n``: no entry u_ia is larger."""
+        return self.white.square().sum(1).sqrt_()
+
+    def variance(self, norms: Tensor) -> Tensor:
+        """sigma_t^2 of f at every arm (without noise), ``s x n``: lambda ||y_a||^2, plus the residual."""
+        variance = norms.square().mul_(self.noise_var.unsqueeze(1))
+        return variance if self.table.residual is None else variance.add_(self.table.residual)
+
+    def directions(self, white: Tensor) -> Tensor:
+        """Columns of U = R Phi^T, ``s x p x c``, from columns of ``white``, ``s x k x c``."""
+        return white if self.axes is None else self.axes @ white
+
+    def in_coordinates(self, r: Tensor) -> Tensor:
+        """B^T r, ``s x k``, of numbers per direction, ``s x p``."""
+        return r if self.axes is None else (r.unsqueeze(1) @ self.axes).squeeze(1)
+
+
+def init(table: FeatureTable, noise_var: Tensor, root: str) -> Whitening:
+    """Whitened features without rewards: V = lambda I.
+
+    ``table`` fixes dtype and device, ``noise_var`` (``s``) is lambda > 0, and ``root`` is "symmetric" or "cholesky";
+    ``ValueError`` on another.
+    """
+    if root not in ROOTS:
+        raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(root)}.")
+    counts = noise_var.new_zeros(noise_var.shape[0], table.coordinates.shape[-2])
+    whitening = Whitening(table, root, noise_var, counts, white=counts, axes=None)
+    replace_features(whitening, table)
+    return whitening
+
+
+def replace_features(whitening: Whitening, table: FeatureTable) -> None:
+    """Go on with other features of the same arms (those of a new dictionary), in place; counts stay."""
+    whitening.table = table
+    if not reads_data(whitening):
+        norms = torch.einsum("...nk,...nk->...n", table.coordinates, table.coordinates)
+        whitening.condition = float(norms.max() / whitening.noise_var.min())
+    recompute(whitening)
+
+
+def count(whitening: Whitening, arms: Tensor, ok: Tensor) -> None:
+    """Count one more reward at ``arms`` (``s``, long) in the trials that are ``ok`` (``s`` bool), in place.
+
+    Y is stale until :func:`update` or :func:`replace_features`.
+    """
+    trials = torch.arange(arms.shape[0], device=arms.device)
+    whitening.counts[trials, arms] += ok.to(whitening.counts)
+    whitening.rounds += 1
+
+
+def update(whitening: Whitening, arms: Tensor, ok: Tensor) -> None:
+    """Bring Y up to date in place with the last :func:`count`, whose arguments these are."""
+    trials = torch.arange(arms.shape[0], device=arms.device)
+    weight = ok.to(whitening.counts).unsqueeze(1)
+    if whitening.root == "cholesky":
+        if whitening.rounds % CHOLESKY_REFRESH == 0:
+            recompute(whitening)
+        else:
+            update_cholesky_(whitening.white, whitening.white[trials, :, arms] * weight)
+    elif whitening.basis is None:
+        recompute(whitening)
+    else:
+        _follow(whitening, whitening.basis[trials, arms] * weight)
+
+
+def recompute(whitening: Whitening) -> None:
+    """Compute everything from the counts alone, in place."""
+    if whitening.root == "cholesky":
+        features = whitening.table.features
+        # V >= lambda I, so this succeeds; asking whether it did would wait for a GPU.
+        factor = torch.linalg.cholesky_ex(_gram(features, whitening.counts, whitening.noise_var))[0]
+        columns = features.mT.expand(factor.shape[0], -1, -1)
+        whitening.white = torch.linalg.solve_triangular(factor, columns, upper=False).contiguous()
+        return
+    Z = whitening.table.coordinates
+    V = _gram(Z, whitening.counts, whitening.noise_var)
+    if reads_data(whitening):
+        vectors, values = inverse_root.eigen_root(V)
+        whitening.basis = Z @ vectors
+        whitening.gram, whitening.inverse, whitening.gap = _of_eigenvalues(values)
+        whitening.axes = vectors.contiguous() if whitening.table.axes is None else whitening.table.axes @ vectors
+        whitening.white = whitening.inverse @ whitening.basis.mT
+    else:
+        whitening.axes = whitening.table.axes
+        products = inverse_root.products_needed(1.0 + whitening.rounds * whitening.condition, Z.shape[-1])
+        whitening.white = inverse_root.newton_schulz(V, products) @ Z.mT
+
+
+def reads_data(whitening: Whitening) -> bool:
+    """Whether to take the path that reads numbers on the host: only on a CPU, where this does not wait."""
+    return not on_cuda(whitening.counts)
+
+
+def _follow(whitening: Whitening, z: Tensor) -> None:
+    """V <- V + z z^T for z in the basis (``s x k``), and the root of the new V."""
+    basis, gram, inverse, gap = whitening.basis, whitening.gram, whitening.inverse, whitening.gap
+    assert basis is not None
+    assert gram is not None
+    assert inverse is not None
+    assert gap is not None
+    assert whitening.axes is not None
+    gram.addcmul_(z.unsqueeze(2), z.unsqueeze(1))
+    late = inverse_root.correct_(inverse, gram, gap)
+    if late.any():
+        i = late.nonzero().squeeze(1)
+        Z, B = whitening.table.coordinates, whitening.table.axes
+        Z = Z if Z.ndim == 2 else Z[i]
+        B = B if B is None or B.ndim == 2 else B[i]
+        vectors, values = inverse_root.eigen_root(_gram(Z, whitening.counts[i], whitening.noise_var[i]))
+        basis[i] = Z @ vectors
+        gram[i], inverse[i], gap[i] = _of_eigenvalues(values)
+        whitening.axes[i] = vectors if B is None else B @ vectors
+    torch.bmm(inverse, basis.mT, out=whitening.white)
+
+
+def _of_eigenvalues(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """V, V^{-1/2} and ``gap`` in the basis of the eigenvectors, from the eigenvalues ``s x k``."""
+    roots = values.sqrt()
+    gaps = (roots.unsqueeze(2) + roots.unsqueeze(1)).reciprocal()
+    return torch.diag_embed(values), torch.diag_embed(roots.reciprocal()), gaps
+
+
+def _gram(features: Tensor, counts: Tensor, noise_var: Tensor) -> Tensor:
+    """V = Phi^T C Phi + lambda I, ``s x k x k``."""
+    V = features.mT @ (counts.unsqueeze(2) * features)
+    V.diagonal(dim1=1, dim2=2).add_(noise_var.unsqueeze(1))
+    return V
+
+
+def update_cholesky_(white: Tensor, u: Tensor) -> None:
+    """L^{-1} Phi^T after V <- V + phi phi^T, in place, with u = L^{-1} phi (``s x p``).
+
+    chol(I + u u^T)^{-1} Y, row by row: with s_i = 1 + u_1^2 + ... + u_i^2 and S_i = u_1 Y_1 + ... + u_i Y_i,
+    Y_i <- sqrt(s_i / s_{i-1}) Y_i - u_i S_i / sqrt(s_i s_{i-1}).
+    """
+    sums = torch.cumsum(u.unsqueeze(2) * white, 1)
+    after = torch.cumsum(u.square(), 1).add_(1.0)
+    before = torch.cat([torch.ones_like(after[:, :1]), after[:, :-1]], 1)
+    white.mul_((after / before).sqrt().unsqueeze(2))
+    white.addcmul_(sums, (u * (after * before).rsqrt()).unsqueeze(2), value=-1.0)

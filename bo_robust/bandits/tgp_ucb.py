@@ -1,0 +1,68 @@
+"""TGP-UCB: GP-UCB on rewards set to zero beyond a truncation level b_t, for heavy-tailed payoffs.
+
+Ray Chowdhury & Gopalan (NeurIPS 2019), Algorithm 1: y_hat_t = y_t 1{|y_t| <= b_t} with b_t = v^(1/(1+alpha))
+t^(1/(2(1+alpha))). Each reward is truncated once, with the level of its own round; t counts failed pulls too. Rewards
+should be centred: zeroing is a bias towards zero. Difference from :mod:`gp_ucb`: ``observe``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bo_robust.bandits.base import ArmAlgorithm, Info, Selection, State
+from bo_robust.bandits.gp_ucb import select_ucb
+from bo_robust.confidence import Width
+from bo_robust.confidence.truncation import Truncation, truncate
+from bo_robust.utils.input_checks import check_rule
+
+
+@dataclass(frozen=True)
+class TGPUCB(ArmAlgorithm):
+    """TGP-UCB.
+
+    Args:
+        width: Confidence width; the theorem uses :class:`bo_robust.confidence.TGPWidth`.
+        truncation: Level b_t; the theorem uses :class:`bo_robust.confidence.truncation.TGPTruncation`.
+        rule: What becomes of rewards beyond the level: "zero" (the paper's) or "clip"
+            (:func:`bo_robust.confidence.truncation.truncate`). Another rule raises ``ValueError``.
+    """
+
+    width: Width
+    truncation: Truncation
+    rule: str = "zero"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rule(self.rule)
+
+    @classmethod
+    def default_truncation(cls, features: Any = None) -> Mapping[str, Any]:
+        """The level of the theorem."""
+        return {"kind": "tgp"}
+
+    @property
+    def fused_rounds(self) -> bool:
+        """Whether rewards beyond the level become zero."""
+        return self.rule == "zero"
+
+    def select(self, state: State, uniform: Tensor) -> Selection:
+        """Choose the arm of largest upper confidence bound."""
+        return select_ucb(state, self.width, uniform)
+
+    def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
+        """Learn from the truncated rewards; infinite rewards are failed pulls, not truncated ones."""
+        kept = self.transform_rewards(state, arms, rewards)
+        info = super().observe(state, arms, kept)
+        return Info(info.ok, (kept != rewards) & info.ok)
+
+    def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
+        """The rewards truncated at b_t, ``s``; rewards that are not finite stay as they are."""
+        return truncated_rewards(rewards, self.truncation(state.round + 1), self.rule)
+
+
+def truncated_rewards(rewards: Tensor, level: float, rule: str) -> Tensor:
+    """The rewards truncated at ``level``, ``s``, by a rule of :class:`TGPUCB`; those not finite stay as they are."""
+    return torch.where(rewards.isfinite(), truncate(rewards, level, rule), rewards)

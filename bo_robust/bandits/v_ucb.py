@@ -1,0 +1,94 @@
+"""V-UCB on finitely many pairs (x, z): x_t = argmax_x F(u(x, Z)), z_t a lacing value of x_t.
+
+Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), Algorithm 1. F is the
+value at risk, or another functional of the bounds. Differences from :mod:`gp_ucb`: the rule, and that an arm is a pair,
+numbered x * w + z for w conditions z.
+"""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from bo_robust.bandits.base import PosteriorOverArms, Selection, State
+from bo_robust.bandits.pairs import PairAlgorithm, check_probabilities, probabilities_like, recommended_design
+from bo_robust.confidence import Width
+from bo_robust.risk_measures.functionals import Functional, as_functional
+from bo_robust.risk_measures.selection_rules import RANDOM_RULES, check_selection_rule, select_by_rule
+from bo_robust.utils.input_checks import check_count, is_number, quoted
+from bo_robust.utils.linalg import row_argmax
+from bo_robust.utils.random import spread
+
+
+@dataclass(frozen=True)
+class VUCB(PairAlgorithm):
+    """V-UCB.
+
+    Args:
+        width: Confidence width w_t.
+        functional: F, or alpha alone for ``ValueAtRisk(alpha)``, the lower tail.
+        num_conditions: w >= 1, conditions per design.
+        probabilities: Probabilities of the conditions, ``w`` numbers >= 0 that sum to 1; None if all are equal.
+        selection_rule: Which lacing value is chosen: "probable" (V-UCB Prob), "uniform" (V-UCB Unif) or "widest".
+            "drawn" is for conditions that cannot be chosen and come with their probabilities (Remark 1).
+
+    Raises:
+        ValueError: if an argument is not as described.
+    """
+
+    width: Width
+    functional: Functional | float
+    num_conditions: int
+    probabilities: tuple[float, ...] | None = None
+    selection_rule: str = "probable"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(1, num_conditions=self.num_conditions)
+        object.__setattr__(self, "functional", as_functional(self.functional))
+        check_selection_rule(self.selection_rule)
+        if self.probabilities is not None:
+            if isinstance(self.probabilities, Real) or not all(map(is_number, self.probabilities)):
+                raise ValueError(
+                    f"probabilities must be one number >= 0 per condition, got {quoted(self.probabilities)}."
+                )
+            object.__setattr__(self, "probabilities", tuple(float(p) for p in self.probabilities))
+            check_probabilities(self.probabilities, self.num_conditions)
+
+    def select(self, state: State, uniform: Tensor) -> Selection:
+        """Choose the design of largest bound, ties to the first, and its lacing value.
+
+        A randomised width gets ``uniform``; a random choice of z gets a number derived from it.
+        """
+        posterior: PosteriorOverArms = state.posterior
+        w = self.width(state.round + 1, posterior.information_gain, uniform)
+        reach = posterior.variance.sqrt().mul_(w.unsqueeze(1) if isinstance(w, Tensor) else w)
+        design = row_argmax(self.values(posterior.mean, reach))
+        pairs = self.pairs(design)
+        z = self.condition(posterior.mean.gather(1, pairs), reach.gather(1, pairs), uniform)
+        return Selection(design * self.num_conditions + z, w)
+
+    def values(self, mean: Tensor, reach: Tensor) -> Tensor:
+        """The upper bound of F per design, from mean and reach (w sigma) of the pairs, ``s x (designs * w)``."""
+        whole = (mean.shape[0], -1, self.num_conditions)
+        lower, upper = (mean - reach).view(whole), (mean + reach).view(whole)
+        return as_functional(self.functional).upper_bound(lower, upper, probabilities_like(self.probabilities, mean))
+
+    def pairs(self, design: Tensor) -> Tensor:
+        """The arms of all pairs of one design per trial (``s``), ``s x w``."""
+        z = torch.arange(self.num_conditions, device=design.device)
+        return design.unsqueeze(1) * self.num_conditions + z
+
+    def condition(self, mean: Tensor, reach: Tensor, uniform: Tensor) -> Tensor:
+        """The choice of z, ``s``, from mean and reach of the pairs of one design per trial, ``s x w``."""
+        p, lower, upper = probabilities_like(self.probabilities, mean), mean - reach, mean + reach
+        offered = as_functional(self.functional).lacing(lower, upper, p)
+        draws = spread(uniform, 1)[:, 0] if self.selection_rule in RANDOM_RULES else None
+        return select_by_rule(offered, upper - lower, p, self.selection_rule, draws)
+
+    def recommend(self, state: State) -> Tensor:
+        """The queried design of largest F(mu(x, Z)), ``s``; the first design before any query."""
+        return recommended_design(
+            state.posterior, as_functional(self.functional), self.num_conditions, self.probabilities
+        )

@@ -1,0 +1,225 @@
+"""Truncation levels b_t for heavy-tailed rewards, and the truncation itself.
+
+Source: Ray Chowdhury & Gopalan 2019, Theorem 1 (TGP-UCB), Lemma 1 (ATA-GP-UCB, Fourier features) and Theorem 4
+(ATA-GP-UCB, Nyström). All assume E|y|^(1+alpha) <= v, a raw moment: v must cover f as well as the noise, in units of
+y^(1+alpha). Rewards should be centred, because truncation pulls the mean to zero.
+
+Every level has a keyword ``scale`` > 0 that multiplies it; the theorems hold at 1. Every class raises ``ValueError`` at
+construction when an argument is outside the range stated for it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_robust.utils.input_checks import (
+    check_count,
+    check_round,
+    check_rule,
+    check_settings,
+    check_tensor,
+)
+from bo_robust.utils.linalg import median_and_mad
+
+__all__ = [
+    "TRUNCATIONS",
+    "ATAFourierTruncation",
+    "ATANystromTruncation",
+    "NoTruncation",
+    "PublishedATATruncation",
+    "TGPTruncation",
+    "Truncation",
+    "median_mad",
+    "mostly_beyond",
+    "truncate",
+]
+
+
+class Truncation(ABC):
+    """A truncation level b_t of round t >= 1, in the units of y (ATA: of the feature directions).
+
+    It is a number for a number, and a tensor for a tensor of rounds.
+    """
+
+    @abstractmethod
+    def _at(self, t: float | Tensor) -> float | Tensor:
+        """b_t; ``t`` is a number or a floating point tensor."""
+
+    @overload
+    def __call__(self, t: int) -> float: ...
+    @overload
+    def __call__(self, t: Tensor) -> Tensor: ...
+    def __call__(self, t: int | Tensor) -> float | Tensor:
+        """The level b_t of round ``t`` >= 1, of the shape of ``t``; ``ValueError`` if an integer ``t`` is below 1.
+
+        Tensors of rounds are not checked, because that would wait for the device. Integer tensors give float64 levels.
+        """
+        if isinstance(t, Tensor):
+            return self._at(t if t.is_floating_point() else t.double())
+        check_round(t)
+        return self._at(float(t))
+
+
+@dataclass(frozen=True)
+class NoTruncation(Truncation):
+    """b_t = infinity, so that every reward is kept."""
+
+    def _at(self, t: float | Tensor) -> float | Tensor:
+        return torch.full_like(t, math.inf) if isinstance(t, Tensor) else math.inf
+
+
+@dataclass(frozen=True)
+class _MomentLevel(Truncation):
+    """A level for rewards with E|y|^(1+alpha) <= v."""
+
+    moment_bound: float
+    alpha: float
+    scale: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def _direction_level(self, t: float | Tensor, log_term: float) -> float | Tensor:
+        """The level of ATA in one direction, (v / log_term)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha)))."""
+        root = 1.0 / (1.0 + self.alpha)
+        return (self.scale * (self.moment_bound / log_term) ** root) * t ** (0.5 * (1.0 - self.alpha) * root)
+
+
+@dataclass(frozen=True)
+class TGPTruncation(_MomentLevel):
+    """b_t = v^(1/(1+alpha)) t^(1/(2(1+alpha))), the level of TGP-UCB (Theorem 1).
+
+    With v = alpha = 1 it is t^(1/4), as in Figure 1 (f).
+
+    Args:
+        moment_bound: v > 0, E|y|^(1+alpha) <= v.
+        alpha: Tail index in (0, 1].
+    """
+
+    def _at(self, t: float | Tensor) -> float | Tensor:
+        root = 1.0 / (1.0 + self.alpha)
+        return (self.scale * self.moment_bound**root) * t ** (0.5 * root)
+
+
+@dataclass(frozen=True)
+class _ATATruncation(_MomentLevel):
+    delta: float
+    horizon: int
+    num_features: int
+
+    def _level(self, t: float | Tensor, directions: int) -> float | Tensor:
+        return self._direction_level(t, math.log(directions * self.horizon / self.delta))
+
+
+@dataclass(frozen=True)
+class ATAFourierTruncation(_ATATruncation):
+    """The level of ATA-GP-UCB with Fourier features (Lemma 1).
+
+    b_t = (v / log(2 m T / delta))^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))).
+
+    Args:
+        moment_bound: v > 0, E|y|^(1+alpha) <= v.
+        alpha: Tail index in (0, 1]; at 1 the level does not depend on t.
+        delta: Failure probability in (0, 1).
+        horizon: T >= 1, the number of rounds the guarantee is for.
+        num_features: m >= 1, the number of FREQUENCIES (the features are 2 m sines and cosines).
+    """
+
+    def _at(self, t: float | Tensor) -> float | Tensor:
+        return self._level(t, 2 * self.num_features)
+
+
+@dataclass(frozen=True)
+class ATANystromTruncation(_ATATruncation):
+    """The level of ATA-GP-UCB with Nyström features (Theorem 4).
+
+    b_t = (v / log(4 m T / delta))^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))). Arguments not listed here are those of
+    :class:`ATAFourierTruncation`.
+
+    Args:
+        num_features: m >= 1, the dictionary size: the paper's m_t, or a bound on it (its union bound over directions
+            then still holds).
+    """
+
+    def _at(self, t: float | Tensor) -> float | Tensor:
+        return self._level(t, 4 * self.num_features)
+
+
+@dataclass(frozen=True)
+class PublishedATATruncation(_MomentLevel):
+    """The level of ATA-GP-UCB as in its authors' published script.
+
+    b_t = (v / log(p T))^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha))). ``moment_bound`` and ``alpha`` are those of
+    :class:`TGPTruncation`.
+
+    Args:
+        horizon: T >= 2.
+        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features).
+    """
+
+    horizon: int
+    num_directions: int
+
+    def __post_init__(self) -> None:
+        check_count(2, horizon=self.horizon)
+        super().__post_init__()
+
+    def _at(self, t: float | Tensor) -> float | Tensor:
+        return self._direction_level(t, math.log(self.num_directions * self.horizon))
+
+
+def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
+    """Truncate rewards: those beyond the level become zero, or are clipped to it.
+
+    - "zero" is the papers' y 1{|y| <= b}. It pulls the mean towards zero wherever it acts.
+    - "clip" is sign(y) b beyond the level. It changes rewards less and suits one-sided tails.
+
+    NaN stays NaN, and an infinite reward stays infinite at an infinite level, so that a failed pull is not mistaken for
+    a reward.
+
+    Args:
+        y: Rewards, any shape.
+        level: b >= 0, a number or a tensor that broadcasts against ``y``.
+        rule: "zero" or "clip"; another raises ``ValueError``.
+    """
+    check_rule(rule)
+    check_tensor("y", y, floating=False)
+    beyond = y.abs() > level
+    return torch.where(beyond, level * y.sign() if rule == "clip" else torch.zeros_like(y), y)
+
+
+def mostly_beyond(u: Tensor, rewards: Tensor, level: float, share: float = 0.5) -> Tensor:
+    """Whether each reward has more than this share of its weight u^2 beyond the level, ``... x t`` bool.
+
+    ``u`` has the weights of p directions, ``... x p x t``; ``rewards`` are ``... x t``. It is not the share of
+    directions: those that the data hardly inform have products too small for any level.
+    """
+    weight = u.square()
+    beyond = (u * rewards.unsqueeze(-2)).abs() > level
+    return (weight * beyond).sum(-2) > share * weight.sum(-2)
+
+
+def median_mad(rows: np.ndarray) -> tuple[float, float]:
+    """Median of the rewards and their median absolute deviation (MAD) from it.
+
+    Raises ``ValueError`` if more than half of the entries are equal.
+    """
+    centre, scale = map(float, median_and_mad(torch.as_tensor(rows, dtype=torch.float64).flatten()))
+    if scale == 0.0:
+        raise ValueError("more than half of the entries are equal: their MAD is 0 and cannot scale the rewards.")
+    return centre, scale
+
+
+TRUNCATIONS: dict[str, Callable[..., Truncation]] = {
+    "none": NoTruncation,
+    "tgp": TGPTruncation,
+    "ata_fourier": ATAFourierTruncation,
+    "ata_nystrom": ATANystromTruncation,
+    "ata_published": PublishedATATruncation,
+}

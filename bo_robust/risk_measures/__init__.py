@@ -1,0 +1,22 @@
+"""Environments Z, functionals of f(x, Z) such as the value at risk, and rules that select a lacing value."""
+
+from bo_robust.risk_measures.environments import (
+    ContinuousEnvironment,
+    Environment,
+    FiniteEnvironment,
+    PerturbationEnvironment,
+)
+from bo_robust.risk_measures.functionals import CVaR, Functional, Mean, MeanVariance, ValueAtRisk, WorstCase
+
+__all__ = [
+    "CVaR",
+    "ContinuousEnvironment",
+    "Environment",
+    "FiniteEnvironment",
+    "Functional",
+    "Mean",
+    "MeanVariance",
+    "PerturbationEnvironment",
+    "ValueAtRisk",
+    "WorstCase",
+]

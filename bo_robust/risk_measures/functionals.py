@@ -1,0 +1,246 @@
+"""Functionals F of f(x, Z): value at risk, tail mean, worst case, mean, mean minus variance.
+
+A functional maps values at the conditions (``... x w``) and their probabilities to one number. From bounds
+l <= f <= u at every point it derives bounds on F(f) and the points worth observing (:meth:`Functional.lacing`):
+
+- Nguyen, Dai, Low & Jaillet, "Value-at-Risk Optimization with Gaussian Processes" (ICML 2021), V-UCB:
+  VaR(l) <= VaR(f) <= VaR(u) (Lemma 2). A **lacing value** (Definition 1) is a z of the support with l(z) <= VaR(l) and
+  u(z) >= VaR(u). It always exists (Theorem 1). If x maximises VaR(u), its regret is at most
+  u(z) - l(z) = 2 w sigma(x, z) with the width w (Lemma 3).
+- Nguyen, Dai, Low & Jaillet, "Optimizing Conditional Value-At-Risk of Black-Box Functions" (NeurIPS 2021): CVaR is the
+  mean of VaR over all lower levels. Observe a lacing value of the level with the largest gap.
+- Lacing values are not defined for the mean. But F(u) - F(l) <= max_z (u - l) for every F that is monotone and
+  satisfies F(f + c) = F(f) + c, so the z of the widest interval serves.
+
+The points offered satisfy u(z) - l(z) >= F(u) - F(l) for every functional but :class:`MeanVariance`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from numbers import Integral
+
+import torch
+from torch import Tensor
+
+from bo_robust.ops.weighted_quantile import (
+    check_lower_tail,
+    sorted_masses,
+    tail_weights,
+    weighted_quantile,
+)
+from bo_robust.utils.input_checks import check_tensor, is_number, quoted
+
+__all__ = [
+    "CVaR",
+    "Functional",
+    "Mean",
+    "MeanVariance",
+    "ValueAtRisk",
+    "WorstCase",
+    "as_functional",
+]
+
+
+class Functional(ABC):
+    """Base of the functionals. Subclasses are frozen dataclasses of their settings.
+
+    Shapes are the same in all methods: values and (finite) bounds are ``... x w``, a result per x is ``...``.
+    Probabilities are ``w`` or ``... x w``, >= 0 and with sum 1; None means all equal.
+    """
+
+    @abstractmethod
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """F(values), differentiable; ``ValueError`` if shapes, dtypes or devices do not fit."""
+
+    def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """A lower bound on F(f) for every f with lower <= f <= upper. It is F(lower) if F is monotone."""
+        return self(lower, probabilities)
+
+    def upper_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """An upper bound on F(f) for every f with lower <= f <= upper. It is F(upper) if F is monotone."""
+        return self(upper, probabilities)
+
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Mask of the conditions worth observing, ``... x w`` bool, never empty. Here: the widest intervals.
+
+        Points of probability zero are not in the support and never in the mask.
+        """
+        gap = upper - lower
+        if probabilities is not None:
+            gap = gap.masked_fill(probabilities <= 0, -math.inf)
+        return gap == gap.amax(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class ValueAtRisk(Functional):
+    """VaR_alpha(h) = inf{v : P(h <= v) >= alpha}, the lower alpha-quantile. A small alpha is averse to risk.
+
+    BoTorch's ``VaR(alpha)`` counts from the other side: its alpha is 1 - ours. Cumulative probabilities within 1e-9
+    (1e-6 in float32) of alpha count as equal to it (:mod:`bo_robust.ops.weighted_quantile`).
+
+    Raises:
+        ValueError: if alpha, the probability of the lower tail, is not in (0, 1).
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        check_lower_tail(self.alpha)
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """The quantile. It is an entry of ``values``, which gets the whole gradient."""
+        return weighted_quantile(values, probabilities, self.alpha)
+
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Lacing values: l(z) <= VaR(l) and u(z) >= VaR(u), z in the support (Definition 1).
+
+        Never empty, even after rounding: P(l <= VaR(l)) >= alpha > P(u < VaR(u)), and both sums are exact.
+        """
+        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
+
+
+@dataclass(frozen=True)
+class CVaR(Functional):
+    """Mean of the lower alpha-tail, CVaR_alpha(h) = 1/alpha int_0^alpha VaR_a(h) da.
+
+    The point at the quantile counts with only as much of its probability as completes alpha, so that this is exact for
+    finitely many points. ``alpha`` is that of :class:`ValueAtRisk`.
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        check_lower_tail(self.alpha)
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """The tail mean."""
+        return (values * tail_weights(values, probabilities, self.alpha)).sum(-1)
+
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Lacing values of VaR at the level a <= alpha where VaR_a(u) - VaR_a(l) is largest.
+
+        This gap is at least CVaR(u) - CVaR(l), the mean of the gaps of all levels.
+        """
+        l_order, l_mass = sorted_masses(lower, probabilities)
+        u_order, u_mass = sorted_masses(upper, probabilities)
+        # VaR_a(l) and VaR_a(u) change only at their cumulative masses, so no other levels need a look. Masses are whole
+        # numbers: levels are cut at alpha, rounded up.
+        last = (l_mass[..., -1:].double() * self.alpha).ceil_().long().clamp_(min=1)
+        levels = torch.cat([l_mass, u_mass], -1).minimum(last).clamp_(min=1)
+        low = lower.gather(-1, l_order.gather(-1, torch.searchsorted(l_mass, levels)))
+        high = upper.gather(-1, u_order.gather(-1, torch.searchsorted(u_mass, levels)))
+        level = (high - low).argmax(-1, keepdim=True)
+        return _between(lower, upper, low.gather(-1, level)[..., 0], high.gather(-1, level)[..., 0], probabilities)
+
+
+@dataclass(frozen=True)
+class WorstCase(Functional):
+    """Minimum of h over the points of positive probability: VaR as alpha -> 0, the objective of StableOpt."""
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """The smallest value. One point gets the whole gradient."""
+        check_tensor("values", values)
+        supported = values if probabilities is None else values.masked_fill(probabilities <= 0, math.inf)
+        return values.gather(-1, supported.argmin(-1, keepdim=True)).squeeze(-1)
+
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """The points where l is smallest; u(z) >= min u holds at all of them."""
+        return _between(lower, upper, self(lower, probabilities), self(upper, probabilities), probabilities)
+
+
+@dataclass(frozen=True)
+class Mean(Functional):
+    """E h(Z)."""
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """The mean."""
+        check_tensor("values", values)
+        return values.mean(-1) if probabilities is None else (values * probabilities).sum(-1)
+
+    def lacing(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Points whose interval is at least as long as that of the mean: u(z) - l(z) >= F(u) - F(l)."""
+        gap = upper - lower
+        mean = self(gap, probabilities)
+        if probabilities is not None:
+            gap = gap.masked_fill(probabilities <= 0, -math.inf)
+        # Rounding may put the mean above the largest gap; the minimum keeps the mask from being empty.
+        return gap >= torch.minimum(mean, gap.amax(-1)).unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class MeanVariance(Functional):
+    """E h(Z) - weight * Var h(Z).
+
+    It is not monotone, so F(u) bounds nothing. Let m = (l + u) / 2 and r = sqrt(E ((u - l) / 2)^2). The standard
+    deviation is a seminorm, so that of f is within r of sd(m), and
+
+        E l - weight (sd(m) + r)^2 <= F(f) <= E u - weight max(sd(m) - r, 0)^2.
+
+    These bounds hold, but are not the tightest. One interval does not bound their gap, so that 2 w sigma is no bound on
+    the regret.
+
+    Raises:
+        ValueError: if the weight (unit: 1 / unit of f) is negative or not finite.
+    """
+
+    weight: float
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.weight) and self.weight >= 0.0):
+            raise ValueError(f"weight (of the variance) must be a finite number >= 0, got {quoted(self.weight)}.")
+
+    def __call__(self, values: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """Mean minus weighted variance."""
+        mean = Mean()(values, probabilities)
+        if self.weight == 0.0:
+            return mean
+        return mean - self.weight * Mean()((values - mean.unsqueeze(-1)).square(), probabilities)
+
+    def lower_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """E l - weight (sd(m) + r)^2."""
+        if self.weight == 0.0:
+            return Mean()(lower, probabilities)
+        spread, reach = _spread_and_reach(lower, upper, probabilities)
+        return Mean()(lower, probabilities) - self.weight * (spread + reach).square()
+
+    def upper_bound(self, lower: Tensor, upper: Tensor, probabilities: Tensor | None = None) -> Tensor:
+        """E u - weight max(sd(m) - r, 0)^2."""
+        spread, reach = _spread_and_reach(lower, upper, probabilities)
+        # A variance beyond the largest number counts as this number: the bound stays one.
+        largest = torch.finfo(spread.dtype).max
+        return Mean()(upper, probabilities) - self.weight * (spread - reach).clamp_min(0.0).square().clamp_max(largest)
+
+
+def as_functional(functional: Functional | float) -> Functional:
+    """Return a functional as it is, and ``ValueAtRisk(alpha)`` for a number; ``ValueError`` for anything else."""
+    if isinstance(functional, Functional):
+        return functional
+    if is_number(functional) and not isinstance(functional, Integral):  # 10 is not 10 %
+        return ValueAtRisk(float(functional))
+    raise ValueError(
+        "functional must be one of bo_robust.risk_measures.functionals, such as ValueAtRisk(0.1), or its alpha; got "
+        f"{quoted(functional)}."
+    )
+
+
+def _spread_and_reach(lower: Tensor, upper: Tensor, probabilities: Tensor | None) -> tuple[Tensor, Tensor]:
+    """sd(m) and r of :class:`MeanVariance`."""
+    mean = Mean()
+    middle, half = (lower + upper) / 2.0, (upper - lower) / 2.0
+    middle = middle - mean(middle, probabilities).unsqueeze(-1)
+    finfo = torch.finfo(lower.dtype)
+
+    def root_mean_square(x: Tensor) -> Tensor:
+        size = x.detach().abs().amax(-1, keepdim=True)
+        unit = torch.where(size > finfo.max**0.5 / x.shape[-1], size, 1.0)  # the sum of their squares overflows
+        # The gradient of a square root is infinite at zero.
+        return (mean((x / unit).square(), probabilities) + finfo.tiny).sqrt() * unit.squeeze(-1)
+
+    return root_mean_square(middle), root_mean_square(half)
+
+
+def _between(lower: Tensor, upper: Tensor, low: Tensor, high: Tensor, probabilities: Tensor | None) -> Tensor:
+    """Mask of the points z of the support with l(z) <= low and u(z) >= high."""
+    mask = (lower <= low.unsqueeze(-1)) & (upper >= high.unsqueeze(-1))
+    return mask if probabilities is None else mask & (probabilities > 0)

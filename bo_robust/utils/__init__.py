@@ -1,0 +1,1 @@
+"""Random streams, checks of input, covariance functions, linear algebra, and objects from names with options."""

@@ -1,0 +1,190 @@
+"""Covariance functions k(x, x') on arm locations: two stationary ones, any GPyTorch kernel, and callbacks."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Protocol
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_robust.utils.input_checks import check_finite, check_positive, is_number, quoted
+from bo_robust.utils.linalg import on_cuda
+
+__all__ = [
+    "CallbackCovariance",
+    "Covariance",
+    "GPyTorchCovariance",
+    "Matern",
+    "SquaredExponential",
+    "distances_by_differences",
+]
+
+
+class Covariance(Protocol):
+    """What everything that needs k takes."""
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """k(x, x') of points ``n1 x d`` and ``n2 x d``: ``n1 x n2``."""
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of points ``n x d``: ``n``."""
+
+
+def _distance(X1: Tensor, X2: Tensor, lengthscale: float | tuple[float, ...]) -> Tensor:
+    """Euclidean distances in units of the lengthscale, ``... x n1 x n2``."""
+    if isinstance(lengthscale, tuple):
+        if len(lengthscale) != X1.shape[-1]:
+            raise ValueError(f"{len(lengthscale)} lengthscales for points of {X1.shape[-1]} dimensions.")
+        X1, X2 = (
+            torch.stack([x / ell for x, ell in zip(X.unbind(-1), lengthscale, strict=True)], -1) for X in (X1, X2)
+        )
+        lengthscale = 1.0
+    if on_cuda(X1):  # cdist spends a block of threads on every entry there
+        return distances_by_differences(X1, X2).div_(lengthscale)
+    # cdist's default, a matrix product, loses digits where points are close.
+    return torch.cdist(X1, X2, compute_mode="donot_use_mm_for_euclid_dist").div_(lengthscale)
+
+
+def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
+    """Euclidean distances, ``... x n1 x n2``, by differences: zero where points coincide.
+
+    The points are ``... x n1 x d`` and ``... x n2 x d``; their batch axes broadcast.
+    """
+    batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
+    squares = X1.new_zeros(*batch, X1.shape[-2], X2.shape[-2])
+    for a, b in zip(X1.unbind(-1), X2.unbind(-1), strict=True):
+        difference = a.unsqueeze(-1) - b.unsqueeze(-2)
+        squares.addcmul_(difference, difference)
+    return squares.sqrt_()
+
+
+@dataclass(frozen=True)
+class SquaredExponential:
+    """k(x, x') = outputscale * exp(-||x - x'||^2 / (2 lengthscale^2)).
+
+    Args:
+        lengthscale: One positive number, or one per input dimension.
+        outputscale: k(x, x), > 0.
+    """
+
+    lengthscale: float | tuple[float, ...]
+    outputscale: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.lengthscale, self.outputscale)
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every point."""
+        return X.new_full((X.shape[0],), self.outputscale)
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The matrix of k(x, x')."""
+        out = _distance(X1, X2, self.lengthscale).square_().mul_(-0.5).exp_()
+        return out if self.outputscale == 1.0 else out.mul_(self.outputscale)
+
+
+@dataclass(frozen=True)
+class Matern:
+    """Matérn covariance with smoothness nu in {0.5, 1.5, 2.5}.
+
+    With c = sqrt(2 nu) ||x - x'|| / lengthscale, k is outputscale times exp(-c), (1 + c) exp(-c) or
+    (1 + c + c^2/3) exp(-c). Other settings are those of :class:`SquaredExponential`.
+    """
+
+    nu: float
+    lengthscale: float | tuple[float, ...]
+    outputscale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not is_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {quoted(self.nu)}; use a GPyTorch kernel for others.")
+        _check(self.lengthscale, self.outputscale)
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every point."""
+        return X.new_full((X.shape[0],), self.outputscale)
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The matrix of k(x, x')."""
+        c = _distance(X1, X2, self.lengthscale).mul_(math.sqrt(2.0 * self.nu))
+        decay = torch.exp(-c)
+        if self.nu == 1.5:
+            decay.mul_(c.add_(1.0))
+        elif self.nu == 2.5:
+            decay.mul_(c.mul(1.0 / 3.0).add_(1.0).mul_(c).add_(1.0))
+        return decay if self.outputscale == 1.0 else decay.mul_(self.outputscale)
+
+
+@dataclass(frozen=True)
+class GPyTorchCovariance:
+    """Any GPyTorch kernel without a batch shape. Hyperparameters are read at every call; there is no gradient."""
+
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a GPyTorch kernel, got {quoted(self.kernel)}.")
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) of every point."""
+        with torch.no_grad():
+            return self.kernel(X, diag=True)
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The matrix of k(x, x')."""
+        with torch.no_grad():
+            return self.kernel(X1, X2).to_dense()
+
+
+@dataclass(frozen=True)
+class CallbackCovariance:
+    """A covariance of n items that are known by number only: graphs, strings, rows of a table.
+
+    Args:
+        matrix: Takes the numbers of ``a`` items and of ``b`` items (long) and returns their covariances, ``a x b``. It
+            must be symmetric and positive semi-definite.
+        prior: k(i, i) of every item, ``n``.
+    """
+
+    matrix: Callable[[Tensor, Tensor], Tensor]
+    prior: Tensor
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(i, i) of the items numbered ``X``, ``... x 1``."""
+        return self.prior[X[..., 0]]
+
+    def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """The matrix for items numbered ``... x n1 x 1`` and ``... x n2 x 1``.
+
+        ``ValueError`` if the callback returns NaN or another shape, dtype or device.
+        """
+        batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
+        if batch:  # the callback knows no batches: one call per member
+            first, second = (X.expand(*batch, *X.shape[-2:]).flatten(0, -3) for X in (X1, X2))
+            return torch.stack([self(a, b) for a, b in zip(first, second, strict=True)]).unflatten(0, batch)
+        K, want = self.matrix(X1[:, 0], X2[:, 0]), (X1.shape[0], X2.shape[0])
+        if K.shape != want:
+            raise ValueError(
+                f"the kernel callback must return {want[0]} x {want[1]} for so many arms, got {tuple(K.shape)}."
+            )
+        if (K.dtype, K.device) != (self.prior.dtype, self.prior.device):
+            raise ValueError(
+                f"the kernel callback returned {K.dtype} on {K.device}, its diagonal is {self.prior.dtype} on "
+                f"{self.prior.device}; convert one."
+            )
+        check_finite("the matrix of the kernel callback", K)
+        return K
+
+
+def _check(lengthscale: float | tuple[float, ...], outputscale: float) -> None:
+    known = len(lengthscale) > 0 if isinstance(lengthscale, tuple) else isinstance(lengthscale, Real)
+    if not known:
+        raise ValueError(
+            f"lengthscale must be a positive number or a tuple of one per dimension, got {quoted(lengthscale)}."
+        )
+    for value in lengthscale if isinstance(lengthscale, tuple) else (lengthscale,):
+        check_positive(lengthscale=value)
+    check_positive(outputscale=outputscale)

@@ -1,0 +1,201 @@
+"""Checks of user input, shared by the whole package. Every message says what was wrong and what to change."""
+
+import dataclasses
+import math
+import reprlib
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+QUOTED = 80  # characters of a value that an error repeats
+
+
+def quoted(value: Any) -> str:
+    """The value on one line as errors repeat it, cut where it is long; what is cut off is never written out."""
+    try:
+        text = repr(value[: QUOTED + 1]) if isinstance(value, str) else _SHORT.repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        text = "a number of very many digits"
+    text = " ".join(text.split())
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 2 * QUOTED
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 4, 10, 10, 10  # at most 10^4 parts
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number: of Python or numpy, or a tensor without axes; true and false are none."""
+    if type(value) is float:  # the usual case, checked every round
+        return math.isfinite(value)
+    plain = isinstance(value, Real) or (isinstance(value, Tensor) and value.ndim == 0 and value.dtype != torch.bool)
+    try:
+        return plain and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
+
+
+def check_tensor(name: str, x: Any, floating: bool = True) -> None:
+    """Raise ``TypeError`` unless ``x`` is a tensor, and ``ValueError`` unless it is float32 or float64.
+
+    ``floating`` is false where any dtype will do.
+    """
+    if not isinstance(x, Tensor):
+        through = "(x.to_numpy())" if hasattr(x, "to_numpy") else ""  # PyTorch takes no table of pandas
+        raise TypeError(
+            f"{name} must be a torch tensor, got {type(x).__name__}; convert it with torch.as_tensor{through}."
+        )
+    if floating and x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"{name} must be floating point, float32 or float64, got {x.dtype}; convert with .double().")
+
+
+def check_schedule(role: str, example: str, given: Any) -> None:
+    """Raise ``ValueError`` unless ``given`` can be called with a round; the message names an ``example``."""
+    if isinstance(given, type) or not callable(given):
+        raise ValueError(f"{role} must be a schedule, such as {example}, got {quoted(given)}.")
+
+
+def check_positive(**values: float) -> None:
+    """Raise ``ValueError`` unless every value is a finite number > 0."""
+    for name, value in values.items():
+        if not (is_number(value) and value > 0):
+            raise ValueError(f"{name} must be a finite number > 0, got {quoted(value)}.")
+
+
+def check_delta(delta: float) -> None:
+    """Raise ``ValueError`` unless the failure probability is in (0, 1)."""
+    if not (is_number(delta) and 0.0 < delta < 1.0):
+        raise ValueError(f"delta (the failure probability) must be strictly between 0 and 1, got {quoted(delta)}.")
+
+
+def check_tail_index(alpha: float) -> None:
+    """Raise ``ValueError`` unless alpha, of the moment bound E|y|^(1+alpha) <= v, is in (0, 1]."""
+    if not (is_number(alpha) and 0.0 < alpha <= 1.0):
+        raise ValueError(
+            "alpha must be in (0, 1] (the moment bound is on E|y|^(1+alpha); 1 = finite variance), got "
+            f"{quoted(alpha)}."
+        )
+
+
+def check_accuracy(epsilon: float) -> None:
+    """Raise ``ValueError`` unless the accuracy of a dictionary is in (0, 1)."""
+    if not (is_number(epsilon) and 0.0 < epsilon < 1.0):
+        raise ValueError(f"epsilon (accuracy of the dictionary) must be in (0, 1), got {quoted(epsilon)}.")
+
+
+def check_oversampling(q: float) -> None:
+    """Raise ``ValueError`` unless q is a finite number >= 1, as BKB's analysis has it."""
+    if not (is_number(q) and q >= 1.0):
+        raise ValueError(
+            f"oversampling (q of min(1, q sigma~^2)) must be a finite number >= 1, got {quoted(q)}; the theorems ask "
+            "for theory_oversampling(T, delta, epsilon), 5 served well in our runs."
+        )
+
+
+def check_bounds(bounds: Tensor) -> None:
+    """Raise ``ValueError`` unless bounds are a finite box ``2 x d``."""
+    check_tensor("bounds", bounds)
+    if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] == 0:
+        raise ValueError(f"bounds must be 2 x d, got shape {tuple(bounds.shape)}.")
+    check_finite("bounds", bounds)
+    if not bool((bounds[0] < bounds[1]).all()):
+        raise ValueError(f"bounds must be 2 x d, lower below upper, got {bounds.tolist()}.")
+
+
+def check_finite(name: str, x: Tensor) -> None:
+    """Raise ``ValueError`` if ``x`` has NaN or infinite entries."""
+    bad = int((~torch.isfinite(x)).sum())
+    if bad:
+        raise ValueError(f"{name} has {bad} NaN or infinite entries of {x.numel()}; remove or repair them first.")
+
+
+def check_like(name: str, x: Tensor, owner: str, like: Tensor, advice: str = "convert one of them") -> None:
+    """Raise ``ValueError`` unless ``x`` has the dtype and device of ``like``, which belongs to ``owner``."""
+    check_tensor(name, x, floating=False)
+    if (x.dtype, x.device) != (like.dtype, like.device):
+        raise ValueError(f"{name} is {x.dtype} on {x.device}, {owner} {like.dtype} on {like.device}; {advice}.")
+
+
+def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
+    """Raise ``ValueError`` unless ``K`` (``... x n x n``) is finite, symmetric and positive semi-definite.
+
+    ``tol`` is relative to the largest diagonal entry. The smallest eigenvalue may be -tol * n times this entry.
+    """
+    check_tensor("the kernel matrix", K, floating=False)
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2] or K.shape[-1] == 0:
+        raise ValueError(f"the kernel matrix must be n x n with n >= 1, got shape {tuple(K.shape)}.")
+    check_tensor("the kernel matrix", K)
+    check_finite("the kernel matrix", K)
+    if K.dtype == torch.float32:  # whose rounding alone exceeds the default
+        tol = max(tol, 1e-5)
+    scale = float(K.diagonal(dim1=-2, dim2=-1).abs().max())
+    skew = float((K - K.mT).abs().max())
+    if skew > tol * max(scale, 1e-300):
+        raise ValueError(
+            f"the kernel matrix is not symmetric (largest |K - K^T| is {skew:.3g}); use (K + K.T) / 2 if rounding."
+        )
+    # K + slack I has a Cholesky factor where no eigenvalue is below -slack: cheaper than the eigenvalues.
+    slack = tol * K.shape[-1] * max(scale, 1e-300)
+    shifted = K.double() + slack * torch.eye(K.shape[-1], dtype=torch.float64, device=K.device)
+    if bool((torch.linalg.cholesky_ex(shifted)[1] > 0).any()):
+        smallest = float(torch.linalg.eigvalsh(K.double())[..., 0].min())
+        raise ValueError(
+            f"the kernel matrix is not positive semi-definite (smallest eigenvalue {smallest:.3g}); "
+            "project it (clip negative eigenvalues) or add jitter to its diagonal."
+        )
+
+
+def check_round(t: int) -> None:
+    """Raise ``ValueError`` unless ``t``, a round counted from 1, is at least 1."""
+    if not (type(t) is int or is_number(t)) or t < 1:  # the first is the usual case, checked every round
+        raise ValueError(f"t is the round about to be played, counted from 1, got {quoted(t)}.")
+
+
+def check_count(minimum: int, **values: int) -> None:
+    """Raise ``ValueError`` unless every value is a whole number of at least ``minimum``."""
+    for name, value in values.items():
+        if not is_number(value) or value != int(value) or value < minimum:
+            raise ValueError(f"{name} must be a whole number >= {minimum}, got {quoted(value)}.")
+
+
+# What a setting of this name must be.
+POSITIVE = {"a", "b", "kappa", "moment_bound", "noise_scale", "noise_var", "norm_bound", "norm_bound_squared"}
+POSITIVE |= {"outputscale", "r", "scale"}
+COUNTS = {"dim", "horizon", "max_size", "min_size", "num_arms", "num_directions", "num_features", "num_initial"}
+COUNTS |= {"raw_samples", "restarts"}
+OTHERS = {
+    "alpha": check_tail_index,
+    "delta": check_delta,
+    "epsilon": check_accuracy,
+    "oversampling": check_oversampling,
+}
+
+
+def check_settings(settings: Any) -> None:
+    """Raise ``ValueError`` unless every field of a dataclass whose name is known above is in its range.
+
+    A field that may be None, by its annotation, is not checked where it is.
+    """
+    for field in dataclasses.fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        if value is None and any(word in str(field.type) for word in ("None", "Optional")):
+            continue
+        if name in POSITIVE:
+            check_positive(**{name: value})
+        elif name in COUNTS:
+            check_count(1, **{name: value})
+        elif name in OTHERS:
+            OTHERS[name](value)
+
+
+# What happens to a reward beyond its truncation level, see bo_robust.confidence.truncation.truncate.
+RULES = ("zero", "clip")
+
+
+def check_rule(rule: str) -> None:
+    """Raise ``ValueError`` unless ``rule`` is in RULES."""
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {quoted(rule)}.")

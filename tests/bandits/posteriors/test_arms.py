@@ -1,0 +1,313 @@
+"""The arm posterior against dense solves, its two layouts, its two code paths, and long runs."""
+
+import math
+from copy import deepcopy
+
+import gpytorch
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_robust.bandits.posteriors import arms as arm_states
+from bo_robust.bandits.posteriors.arms import ArmKernel, init, observe
+from bo_robust.ops.arm_update import cpu, naive
+from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
+
+
+def dense_posterior(K, noise_var, pulls, rewards, prior_mean=0.0):
+    """mean and variance from one dense solve, distinct arms with averaged rewards (exact, better conditioned)."""
+    arms, inverse, counts = torch.unique(pulls, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(arms), dtype=K.dtype).index_add_(0, inverse, rewards)
+    Kd, noise = K[arms], torch.diag(noise_var / counts.to(K.dtype))
+    L = torch.linalg.cholesky(Kd[:, arms] + noise)
+    prior = torch.full((K.shape[0],), float(prior_mean), dtype=K.dtype)
+    V = torch.linalg.solve_triangular(L, Kd, upper=False)
+    target = (sums / counts - prior[arms]).unsqueeze(1)
+    mean = prior + (V.T @ torch.linalg.solve_triangular(L, target, upper=False)).squeeze(1)
+    return mean, K.diagonal() - V.square().sum(0)
+
+
+def play(posterior, pulls, rewards):
+    for a, y in zip(pulls.unbind(0), rewards.unbind(0), strict=True):
+        observe(posterior, a, y)
+    return posterior
+
+
+def random_rounds(n, s, rounds, device, dtype=torch.float64, seed=0, distinct=None):
+    g = torch.Generator().manual_seed(seed)
+    pulls = torch.randint(0, distinct or n, (rounds, s), generator=g)
+    rewards = torch.randn(rounds, s, generator=g, dtype=dtype)
+    return pulls.to(device), rewards.to(device)
+
+
+def grid_kernel(n, lengthscale, device, dtype=torch.float64):
+    X = torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
+    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("trials", [1, 3])
+@pytest.mark.parametrize(("n", "rounds"), [(1, 5), (3, 20), (40, 1), (100, 33), (100, 200)])
+def test_matches_dense_solve(n, rounds, trials, dense, device):
+    kernel = grid_kernel(n, 0.2, device)
+    pulls, rewards = random_rounds(n, trials, rounds, device)
+    posterior = play(init(kernel, 0.3, trials, dense=dense), pulls, rewards)
+    for i in range(trials):
+        mean, variance = dense_posterior(kernel.matrix.cpu(), 0.3, pulls[:, i].cpu(), rewards[:, i].cpu())
+        torch.testing.assert_close(posterior.mean[i].cpu(), mean, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(posterior.variance[i].cpu(), variance, rtol=1e-9, atol=1e-11)
+
+
+def test_one_pull_by_hand(device):
+    # K = [[1, .5], [.5, 2]], lambda = .25, arm 0 pays 3: d = 1.25, mean = K[:,0] 3/1.25 = (2.4, 1.2),
+    # variance = (1 - 1/1.25, 2 - .25/1.25) = (.2, 1.8), gain = 1/2 log(1 + 1/.25) = 1/2 log 5.
+    K = torch.tensor([[1.0, 0.5], [0.5, 2.0]], dtype=torch.float64, device=device)
+    for dense in (True, False):
+        posterior = init(ArmKernel.from_matrix(K), 0.25, dense=dense)
+        observe(posterior, torch.tensor([0], device=device), torch.tensor([3.0], device=device, dtype=K.dtype))
+        torch.testing.assert_close(posterior.mean.cpu(), torch.tensor([[2.4, 1.2]], dtype=K.dtype))
+        torch.testing.assert_close(posterior.variance.cpu(), torch.tensor([[0.2, 1.8]], dtype=K.dtype))
+        assert float(posterior.information_gain) == pytest.approx(0.5 * math.log(5))
+
+
+def test_golden_exact(golden, device):
+    data = golden["data"]
+    X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
+    y = torch.tensor(data["y"], dtype=torch.float64, device=device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
+    for dense in (True, False):
+        posterior = init(kernel, data["noise_var"], dense=dense, block=5)
+        play(posterior, torch.arange(12, device=device).unsqueeze(1), y.unsqueeze(1))
+        expected = golden["exact"]
+        torch.testing.assert_close(
+            posterior.mean[0, 12:].cpu(),
+            torch.tensor(expected["mean"], dtype=torch.float64),
+            rtol=1e-9,
+            atol=0,
+        )
+        torch.testing.assert_close(
+            posterior.variance[0, 12:].cpu(),
+            torch.tensor(expected["variance"], dtype=torch.float64),
+            rtol=1e-9,
+            atol=0,
+        )
+        assert float(posterior.information_gain) == pytest.approx(golden["information_gain"]["of_all_12"], rel=1e-9)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("trials", [1, 5])
+def test_naive_op_equals_cpu_op(trials, dense, monkeypatch):
+    """The branch-free path CUDA takes, run on the CPU, row growth included."""
+    kernel = grid_kernel(300, 0.02, "cpu")
+    pulls, rewards = random_rounds(300, trials, 250, "cpu")
+    rewards[17, 0] = float("nan")
+    fast = play(init(kernel, 0.1, trials, dense=dense), pulls, rewards)
+    monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
+    slow = init(kernel, 0.1, trials, dense=dense)
+    for name in ("rows", "pending"):  # what is read before it is written would spread NaN
+        if not (dense and name == "rows"):
+            getattr(slow.buffers, name)[:, 1:].fill_(float("inf") if name == "pending" else 0.0)
+    play(slow, pulls, rewards)
+    torch.testing.assert_close(fast.mean, slow.mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(fast.variance, slow.variance, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(fast.information_gain, slow.information_gain)
+    assert torch.equal(fast.counts, slow.counts)
+
+
+def test_trials_may_have_their_own_kernel_noise_and_prior_mean(device):
+    X = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
+    K = torch.stack([SquaredExponential(0.3)(X, X), Matern(2.5, 0.5)(X, X)])
+    K = 0.5 * (K + K.mT)
+    noise = torch.tensor([0.1, 0.4], dtype=K.dtype, device=device)
+    prior = torch.tensor([1.0, -2.0], dtype=K.dtype, device=device).unsqueeze(1).expand(2, 30)
+    pulls, rewards = random_rounds(30, 2, 50, device)
+    for dense in (True, False):
+        posterior = play(init(ArmKernel.from_matrix(K), noise, 2, prior_mean=prior, dense=dense), pulls, rewards)
+        for i in range(2):
+            mean, variance = dense_posterior(
+                K[i].cpu(), float(noise[i]), pulls[:, i].cpu(), rewards[:, i].cpu(), float(prior[i, 0])
+            )
+            torch.testing.assert_close(posterior.mean[i].cpu(), mean, rtol=1e-9, atol=1e-11)
+            torch.testing.assert_close(posterior.variance[i].cpu(), variance, rtol=1e-9, atol=1e-11)
+
+
+def test_rows_without_a_matrix_and_gpytorch_kernels(device, monkeypatch):
+    X = torch.rand(80, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    pulls, rewards = random_rounds(80, 2, 120, device)
+    theirs = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=3)).to(X)
+    theirs.base_kernel.lengthscale = torch.tensor([0.3, 0.5, 0.7], dtype=X.dtype)
+    theirs.outputscale = torch.tensor(1.7, dtype=X.dtype)
+    ours = Matern(2.5, (0.3, 0.5, 0.7), 1.7)
+    tabulated = play(init(ArmKernel.from_covariance(ours, X), 0.1, 2, dense=False), pulls, rewards)
+    monkeypatch.setattr("bo_robust.bandits.posteriors.arm_kernel.MATRIX_MAX_ARMS", 0)
+    for covariance in (ours, GPyTorchCovariance(theirs)):
+        kernel = ArmKernel.from_covariance(covariance, X)
+        assert kernel.matrix is None
+        by_row = play(init(kernel, 0.1, 2, dense=False), pulls, rewards)
+        torch.testing.assert_close(by_row.mean, tabulated.mean, rtol=1e-8, atol=1e-9)
+        torch.testing.assert_close(by_row.variance, tabulated.variance, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("dense", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_no_drift_after_20000_rounds(dense, device):
+    """Near-singular SE kernel on 1000 points (200 when dense), 20,000 rounds, against a fresh dense solve."""
+    n = 200 if dense else 1000
+    kernel = grid_kernel(n, 0.2, device)
+    pulls, rewards = random_rounds(n, 1, 20_000, device, distinct=n // 2)
+    posterior = play(init(kernel, 0.025, 1, dense=dense), pulls, rewards)
+    mean, variance = dense_posterior(kernel.matrix.cpu(), 0.025, pulls[:, 0].cpu(), rewards[:, 0].cpu())
+    assert torch.isfinite(posterior.mean).all()
+    assert float((posterior.mean[0].cpu() - mean).abs().max() / mean.abs().max()) < 1e-8
+    assert float((posterior.variance[0].cpu() - variance).abs().max() / variance.abs().max()) < 1e-8
+    # and of every single variance, down to a few 1e-6 of the prior variance of 1
+    assert float(((posterior.variance[0].cpu() - variance).abs() / variance).max()) < 1e-6
+    assert float(posterior.variance.min()) >= 0.0
+
+
+@pytest.mark.parametrize("path", ["cpu", "naive"])
+@pytest.mark.parametrize(
+    ("dtype", "noise_var", "mean_tol", "variance_tol"),
+    [(torch.float64, 1e-6, 1e-7, 1e-5), (torch.float64, 1e-4, 1e-8, 1e-7), (torch.float32, 0.025, 1e-3, 2e-2)],
+)
+def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean_tol, variance_tol, path, monkeypatch):
+    """Near-singular SE kernel on 1000 points, 333 of them pulled at random, 800 rounds."""
+    if path == "naive":
+        monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
+    kernel = grid_kernel(1000, 0.2, "cpu", dtype=dtype)
+    pulls, rewards = random_rounds(333, 1, 800, "cpu", dtype=dtype)
+    pulls = pulls * 3
+    rewards = torch.sin(pulls / 150.0).to(dtype) + math.sqrt(noise_var) * rewards
+    posterior = play(init(kernel, noise_var, 1, dense=False), pulls, rewards)
+    # the reference: the dense layout in double, itself within 1e-9 of an 80-bit solve at noise_var 1e-6
+    exact = play(init(grid_kernel(1000, 0.2, "cpu"), noise_var, 1, dense=True), pulls, rewards.double())
+    error = (posterior.mean.double() - exact.mean).abs().max() / exact.mean.abs().max()
+    assert float(error) < mean_tol
+    relative = (posterior.variance.double() - exact.variance).abs() / exact.variance.clamp(min=1e-3 * noise_var)
+    assert float(relative.max()) < variance_tol
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+def test_the_path_of_long_rows(trials, monkeypatch):
+    """What the CPU does beyond NUMPY_MAX_ARMS, at a size where a dense solve can check it."""
+    monkeypatch.setattr(cpu, "NUMPY_MAX_ARMS", 10)
+    kernel = grid_kernel(300, 0.05, "cpu")
+    pulls, rewards = random_rounds(300, trials, 150, "cpu", distinct=40)
+    posterior = play(init(kernel, 0.1, trials), pulls, rewards)
+    for i in range(trials):
+        mean, variance = dense_posterior(kernel.matrix, 0.1, pulls[:, i], rewards[:, i])
+        torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("rounds", [None, 4000])
+def test_rows_are_counted_often_enough(rounds, monkeypatch):
+    """Without looking at the data the branch-free path still reads rows near the number in use."""
+    monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
+    kernel = grid_kernel(400, 0.05, "cpu")
+    pulls, rewards = random_rounds(400, 2, 1000, "cpu", distinct=20)
+    posterior = init(kernel, 0.1, 2, rounds=rounds)
+    most = 0
+    for a, y in zip(pulls.unbind(0), rewards.unbind(0), strict=True):
+        observe(posterior, a, y)
+        most = max(most, posterior.buffers.num_rows)
+    assert most <= 20 + 64
+
+
+def test_counting_rows_grows_seldom_when_all_arms_were_pulled(monkeypatch):
+    kernel = grid_kernel(257, 0.05, "cpu")
+    pulls, rewards = random_rounds(257, 1, 3000, "cpu", distinct=256)
+    counted = []
+    real = arm_states._reserve
+    monkeypatch.setattr(arm_states, "_reserve", lambda p: (counted.append(1), real(p)))
+    play(init(kernel, 0.1, rounds=3000), pulls, rewards)
+    assert len(counted) < 40
+
+
+def test_cost_does_not_grow_with_repeats(device):
+    """Rows are those of distinct arms, whatever the number of rounds."""
+    kernel = grid_kernel(400, 0.05, device)
+    pulls, rewards = random_rounds(400, 2, 2_000, device, distinct=20)
+    posterior = play(init(kernel, 0.1, 2, dense=False), pulls, rewards)
+    assert posterior.buffers.rows.shape == (2, 64, 400)
+    assert posterior.buffers.filled.tolist() == [20, 20]
+
+
+def test_room_for_rows_grows_with_the_arms_pulled_not_with_all_arms():
+    pulls, rewards = random_rounds(400, 2, 500, "cpu", distinct=90)
+    buffers = play(init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, dense=False), pulls, rewards).buffers
+    assert int(buffers.filled.max()) == 90
+    assert buffers.rows.shape[1] <= 2 * 90
+
+
+def test_room_reserved_for_rounds_fits_into_the_bytes_allowed(monkeypatch):
+    monkeypatch.setattr(arm_states, "RESERVE_BYTES", 2**20)
+    buffers = init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, rounds=10_000, dense=False).buffers
+    taken = 8 * (buffers.rows.numel() + buffers.root.numel())  # float64
+    assert 0.95 * 2**20 < taken <= 2**20
+
+
+def test_failed_pulls_change_nothing(device):
+    kernel = grid_kernel(300, 0.1, device)
+    for dense in (True, False):
+        posterior = init(kernel, 0.1, 3, dense=dense)
+        arms = torch.tensor([1, 2, 3], device=device)
+        rewards = torch.tensor([1.0, float("nan"), float("inf")], dtype=torch.float64, device=device)
+        ok = observe(posterior, arms, rewards)
+        assert ok.tolist() == [True, False, False]
+        assert torch.equal(posterior.mean[1:], torch.zeros_like(posterior.mean[1:]))
+        assert torch.equal(posterior.variance[1:], torch.ones_like(posterior.variance[1:]))
+        assert posterior.counts.sum(1).tolist() == [1.0, 0.0, 0.0]
+        # the same arms pulled well afterwards give the plain posterior
+        good = torch.full((3,), 2.0, dtype=torch.float64, device=device)
+        observe(posterior, arms, good)
+        mean, variance = dense_posterior(
+            kernel.matrix.cpu(), 0.1, torch.tensor([2]), torch.tensor([2.0], dtype=torch.float64)
+        )
+        torch.testing.assert_close(posterior.mean[1].cpu(), mean)
+        torch.testing.assert_close(posterior.variance[1].cpu(), variance, rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(1, 12),
+    rounds=st.integers(1, 40),
+    trials=st.integers(1, 3),
+    dense=st.booleans(),
+    block=st.integers(1, 20),
+    noise_var=st.floats(1e-4, 10.0),
+    size=st.sampled_from([1e-3, 1.0, 1e6]),
+    seed=st.integers(0, 10_000),
+)
+def test_any_shape_with_duplicate_arms(n, rounds, trials, dense, block, noise_var, size, seed):
+    g = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 1, generator=g, dtype=torch.float64)
+    X = X[torch.randint(0, n, (n,), generator=g)]  # duplicates: a singular kernel matrix
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
+    pulls = torch.randint(0, n, (rounds, trials), generator=g)
+    rewards = size * torch.randn(rounds, trials, generator=g, dtype=torch.float64)
+    posterior = play(init(kernel, noise_var, trials, dense=dense, block=block), pulls, rewards)
+    assert float(posterior.variance.min()) >= 0.0
+    for i in range(trials):
+        mean, variance = dense_posterior(kernel.matrix, noise_var, pulls[:, i], rewards[:, i])
+        torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-6, atol=1e-7 * size)
+        torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("s", [1, 2])
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_copy_goes_on_by_itself(s, dense):
+    """In the middle of a block, with rows and views of it known."""
+    kernel = ArmKernel.from_matrix(torch.eye(40, dtype=torch.float64) + 0.5)
+    posterior = init(kernel, 0.1, s, dense=dense)
+    pulls = [(torch.tensor([t % 3] * s), torch.full((s,), float(t), dtype=torch.float64)) for t in range(9)]
+    for arms, rewards in pulls[:5]:
+        observe(posterior, arms, rewards)
+    copy, kept = deepcopy(posterior), posterior.mean.clone()
+    for arms, rewards in pulls[5:]:
+        observe(copy, arms, rewards)
+    assert torch.equal(posterior.mean, kept)
+    for arms, rewards in pulls[5:]:
+        observe(posterior, arms, rewards)
+    torch.testing.assert_close(copy.mean, posterior.mean, rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(copy.variance, posterior.variance, rtol=0.0, atol=1e-12)

@@ -1,0 +1,175 @@
+"""A posterior under every candidate is that of each alone; evidence against a dense solve; bad candidates."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bo_robust.bandits.posteriors import arms as arm_posteriors
+from bo_robust.bandits.posteriors import candidates as candidate_posteriors
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import batched, candidate_kernel, init, observe
+from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
+
+
+def grid(n, device, d=1):
+    g = torch.Generator().manual_seed(0)
+    x = torch.rand(n, d, generator=g, dtype=torch.float64) if d > 1 else torch.linspace(0, 1, n).double().unsqueeze(1)
+    return x.to(device)
+
+
+def mixed(n, device):
+    """Candidates that differ in kind: two lengthscales, a period, an additive decomposition, a Matérn."""
+    x = grid(n, device, 2)
+    sine = torch.sin(math.pi * (x[:, :1] - x[:, 0]) / 0.3)
+    k = SquaredExponential(0.3)
+    additive = 0.5 * (k(x[:, :1], x[:, :1]) + k(x[:, 1:], x[:, 1:]))
+    return candidate_kernel(
+        [SquaredExponential(0.2), SquaredExponential(0.6), torch.exp(-2.0 * sine.square()), additive, Matern(2.5, 0.4)],
+        x,
+    )
+
+
+@pytest.mark.parametrize("n", [30, 300], ids=["dense", "low rank"])
+def test_each_candidate_is_its_own_posterior(n, device):
+    s, h, rounds = 3, 5, 70
+    kernel, g = mixed(n, device), torch.Generator().manual_seed(1)
+    prior = torch.randn(h, n, generator=g, dtype=torch.float64).to(device)
+    noise = torch.tensor([0.1, 0.2, 0.1, 0.3, 0.1], dtype=torch.float64, device=device)
+    pulls = torch.randint(0, n, (rounds, s), generator=g).to(device)
+    rewards = torch.randn(rounds, s, generator=g, dtype=torch.float64).to(device)
+    rewards[5, 1] = math.nan
+    together = init(kernel, noise, s, prior_mean=prior)
+    alone = [
+        arm_posteriors.init(ArmKernel.from_matrix(kernel.matrix[u]), noise[u], s, prior_mean=prior[u]) for u in range(h)
+    ]
+    for a, y in zip(pulls, rewards, strict=True):
+        means, variances = together.means.clone(), together.variances.clone()
+        ok, error, mean, variance = observe(together, a, y)
+        torch.testing.assert_close(error, y.unsqueeze(1) - mean, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(ok, y.isfinite())
+        for i in range(s):
+            assert torch.equal(mean[i], means[i, :, a[i]])
+            assert torch.equal(variance[i], variances[i, :, a[i]])
+        for posterior in alone:
+            arm_posteriors.observe(posterior, a, y)
+    for u, posterior in enumerate(alone):
+        torch.testing.assert_close(together.means[:, u], posterior.mean, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(together.variances[:, u], posterior.variance, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(together.gains[:, u], posterior.information_gain, rtol=1e-9, atol=1e-11)
+    assert torch.equal(together.counts, alone[0].counts)
+    good = [t for t in range(rounds) if t != 5]
+    for u in range(h):  # evidence against the multivariate normal
+        for i, kept in ((0, list(range(rounds))), (1, good)):
+            a, y = pulls[kept, i], rewards[kept, i]
+            S = kernel.matrix[u][a][:, a] + noise[u] * torch.eye(len(a), dtype=torch.float64, device=device)
+            want = torch.distributions.MultivariateNormal(prior[u, a], S).log_prob(y)
+            torch.testing.assert_close(together.evidence[i, u], want, rtol=1e-9, atol=1e-9)
+    leader = together.evidence.argmax(1)
+    assert torch.equal(together.map_candidate, leader)
+    for i, u in enumerate(leader.tolist()):
+        assert torch.equal(together.mean[i], together.means[i, u])
+        assert torch.equal(together.variance[i], together.variances[i, u])
+        assert float(together.noise_var[i]) == float(noise[u])
+    together.active[0, leader[0]] = False
+    assert int(together.map_candidate[0]) == int(together.evidence[0].argsort(descending=True)[1])
+
+
+@pytest.mark.cpu_only("on CUDA the layout of 300 arms is dense")
+def test_large_kernels_are_shared_not_copied(device):
+    n, s = 300, 4
+    kernel = mixed(n, device)
+    shared = batched(kernel, 0.1, s).kernel
+    assert shared.matrix is kernel.matrix
+    copied = ArmKernel.from_matrix(kernel.matrix.repeat(s, 1, 1))
+    g = torch.Generator().manual_seed(2)
+    arms = torch.randint(0, n, (20, 3), generator=g).to(device)
+    some = torch.tensor([7, 2, 19], device=device)
+    assert torch.equal(shared.rows(arms[:, 0]), copied.rows(arms[:, 0]))
+    assert torch.equal(shared.rows(arms[some, 0], some), copied.rows(arms[some, 0], some))
+
+
+def test_bad_candidates_are_refused(device):
+    x = grid(10, device)
+    good = SquaredExponential(0.3)(x, x)
+    with pytest.raises(ValueError, match="U is empty"):
+        candidate_kernel([])
+    with pytest.raises(ValueError, match="candidate 1: the kernel matrix is not positive semi-definite"):
+        candidate_kernel([good, good - 0.5 * torch.eye(10, dtype=x.dtype, device=device)])
+    with pytest.raises(ValueError, match=r"candidate 1: .*not symmetric"):
+        candidate_kernel([good, good + torch.ones_like(good).triu(1)])
+    with pytest.raises(ValueError, match=r"candidate 1 is \(9, 9\)"):
+        candidate_kernel([good, good[1:, 1:]])
+    with pytest.raises(ValueError, match=r"candidate 0: .*give arms"):
+        candidate_kernel([SquaredExponential(0.3)])
+    with pytest.raises(ValueError, match=r"candidate 0: a kernel matrix is n x n, got \(2, 10, 10\); list each"):
+        candidate_kernel([good.expand(2, 10, 10)])
+    for one in (SquaredExponential(0.3), "rbf", None, {"a": good}):
+        with pytest.raises(ValueError, match="candidates must be a list"):
+            candidate_kernel(one, x)
+    for wrong in (RBFKernel(), "rbf", None, {"kernel": "rbf"}, good.tolist(), SquaredExponential):
+        with pytest.raises(ValueError, match=r"candidate 1: covariance must be one of bo_robust.utils.covariance"):
+            candidate_kernel([good, wrong], x)
+    with pytest.raises(ValueError, match=r"candidate 0: covariance must be one of"):
+        candidate_kernel([None])
+    with pytest.raises(ValueError, match=r"candidate 0: arms must be n x d"):
+        candidate_kernel([SquaredExponential(0.3)], x[:, 0])
+    with pytest.raises(TypeError, match="arms must be a torch tensor, got list"):
+        candidate_kernel([SquaredExponential(0.3)], x.tolist())
+    with pytest.raises(ValueError, match=r"candidate 0: the covariance has a batch shape"):
+        candidate_kernel([GPyTorchCovariance(RBFKernel(batch_shape=torch.Size([2])).to(x))], x)
+
+
+def test_candidates_must_agree_in_number(device):
+    kernel = candidate_kernel([SquaredExponential(0.2), SquaredExponential(0.3)], grid(10, device))
+    one = ArmKernel.from_matrix(kernel.matrix[0])
+    three = torch.zeros(3, 10, dtype=torch.float64, device=device)
+    with pytest.raises(ValueError, match="agree in number"):
+        batched(kernel, 0.1, 2, three)
+    with pytest.raises(ValueError, match="agree in number"):
+        batched(kernel, torch.tensor([0.1, 0.2, 0.3]), 2)
+    with pytest.raises(ValueError, match="prior_mean must be 10"):
+        batched(kernel, 0.1, 2, three[:, :9])
+    with pytest.raises(ValueError, match="prior_mean has 1 NaN"):
+        batched(one, 0.1, 2, torch.full((10,), 0.0).double().index_fill(0, torch.tensor([3]), math.nan))
+    with pytest.raises(ValueError, match="U is empty"):
+        batched(one, 0.1, 2, three[:0])
+    with pytest.raises(ValueError, match="noise_var"):
+        candidate_posteriors.init(kernel, -0.1, 2)
+    with pytest.raises(ValueError, match="trials"):
+        batched(kernel, 0.1, 0)
+    for noise in ("a", None, [[0.1], [0.1, 0.2]]):
+        with pytest.raises(ValueError, match="noise_var must be one number or one per candidate"):
+            batched(kernel, noise, 2)
+    with pytest.raises(ValueError, match="kernel must be an ArmKernel"):
+        batched(kernel.matrix, 0.1, 2)
+    with pytest.raises(TypeError, match="prior_mean must be a torch tensor, got list"):
+        batched(kernel, 0.1, 2, [0.0] * 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert batched(one, torch.tensor([0.1, 0.2, 0.3]), 2, three).candidates == 3
+        assert batched(one, 0.1, 2).candidates == 1
+
+
+def test_duplicates_are_named(device):
+    x = grid(10, device)
+    candidates = [SquaredExponential(0.2), SquaredExponential(0.3), SquaredExponential(0.2)]
+    kernel = candidate_kernel(candidates, x)
+    with pytest.warns(UserWarning, match=r"candidates \[0, 2\] are the same"):
+        batched(kernel, 0.1, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batched(kernel, torch.tensor([0.1, 0.1, 0.2]), 2)
+        batched(kernel, 0.1, 2, torch.arange(3.0, device=device).double().unsqueeze(1).expand(3, 10))
+
+
+def test_bad_rounds_are_refused(device):
+    posterior = init(candidate_kernel([SquaredExponential(0.2), Matern(1.5, 0.2)], grid(10, device)), 0.1, 2)
+    y = torch.zeros(2, dtype=torch.float64, device=device)
+    with pytest.raises(ValueError, match="one entry per trial"):
+        observe(posterior, torch.tensor([1], device=device), y)
+    with pytest.raises(ValueError, match="float32"):
+        observe(posterior, torch.tensor([1, 2], device=device), y.float())
+    assert not posterior.counts.any()

@@ -1,0 +1,67 @@
+"""Nyström features of arms: the paper's embedding, and how dictionaries are drawn."""
+
+import pytest
+import torch
+
+from bo_robust.bandits.posteriors import whitening
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary, empty_table
+from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.random import spread
+
+N = 24
+
+
+def kernel_of(device, lengthscale=0.15, n=N):
+    X = torch.rand(n, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64).to(device)
+    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
+
+
+def embedding(K, members):
+    """(K_D^(1/2))^+ k_D(x) of every arm, ``n x M``, and its residual."""
+    d, E = torch.linalg.eigh(K[members][:, members])
+    keep = d > 1e-12 * d[-1]
+    phi = (E * torch.where(keep, d, 1.0).rsqrt() * keep) @ E.T @ K[members]
+    return phi.T, (K.diagonal() - phi.square().sum(0)).clamp(min=0)
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["one matrix", "a matrix per trial"])
+def test_features_are_the_papers(batched, device):
+    kernel = kernel_of(device)
+    if batched:
+        kernel = ArmKernel.from_matrix(torch.stack([kernel_of(device, ell).matrix for ell in (0.15, 0.1, 0.2)]))
+    g = torch.Generator().manual_seed(0)
+    counts = torch.randint(0, 3, (3, N), generator=g).double().to(device)
+    variance = torch.rand(3, N, generator=g, dtype=torch.float64).to(device)
+    uniform = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64, device=device)
+    table = NystromDictionary(0.7).draw(kernel, variance, counts, uniform)
+    keep = draw_dictionary(keep_probability(variance, 0.7, counts), spread(uniform, N))
+    assert len({int(k) for k in keep.sum(1)}) > 1  # dictionaries of several sizes, so that some are padded
+    assert not bool(keep[counts == 0].any())
+    for i in range(3):
+        K = kernel.matrix[i] if batched else kernel.matrix
+        members = keep[i].nonzero().squeeze(1)
+        phi, residual = embedding(K, members)
+        features = table.features[i]
+        torch.testing.assert_close(features[:, : len(members)], phi, rtol=0, atol=1e-7)
+        assert not features[:, len(members) :].any()
+        torch.testing.assert_close(table.residual[i], residual, rtol=0, atol=1e-9)
+        assert float(table.residual[i, members].max()) < 1e-9
+
+
+def test_a_trial_without_rewards_draws_from_all_arms(device):
+    kernel = kernel_of(device)
+    counts = torch.zeros(2, N, dtype=torch.float64, device=device)
+    counts[1, 3] = 5.0
+    uniform = torch.full((2,), 0.5, dtype=torch.float64, device=device)
+    table = NystromDictionary(1e-9).draw(kernel, torch.ones_like(counts), counts, uniform)  # keeps one by rescue
+    assert torch.isfinite(table.features).all()
+    assert float(table.residual[1, 3]) < 1e-9
+    assert bool((table.features.square().sum((1, 2)) > 0).all())
+
+
+def test_empty_table_is_the_prior(device):
+    kernel = kernel_of(device)
+    white = whitening.init(empty_table(kernel), torch.tensor([0.1, 2.0]).to(kernel.diagonal), "symmetric")
+    assert torch.equal(white.variance(white.norms()), kernel.diagonal.expand(2, -1))

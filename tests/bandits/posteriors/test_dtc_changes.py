@@ -1,0 +1,255 @@
+"""Dictionaries that change a little, against everything from scratch."""
+
+import pytest
+import torch
+
+from bo_robust.bandits.posteriors import dtc
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.utils.covariance import Matern, SquaredExponential
+
+pytestmark = pytest.mark.cpu_only("on CUDA every dictionary is rebuilt")
+
+
+@pytest.fixture(autouse=True)
+def changes_of_any_size(monkeypatch):
+    """Small posteriors of one trial are rebuilt rather than changed; here they are changed."""
+    monkeypatch.setattr(dtc, "SMALL_REBUILD", 0)
+
+
+def points(n, d, seed=0, device="cpu"):
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(device)
+
+
+def walk(kernel, noise_var, s, rounds, device, seed=0, size=20, flips=2, subset=False):
+    """Rounds of random pulls, some failed, and dictionaries of about ``size`` arms of which ``flips`` change.
+
+    Yields the posterior and the dictionaries; ``posterior.changes`` says whether a trial was rebuilt.
+    """
+    g, n = torch.Generator().manual_seed(seed), kernel.num_arms
+    posterior = dtc.init(kernel, noise_var, s)
+    keep = torch.rand(s, n, generator=g) < size / n
+    keep[:, 0] = True
+    for t in range(rounds):
+        arms = torch.randint(n, (s,), generator=g)
+        rewards = torch.randn(s, generator=g, dtype=torch.float64)
+        rewards[torch.rand(s, generator=g) < 0.1] = torch.nan
+        dtc.count(posterior, arms.to(device), rewards.to(device))
+        trials = None
+        if subset and t:
+            trials = torch.randperm(s, generator=g)[: 1 + int(torch.randint(s, (), generator=g))]
+        for i in range(s) if trials is None else trials.tolist():
+            keep[i, torch.randint(n, (flips,), generator=g)] ^= True
+            keep[i, 0] = True
+        chosen = keep if trials is None else keep[trials]
+        dtc.redraw(posterior, chosen.to(device), None if trials is None else trials.to(device))
+        yield t, posterior, keep.to(device)
+
+
+def fresh(posterior, keep):
+    new = dtc.init(posterior.kernel, posterior.noise_var, len(keep))
+    new.counts, new.sums = posterior.learnt_counts.clone(), posterior.learnt_sums.clone()
+    dtc.rebuild(new, keep)
+    return new
+
+
+def check(posterior, keep, tol=1e-9):
+    want = fresh(posterior, keep)
+    torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=tol * max(1.0, float(want.mean.abs().max())))
+    torch.testing.assert_close(posterior.variance, want.variance, rtol=0.0, atol=tol)
+    n = torch.arange(keep.shape[1], device=keep.device).expand(keep.shape)
+    trials = torch.arange(len(keep), device=keep.device)
+    if posterior.ahead is None:
+        torch.testing.assert_close(dtc.variance_of(posterior, n, trials), want.variance, rtol=0.0, atol=tol)
+    k = posterior.kernel.between(n, posterior.points, trials)
+    torch.testing.assert_close(
+        (k @ posterior.weights.unsqueeze(2)).squeeze(2), posterior.mean, rtol=0.0, atol=10.0 * tol
+    )
+    assert torch.equal(posterior.dictionary, keep)
+
+
+@pytest.mark.parametrize("per_trial", [False, True])
+@pytest.mark.parametrize("subset", [False, True], ids=["all trials", "some trials"])
+def test_changes_are_a_rebuild(per_trial, subset, device):
+    X, s = points(80, 2, device=device), 3
+    if per_trial:
+        kernel = ArmKernel.from_matrix(torch.stack([Matern(1.5, 0.2 + 0.1 * i)(X, X) * (1.0 + i) for i in range(s)]))
+    else:
+        kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), X)
+    noise_var = torch.tensor([0.01, 0.3, 2.0], dtype=torch.float64, device=device)
+    changed = 0
+    for _, posterior, keep in walk(kernel, noise_var, s, 120, device, size=30, subset=subset):
+        changed += int((posterior.changes > 0).any())
+        check(posterior, keep)
+        assert torch.allclose(posterior.information_gain, posterior.information_gain.clamp(min=0.0))
+    assert changed > 60
+
+
+def test_points_that_others_span(device):
+    """A smooth covariance on a line: most points of the dictionary are spanned by others, and come in when these leave.
+
+    Points nearly spanned are left to a rebuild. A change takes for spanned what has less than some 1e-12 left, where a
+    rebuild keeps it: hence the tolerance.
+    """
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), points(60, 1, device=device))
+    for _, posterior, keep in walk(kernel, 0.01, 2, 150, device, size=40, flips=1):
+        check(posterior, keep, tol=1e-5)
+        rank = (posterior.root.diagonal(dim1=1, dim2=2) > 0).sum(1)
+        assert bool((rank < posterior.size).all())
+
+
+def test_copies_take_the_place_of_each_other(device):
+    """Arms at the same place: whichever is in the dictionary, the posterior is the same."""
+    X = points(60, 2, device=device).repeat(2, 1)
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), X)
+    changed = 0
+    for _, posterior, keep in walk(kernel, 0.1, 2, 100, device, size=60, flips=2):
+        changed += int((posterior.changes > 0).any())
+        check(posterior, keep)
+    assert changed > 30
+
+
+def test_slots_are_packed(device):
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.3), points(300, 3, device=device))
+    most = 0
+    changed = 0
+    for t, posterior, keep in walk(kernel, 0.1, 2, 250, device, size=60, flips=6):
+        changed += int((posterior.changes > 0).any())
+        most = max(most, posterior.points.shape[1] - int(posterior.size.max()))
+        if t % 25 == 0:
+            check(posterior, keep)
+    assert changed > 200
+    assert 16 < most <= 60
+
+
+def test_covariance_function(device, monkeypatch):
+    from bo_robust.ops.dtc_scores import naive
+
+    monkeypatch.setattr(naive, "CPU_ENTRIES", 20_000)  # several chunks
+    X = points(4200, 3, device=device)
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.4), X)
+    assert kernel.matrix is None
+    changed = 0
+    for t, posterior, keep in walk(kernel, 0.05, 2, 20, device, size=40, flips=2):
+        changed += int((posterior.changes > 0).any())
+        if t % 5 == 4:
+            check(posterior, keep)
+    assert changed > 10
+
+
+@pytest.mark.slow
+def test_chain_refreshes_itself(device):
+    """10^4 changes stay within 1e-8 of a fresh posterior, on the scale of the noise."""
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.15), points(100, 2, device=device))
+    steps = walk(kernel, 0.01, 1, 2500, device, size=50, flips=3)
+    for t, posterior, keep in steps:
+        assert int(posterior.changes.max()) <= dtc.MAX_CHANGES
+        if t % 250 == 249:
+            want = fresh(posterior, keep)
+            torch.testing.assert_close(posterior.variance / 0.01, want.variance / 0.01, rtol=0.0, atol=1e-8)
+            torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-8)
+
+
+def test_told_of_and_then_redrawn(device):
+    """Pulls known ahead move variances before they are learnt, and redrawing some trials leaves the others' ahead."""
+    kernel, n, s = ArmKernel.from_covariance(Matern(1.5, 0.3), points(50, 2, device=device)), 50, 3
+    posterior = dtc.init(kernel, 0.1, s)
+    keep = torch.zeros(s, n, dtype=torch.bool, device=device)
+    keep[:, :20] = True
+    dtc.rebuild(posterior, keep)
+    everywhere, trials = torch.arange(n, device=device).expand(s, n), torch.arange(s, device=device)
+    for arm in (3, 30, 3, 41):
+        arms = torch.full((s,), arm, device=device)
+        dtc.downdate(posterior, arms, dtc.count(posterior, arms, torch.ones(s, dtype=torch.float64, device=device)))
+    ahead = dtc.variance_of(posterior, everywhere, trials)
+    torch.testing.assert_close(ahead, fresh_of_counts(posterior, keep).variance, rtol=0.0, atol=1e-11)
+    keep[1, 20:22] = True
+    dtc.redraw(posterior, keep[1:2], trials[1:2])
+    torch.testing.assert_close(
+        dtc.variance_of(posterior, everywhere, trials)[[0, 2]], ahead[[0, 2]], rtol=0, atol=1e-12
+    )
+    want = fresh_of_counts(posterior, keep)
+    torch.testing.assert_close(posterior.variance[1], want.variance[1], rtol=0.0, atol=1e-11)
+    torch.testing.assert_close(posterior.mean[1], want.mean[1], rtol=0.0, atol=1e-11)
+    assert float(posterior.mean[0].abs().max()) == 0.0
+    dtc.redraw(posterior, keep)
+    assert posterior.ahead is None
+    torch.testing.assert_close(posterior.variance, want.variance, rtol=0.0, atol=1e-11)
+    torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-11)
+
+
+def fresh_of_counts(posterior, keep):
+    new = dtc.init(posterior.kernel, posterior.noise_var, len(keep))
+    new.counts, new.sums = posterior.counts.clone(), posterior.sums.clone()
+    dtc.rebuild(new, keep)
+    return new
+
+
+@pytest.mark.parametrize(("dtype", "noise_var"), [(torch.float64, 1e-8), (torch.float32, 1e-2)])
+def test_where_changes_would_lose_digits_everything_is_rebuilt(dtype, noise_var, device):
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(40, 2, device=device).to(dtype))
+    posterior = dtc.init(kernel, noise_var)
+    keep = torch.ones(1, 40, dtype=torch.bool, device=device)
+    for arm in (3, 7, 3):
+        dtc.count(posterior, torch.tensor([arm], device=device), torch.ones(1, dtype=dtype, device=device))
+        dtc.redraw(posterior, keep)
+        assert int(posterior.changes) == 0
+        assert torch.equal(posterior.mean, fresh(posterior, keep).mean)
+
+
+def test_small_noise(device):
+    """At the smallest noise variance that changes serve they agree with a rebuild to 1e-5."""
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(60, 2, device=device))
+    for _, posterior, keep in walk(kernel, 3e-6, 1, 150, device, size=30):
+        want = fresh(posterior, keep)
+        torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-5)
+        torch.testing.assert_close(posterior.variance, want.variance, rtol=1e-5, atol=1e-8)
+    assert int(posterior.changes) > 0
+
+
+def test_variance_that_rounding_made_negative(device):
+    """from_matrix lets k(x, x) be as low as -1e-8; such an arm never keeps others out."""
+    X = points(40, 2, device=device)
+    K = Matern(1.5, 0.3)(X, X)
+    K[7], K[:, 7], K[7, 7] = 0.0, 0.0, -1e-12
+    kernel = ArmKernel.from_matrix(K)
+    posterior, keep = dtc.init(kernel, 0.1), torch.ones(1, 40, dtype=torch.bool, device=device)
+    keep[0, 30:] = False
+    dtc.rebuild(posterior, keep)
+    dtc.count(posterior, torch.tensor([35], device=device), torch.ones(1, dtype=K.dtype, device=device))
+    keep[0, 35] = True
+    dtc.redraw(posterior, keep)
+    assert int(posterior.changes) > 0
+    torch.testing.assert_close(posterior.variance, fresh(posterior, keep).variance, rtol=0.0, atol=1e-11)
+
+
+def test_trials_change_by_different_numbers_of_points(device):
+    """One point in one trial and three in the other: both are changes, and nothing is rebuilt."""
+    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(60, 2, device=device))
+    posterior, keep = dtc.init(kernel, 0.1, 2), torch.zeros(2, 60, dtype=torch.bool, device=device)
+    keep[:, :30] = True
+    dtc.rebuild(posterior, keep)
+    keep[0, 40], keep[1, 40:43] = True, True
+    dtc.redraw(posterior, keep)
+    assert posterior.changes.tolist() == [1, 3]
+    check(posterior, keep)
+
+
+def test_an_interrupted_change_is_made_good(device):
+    """A callback that fails half way, then works again: nothing is learnt twice."""
+    X, fail = points(5000, 2, device=device), [False]
+
+    def matrix(a, b):
+        K = Matern(1.5, 0.3)(X[a], X[b])
+        return K * torch.nan if fail[0] and K.numel() > 5000 else K
+
+    kernel = ArmKernel.from_callback(matrix, torch.ones(5000, dtype=torch.float64, device=device))
+    posterior, keep = dtc.init(kernel, 0.1), torch.zeros(1, 5000, dtype=torch.bool, device=device)
+    keep[0, :30] = True
+    dtc.rebuild(posterior, keep)
+    dtc.count(posterior, torch.tensor([3], device=device), torch.ones(1, dtype=torch.float64, device=device))
+    fail[0] = True
+    with pytest.raises(ValueError, match="NaN"):
+        dtc.redraw(posterior, keep)
+    fail[0] = False
+    dtc.redraw(posterior, keep)
+    check(posterior, keep)

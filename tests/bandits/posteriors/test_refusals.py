@@ -1,0 +1,102 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bo_robust.bandits.posteriors import arms, dtc, truncated
+from bo_robust.bandits.posteriors.arm_kernel import noise_of_trials
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary
+from bo_robust.bandits.posteriors.streams import ArmStream
+from bo_robust.bandits.posteriors.whitening import FeatureTable
+from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from tests.refusals import check_refused
+
+SE = SquaredExponential(0.3)
+X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+EYE, ONE = torch.eye(3, dtype=torch.float64), torch.ones(30, dtype=torch.float64)
+BATCHED = GPyTorchCovariance(RBFKernel(batch_shape=torch.Size([2])).double())
+TABLE = FeatureTable(torch.eye(3, dtype=torch.float64))
+PULLS, ONES = torch.zeros(2, dtype=torch.long), torch.ones(2, dtype=torch.float64)
+
+
+def near(a, b):
+    return torch.exp(-(a.unsqueeze(1) - b).abs().double())
+
+
+def started(level=None):
+    posterior = truncated.init(TABLE, ONES)
+    if level is not None:
+        truncated.observe(posterior, PULLS, ONES, level)
+    return posterior
+
+
+def saved(array, folder):
+    np.save(folder / "arms.npy", array)
+    return ArmStream.of_file(folder / "arms.npy")
+
+
+REFUSALS = [
+    # kernels over arms
+    *(("arms", lambda x=x: ArmKernel.from_covariance(SE, x)) for x in (X.numpy(), X.tolist(), X.half(), X.long())),
+    *(("arms", lambda x=x: ArmKernel.from_covariance(SE, x)) for x in (X[:, 0], X[:0], X * math.nan)),
+    ("covariance", lambda: ArmKernel.from_covariance(0.2, X)),
+    ("kernel", lambda: ArmKernel.from_covariance(RBFKernel(), X)),
+    ("lengthscales", lambda: ArmKernel.from_covariance(Matern(2.5, (0.2, 0.3)), X)),
+    ("batch shape", lambda: ArmKernel.from_covariance(BATCHED, X)),
+    *(("kernel matrix", lambda k=k: ArmKernel.from_matrix(k)) for k in (np.eye(3), [[1.0]], EYE.half(), EYE[:2])),
+    *(
+        ("kernel matrix", lambda k=k: ArmKernel.from_matrix(k))
+        for k in (EYE[:0, :0], EYE * math.nan, EYE + X[:3], -EYE)
+    ),
+    ("arms", lambda: ArmKernel.from_matrix(EYE, X.float())),
+    ("arms", lambda: ArmKernel.from_matrix(EYE, X[:4])),
+    ("kernel", lambda: arms.init(EYE, 0.1)),
+    ("matrix", lambda: ArmKernel.from_callback(EYE, ONE)),
+    *(("diagonal", lambda d=d: ArmKernel.from_callback(near, d)) for d in (ONE[:0], ONE.long(), ONE * math.inf, -ONE)),
+    ("callback", lambda: ArmKernel.from_callback(lambda a, b: near(a, b)[:, :-1], ONE)),
+    ("matrix", lambda: ArmKernel.from_callback(lambda a, b: near(a, b) * math.nan, ONE)),
+    ("callback", lambda: ArmKernel.from_callback(lambda a, b: near(a, b).float(), ONE)),
+    ("diagonal", lambda: ArmKernel.from_callback(lambda a, b: 2.0 * near(a, b), ONE)),
+    ("kernel matrix", lambda: ArmKernel.from_callback(lambda a, b: near(a, b) - 2.0 * (a.unsqueeze(1) != b), ONE)),
+    ("kernel matrix", lambda: ArmKernel.from_callback(lambda a, b: near(a, b) + a.unsqueeze(1), ONE)),
+    # the start of a posterior, and its rounds
+    *(
+        ("noise_var", lambda v=v: noise_of_trials(ArmKernel.from_matrix(EYE), v, 2))
+        for v in (0.0, math.nan, "0.1", None)
+    ),
+    ("noise_var", lambda: noise_of_trials(ArmKernel.from_matrix(EYE), torch.ones(3), 2)),
+    ("noise_var", lambda: arms.init(ArmKernel.from_matrix(EYE), torch.tensor([0.1, math.inf]), 2)),
+    ("noise_var", lambda: arms.init(ArmKernel.from_covariance(SE, X.float()), 1e-9)),
+    *(("trials", lambda s=s: arms.init(ArmKernel.from_matrix(EYE), 0.1, s)) for s in (0, "2")),
+    ("trials", lambda: arms.init(ArmKernel.from_matrix(torch.stack([EYE, EYE])), 0.1, 3)),
+    ("block", lambda: arms.init(ArmKernel.from_matrix(EYE), 0.1, block=0)),
+    *(
+        ("prior_mean", lambda m=m: arms.init(ArmKernel.from_matrix(EYE), 0.1, prior_mean=m))
+        for m in ([0.0] * 3, EYE[0, :2], EYE[0] * math.nan, torch.zeros(3))
+    ),
+    ("dictionaries", lambda: dtc.rebuild(dtc.init(ArmKernel.from_matrix(EYE), 0.1), torch.zeros(1, 3).bool())),
+    ("root", lambda: truncated.init(TABLE, ONES, root="lu")),
+    ("rule", lambda: truncated.init(TABLE, ONES, rule="winsorise")),
+    ("features", lambda: truncated.init(FeatureTable(EYE * math.nan), ONES)),
+    ("arms", lambda: truncated.observe(started(), PULLS[:1], ONES[:1], 1.0)),
+    ("rewards", lambda: truncated.observe(started(), PULLS, ONES.float(), 1.0)),
+    ("level", lambda: truncated.observe(started(1.0), PULLS, ONES, 0.9)),
+    ("oversampling", lambda: NystromDictionary(0.0)),
+    *(("redraw_growth", lambda g=g: NystromDictionary(5.0, g)) for g in (0.5, "1")),
+    # streams
+    *(("arms", lambda x=x: ArmStream.of_tensor(x)) for x in (X.numpy(), X[:0])),
+    ("arms", lambda: list(ArmStream(lambda a, b: X[a:b].long(), 0, 6).blocks(X))),
+    ("stop", lambda: ArmStream(lambda a, b: X, 3, 2)),
+]
+
+
+@pytest.mark.parametrize(("argument", "call"), REFUSALS, ids=[argument for argument, _ in REFUSALS])
+def test_refusals_name_the_argument(argument, call):
+    check_refused(call, argument)
+
+
+def test_a_file_of_whole_numbers_is_refused(tmp_path):
+    check_refused(lambda: saved(np.arange(6).reshape(3, 2), tmp_path), "array")

@@ -1,0 +1,129 @@
+"""Truncated sums from sorted lists against sums over all rewards ever seen."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bo_robust.bandits.posteriors import reward_lists
+from bo_robust.bandits.posteriors.reward_lists import FIRST_CAPACITY
+
+ARMS = 3
+LIKE = torch.zeros(1, ARMS, dtype=torch.float64)
+
+NUMBERS = st.one_of(
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 1e300, -1e300, 5e-324, 0.5]),  # ties among them
+    st.floats(-8.0, 8.0, allow_subnormal=False),
+)
+PULLS = st.lists(st.tuples(st.integers(0, ARMS - 1), NUMBERS, st.booleans(), st.floats(0.0, 0.3)), max_size=60)
+# u sqrt(c) of three directions; the bound |u| <= 1 / sqrt(c) of every root is met with equality at 1
+SHARES = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5, 0.25, -0.125, 1e-300]), min_size=3, max_size=3)
+
+
+def insert(lists, arm, value, level, ok=True):
+    reward = torch.tensor([value], dtype=torch.float64, device=lists.counts.device)
+    arms = torch.tensor([arm], device=lists.counts.device)
+    good = torch.tensor([ok], device=lists.counts.device)
+    reward_lists.insert(lists, arms, reward, good, level)
+
+
+def check_invariants(lists, rewards, level):
+    """``rewards``: those of every arm."""
+    for a in range(ARMS):
+        size = int(lists.size[0, a])
+        listed, values = lists.values[0, a, :size], rewards[a]
+        assert bool((listed.abs().diff() >= 0).all())
+        assert bool(lists.values[0, a, size:].eq(math.inf).all())
+        assert size < lists.values.shape[2]
+        assert int(lists.counts[0, a]) == len(values)
+        assert float(lists.largest[0, a]) == (float(listed.abs().max()) if size else 0.0)
+        # what is settled is within the level for every |u| <= 1 / sqrt(c); listed are the largest
+        by_size = sorted((abs(v) for v in values), reverse=True)
+        assert sorted(listed.abs().tolist(), reverse=True) == by_size[:size]
+        assert all(v <= level * math.sqrt(len(values)) for v in by_size[size:])
+        tolerance = 1e-13 * math.fsum(map(abs, values)) + 1e-300
+        assert float(lists.total[0, a]) == pytest.approx(math.fsum(values), rel=0, abs=tolerance)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pulls=PULLS, first=st.sampled_from([1e-3, 0.3, 1.0, 1e301]), shares=SHARES, clip=st.booleans())
+@example(pulls=[(0, 2.0, True, 0.0)] * 40, first=1e-9, shares=[1.0, 0.0, -1.0], clip=True)
+@example(pulls=[(0, 1.0, True, 0.0), (0, -1.0, True, 0.0)] * 8, first=0.5, shares=[1.0, 0.5, 0.25], clip=False)
+def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
+    lists = reward_lists.init(LIKE.to(device))
+    rewards: list[list[float]] = [[] for _ in range(ARMS)]
+    level = first
+    for arm, value, ok, rise in pulls:
+        level *= 1.0 + rise
+        insert(lists, arm, value if ok else 0.0, level, ok)
+        if ok:
+            rewards[arm].append(value)
+    check_invariants(lists, rewards, level)
+    counts = [max(len(r), 1) for r in rewards]
+    u = torch.tensor([[share / math.sqrt(c) for share in shares] for c in counts], dtype=torch.float64)
+    pairs = torch.zeros(ARMS, dtype=torch.long, device=device), torch.arange(ARMS, device=device)
+    got = lists.truncated_sums(u.to(device), level, clip, pairs)
+    for a in range(ARMS):
+        for i in range(3):
+            w = float(u[a, i])
+            kept = [w * v for v in rewards[a] if abs(w) * abs(v) <= level]
+            beyond = [math.copysign(level, w * v) for v in rewards[a] if abs(w) * abs(v) > level] if clip else []
+            size = math.fsum(map(abs, kept + beyond))
+            assert float(got[a, i]) == pytest.approx(math.fsum(kept + beyond), rel=0, abs=1e-13 * size + 1e-300)
+
+
+@pytest.mark.parametrize(("level", "kept"), [(3.0, [1.0, -2.0, 3.0]), (2.0, [1.0, -2.0]), (0.99, []), (math.inf, None)])
+@pytest.mark.parametrize("clip", [False, True])
+def test_by_hand(level, kept, clip, device):
+    # level 1e-9 lists everything; u = 1 then reads the sum at any higher level
+    lists = reward_lists.init(LIKE.to(device))
+    for y in (-2.0, 1.0, -4.0, 3.0):
+        insert(lists, 1, y, 1e-9)
+    assert lists.values[0, 1, :5].tolist() == [1.0, -2.0, 3.0, -4.0, math.inf]
+    assert lists.largest[0].tolist() == [0.0, 4.0, 0.0]
+    assert lists.total[0].tolist() == [0.0, -2.0, 0.0]
+    kept = [1.0, -2.0, 3.0, -4.0] if kept is None else kept
+    beyond = [y for y in (-2.0, 1.0, -4.0, 3.0) if y not in kept]
+    expected = sum(kept) + (sum(math.copysign(level, y) for y in beyond) if clip else 0.0)
+    pairs = (torch.tensor([0], device=device), torch.tensor([1], device=device))
+    u = torch.tensor([[1.0, -1.0, 0.0]], dtype=torch.float64, device=device)
+    assert lists.truncated_sums(u, level, clip, pairs).tolist() == [[expected, -expected, 0.0]]
+
+
+def test_what_settles_by_hand(device):
+    # b = 1: after the 4th reward of an arm everything up to sqrt(4) = 2 is settled (minus the margin of 1e-5)
+    lists = reward_lists.init(LIKE.to(device))
+    for y in (1.9, -1.5, 2.5):
+        insert(lists, 0, y, 1.0)
+    assert lists.values[0, 0, :3].tolist() == [1.9, 2.5, math.inf]  # -1.5 < sqrt(3) < 1.9
+    insert(lists, 0, 0.25, 1.0)
+    assert lists.values[0, 0, :2].tolist() == [2.5, math.inf]
+    assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25)
+    insert(lists, 0, 9.0, 1.0, ok=False)
+    assert lists.counts[0].tolist() == [4.0, 0.0, 0.0]
+    assert lists.values[0, 0, :2].tolist() == [2.5, math.inf]
+    insert(lists, 0, 3.0, 2.0)  # b sqrt(5) = 4.47
+    assert lists.size.tolist() == [[0, 0, 0]]
+    assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25 + 2.5 + 3.0)
+
+
+def test_lists_grow_when_nothing_settles(device):
+    lists = reward_lists.init(LIKE.to(device))
+    g = torch.Generator().manual_seed(0)
+    values = torch.randn(200, generator=g, dtype=torch.float64).tolist()
+    for y in values:
+        insert(lists, 2, y, 1e-6)
+    assert int(lists.size[0, 2]) == 200
+    assert lists.values.shape[2] == 16 * FIRST_CAPACITY
+    assert lists.values[0, 2, :200].tolist() == sorted(values, key=abs)
+
+
+def test_a_falling_level_is_refused_and_changes_nothing(device):
+    lists = reward_lists.init(LIKE.to(device))
+    insert(lists, 0, 2.0, 1.0)
+    with pytest.raises(ValueError, match=r"level fell from 1 to 0\.5"):
+        insert(lists, 0, 3.0, 0.5)
+    assert lists.counts.tolist() == [[1.0, 0.0, 0.0]]
+    assert lists.level == 1.0

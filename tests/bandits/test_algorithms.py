@@ -1,0 +1,198 @@
+"""The rules by hand, and their trivial limits; what every algorithm keeps is in tests/contract."""
+
+import math
+
+import pytest
+import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
+from botorch.models import SingleTaskGP
+from scipy import stats
+
+from bo_robust.bandits import (
+    GPUCB,
+    IRGPUCB,
+    TGPUCB,
+    ExpectedImprovement,
+    ProbabilityOfImprovement,
+    PureMean,
+    PureVariance,
+    RandomArm,
+)
+from bo_robust.bandits.baselines import incumbent, log_expected_improvement
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.confidence import (
+    ConstantWidth,
+    FiniteWidth,
+    RandomisedWidth,
+    SelfNormalisedWidth,
+    information_gain,
+)
+from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.input_checks import RULES
+from tests.bandits.worlds import N, kernel, play, table
+
+
+def test_gp_ucb_rule_by_hand(device):
+    # K = I, lambda = 1: one reward y at arm i gives mean y/2, sigma^2 1/2. After y = (2, 0) at arms 0, 1:
+    # mean (1, 0, 0), sigma (.7071, .7071, 1). w = 1: bounds 1.707, .707, 1; w = 4: 3.83, 2.83, 4.
+    for w, arm in ((1.0, 0), (4.0, 2)):
+        algorithm = GPUCB(ConstantWidth(w))
+        state = algorithm.init(ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device)), 1.0)
+        for i, y in enumerate((2.0, 0.0)):
+            algorithm.observe(
+                state, torch.tensor([i], device=device), torch.tensor([y], dtype=torch.float64, device=device)
+            )
+        selection = algorithm.select(state, torch.zeros(1, device=device))
+        assert selection.arms.tolist() == [arm]
+        assert selection.width == w
+
+
+def test_width_sees_the_realised_information_gain(device):
+    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
+    f, noise, uniforms = table(2, 25, device)
+    chosen, state = play(GPUCB(width), kernel(device), f, noise, uniforms)
+    for i in range(2):
+        K = kernel("cpu").matrix[chosen[:, i].cpu()][:, chosen[:, i].cpu()]
+        gain = float(information_gain.exact(K, 0.1))
+        shown = GPUCB(width).select(state, uniforms[0]).width[i]
+        assert float(shown) == pytest.approx(1.0 + 0.3 * math.sqrt(2 * (gain + 1 + math.log(10))), rel=1e-9)
+
+
+def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
+    # golden tgp: v = alpha = 1, so b_t = t^(1/4); rewards beyond it count as zero, each with its own level
+    data, expected = golden["data"], golden["tgp"]
+    X = torch.tensor(data["X"] + data["X_test"], dtype=torch.float64, device=device)
+    kern = ArmKernel.from_covariance(SquaredExponential(0.4), X)
+    algorithm = TGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0))
+    state = algorithm.init(kern, data["noise_var"])
+    zeroed = []
+    for i, y in enumerate(data["y"]):
+        info = algorithm.observe(
+            state, torch.tensor([i], device=device), torch.tensor([y], dtype=torch.float64, device=device)
+        )
+        zeroed.append(bool(info.truncated))
+    assert zeroed == [y == 0.0 for y in expected["truncated"]]
+    torch.testing.assert_close(
+        state.posterior.mean[0, 12:].cpu(),
+        torch.tensor(expected["mean"], dtype=torch.float64),
+        rtol=1e-9,
+        atol=0,
+    )
+    torch.testing.assert_close(
+        state.posterior.variance[0, 12:].cpu(),
+        torch.tensor(expected["variance"], dtype=torch.float64),
+        rtol=1e-9,
+        atol=0,
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_tgp_rules_by_hand(rule, device):
+    # One arm, K = 1, lambda = 1, b_1 = 1, b_2 = 2^(1/4). Rewards 1 (kept, mean 1/2) and 5: 0 or clipped to 1.19; the
+    # mean after two rewards is their sum over 3. A third, not a number, changes nothing.
+    algorithm = TGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), rule)
+    state = algorithm.init(ArmKernel.from_matrix(torch.eye(1, dtype=torch.float64, device=device)), 1.0)
+    kept = {"zero": 0.0, "clip": 2**0.25}[rule]
+    for y, mean, lost in ((1.0, 0.5, False), (5.0, (1.0 + kept) / 3, True), (math.nan, (1.0 + kept) / 3, False)):
+        reward = torch.tensor([y], dtype=torch.float64, device=device)
+        info = algorithm.observe(state, torch.tensor([0], device=device), reward)
+        assert float(state.posterior.mean) == pytest.approx(mean, rel=1e-12)
+        assert bool(info.truncated) == lost
+        assert bool(info.ok) == math.isfinite(y)
+
+
+def test_irgp_width_follows_its_law(device):
+    # zeta = 2 log(n/2) + Exp(rate 1/2): mean 2 log(n/2) + 2, never below 2 log(n/2)
+    algorithm = IRGPUCB(RandomisedWidth(N))
+    state = algorithm.init(kernel(device), 0.1, 20_000)
+    u = torch.rand(20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
+    zeta = algorithm.select(state, u).width.square()
+    assert float(zeta.min()) >= 2 * math.log(N / 2)
+    assert float(zeta.mean()) == pytest.approx(2 * math.log(N / 2) + 2.0, abs=4 * 2.0 / math.sqrt(20_000))
+
+
+def test_expected_improvement_by_definition():
+    z = torch.tensor([-3.0, -1.0, -0.999, 0.0, 2.0, 10.0], dtype=torch.float64)
+    expected = torch.tensor(
+        [math.log(stats.norm.pdf(v) + v * stats.norm.cdf(v)) for v in z.tolist()], dtype=torch.float64
+    )
+    torch.testing.assert_close(log_expected_improvement(z), expected, rtol=1e-10, atol=1e-12)
+    # far below: log EI ~ log phi(z) - 2 log|z|, still finite and ordered
+    far = torch.tensor([-1e3, -50.0, -30.0], dtype=torch.float64)
+    out = log_expected_improvement(far)
+    asymptote = -0.5 * far.square() - 0.5 * math.log(2 * math.pi) - 2 * far.abs().log()
+    torch.testing.assert_close(out, asymptote, rtol=1e-2, atol=0)
+    assert out[0] < out[1] < out[2]
+
+
+def test_expected_improvement_picks_what_botorch_picks(device):
+    kern = kernel(device)
+    f, noise, uniforms = table(1, 12, device)
+    chosen, state = play(RandomArm(), kern, f, noise, uniforms)
+    rewards = f[0, chosen[:, 0]] + noise[:, 0]
+    X = torch.linspace(0, 1, N, dtype=torch.float64, device=device).unsqueeze(1)
+    model = SingleTaskGP(X[chosen[:, 0]], rewards.unsqueeze(1), torch.full((12, 1), 0.1).to(X), outcome_transform=None)
+    model.covar_module.lengthscale = 0.2
+    model.mean_module.constant.data.zero_()
+    model.eval()
+    best = model.posterior(X[chosen[:, 0]]).mean.max()
+    theirs = LogExpectedImprovement(model, best_f=best)(X.unsqueeze(1))
+    assert float(incumbent(state.posterior)) == pytest.approx(float(best), rel=1e-6)
+    assert int(ExpectedImprovement().select(state, uniforms[0]).arms) == int(theirs.argmax())
+
+
+def test_probability_of_improvement_by_hand(device):
+    # mean (1, .9, 0), sigma (.1, .3, 1), incumbent 1, margin .1: z = -1, -2/3, -1.1
+    algorithm = ProbabilityOfImprovement(0.1)
+    state = algorithm.init(ArmKernel.from_matrix(torch.eye(3, dtype=torch.float64, device=device)), 1.0)
+    buffers = state.posterior.buffers
+    buffers.mean.copy_(torch.tensor([[1.0, 0.9, 0.0]]))
+    buffers.variance.copy_(torch.tensor([[0.01, 0.09, 1.0]]))
+    buffers.counts[0, 0] = 1.0
+    assert algorithm.select(state, torch.zeros(1)).arms.tolist() == [1]
+
+
+def test_pure_variance_is_greedy_experimental_design(device):
+    f, noise, uniforms = table(1, 30, device)
+    chosen, state = play(PureVariance(), kernel(device), f, noise, uniforms)
+    gains, greedy = information_gain.greedy(kernel("cpu").matrix, 0.1, 30)
+    assert float(state.posterior.information_gain) == pytest.approx(float(gains[-1]), rel=1e-9)
+    assert chosen[:5, 0].cpu().tolist() == greedy[:5].tolist()
+
+
+def test_pure_mean_starts_at_random_until_a_reward_came(device):
+    algorithm = PureMean()
+    state = algorithm.init(kernel(device), 0.1, 2)
+    u = torch.tensor([0.5, 0.99], dtype=torch.float64, device=device)
+    assert algorithm.select(state, u).arms.tolist() == [20, 39]
+    arms = torch.tensor([3, 30], device=device)
+    algorithm.observe(state, arms, torch.tensor([float("nan"), 2.0], dtype=torch.float64, device=device))
+    assert algorithm.select(state, u).arms.tolist() == [20, 30]  # the first pull of trial 0 failed
+
+
+def test_random_arms_are_uniform(device):
+    algorithm = RandomArm()
+    state = algorithm.init(kernel(device), 0.1, 40_000)
+    u = torch.rand(40_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    counts = algorithm.select(state, u).arms.bincount(minlength=N).cpu().numpy()
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_gp_ucb_confidence_covers_a_gp_draw(device):
+    """Theorem 1's event: with probability 1 - delta every interval holds in every round. 400 draws, delta .1."""
+    trials, T, noise_var = 400, 30, 0.05
+    kern = kernel(device)
+    g = torch.Generator().manual_seed(5)
+    root = torch.linalg.cholesky(kern.matrix.cpu() + 1e-9 * torch.eye(N, dtype=torch.float64))
+    f = (torch.randn(trials, N, generator=g, dtype=torch.float64) @ root.T).to(device)
+    noise = (math.sqrt(noise_var) * torch.randn(T, trials, generator=g, dtype=torch.float64)).to(device)
+    algorithm = GPUCB(FiniteWidth(N, 0.1))
+    state = algorithm.init(kern, noise_var, trials)
+    held = torch.ones(trials, dtype=torch.bool, device=device)
+    for eta in noise.unbind(0):
+        selection = algorithm.select(state, eta)
+        posterior = state.posterior
+        held &= ((f - posterior.mean).abs() <= selection.width * posterior.variance.sqrt() + 1e-7).all(1)
+        algorithm.observe(state, selection.arms, f.gather(1, selection.arms.unsqueeze(1)).squeeze(1) + eta)
+    assert float(held.double().mean()) >= 0.9

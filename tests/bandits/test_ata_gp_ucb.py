@@ -1,0 +1,295 @@
+"""ATA-GP-UCB: Algorithm 2 written out, its intervals, and what it does when things go wrong."""
+
+import io
+import math
+
+import pytest
+import torch
+from rich.console import Console
+
+from bo_robust.bandits import ATAGPUCB
+from bo_robust.bandits.posteriors import reward_lists, truncated, whitening
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary
+from bo_robust.confidence import ATAFourierWidth, ConstantWidth, RandomisedWidth
+from bo_robust.confidence.truncation import ATAFourierTruncation, NoTruncation, TGPTruncation
+from bo_robust.experiments import run as runs
+from bo_robust.experiments.config import parse
+from bo_robust.features import FourierFeatures
+from bo_robust.features.leverage import draw_dictionary, keep_probability
+from bo_robust.utils.covariance import SquaredExponential
+from bo_robust.utils.random import spread
+from tests.bandits.worlds import NothingIsRead
+
+BOX = ((0.0, 1.0),)
+BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])
+ROOTS = pytest.mark.parametrize("root", whitening.ROOTS)
+
+
+def choose(monkeypatch, reads):
+    """Which path is taken, whatever the device."""
+    monkeypatch.setattr(whitening, "reads_data", lambda state: reads)
+
+
+def line(n, device):
+    return torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
+
+
+def square(n, device):
+    return torch.rand(n, 2, generator=torch.Generator().manual_seed(9), dtype=torch.float64).to(device)
+
+
+def heavy(T, s, device, df=1.5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    normal, uniform = torch.randn(T, s, generator=g, dtype=torch.float64), torch.rand(T, s, generator=g).double()
+    uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
+    return (normal * uniform.pow(-1 / df)).to(device), uniforms.to(device)
+
+
+def naive_root(V, root):
+    if root == "cholesky":
+        return torch.linalg.inv(torch.linalg.cholesky(V))
+    d, E = torch.linalg.eigh(V)
+    return (E * d.rsqrt()) @ E.T
+
+
+class NaiveATA:
+    """Algorithm 2 of one trial, line by line: rebuilds everything from the history each round."""
+
+    def __init__(self, K, noise_var, root, phi=None, q=None):
+        self.K, self.noise_var, self.root, self.phi, self.q = K, noise_var, root, phi, q
+        self.x, self.y = [], []
+        self.mean, self.variance = torch.zeros(K.shape[0]).to(K), K.diagonal().clone()
+        if phi is not None:
+            self.variance = phi.square().sum(1)
+
+    def embed(self, uniform):
+        """Nyström features of all arms: every past point drawn with q sigma^2, copies as one arm."""
+        n = self.K.shape[0]
+        counts = torch.bincount(torch.tensor(self.x), minlength=n).to(self.K).unsqueeze(0)
+        p = keep_probability(self.variance.unsqueeze(0), self.q, counts)
+        members = draw_dictionary(p, spread(uniform, n))[0].nonzero().squeeze(1)
+        d, E = torch.linalg.eigh(self.K[members][:, members])
+        keep = d > 1e-12 * d[-1]
+        return ((E * torch.where(keep, d, 1.0).rsqrt() * keep) @ E.T @ self.K[members]).T
+
+    def observe(self, x, y, level, uniform):
+        self.x.append(x)
+        self.y.append(y)
+        phi = self.embed(uniform) if self.q else self.phi
+        Phi, y = phi[self.x], torch.tensor(self.y, dtype=torch.float64).to(self.K)
+        V = Phi.T @ Phi + self.noise_var * torch.eye(Phi.shape[1]).to(Phi)
+        R = naive_root(V, self.root)
+        products = R @ Phi.T * y
+        r = torch.where(products.abs() <= level, products, 0.0).sum(1)
+        self.gap = float((products.abs() / level - 1).abs().min())
+        self.mean = phi @ (R.T @ r)
+        self.variance = self.noise_var * (phi @ R.T).square().sum(1)
+        if self.q:
+            self.variance += self.K.diagonal() - phi.square().sum(1)
+
+
+@pytest.mark.parametrize("kind", ["fourier", "nystrom"])
+@ROOTS
+@BRANCHES
+def test_a_run_is_algorithm_2(reads, root, kind, monkeypatch, device):
+    choose(monkeypatch, reads)
+    s, T, width = 2, 40, 1.5
+    X = line(25, device) if kind == "fourier" else square(25, device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), X)
+    features = FourierFeatures(0.2, 14, BOX) if kind == "fourier" else NystromDictionary(1.5)
+    algorithm = ATAGPUCB(ConstantWidth(width), TGPTruncation(0.1, 0.9), features, root)
+    noise = torch.tensor([0.05, 1.0], dtype=torch.float64, device=device)
+    state = algorithm.init(kernel, noise, s)
+    phi = features(X) if kind == "fourier" else None
+    q = 1.5 if kind == "nystrom" else None
+    naive = [NaiveATA(kernel.matrix, float(noise[i]), root, phi, q) for i in range(s)]
+    f, (eta, uniforms) = torch.sin(5 * X[:, 0]), heavy(T, s, device)
+    tol, lost = 1e-6 if root == "symmetric" and reads else 1e-9, 0
+    for t in range(T):
+        arms = algorithm.select(state, uniforms[t]).arms
+        for i, one in enumerate(naive):
+            bound = one.mean + width * one.variance.clamp(min=0).sqrt()
+            # equal to rounding where several arms are best, as in the first round
+            assert float(bound.max() - bound[arms[i]]) < 1e-5 * float(bound.abs().max())
+        rewards = f[arms] + eta[t]
+        info = algorithm.observe(state, arms, rewards, uniforms[t])
+        assert bool(info.ok.all())
+        lost += int(info.truncated.sum())
+        for i, one in enumerate(naive):
+            one.observe(int(arms[i]), float(rewards[i]), algorithm.truncation(t + 1), uniforms[t, i : i + 1])
+            assert one.gap > 1e-6  # no product so near to its level that rounding decides
+            scale = float(one.mean.abs().max())
+            torch.testing.assert_close(state.posterior.mean[i], one.mean, rtol=0, atol=tol * scale)
+            torch.testing.assert_close(state.posterior.variance[i], one.variance, rtol=tol, atol=1e-9)
+    assert lost > 5
+    assert state.round == T
+
+
+@pytest.mark.parametrize(
+    ("redraw", "rounds"), [(1.0, list(range(1, 13))), (1.5, [1, 2, 3, 5, 8, 12]), (2.0, [1, 2, 4, 8])]
+)
+def test_redraw_schedule(redraw, rounds, monkeypatch, device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, redraw))
+    state, drawn, draw = algorithm.init(kernel, 0.1, 2), [], NystromDictionary.draw
+
+    def watched(*args):
+        drawn.append(state.round + 1)
+        return draw(*args)
+
+    monkeypatch.setattr(NystromDictionary, "draw", watched)
+    eta, uniforms = heavy(12, 2, device)
+    for t in range(12):
+        algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
+    assert drawn == rounds
+
+
+def test_between_redraws_features_stay_and_no_uniform_is_needed(device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, 2.0))
+    state = algorithm.init(kernel, 0.1, 2)
+    eta, uniforms = heavy(12, 2, device)
+    arms = torch.tensor([3, 4], device=device)
+    with pytest.raises(ValueError, match="needs `uniform`"):
+        algorithm.observe(state, arms, eta[0])
+    assert state.posterior.counts.sum() == 0
+    for t in range(2):
+        algorithm.observe(state, arms, eta[t], uniforms[t])
+    table = state.posterior.whitening.table
+    algorithm.observe(state, arms, eta[2])
+    assert state.posterior.whitening.table is table
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ATAGPUCB(RandomisedWidth(40), TGPTruncation(0.05, 0.7), FourierFeatures(0.2, 10, BOX), root, rule)
+        for root in whitening.ROOTS
+        for rule in ("zero", "clip")
+    ],
+    ids=lambda a: f"{a.root} {a.rule}",
+)
+def test_no_round_waits_for_the_device_but_to_make_room(algorithm, monkeypatch):
+    """What CUDA runs, watched on the CPU. The lists' lengths are looked at every capacity / 2 rounds or less often."""
+    choose(monkeypatch, False)
+    watch, looks, make_room = NothingIsRead(), [], reward_lists._make_room
+
+    def allowed(lists):
+        looks.append(lists.values.shape[2])
+        watch.allowed = True
+        make_room(lists)
+        watch.allowed = False
+
+    monkeypatch.setattr(reward_lists, "_make_room", allowed)
+    monkeypatch.setattr(whitening, "CHOLESKY_REFRESH", 16)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), line(40, "cpu"))
+    state = algorithm.init(kernel, 0.1, 4)
+    eta, uniforms = heavy(100, 4, "cpu")
+    eta[7, 2] = math.nan
+    with watch:
+        for t in range(100):
+            algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
+    assert state.round == 100
+    if isinstance(algorithm, ATAGPUCB):
+        assert 1 <= len(looks) <= 100 / (reward_lists.FIRST_CAPACITY / 2 - 1)
+        assert int(state.posterior.lists.size.max()) > 0  # something was truncated
+    else:
+        assert not looks
+
+
+def cover(f, draw, v, alpha, root, T=200, nodes=16, delta=0.1):
+    """Shares of trials whose intervals hold at all arms in all rounds: at the theorem's width, and at 1 % of it."""
+    s, n = f.shape
+    X = line(n, f.device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
+    weights = torch.linalg.lstsq(kernel.matrix + 1e-10 * torch.eye(n).to(f), f.T).solution
+    norm = float((f.T * weights).sum(0).clamp(min=0).sqrt().max())
+    width = ATAFourierWidth(norm, v, alpha, 1.0, delta, T, nodes)
+    algorithm = ATAGPUCB(width, ATAFourierTruncation(v, alpha, delta, T, nodes), FourierFeatures(0.3, nodes, BOX), root)
+    state = algorithm.init(kernel, 1.0, s)
+    held, held_narrow = (torch.ones(s, dtype=torch.bool, device=f.device) for _ in "ab")
+    truncated_ones = 0
+    for _ in range(T):
+        u = torch.full((s,), 0.5, dtype=torch.float64, device=f.device)
+        selection = algorithm.select(state, u)
+        error, sigma = (f - state.posterior.mean).abs(), state.posterior.variance.sqrt()
+        held &= (error <= selection.width * sigma + 1e-6).all(1)
+        held_narrow &= (error <= 0.01 * selection.width * sigma + 1e-6).all(1)
+        arms = selection.arms
+        info = algorithm.observe(state, arms, draw(f.gather(1, arms.unsqueeze(1)).squeeze(1)))
+        truncated_ones += int(info.truncated.sum())
+    assert truncated_ones > 0
+    return float(held.double().mean()), float(held_narrow.double().mean())
+
+
+def test_intervals_cover_with_student_t_noise(device):
+    """Lemma 1 with t(3) noise, alpha = 1 and v = max f^2 + 3: 200 trials, delta = 0.1."""
+    g = torch.Generator().manual_seed(0)
+    a = 2 * torch.rand(200, 25, generator=g, dtype=torch.float64) - 1
+    X = line(25, "cpu")
+    f = a @ SquaredExponential(0.3)(X, X)
+    chi = torch.distributions.Chi2(torch.tensor(3.0, dtype=torch.float64))
+
+    def draw(at):
+        z = torch.randn(at.shape, generator=g, dtype=torch.float64)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(torch.randint(2**31, (1,), generator=g)))
+            return at + (z / (chi.sample(at.shape) / 3).sqrt()).to(at)
+
+    wide, narrow = cover(f.to(device), draw, float(f.square().max()) + 3.0, 1.0, "symmetric")
+    assert wide >= 0.9
+    assert narrow < 0.5
+
+
+def test_intervals_cover_with_pareto_rewards(device):
+    """Lemma 1 with Pareto rewards of shape 2 and scale f / 2, mean f: E y^1.9 = 20 (f / 2)^1.9."""
+    g = torch.Generator().manual_seed(1)
+    a = torch.rand(200, 25, generator=g, dtype=torch.float64)
+    X = line(25, "cpu")
+    f = 0.2 * a @ SquaredExponential(0.3)(X, X)
+    assert float(f.min()) > 0
+
+    def draw(at):
+        u = 1.0 - torch.rand(at.shape, generator=g, dtype=torch.float64)
+        return 0.5 * at * u.pow(-0.5).to(at)
+
+    wide, narrow = cover(f.to(device), draw, 20.0 * float(f.max() / 2) ** 1.9, 0.9, "cholesky")
+    assert wide >= 0.9
+    assert narrow < 0.5
+
+
+@pytest.mark.parametrize("features", [{"kind": "fourier", "nodes": 16}, {"kind": "nystrom", "oversampling": 2.0}])
+@pytest.mark.parametrize("root", whitening.ROOTS)
+def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
+    """Not a silent zero posterior: the summary names b_t and the scale of the rewards."""
+    tiny = {"kind": f"ata_{features['kind']}", "moment_bound": 1e-8, "alpha": 1.0}
+    algorithm = {"name": "ata-gp-ucb", "label": "ATA", "features": features, "root": root, "truncation": tiny}
+    data = {
+        "name": "test",
+        "trials": 2,
+        "horizon": 60,
+        "methods": [algorithm],
+        "panels": [
+            {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}},
+        ],
+    }
+    summary = runs.start(parse(data), tmp_path / "out", console=Console(file=io.StringIO()))
+    (warning,) = [line for line in summary["panels"][0]["warnings"] if line.startswith("ATA: ")]
+    assert "100 % of all rewards lost" in warning
+    assert "moment_bound" in warning
+    assert "b_t = " in warning
+    assert "median |reward|" in warning
+    assert summary["panels"][0]["methods"]["ATA"]["truncated"] > 0.9
+
+
+def test_mean_of_a_trial_is_finite_whatever_the_rewards(device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), line(10, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), FourierFeatures(0.3, 10, BOX))
+    state = algorithm.init(kernel, 0.1, 2)
+    for y in (1e308, -1e308, 1e308, 5e-324, 0.0, 1e300):
+        uniform = torch.full((2,), 0.5, dtype=torch.float64, device=device)
+        arms = algorithm.select(state, uniform).arms
+        algorithm.observe(state, arms, torch.tensor([y, -y], dtype=torch.float64, device=device))
+        assert torch.isfinite(state.posterior.mean).all()
+    assert isinstance(state.posterior, truncated.TruncatedPosterior)

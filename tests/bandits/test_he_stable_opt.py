@@ -1,0 +1,83 @@
+"""HE-StableOpt: StableOpt with one candidate, its chosen and both tests by plain loops, bad settings."""
+
+import math
+
+import pytest
+import torch
+
+from bo_robust.bandits.elimination_algorithm import eliminations
+from bo_robust.bandits.he_stable_opt import HEStableOpt
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
+from bo_robust.bandits.stable_opt import StableOpt
+from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
+from bo_robust.utils.covariance import Matern, SquaredExponential
+
+DESIGNS, W, ROUNDS = 6, 4, 25
+
+
+def world(device, s=3):
+    g = torch.Generator().manual_seed(0)
+    points = torch.rand(DESIGNS * W, 2, generator=g, dtype=torch.float64).to(device)
+    noise = 0.1 * torch.randn(ROUNDS, s, generator=g, dtype=torch.float64).to(device)
+    return points, torch.sin(6 * points).sum(-1), noise
+
+
+@pytest.mark.parametrize("width", [ConstantWidth(1.5), SelfNormalisedWidth(1.0, 0.1, 0.05)], ids=["constant", "gain"])
+def test_one_candidate_is_stable_opt(width, device):
+    points, f, noise = world(device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), points)
+    ours, theirs = HEStableOpt(width, 0.1, 0.1, W), StableOpt(width, W)
+    a, b = ours.init(kernel, 0.01, 3), theirs.init(kernel, 0.01, 3)
+    u = torch.zeros(3, dtype=torch.float64, device=device)
+    for eta in noise:
+        arms = ours.select(a, u).arms
+        assert torch.equal(arms, theirs.select(b, u).arms)
+        ours.observe(a, arms, f[arms] + eta, u)
+        theirs.observe(b, arms, f[arms] + eta, u)
+    assert torch.equal(a.posterior.mean, b.posterior.mean)
+    assert torch.equal(ours.recommend(a), theirs.recommend(b))
+
+
+def test_picks_and_both_tests_by_loops(device):
+    points, f, noise = world(device)
+    kernel = candidate_kernel([SquaredExponential(0.3), SquaredExponential(0.3), Matern(2.5, 0.6)], points)
+    prior = torch.stack([0.0 * f, 4.0 * (points[:, 0] > 0.5), -3.0 * (points[:, 1] > 0.3)])
+    algorithm = HEStableOpt(ConstantWidth(1.5), 0.1, 0.1, W)
+    state = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
+    u = torch.zeros(3, dtype=torch.float64, device=device)
+    chose = [[[[], [], []] for _ in range(3)] for _ in range(2)]  # test, trial, candidate -> (eta, w sigma)
+    alive = [[0, 1, 2] for _ in range(3)]
+    record = []
+    for t, eta in enumerate(noise, 1):
+        selection = algorithm.select(state, u)
+        means, sds = state.posterior.means.tolist(), state.posterior.variances.sqrt().tolist()
+        rewards = f[selection.arms] + eta
+        info = algorithm.observe(state, selection.arms, rewards, u)
+        for i in range(3):
+
+            def bound(h, x, z, sign, mean=means[i], sd=sds[i]):
+                return mean[h][x * W + z] + sign * 1.5 * sd[h][x * W + z]
+
+            pairs = [(x, h) for x in range(DESIGNS) for h in alive[i]]
+            x, optimist = max(pairs, key=lambda p: min(bound(p[1], p[0], z, 1.0) for z in range(W)))
+            z, pessimist = min(((z, h) for z in range(W) for h in alive[i]), key=lambda p: bound(p[1], x, p[0], -1.0))
+            arm = x * W + z
+            assert int(selection.arms[i]) == arm
+            assert (int(selection.candidate[i]), int(selection.lower_candidate[i])) == (optimist, pessimist)
+            assert (int(info.candidate[i]), int(info.lower.candidate[i])) == (optimist, pessimist)
+            both = ((optimist, info.left, info.right), (pessimist, info.lower.left, info.lower.right))
+            for test, (h, got_left, got_right) in enumerate(both):
+                terms = chose[test][i][h]
+                terms.append((float(rewards[i]) - means[i][h][arm], 1.5 * sds[i][h][arm]))
+                xi = 0.02 * math.log(3 * math.pi**2 * t**2 / 0.3)
+                left, right = abs(sum(e for e, _ in terms)), math.sqrt(xi * len(terms)) + sum(r for _, r in terms)
+                assert float(got_left[i]) == pytest.approx(left, rel=1e-9, abs=1e-12)
+                assert float(got_right[i]) == pytest.approx(right, rel=1e-9)
+                if left > right and h in alive[i] and len(alive[i]) > 1:
+                    alive[i].remove(h)
+                    record.append((i, h, t, test))
+        assert state.posterior.active.tolist() == [[h in kept for h in range(3)] for kept in alive]
+    assert {test for *_, test in record} == {0, 1}  # each test eliminated someone
+    by_round = sorted(((i, t, h) for i, h, t, _ in record))
+    assert [(r["trial"], r["round"], r["candidate"]) for r in eliminations(state)] == by_round

@@ -1,0 +1,55 @@
+"""TGP-UCB and truncated BKB written out, and BKB without a level."""
+
+import pytest
+import torch
+
+from bo_robust.bandits import BKB, TGPUCB
+from bo_robust.confidence import ConstantWidth
+from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
+from bo_robust.utils.input_checks import RULES
+from tests.bandits.worlds import kernel, play, table
+
+WIDTH = ConstantWidth(1.0)
+LEVEL = TGPTruncation(0.5, 0.5)
+EVERYTHING = 1e12  # oversampling that keeps every arm in BKB's dictionary
+
+
+def heavy(T, s, device):
+    f, _, uniforms = table(s, T, device)
+    g = torch.Generator().manual_seed(1)
+    sizes = 0.2 * torch.rand(T, s, generator=g, dtype=torch.float64) ** (-1 / 1.3)
+    return f, (sizes * (2 * torch.randint(0, 2, (T, s), generator=g) - 1)).to(device), uniforms
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_truncated_rewards_written_out(rule, device):
+    """Exact regression from scratch every round, on the truncated rewards so far; BKB with everything kept agrees."""
+    f, noise, _ = heavy(40, 1, device)
+    kern, noise_var = kernel(device), 0.1
+    K = kern.matrix
+    arms = torch.randint(0, len(K), (40,), generator=torch.Generator().manual_seed(2)).to(device)
+    tgp = TGPUCB(WIDTH, LEVEL, rule)
+    bkb = BKB(WIDTH, EVERYTHING, "fresh", LEVEL, rule)
+    states = [algorithm.init(kern, noise_var, 1) for algorithm in (tgp, bkb)]
+    kept, lost = [], 0
+    for t, arm in enumerate(arms):
+        y = f[0, arm] + noise[t, 0]
+        for algorithm, state in zip((tgp, bkb), states, strict=True):
+            algorithm.observe(state, arm[None], y[None], torch.full_like(y[None], 0.5))
+        level = LEVEL(t + 1)
+        beyond = bool(y.abs() > level)
+        kept.append(y if not beyond else level * y.sign() if rule == "clip" else torch.zeros_like(y))
+        lost += beyond
+        past = arms[: t + 1]
+        solved = torch.linalg.solve(K[past][:, past] + noise_var * torch.eye(t + 1).to(K), torch.stack(kept))
+        mean = K[:, past] @ solved
+    assert 3 <= lost <= 37
+    for state in states:
+        torch.testing.assert_close(state.posterior.mean[0], mean, rtol=0.0, atol=1e-7)
+
+
+def test_bkb_without_a_level_loses_nothing(device):
+    f, noise, uniforms = heavy(30, 3, device)
+    plain, _ = play(BKB(WIDTH, 3.0), kernel(device), f, noise, uniforms)
+    level = BKB(WIDTH, 3.0, truncation=NoTruncation(), rule="clip")
+    assert torch.equal(plain, play(level, kernel(device), f, noise, uniforms)[0])

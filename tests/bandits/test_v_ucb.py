@@ -1,0 +1,174 @@
+"""V-UCB in arm mode: by hand, its limits (StableOpt, GP-UCB), the BoTorch face, recommendation, bounds."""
+
+import math
+
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from gpytorch.kernels import RBFKernel
+
+from bo_robust.acquisition import ValueAtRiskUCB, recommend_design
+from bo_robust.bandits import GPUCB
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.stable_opt import StableOpt
+from bo_robust.bandits.v_ucb import VUCB
+from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth
+from bo_robust.risk_measures.environments import FiniteEnvironment
+from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, WorstCase
+from bo_robust.utils.covariance import SquaredExponential
+
+DESIGNS, W, NOISE_VAR = 8, 5, 0.05
+P = (0.3, 0.05, 0.25, 0.3, 0.1)
+
+
+def pairs(tkwargs, designs=DESIGNS, w=W):
+    x, z = torch.linspace(0, 1, designs, **tkwargs), torch.linspace(0, 1, w, **tkwargs)
+    return torch.cartesian_prod(x, z)
+
+
+def kernel(tkwargs, designs=DESIGNS, w=W):
+    return ArmKernel.from_covariance(SquaredExponential(0.3), pairs(tkwargs, designs, w))
+
+
+def table(tkwargs, s, rounds, designs=DESIGNS, w=W, seed=0):
+    """Means s x n of draws from the prior, noise and uniforms rounds x s."""
+    g = torch.Generator().manual_seed(seed)
+    points = pairs({"dtype": torch.float64}, designs, w)
+    K = SquaredExponential(0.3)(points, points)
+    L = torch.linalg.cholesky(K + 1e-9 * torch.eye(len(K), dtype=torch.float64))
+    f = torch.randn(s, len(K), generator=g, dtype=torch.float64) @ L.T
+    noise = math.sqrt(NOISE_VAR) * torch.randn(rounds, s, generator=g, dtype=torch.float64)
+    uniforms = torch.rand(rounds, s, generator=g, dtype=torch.float64)
+    return f.to(**tkwargs), noise.to(**tkwargs), uniforms.to(**tkwargs)
+
+
+def play(algorithm, tkwargs, f, noise, uniforms, each=lambda state, selection: None, **sizes):
+    state = algorithm.init(kernel(tkwargs, **sizes), NOISE_VAR, len(f))
+    arms = []
+    for eta, u in zip(noise, uniforms, strict=True):
+        selection = algorithm.select(state, u)
+        each(state, selection)
+        algorithm.observe(state, selection.arms, f.gather(1, selection.arms[:, None])[:, 0] + eta, u)
+        arms.append(selection.arms)
+    return torch.stack(arms), state
+
+
+def regret_bound(posterior, selection):
+    """2 w_t sigma_{t-1}(x_t, z_t), Lemma 3: of the posterior before the round's rewards."""
+    return 2.0 * selection.width * posterior.variance.gather(1, selection.arms[:, None])[:, 0].sqrt()
+
+
+def test_a_round_by_hand(tkwargs):
+    """Two designs, two conditions, a diagonal prior: bounds are mean +- 2 sd."""
+    K = torch.diag(torch.tensor([1.0, 4.0, 0.25, 0.25], **tkwargs))
+    mean = torch.tensor([0.0, 0.0, 1.5, 2.0], **tkwargs)
+    # u = 2, 4 | 2.5, 3 and l = -2, -4 | 0.5, 1. alpha = 1/2, weights .6, .4 (.6 first): VaR(u) = 2 | 2.5.
+    state = VUCB(ConstantWidth(2.0), 0.5, 2, (0.6, 0.4)).init(ArmKernel.from_matrix(K), 0.1, 3, prior_mean=mean)
+    u = torch.tensor([0.1, 0.5, 0.9], **tkwargs)
+    # Design 1: VaR(l) = 0.5, VaR(u) = 2.5: condition 0 is lacing (condition 1 has l = 1).
+    assert VUCB(ConstantWidth(2.0), 0.5, 2, (0.6, 0.4)).select(state, u).arms.tolist() == [2] * 3
+    # alpha = 0.7: VaR(u) = 4 | 3: design 0, VaR(l) = -2, so l <= -2 and u >= 4: condition 1.
+    selection = VUCB(ConstantWidth(2.0), 0.7, 2, (0.6, 0.4)).select(state, u)
+    assert selection.arms.tolist() == [1] * 3
+    assert regret_bound(state.posterior, selection).tolist() == [8.0] * 3
+    # Means: u = 2.8 | 2.7.
+    assert VUCB(ConstantWidth(2.0), Mean(), 2, (0.6, 0.4)).select(state, u).arms.tolist() == [1] * 3
+    assert StableOpt(ConstantWidth(2.0), 2).select(state, u).arms.tolist() == [2] * 3
+
+
+@pytest.mark.parametrize("width", [FiniteWidth(40, 0.1), SelfNormalisedWidth(1.0, 0.2, 0.1), RandomisedWidth(40)])
+@pytest.mark.parametrize("probabilities", [None, P])
+def test_small_alpha_is_stable_opt(tkwargs, width, probabilities):
+    f, noise, uniforms = table(tkwargs, 6, 40)
+    a, first = play(VUCB(width, 1e-6, W, probabilities), tkwargs, f, noise, uniforms)
+    b, second = play(StableOpt(width, W), tkwargs, f, noise, uniforms)
+    assert torch.equal(a, b)
+    assert torch.equal(first.posterior.mean, second.posterior.mean)
+    assert torch.equal(VUCB(width, 1e-6, W, probabilities).recommend(first), StableOpt(width, W).recommend(second))
+
+
+@pytest.mark.parametrize("functional", [0.1, CVaR(0.4), WorstCase(), Mean(), MeanVariance(1.0)])
+@pytest.mark.parametrize("width", [FiniteWidth(40, 0.1), RandomisedWidth(40)])
+def test_a_single_condition_is_gp_ucb(tkwargs, functional, width):
+    sizes = {"designs": 40, "w": 1}
+    f, noise, uniforms = table(tkwargs, 4, 40, **sizes)
+    for selection_rule in ("probable", "uniform", "drawn"):
+        a, _ = play(VUCB(width, functional, 1, selection_rule=selection_rule), tkwargs, f, noise, uniforms, **sizes)
+        b, _ = play(GPUCB(width), tkwargs, f, noise, uniforms, **sizes)
+        assert torch.equal(a, b)
+
+
+def test_the_botorch_face_plays_the_same_pairs(tkwargs):
+    f, noise, uniforms = table(tkwargs, 1, 15)
+    width, points = FiniteWidth(40, 0.1), pairs(tkwargs)
+    z, designs = points[:W, 1:], points[::W, :1]
+    environment = FiniteEnvironment(z, torch.tensor(P, **tkwargs))
+    algorithm, seen, rewards = VUCB(width, 0.2, W, P), [], []
+
+    def face():
+        rbf = RBFKernel().to(**tkwargs)
+        rbf.lengthscale = torch.tensor(0.3, **tkwargs)
+        Y = torch.stack(rewards).view(-1, 1)
+        model = SingleTaskGP(points[seen], Y, torch.full_like(Y, NOISE_VAR), covar_module=rbf, outcome_transform=None)
+        model.mean_module.initialize(constant=0.0)
+        return model.eval()
+
+    def check(state, selection):
+        if seen:
+            model = face()
+            acqf = ValueAtRiskUCB(model, environment, 0.2, width)
+            with torch.no_grad():
+                x = designs[acqf(designs.unsqueeze(1)).argmax()]
+            assert torch.allclose(acqf.select_condition(x).point, points[selection.arms[0]])
+            queried = designs[sorted({arm // W for arm in seen})]
+            found = recommend_design(model, environment, 0.2, queried)
+            assert torch.equal(found.x, designs[algorithm.recommend(state)[0]])
+            bound = acqf.select_condition(x).regret_bound
+            assert float(bound) == pytest.approx(float(regret_bound(state.posterior, selection)), abs=1e-7)
+        arm = int(selection.arms)
+        seen.append(arm)
+        rewards.append(f[0, arm] + noise[len(rewards), 0])
+
+    play(algorithm, tkwargs, f, noise, uniforms, check)
+    assert len(set(seen)) > 5
+
+
+@pytest.mark.parametrize("functional", [0.2, CVaR(0.4), WorstCase(), Mean()])
+@pytest.mark.parametrize("selection_rule", ["probable", "uniform"])
+def test_regret_is_bounded_where_the_intervals_hold(tkwargs, functional, selection_rule):
+    f, noise, uniforms = table(tkwargs, 20, 30)
+    algorithm = VUCB(BayesianFiniteWidth(40, 0.1), functional, W, P, selection_rule)
+    p = torch.tensor(P, **tkwargs)
+    truth = algorithm.functional(f.view(-1, DESIGNS, W), p)
+    held = []
+
+    def check(state, selection):
+        posterior = state.posterior
+        inside = ((f - posterior.mean).abs() <= selection.width * posterior.variance.sqrt() + 1e-9).all(1)
+        regret = truth.max(1).values - truth.gather(1, (selection.arms // W)[:, None])[:, 0]
+        bound = regret_bound(posterior, selection)
+        assert (regret <= bound + 1e-8)[inside].all()
+        held.append(inside)
+
+    _, state = play(algorithm, tkwargs, f, noise, uniforms, check)
+    assert torch.stack(held).all(0).double().mean() >= 0.9  # delta = 0.1, 20 trials
+    regret = truth.max(1).values - truth.gather(1, algorithm.recommend(state)[:, None])[:, 0]
+    middling = truth.max(1).values - truth.median(1).values
+    assert regret.mean() < 0.3 * middling.mean()
+
+
+def test_drawn_conditions_follow_their_probabilities(tkwargs):
+    f, noise, uniforms = table(tkwargs, 60, 40)
+    arms, _ = play(VUCB(ConstantWidth(2.0), 0.2, W, P, "drawn"), tkwargs, f, noise, uniforms)
+    share = (arms % W).flatten().bincount(minlength=W).double() / arms.numel()
+    assert (share.cpu() - torch.tensor(P, dtype=torch.float64)).abs().max() < 0.03
+
+
+def test_observed_conditions_are_taken_as_they_come(tkwargs):
+    """Any pair may be observed, whatever was selected."""
+    algorithm = VUCB(ConstantWidth(2.0), 0.2, W, P)
+    state = algorithm.init(kernel(tkwargs), NOISE_VAR, 2)
+    assert algorithm.recommend(state).tolist() == [0, 0]
+    u = torch.zeros(2, **tkwargs)
+    algorithm.observe(state, torch.tensor([7, 33], device=u.device), torch.tensor([1.0, -1.0], **tkwargs), u)
+    assert algorithm.recommend(state).tolist() == [1, 6]

@@ -1,0 +1,57 @@
+"""Small worlds over arms on a line, for tests of algorithms."""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bo_robust.bandits import CandidateAlgorithm
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.bandits.posteriors.candidates import candidate_kernel
+from bo_robust.utils.covariance import SquaredExponential
+
+N = 40
+LENGTHSCALES = (0.1, 0.2, 0.6)
+READS = {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "unique_dim", "_unique2"}
+
+
+class NothingIsRead(TorchDispatchMode):
+    """Raises at any operator that would wait for the device, except while ``allowed``."""
+
+    allowed = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert self.allowed or name not in READS, f"{func} reads a tensor back to the host"
+        return func(*args, **(kwargs or {}))
+
+
+def kernel(device, n=N, lengthscale=0.2, dtype=torch.float64):
+    X = torch.linspace(0, 1, n, dtype=dtype, device=device).unsqueeze(1)
+    return ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
+
+
+def begin(algorithm, kern, noise_var, trials):
+    """Its state under one kernel, or for algorithms over candidates under three lengthscales."""
+    if isinstance(algorithm, CandidateAlgorithm):
+        kern = candidate_kernel([SquaredExponential(ell) for ell in LENGTHSCALES], kern.arms)
+    return algorithm.init(kern, noise_var, trials)
+
+
+def play(algorithm, kern, f, noise, uniforms, noise_var=0.1):
+    """All rounds of a table of additive noise (T x s); returns arms T x s and the final state."""
+    state = begin(algorithm, kern, noise_var, f.shape[0])
+    chosen = []
+    for eta, u in zip(noise.unbind(0), uniforms.unbind(0), strict=True):
+        arms = algorithm.select(state, u).arms
+        algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
+        chosen.append(arms)
+    return torch.stack(chosen), state
+
+
+def table(s, T, device, seed=0, n=N):
+    g = torch.Generator().manual_seed(seed)
+    f = torch.randn(s, 3, generator=g, dtype=torch.float64)
+    x = torch.linspace(0, 1, n, dtype=torch.float64)
+    f = f @ torch.stack([torch.sin(3 * x), torch.cos(7 * x), x])
+    noise = 0.3 * torch.randn(T, s, generator=g, dtype=torch.float64)
+    uniforms = torch.rand(T, s, generator=g, dtype=torch.float64)
+    return f.to(device), noise.to(device), uniforms.to(device)

@@ -1,0 +1,173 @@
+"""Truncation levels and the truncation of rewards."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_robust.confidence.truncation import (
+    TRUNCATIONS,
+    ATAFourierTruncation,
+    ATANystromTruncation,
+    NoTruncation,
+    PublishedATATruncation,
+    TGPTruncation,
+    median_mad,
+    mostly_beyond,
+    truncate,
+)
+from bo_robust.utils.input_checks import RULES
+
+E = math.e
+TGP = {"moment_bound": 4.0, "alpha": 0.7}
+ATA = {**TGP, "delta": 0.1, "horizon": 50, "num_features": 8}
+PUBLISHED = {"moment_bound": 4.0, "alpha": 0.5, "horizon": 100, "num_directions": 16}
+EXAMPLES = {"none": {}, "tgp": TGP, "ata_fourier": ATA, "ata_nystrom": ATA, "ata_published": PUBLISHED}
+
+
+@pytest.mark.parametrize(
+    ("level", "t", "expected"),
+    [
+        (TGPTruncation(1.0, 1.0), 16, 2.0),  # Figure 1 (f): t^(1/4)
+        (TGPTruncation(8.0, 0.5), 27, 12.0),  # 8^(2/3) 27^(1/3) = 4 * 3
+        (TGPTruncation(8.0, 0.5, scale=0.25), 27, 3.0),
+        # 2 * 4 * 5 / delta = e^4: (9 / 4)^(1/2), the same for every t as alpha = 1
+        (ATAFourierTruncation(9.0, 1.0, 40 / E**4, 5, 4), 1, 1.5),
+        (ATAFourierTruncation(9.0, 1.0, 40 / E**4, 5, 4), 900, 1.5),
+        # alpha = 1/2, 2 * 1 * 5 / delta = e^8: (64 / 8)^(2/3) 64^(1/6) = 4 * 2
+        (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1), 64, 8.0),
+        (ATAFourierTruncation(64.0, 0.5, 10 / E**8, 5, 1, scale=0.5), 64, 4.0),
+        # 4 for 2
+        (ATANystromTruncation(64.0, 0.5, 20 / E**8, 5, 1), 64, 8.0),
+        # (64 / log 80)^(2/3) * 64^(1/6)
+        (PublishedATATruncation(64.0, 0.5, 5, 16), 64, 32.0 * math.log(80.0) ** (-2.0 / 3.0)),
+        (PublishedATATruncation(64.0, 0.5, 2, 1), 64, 32.0 * math.log(2.0) ** (-2.0 / 3.0)),  # the least T and p
+        (NoTruncation(), 3, math.inf),
+    ],
+)
+def test_hand_computed(level, t, expected):
+    assert level(t) == pytest.approx(expected, rel=1e-13)
+
+
+def test_golden(golden):
+    def value(name, t, v, alpha, m=None, T=None, delta=None):
+        if name == "TGP":
+            return TGPTruncation(v, alpha)(t)
+        cls = ATAFourierTruncation if name.startswith("ATA-QFF") else ATANystromTruncation
+        return cls(v, alpha, delta, T, m)(t)
+
+    assert len(golden["truncation_levels"]) == 5
+    for case in golden["truncation_levels"]:
+        assert value(case["name"], **case["args"]) == pytest.approx(case["level"], rel=1e-12), case["name"]
+
+
+def test_golden_truncated_rewards(golden, device):
+    data, tgp = golden["data"], golden["tgp"]
+    y = torch.tensor(data["y"], dtype=torch.float64, device=device)
+    levels = TGPTruncation(tgp["v"], tgp["alpha"])(torch.arange(1, y.numel() + 1, device=device))
+    want = torch.tensor(tgp["levels"], dtype=torch.float64, device=device)
+    torch.testing.assert_close(levels, want, rtol=1e-12, atol=0.0)
+    want = torch.tensor(tgp["truncated"], dtype=torch.float64, device=device)
+    assert torch.equal(truncate(y, levels), want)
+
+
+@pytest.mark.parametrize("name", TRUNCATIONS)
+def test_tensor_of_rounds(name, device):
+    level = TRUNCATIONS[name](**EXAMPLES[name])
+    t = torch.arange(1, 9, device=device).reshape(2, 4)
+    want = torch.tensor([[level(r) for r in row] for row in t.tolist()], dtype=torch.float64, device=device)
+    got = level(t)
+    assert got.dtype == torch.float64  # int64 rounds must not fall back to float32
+    torch.testing.assert_close(got, want, rtol=1e-14, atol=0.0)
+    assert level(t.float()).dtype == torch.float32
+
+
+@settings(max_examples=50, deadline=None)
+@given(t=st.integers(1, 10**6), alpha=st.floats(0.01, 1.0), v=st.floats(1e-6, 1e6))
+@pytest.mark.parametrize("name", ["tgp", "ata_fourier", "ata_nystrom"])
+def test_grows_with_t_and_v(name, t, alpha, v):
+    level = TRUNCATIONS[name](**{**EXAMPLES[name], "alpha": alpha, "moment_bound": v})
+    wider = TRUNCATIONS[name](**{**EXAMPLES[name], "alpha": alpha, "moment_bound": 2.0 * v})
+    assert 0.0 < level(t) <= level(t + 1)
+    assert wider(t) == pytest.approx(2.0 ** (1.0 / (1.0 + alpha)) * level(t), rel=1e-12)
+
+
+def test_truncate_keeps_the_boundary_and_zeroes_beyond(device):
+    y = torch.tensor([2.0, -2.0, 2.0000001, -3.0, 0.5], dtype=torch.float64, device=device)
+    assert truncate(y, 2.0).tolist() == [2.0, -2.0, 0.0, 0.0, 0.5]
+    assert torch.equal(truncate(y, NoTruncation()(1)), y)
+    assert truncate(y.float(), 1.0).dtype == torch.float32
+    assert truncate(torch.tensor([2, -3]), 2.0).tolist() == [2.0, 0.0]  # counts are rewards too
+
+
+def test_rules_by_hand(device):
+    y = torch.tensor([2.0, -2.0, 2.5, -3.0, 0.5], dtype=torch.float64, device=device)
+    assert torch.equal(truncate(y, 2.0, "zero"), truncate(y, 2.0))
+    assert truncate(y, 2.0, "clip").tolist() == [2.0, -2.0, 2.0, -2.0, 0.5]
+    assert truncate(y.float(), 2.0, "clip").dtype == torch.float32
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_broadcast_levels_and_keep_all_at_infinity(rule, device):
+    y = torch.tensor([[1.0, 5.0], [-4.0, 2.0]], device=device)
+    levels = torch.tensor([[3.0], [4.0]], device=device)
+    beyond = {"zero": 0.0, "clip": 3.0}[rule]
+    assert truncate(y, levels, rule).tolist() == [[1.0, beyond], [-4.0, 2.0]]
+    assert torch.equal(truncate(y, math.inf, rule), y)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_truncate_does_not_hide_failed_pulls(rule, device):
+    y = torch.tensor([math.nan, math.inf, -math.inf], device=device)
+    kept = truncate(y, math.inf, rule)
+    assert math.isnan(kept[0])
+    assert kept[1:].tolist() == [math.inf, -math.inf]
+    cut = truncate(y, 2.0, rule)
+    assert math.isnan(cut[0])
+    assert cut[1:].tolist() == ([2.0, -2.0] if rule == "clip" else [0.0, 0.0])
+
+
+@settings(max_examples=50, deadline=None)
+@given(y=st.floats(-1e300, 1e300), level=st.floats(0.0, 1e6), rule=st.sampled_from(RULES))
+def test_rewards_within_the_level_are_kept(y, level, rule):
+    kept = float(truncate(torch.tensor(y, dtype=torch.float64), level, rule))
+    if abs(y) <= level:
+        assert kept == y
+    else:
+        assert kept == {"zero": 0.0, "clip": math.copysign(level, y)}[rule]
+
+
+BAD = {
+    "moment_bound": [0.0, -1.0, math.nan],
+    "alpha": [0.0, 1.2],
+    "delta": [0.0, 1.0],
+    "horizon": [0],
+    "num_features": [0, 1.5],
+    "num_directions": [0, 1.5],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "bad"),
+    [(name, field, bad) for name, args in EXAMPLES.items() for field in args for bad in BAD[field]]
+    + [(name, "scale", 0.0) for name in EXAMPLES if name != "none"],
+)
+def test_bad_argument_is_named(name, field, bad):
+    with pytest.raises(ValueError, match=rf"^{field}\b"):
+        TRUNCATIONS[name](**{**EXAMPLES[name], field: bad})
+
+
+def test_most_of_a_weight_beyond_the_level(device):
+    """At level 2.5 the second reward loses 9 of 13, the third all of its weight."""
+    u = torch.tensor([[1.0, 3.0, 5.0], [-1.0, 2.0, 0.0]], dtype=torch.float64, device=device)
+    y = torch.tensor([2.0, -1.0, 4.0], dtype=torch.float64, device=device)
+    assert mostly_beyond(u, y, 2.5).tolist() == [False, True, True]
+    assert mostly_beyond(u, y, 2.5, 0.7).tolist() == [False, False, True]
+
+
+def test_median_and_mad():
+    rows = np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 4.0]])
+    assert median_mad(rows) == (3.5, 1.5)  # deviations 2.5, 1.5, 0.5, 2.5, 1.5, 0.5

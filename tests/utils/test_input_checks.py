@@ -1,0 +1,53 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bo_robust.confidence import ConstantWidth, FiniteWidth
+from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.risk_measures.functionals import ValueAtRisk, as_functional
+from bo_robust.utils.covariance import Matern, SquaredExponential
+from bo_robust.utils.input_checks import check_accuracy, check_like, is_number, quoted
+
+
+def test_check_like():
+    x = torch.zeros(2)
+    check_like("X", x, "the model", torch.ones(1))
+    with pytest.raises(ValueError, match=r"X is torch.float32 on cpu, the model torch.float64 on cpu; convert one of"):
+        check_like("X", x, "the model", x.double())
+    with pytest.raises(ValueError, match=r"on cpu; call it off\.$"):
+        check_like("X", x, "the model", x.double(), "call it off")
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, float("nan")])
+def test_check_accuracy(epsilon):
+    check_accuracy(0.5)
+    with pytest.raises(ValueError, match="accuracy of the dictionary"):
+        check_accuracy(epsilon)
+
+
+def test_what_is_a_number():
+    for value in (1, 0.5, np.float64(0.5), np.float32(0.5), np.int64(3), torch.tensor(2.0), 10**300):
+        assert is_number(value)
+    for value in (True, np.bool_(True), None, "1", math.nan, math.inf, 10**400, [1.0], np.ones(1), torch.ones(1), 1j):
+        assert not is_number(value)
+
+
+def test_numpy_scalars_are_numbers():
+    """They come out of every numpy reduction, and give what Python's numbers give."""
+    x = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+    for kind in (np.float64, np.float32):
+        half, quarter = kind(0.5), kind(0.25)  # exact in both
+        assert torch.equal(Matern(2.5, half)(x, x), Matern(2.5, 0.5)(x, x))
+        assert torch.equal(SquaredExponential((half,), quarter)(x, x), SquaredExponential((0.5,), 0.25)(x, x))
+        assert TGPTruncation(kind(4.0), kind(1.0))(3) == TGPTruncation(4.0, 1.0)(3)
+        assert ConstantWidth(half)(1) == 0.5
+        assert as_functional(quarter)(x[:, 0]) == ValueAtRisk(0.25)(x[:, 0])
+    assert FiniteWidth(np.int64(5), np.float64(0.1))(1) == FiniteWidth(5, 0.1)(1)
+
+
+def test_what_errors_repeat_is_short_and_on_one_line():
+    assert quoted("a") == "'a'"
+    assert len(quoted("a" * 1000)) < 100
+    assert "\n" not in quoted(np.eye(3))
