@@ -78,7 +78,7 @@ class BoTorchMethod(ABC):
         """A point ``1 x d`` to observe in place of the acquisition's."""
         return None
 
-    def start(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
+    def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
         """The loop before any reading; ``outliers`` says which will be wrong."""
         return BoTorchLoop(problem, seed, outliers, self)
 
@@ -235,7 +235,7 @@ def play_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) ->
     initial, seed = initial_size(panel, problem), panel.seed + trial
     draws = draw(problem.name, panel.outliers, seed, panel.horizon)
     design = problem.initial_design(initial, seed)
-    loop = method.start(problem, seed, draws.outlier)
+    loop = method.begin(problem, seed, draws.outlier)
     rows: dict[str, list[Any]] = {name: [] for name in ("x", "y", "regret", "warned")}
     for t in range(panel.horizon):
         with warnings.catch_warnings(record=True) as said:
