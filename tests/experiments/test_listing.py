@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bo_robust.experiments.listing import REGISTRIES, everything, first_sentence
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.listing import REGISTRIES, everything, first_sentence, settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +34,27 @@ def test_everything_has_a_line_that_is_a_plain_sentence():
 )
 def test_the_first_sentence(text, line):
     assert first_sentence(text) == line
+
+
+def test_every_name_has_its_settings_with_their_defaults():
+    for registry in REGISTRIES.values():
+        for name in registry:
+            assert settings_of(name)
+    (bbkb,) = settings_of("bbkb").values()
+    assert {"oversampling: must be given", "batch_constant: must be given"} <= {*bbkb}
+    assert any(line.startswith("batch_constant: c >= 0.") for line in bbkb)
+    both = settings_of("v-ucb")
+    assert len(both) == 2
+    assert all(any("{'kind': 'finite', 'num_arms': 1}" in line for line in lines) for lines in both.values())
+    with pytest.raises(RunError, match="nothing is called 'bbkbb'; did you mean 'bbkb'"):
+        settings_of("bbkbb")
+
+
+def test_the_table_that_ships_has_its_source_and_licence():
+    folder = ROOT / "bo_robust" / "data"
+    assert {path.name for path in folder.iterdir()} == {"suzuki.csv", "README.md", "LICENSE"}
+    assert "Olympus" in (folder / "README.md").read_text()
+    assert (folder / "LICENSE").read_text().startswith("MIT License")
 
 
 def test_configurations_are_packaged():
