@@ -42,12 +42,12 @@ def campaign(objective="maximize", surrogate=None, space=SPACE):
     return Campaign(space, objective, BotorchRecommender(surrogate_model=surrogate or RobustGPSurrogate()))
 
 
-def measured(n=18, wrong=(), by=80.0, sign=1.0, **kwargs):
+def measured(n=18, wrong=(), sign=1.0, **kwargs):
     """A campaign with n measurements, without one at the optimum; those of the rows ``wrong`` are off."""
     experiments = SPACE.discrete.exp_rep.sample(27, random_state=1)
     experiments = experiments[(experiments[list(OPTIMUM)] != pd.Series(OPTIMUM)).any(axis=1)][:n].reset_index(drop=True)
     y = percent(experiments) + np.random.default_rng(0).normal(0.0, 0.5, n)
-    y[list(wrong)] += by
+    y[list(wrong)] += 80.0
     result = campaign(**kwargs)
     result.add_measurements(experiments.assign(y=sign * y))
     return result
@@ -90,7 +90,6 @@ def test_a_good_reading_that_a_replicate_confirms_is_recommended():
 
 
 def test_a_clean_campaign_has_the_model_of_baybe():
-    """Without outliers kernel, priors and scaling are BayBE's, so that the predictions are its own."""
     robust, plain = measured(), measured(surrogate=GaussianProcessSurrogate())
     assert outlier_measurements(robust).empty
     assert isinstance(only_model(robust), RobustGP)
