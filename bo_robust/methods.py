@@ -80,12 +80,6 @@ class Method:
     model_options: Callable[[Options], Options] = field(default=lambda settings: _given(settings, "noise_var"))
     acquisition_options: Callable[[Options], Options] = field(default=lambda settings: {})
 
-    def required(self, standardised: bool) -> set[str]:
-        """Settings without a default where rewards are standardised, or are not."""
-        return {name for name, default in self.settings.items() if default is ...} | (
-            set() if standardised else set(self.in_units)
-        )
-
 
 class Choice(NamedTuple):
     """Classes and options of a method with its settings; see :class:`Method`."""
@@ -145,7 +139,10 @@ def choose(
         plain = json.loads(json.dumps(dict(given), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise SpecError(f"settings of {method} must be plain JSON (numbers, strings, lists, dicts): {error}.") from None
-    if missing := sorted(name for name in row.required(standardised) if plain.get(name) is None):
+    required = {name for name, default in row.settings.items() if default is ...} | (
+        set() if standardised else {*row.in_units}
+    )
+    if missing := sorted(name for name in required if plain.get(name) is None):
         raise SpecError(f"{method} needs {', '.join(missing)}.")
     check_delta(plain.get("delta", 0.1))
     settings = {"num_arms": GRID, **known, **row.settings, **plain}

@@ -65,10 +65,14 @@ def read_table(path: Path) -> Table:
             raise TableError(f"{path}: column {i + 1} has no name in the first row.")
         if names.index(name) < i:
             raise TableError(f"{path} has two columns {name!r}; rename one.")
+    while rows and not any(rows[-1]):
+        rows.pop()
     for i, row in enumerate(rows):
-        if any(row) and len(row) != len(names):
+        if not any(row):
+            raise TableError(f"{path}, row {i + 2} is blank; delete it.")
+        if len(row) != len(names):
             raise TableError(f"{path}, row {i + 2} has {len(row)} cells where the first row has {len(names)}.")
-    return Table(path, names, [row if any(row) else [] for row in rows])
+    return Table(path, names, rows)
 
 
 @dataclass
@@ -128,17 +132,13 @@ def run(options: argparse.Namespace) -> tuple[list[list[str]], list[str]]:
     listed = None if options.candidates is None else read_table(options.candidates)
     if options.target not in results.names:
         raise TableError(f"{results.path} has no column {options.target!r}; {_nearest(options.target, results.names)}")
-    known = Table(results.path, results.names, [row for row in results.rows if row])
-    if len(known.rows) < len(results.rows) and any(results.rows[len(known.rows) :]):
-        blank = next(i for i, row in enumerate(results.rows) if not row)
-        raise TableError(f"{results.path}, row {blank + 2} is blank; delete it.")
-    columns, report, identifiers = _columns(options, known, listed)
-    X = [[column.encode(cell) for column, cell in zip(columns, row, strict=True)] for row in _cells(known, columns)]
-    readings = known.cells(options.target)
+    columns, report, identifiers = _columns(options, results, listed)
+    X = [[column.encode(cell) for column, cell in zip(columns, row, strict=True)] for row in _cells(results, columns)]
+    readings = results.cells(options.target)
     values = [_number(cell) for cell in readings]
     for i, (cell, value) in enumerate(zip(readings, values, strict=True)):
         if value is None and cell and cell.lower() != FAILED:
-            where = known.where(i, options.target)
+            where = results.where(i, options.target)
             raise TableError(f"{where}: {cell!r} is no number; leave it blank while under way, or write {FAILED}.")
     read = [i for i, value in enumerate(values) if value is not None]
     if not read:
@@ -162,7 +162,7 @@ def run(options: argparse.Namespace) -> tuple[list[list[str]], list[str]]:
         seed=options.seed,
         **space,
     )
-    report += _about(found, known, columns, read, options)
+    report += _about(found, results, columns, read, options)
     if options.plot is not None:
         model: Any = found.model
         from bo_robust.models.outlier_plot import plot_outliers
@@ -187,9 +187,6 @@ def _columns(
     names = [name for name in (known if listed is None else listed).names if name != options.target]
     identifiers: list[str] = []
     if listed is not None:
-        if any(not row for row in listed.rows):
-            blank = next(i for i, row in enumerate(listed.rows) if not row)
-            raise TableError(f"{listed.path}, row {blank + 2} is blank; delete it.")
         texts = {name: listed.cells(name) for name in names}
         identifiers = [
             name

@@ -378,7 +378,6 @@ class _Space:
     candidates: Tensor | None
     discrete: Mapping[int, Tensor]
     categorical: Mapping[int, Tensor]
-    listed: bool  # whether the user listed the candidates
 
     @classmethod
     def of(cls, bounds: Any, candidates: Any, discrete: Any, categorical: Any, X: Any) -> _Space:
@@ -394,7 +393,7 @@ class _Space:
                 raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
             seen = torch.as_tensor(X, dtype=torch.float64).reshape(-1, table.shape[-1]) if len(X) else table
             both = torch.cat([table, seen])
-            return cls(torch.stack([both.amin(0), both.amax(0)]), table, values[0], values[1], True)
+            return cls(torch.stack([both.amin(0), both.amax(0)]), table, *values)
         box = torch.as_tensor(bounds, dtype=torch.float64)
         if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
             raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
@@ -403,7 +402,7 @@ class _Space:
         points = None
         if count <= MOST_POINTS:
             points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
-        return cls(box, points, values[0], values[1], False)
+        return cls(box, points, *values)
 
     @property
     def columns(self) -> int:
@@ -481,7 +480,8 @@ class _Space:
             counts = {i: len(v) for i, v in self.categorical.items()}
             for i, count in counts.items():
                 ends[1, i] = count - 1
-            grids = {i: self._scaled(self._grid(i, v))[:, i].tolist() for i, v in self.discrete.items()}
+            low, high = self.bounds
+            grids = {i: ((v - low[i]) / (high[i] - low[i])).tolist() for i, v in self.discrete.items()}
             for i, grid in grids.items():
                 ends[0, i], ends[1, i] = grid[0], grid[-1]
             codes = {i: [float(k) for k in range(count)] for i, count in counts.items()}
@@ -491,13 +491,6 @@ class _Space:
             # The kinks of a bound end line searches, at good points: so there is no second try.
             u, _ = optimize_acqf(acqf, ends, q=1, options=options, retry_on_optimization_warning=False, **search)
         return self._decoded(u.detach().cpu())
-
-    def _grid(self, column: int, values: Tensor) -> Tensor:
-        rows = self.bounds[:1].repeat(len(values), 1)
-        rows[:, column] = values
-        for i, others in self.categorical.items():
-            rows[:, i] = others[0]
-        return rows
 
 
 class _OneHot(AcquisitionFunction):

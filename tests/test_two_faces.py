@@ -89,20 +89,20 @@ def test_a_batched_model_plays_the_arms_of_all_trials(tkwargs, name):
     arms, f, noise = problem(tkwargs, trials)
     algorithm, state = engine(tkwargs, arms, WIDTHS[name], trials)
     no_draws = torch.zeros(trials, **tkwargs)
-    chosen, rewards = [], []
+    history, rewards = [], []
     for t in range(ROUNDS):
         chosen = algorithm.select(state, no_draws).arms
-        if chosen:
-            X, Y = arms[torch.stack(chosen, 1)], torch.stack(rewards, 1).unsqueeze(-1)
+        if history:
+            X, Y = arms[torch.stack(history, 1)], torch.stack(rewards, 1).unsqueeze(-1)
             covar_module = kernel(tkwargs, (trials,))
             model = TruncatedGP(X, Y, TRUNCATION, noise_var=NOISE_VAR, covar_module=covar_module)
             values = GPUCB(model, WIDTHS[name])(arms[:, None, None])  # n x s
             assert torch.equal(values.argmax(0), chosen), f"round {t + 1}"
         reward = f[chosen] + noise[t]
         algorithm.observe(state, chosen, reward)
-        chosen.append(chosen)
+        history.append(chosen)
         rewards.append(reward)
-    histories = torch.stack(chosen, 1)
+    histories = torch.stack(history, 1)
     assert not torch.equal(histories[0], histories[1])  # trials are different
 
 

@@ -9,10 +9,9 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
-from bo_robust.acquisition.base import reference
 from bo_robust.acquisition.elimination import EliminationUCB, eliminate
-from bo_robust.acquisition.gp_ucb import GPUCB
 from bo_robust.acquisition.stable_opt import StableOpt
+from bo_robust.acquisition.ucb import GPUCB, reference
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.confidence.candidate_widths import Widths, delta_of_width

@@ -19,8 +19,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_robust.acquisition.base import ConfidenceBoundAcquisition, reference
 from bo_robust.acquisition.elimination import Elimination
+from bo_robust.acquisition.ucb import ConfidenceBoundAcquisition, reference
 from bo_robust.confidence import ConstantWidth, Width
 from bo_robust.models.moments import given_first, marginal_moments
 from bo_robust.risk_measures.environments import Environment

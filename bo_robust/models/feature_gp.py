@@ -376,12 +376,6 @@ class FeatureGP(GPyTorchModel, GP, FantasizeMixin):
         self.train_inputs, self.train_targets = (X,), y
         self._clear_cache()
 
-    def subset_output(self, idcs: list[int]) -> FeatureGP:
-        """The model itself: it has one output."""
-        if list(idcs) not in ([0], [-1]):
-            raise ValueError(f"the model has one output, got indices {idcs}.")
-        return self
-
     def train(self, mode: bool = True) -> FeatureGP:
         """As in PyTorch; training mode drops the cached posterior."""
         if mode:

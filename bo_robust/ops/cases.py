@@ -1,7 +1,4 @@
-"""Random problems for every op that has a Triton path: what :mod:`bo_robust.ops.checked` plays on both paths.
-
-Triton compiles another binary for every shape of a tile. The small problems are played everywhere, those of
-:data:`PRODUCTION` on a device, where they take no time: their tiles are those of the sizes that pay.
+"""Random problems for every op that has a Triton path: what :mod:`bo_robust.ops.checked` runs on both paths.
 
 A case takes the module of a path, ``naive`` or ``fused``, and an empty tensor of the dtype and on the device to check.
 It returns tensors that the paths must agree on. Its numbers are drawn on the CPU: they are the same on every device.
@@ -103,16 +100,4 @@ CASES: dict[str, Case] = {
     "arm_update": partial(_arm_update, s=2, n=40),
     "dtc_scores": partial(_dtc_scores, r=150, d=3, num_arms=50),
     "fused_rounds": partial(_fused_rounds, n=20),
-}
-PRODUCTION: dict[str, list[Case]] = {
-    # Tiles of 64 x 32, 16 x 128 and 8 x 256 arms in float64, of 64 x 64, 32 x 128 and 8 x 512 in float32.
-    "arm_update": [
-        partial(_arm_update, s=1, n=1000),
-        partial(_arm_update, s=64, n=1000, layouts=(False,)),
-        partial(_arm_update, s=1, n=1 << 18, layouts=(False,)),
-    ],
-    # Several blocks of rows and of columns.
-    "dtc_scores": [partial(_dtc_scores, r=500, d=6, num_arms=40)],
-    # 128 arms in 16 warps.
-    "fused_rounds": [partial(_fused_rounds, n=100)],
 }

@@ -147,7 +147,7 @@ def test_comparisons_do_not_let_nan_pass():
     require_close("x", one, one, 0.0)
     with pytest.raises(Mismatch, match="relative difference nan"):
         require_close("x", torch.tensor([1.0, torch.nan, 1.0]), one, 1.0)
-    with pytest.raises(Mismatch, match="2 of 3 chosen"):
+    with pytest.raises(Mismatch, match="2 of 3 picks"):
         require_same("x", torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]))
 
 

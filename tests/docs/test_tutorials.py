@@ -43,7 +43,7 @@ def test_what_is_shown_is_what_this_code_printed(name):
 def test_outliers(monkeypatch, capsys):
     printed, names = small("outliers", SEEDS=1, ROUNDS=12, TRIALS=8)
     rows = re.findall(r"^(.+?) +median regret \d\.\d\d, all: \[\d\.\d+\]$", printed, flags=re.M)
-    assert rows == ["ordinary", "robust", "robust, verify", "truncated"]
+    assert rows == ["ordinary", "robust", "robust, replicates", "truncated"]
     assert re.search(r"row  3: f  0\.76, reading  30\.11, .*, outlier", printed)  # a spike of the initial design
     assert "readings [6.0], inliers [False], next: tensor([[0.9500, 0.0500]]" in printed
     assert "readings [6.0, 6.3, 5.8], inliers [True, True, True], next: None" in printed
@@ -91,8 +91,8 @@ def test_lunar_lander():
     printed, names = small("lunar_lander", DESIGNS=3, LOOKS=4, INITIAL=16, ROUNDS=1, FLIGHTS=1, FRESH=8)
     assert len(re.findall(r"mean +-?\d\.\d\d ± ", printed)) == 3
     assert "of 3 pairs" in printed
-    assert "observations true: 0 of 17 set aside, rows []" in printed
-    assert re.search(r"partly in the wrong unit: \d of 17 set aside, rows \[0[],]", printed)  # row 0 is
+    assert "observations true: 0 of 17 flagged, rows []" in printed
+    assert re.search(r"partly in the wrong unit: \d of 17 flagged, rows \[0[],]", printed)  # row 0 is
     again = torch.full((6,), 0.5, dtype=torch.float64)
     assert names["fly"](again, 0.5, 3) == names["fly"](again, 0.5, 3)
 

@@ -6,7 +6,7 @@ import torch
 from botorch.acquisition import qKnowledgeGradient
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.input import Normalize, Warp
 from botorch.models.transforms.outcome import Standardize
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
@@ -242,6 +242,22 @@ def test_fixed_noise_and_priors(tkwargs):
     torch.testing.assert_close(loss, expected)
     fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
     assert model.likelihood.noise.item() == 0.123
+
+
+def test_fitting_is_that_of_the_standard_model(tkwargs):
+    """An exact GP that shares the modules, and an input transform if that learns."""
+    X = points(tkwargs, 60)
+    warp = Warp(d=2, indices=[0, 1], bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)).to(**tkwargs)
+    for transform in (None, warp):
+        model = BKBModel(X, rewards(X), outcome_transform=None, input_transform=transform)
+        standard = model.to_standard_model()
+        assert type(standard) is SingleTaskGP
+        assert standard.covar_module is model.covar_module
+        assert getattr(standard, "input_transform", None) is transform
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+        assert_same(model, model.to_standard_model(), points(tkwargs, 7, seed=3), tol=1e-6)
 
 
 # ---------------------------------------------------------------------------------------------- new observations

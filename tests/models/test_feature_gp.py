@@ -324,10 +324,6 @@ def test_state_dict_holds_a_fixed_noise_and_fits_transformed_outcomes(tkwargs, k
     scaled[0].likelihood.noise = 0.1
     scaled[1].load_state_dict(scaled[0].state_dict())
     assert_same(*scaled, points(tkwargs, 4), tol=1e-12)
-    for output in ([0], [-1]):
-        assert other.subset_output(output) is other
-    with pytest.raises(ValueError, match="one output"):
-        other.subset_output([1])
 
 
 def test_setting_train_data(tkwargs):

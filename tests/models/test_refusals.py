@@ -93,7 +93,6 @@ REFUSALS = [
     ("bounds", lambda: small().condition_on_observations(X + 1.0, Y)),
     ("noise", lambda: small().condition_on_observations(X, Y, noise=Y)),
     *(("targets", lambda y=y: small().set_train_data(targets=y)) for y in (Y[:2, 0], Y[:, 0] * math.nan)),
-    ("one output", lambda: small().subset_output([1])),
     *(("nodes", lambda n=n: FourierMap(n)) for n in (0, "8")),
     ("frequencies", lambda: mapped(FourierMap(1000))),
     *(

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from bo_robust.ops import arm_update, checked, dtc_scores, fused_rounds
-from bo_robust.ops.cases import CASES, PRODUCTION
-from bo_robust.utils import linalg
+from bo_robust.ops.cases import CASES
+from tests.ops.production import PRODUCTION
 
 CPU = torch.device("cpu")
 LIKE = torch.empty(0, dtype=torch.float64)
@@ -99,17 +99,6 @@ def test_tiles_of_the_sizes_that_pay(op, index, dtype, fused_module, device):
     if device.type == "cpu" and (index or dtype == torch.float32):
         pytest.skip("too slow for the interpreter")
     assert checked.agree(op, PRODUCTION[op][index], torch.empty(0, dtype=dtype, device=device))
-
-
-def test_on_a_device_these_tiles_are_checked(monkeypatch):
-    cases = []
-    monkeypatch.setattr(checked, "agree", lambda op, case, like: cases.append(case) or True)
-    monkeypatch.setattr(linalg, "rehearsed", False)
-    assert checked.check("fused_rounds", CPU, torch.float64) is None
-    assert cases == [CASES["fused_rounds"]]
-    monkeypatch.setattr(linalg, "rehearsed", True)
-    assert checked.check("fused_rounds", CPU, torch.float32) is None
-    assert cases[1:] == [CASES["fused_rounds"], *PRODUCTION["fused_rounds"]]
 
 
 def one_round(dtype=torch.float32):

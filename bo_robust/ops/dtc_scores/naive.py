@@ -135,17 +135,6 @@ def scores_of_columns(k: Tensor, dictionary: Dictionary, prior_variance: Tensor,
 
 
 @torch.no_grad()
-def dtc_scores_direct(arms: Tensor, dictionary: Dictionary, covariance: Covariance, noise_var: Tensor) -> Scores:
-    """:func:`dtc_scores` by its definition, with all ``s x B x r`` entries of k_D in memory; for tests."""
-    x = arms.to(dictionary.root.dtype)
-    k = torch.stack([covariance(x, points) for points in dictionary.points])
-    explained = (k @ dictionary.root.mT).square().sum(2)
-    left = (k @ dictionary.factor.mT).square().sum(2)
-    variance = (covariance.diagonal(x) - explained).clamp(min=0.0) + noise_var.unsqueeze(1) * left
-    return Scores((k @ dictionary.weights.unsqueeze(2)).squeeze(2), variance)
-
-
-@torch.no_grad()
 def dtc_steps(arms: Tensor, points: Tensor, covariance: Covariance, steps: Steps) -> tuple[Tensor, Tensor]:
     """The changes of mean and variance at B arms, ``s x B`` each, in one pass over the arms.
 

@@ -11,8 +11,7 @@ from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 
-import bo_robust.acquisition.base as rounds
-from bo_robust.acquisition import GPUCB
+from bo_robust.acquisition import GPUCB, ucb
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import TruncatedGP
@@ -74,8 +73,8 @@ def test_value_against_a_dense_solve(tkwargs):
 
 def test_round_and_information_gain_reach_the_width(tkwargs, monkeypatch):
     model, calls = make(tkwargs), []
-    original = rounds.information_gain
-    monkeypatch.setattr(rounds, "information_gain", lambda m: calls.append(m) or original(m))
+    original = ucb.information_gain
+    monkeypatch.setattr(ucb, "information_gain", lambda m: calls.append(m) or original(m))
     assert GPUCB(model, FiniteWidth(num_arms=10, delta=0.1)).t == 15
     acqf = GPUCB(model, FiniteWidth(num_arms=10, delta=0.1), t=3)
     assert float(acqf.width) == pytest.approx(math.sqrt(2 * math.log(10 * 9 * math.pi**2 / 0.6)))
