@@ -104,7 +104,7 @@ class ArmAlgorithm(ABC):
     records: ClassVar[frozenset[str]] = frozenset()
     # Whether all past rewards are truncated anew each round, so that a truncated one may come back
     truncates_anew: ClassVar[bool] = False
-    # Whether its choice ignores the rewards. No other algorithm should lose to a baseline.
+    # Whether its choice ignores all pulls and rewards. No other algorithm should lose to a baseline.
     is_baseline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

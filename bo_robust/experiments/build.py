@@ -7,6 +7,7 @@ lengthscale, box) from the problem and the panel, unless the configuration gives
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,15 @@ from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import PROBLEMS, ConditionsProblem, Problem, make_conditions_problem, make_problem
+from bo_robust.experiments.problems import (
+    PROBLEMS,
+    ConditionsProblem,
+    DesignProblem,
+    Problem,
+    make_conditions_problem,
+    make_design_problem,
+    make_problem,
+)
 from bo_robust.features import FourierFeatures, MaternFourierFeatures
 from bo_robust.features.leverage import theory_oversampling
 from bo_robust.utils import specs
@@ -37,7 +46,7 @@ SET_ELSEWHERE = {
     "name": "set `kind:`",
     "data_dir": "use --data-dir",
     "device": "use --device",
-    "dtype": "set `dtype:` of the panel; runs over (x, z) are in float64",
+    "dtype": "set `dtype:` of the panel; other loops are in float64",
 }
 
 
@@ -54,6 +63,13 @@ def build_conditions_problem(panel: Panel, data_dir: Path | None, device: torch.
     with _problem_errors(panel):
         kind, settings = _split(panel)
         return make_conditions_problem(kind, data_dir=data_dir, device=device, **settings)
+
+
+def build_design_problem(panel: Panel, data_dir: Path | None) -> DesignProblem:
+    """The problem of a panel over designs."""
+    with _problem_errors(panel):
+        kind, settings = _split(panel)
+        return make_design_problem(kind, data_dir=data_dir, **settings)
 
 
 def _split(panel: Panel) -> tuple[str, dict[str, Any]]:
@@ -202,10 +218,8 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
 
     ``size`` is the number of trials that a job over arms has, None if all are.
     """
-    if not panel.over_arms:
-        from bo_robust.experiments import loop_environment  # imports BoTorch's optimisers
-
-        return loop_environment.settings_used(panel, data_dir, device)
+    if panel.by_trial:
+        return loop_of(panel).settings_used(panel, data_dir, device)
     problem = build_problem(panel, range(1), data_dir, device)
     noise_var = panel.noise_var or problem.noise_var
     algorithms = {method.label: build_algorithm(method, panel, problem) for method in panel.methods}
@@ -216,6 +230,11 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, siz
     if size is not None:  # notes tell of all trials, and no job has them all
         used["notes"] = build_problem(panel, range(panel.trials), data_dir, torch.device("cpu")).notes
     return used
+
+
+def loop_of(panel: Panel) -> Any:
+    """The module of a loop that runs trial by trial, with ``run_method`` and ``settings_used``."""
+    return import_module(f"bo_robust.experiments.loop_{panel.loop}")  # they import BoTorch's optimisers
 
 
 def resolved(algorithm: ArmAlgorithm) -> dict[str, Any]:

@@ -70,11 +70,17 @@ def run(
 
 
 @app.command("list")
-def list_() -> None:
-    """List configurations, methods, problems, features, widths and truncations."""
+def list_(name: Annotated[str | None, typer.Argument(help="Show the settings of this one.")] = None) -> None:
+    """List configurations, methods, problems, features, widths and truncations, or the settings of one."""
     from bo_robust.experiments import listing
 
     console = _console()
+    if name is not None:
+        for title, lines in listing.settings_of(name).items():
+            console.print(f"[bold]{name}[/bold], of {title}")
+            for line in lines:
+                console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        return
     for title, entries in listing.everything().items():
         console.print(f"[bold]{title}[/bold]")
         for name, line in entries.items():

@@ -1,7 +1,8 @@
 """Configuration of a run: frozen models checked by pydantic; :func:`parse` says every mistake in one sentence.
 
 A file (:mod:`bo_robust.experiments.files`) describes panels. A panel is one problem and the methods that are compared
-on it, over arms or, with ``loop: conditions``, over pairs (x, z). Keys at the top level are defaults of the panels::
+on it: over arms, with ``loop: environment`` over pairs (x, z), or with ``loop: botorch`` over designs. Keys at the top
+level are defaults of the panels::
 
     name: quickstart
     trials: 48
@@ -15,6 +16,7 @@ on it, over arms or, with ``loop: conditions``, over pairs (x, z). Keys at the t
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -26,8 +28,8 @@ from pydantic_core import ErrorDetails
 
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import PROBLEMS, of_loop
-from bo_robust.utils.specs import DESCRIPTIONS, SpecError, kind_of, nearest, quoted, typed
+from bo_robust.experiments.problems import of_loop
+from bo_robust.utils.specs import DESCRIPTIONS, SpecError, build, kind_of, nearest, quoted, typed
 
 # A description is what an error says the value must be.
 Natural = Annotated[int, Field(ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")]
@@ -38,9 +40,13 @@ Methods = Annotated[tuple["PanelMethod", ...], Strict(False), Field(description=
 Pair = Annotated[tuple[str, str], Strict(False)]
 Pairs = Annotated[tuple[Pair, ...], Strict(False), Field(description="a list of pairs of labels")]
 
-# What panels of the one and of the other loop leave out: defaults, and the keys that they alone have.
-DEFAULTS = {"arms": {"trials": 20, "horizon": 1000}, "conditions": {"trials": 10, "horizon": 30}}
-OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype"}, "conditions": {"refit_every"}}
+# What panels of each loop leave out, and the keys that belong to one loop only.
+DEFAULTS = {
+    "arms": {"trials": 20, "horizon": 1000},
+    "botorch": {"trials": 5, "horizon": 40},
+    "environment": {"trials": 10, "horizon": 30},
+}
+OF_ONE_LOOP = {"arms": {"delta", "noise_var", "dtype"}, "botorch": {"outliers"}, "environment": {"refit_every"}}
 
 
 class _Frozen(BaseModel):
@@ -49,12 +55,57 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class PanelMethod(_Frozen):
-    """A method in a panel: an algorithm of :data:`bo_robust.bandits.ALGORITHMS`, or one over pairs (x, z).
+Share = Annotated[float, Field(gt=0.0, lt=1.0, description="a number strictly between 0 and 1")]
+InSd = Annotated[float, Field(gt=0.0, description="a finite number > 0, in sd of f")]
 
-    ``label`` is its name in tables and pictures, unique within a panel and by default the upper-case name. Every other
-    key is an option, a field of its class. A width, truncation or feature map is written as ``{kind: ..., ...}``;
-    constants it leaves out come from problem and panel (:func:`bo_robust.experiments.build.build_algorithm`).
+
+class Shift(_Frozen):
+    """A ``share`` of the readings are wrong by ``size``: too good, too bad, or on either side."""
+
+    kind: Literal["shift"]
+    share: Share
+    size: InSd = 10.0
+    side: Literal["either", "good", "bad"] = Field("either", description="either, good or bad")
+
+
+class Cauchy(_Frozen):
+    """A ``share`` of the readings have Cauchy noise of this ``scale``."""
+
+    kind: Literal["cauchy"]
+    share: Share
+    scale: InSd = 1.0
+
+
+class StudentT(_Frozen):
+    """All readings have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
+
+    kind: Literal["student_t"]
+    scale: InSd = 0.3  # then 8 % of it lies beyond one sd of f
+
+
+class DeadSensor(_Frozen):
+    """A ``share`` of the readings show one constant."""
+
+    kind: Literal["dead_sensor"]
+    share: Share
+
+
+OUTLIERS: dict[str, type[BaseModel]] = {
+    "shift": Shift,
+    "cauchy": Cauchy,
+    "student_t": StudentT,
+    "dead_sensor": DeadSensor,
+}
+Outliers = Annotated[Shift | Cauchy | StudentT | DeadSensor, Field(discriminator="kind")]
+
+
+class PanelMethod(_Frozen):
+    """A method in a panel: a key of :func:`methods_of` its loop.
+
+    ``label`` is its name in tables and pictures, unique within a panel. By default it is the name, in capitals if that
+    has none. Every other key is an option, a field of its class. A width, truncation or feature map is written as
+    ``{kind: ..., ...}``; constants it leaves out come from problem and panel
+    (:func:`bo_robust.experiments.build.build_algorithm`).
     """
 
     model_config = ConfigDict(extra="allow")
@@ -68,7 +119,8 @@ class PanelMethod(_Frozen):
         """Turn a bare name into a mapping, and fill in the label."""
         data = {"name": data} if isinstance(data, str) else data
         if isinstance(data, Mapping) and isinstance(data.get("name"), str) and not data.get("label", ""):
-            return {**data, "label": data["name"].upper()}
+            name = data["name"]
+            return {**data, "label": name.upper() if name.islower() else name}
         return data
 
     @property
@@ -81,13 +133,13 @@ class Panel(_Frozen):
     """One problem, and several methods on the same draws."""
 
     name: Name
-    loop: Literal["arms", "conditions"] = "arms"
+    loop: Literal["arms", "botorch", "environment"] = "arms"
     problem: dict[str, Any] = Field(description="a mapping with a `kind`")  # {kind: ..., ...}
     methods: Methods
     trials: Positive
     horizon: Positive  # Rounds of each trial; over arms those of the initial design are among them
-    # Size of the initial design, random and the same for all methods: rounds < horizon over arms, by default 0, or
-    # points (x, z), by default as many as the problem says
+    # Size of the initial design, random and the same for all methods. Over arms rounds < horizon, by default 0; over
+    # designs the same, by default 2 d + 2; points (x, z) before the first round, by default as many as the problem says
     initial: int | None = Field(None, ge=0, lt=2**63, description="a whole number >= 0 and < 2^63")
     seed: Natural = 0  # Seed of all random streams of the panel
     compare: Pairs = ()  # Pairs of labels to compare in words; each difference is the first minus the second
@@ -98,13 +150,18 @@ class Panel(_Frozen):
     noise_var: float | None = Field(None, gt=0.0, description="a finite number > 0")
     dtype: Literal["float64", "float32"] = Field("float64", description="float64 or float32")
 
+    # Over designs only. Which readings are wrong, by default none
+    outliers: Outliers | None = Field(
+        None, description=f"empty or a mapping whose kind is one of {', '.join(OUTLIERS)}"
+    )
+
     # Over (x, z) only. Rounds between fits of the hyperparameters
     refit_every: Positive = 3
 
     @property
-    def over_arms(self) -> bool:
-        """Whether it is played over arms, not over pairs (x, z)."""
-        return self.loop == "arms"
+    def by_trial(self) -> bool:
+        """Whether trials run one by one; over arms they advance together."""
+        return self.loop != "arms"
 
     @property
     def labels(self) -> list[str]:
@@ -113,26 +170,26 @@ class Panel(_Frozen):
     @property
     def rows(self) -> int:
         """Rows of traces per trial: one after each round, and over (x, z) one after the initial design."""
-        return self.horizon if self.over_arms else self.horizon + 1
+        return self.horizon + (self.loop == "environment")
 
     def spans(self, size: int | None) -> list[tuple[int, int]]:
         """First and last (exclusive) trial of every job: ``size`` trials each, or one job of all trials.
 
-        Over (x, z) ``size`` is ignored: a job is one trial.
+        Where trials run one by one, ``size`` is ignored: a job is one trial.
         """
-        step = (size or self.trials) if self.over_arms else 1
+        step = 1 if self.by_trial else (size or self.trials)
         return [(first, min(self.trials, first + step)) for first in range(0, self.trials, step)]
 
     @validator(mode="before")
     @classmethod
     def _of_its_loop(cls, data: Any) -> Any:
-        """Fill in the defaults of the loop, and refuse keys of the other one."""
+        """Fill in the defaults of the loop, and refuse keys of the others."""
         if not isinstance(data, Mapping):
             return data
         loop = data.get("loop", "arms")
         if not isinstance(loop, str) or loop not in DEFAULTS:
             raise RunError(f"unknown `loop:` {quoted(loop)}; {nearest(loop, DEFAULTS)}")
-        for other in OF_ONE_LOOP.keys() - {loop}:
+        for other in sorted(OF_ONE_LOOP.keys() - {loop}):
             for key in sorted(OF_ONE_LOOP[other] & data.keys()):
                 raise RunError(f"`{key}:` of panel {quoted(data.get('name', '?'))} is for `loop: {other}` only.")
         return DEFAULTS[loop] | dict(data)
@@ -148,8 +205,8 @@ class Panel(_Frozen):
         kind = kind_of(self.problem, f"`problem` of panel {self.name!r}")
         if kind not in of_loop(self.loop):
             hint = nearest(kind, of_loop(self.loop))
-            if kind in PROBLEMS:
-                hint = f"it is a problem of `loop: {'conditions' if self.over_arms else 'arms'}`."
+            if others := [loop for loop in DEFAULTS if kind in of_loop(loop)]:
+                hint = f"it is a problem of `loop: {others[0]}`."
             raise RunError(f"panel {self.name!r}: unknown problem {quoted(kind)}; {hint}")
         if not self.methods:
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
@@ -159,12 +216,12 @@ class Panel(_Frozen):
         for label in (label for pair in self.compare for label in pair):
             if label not in self.labels:
                 raise RunError(f"panel {self.name!r} compares {quoted(label)}; {nearest(label, self.labels)}")
-        if self.over_arms and self.initial is not None and self.initial >= self.horizon:
+        if self.loop != "environment" and self.initial is not None and self.initial >= self.horizon:
             raise RunError(
                 f"panel {self.name!r}: initial must be below the horizon, whose first rounds it is; got "
                 f"{self.initial} of {self.horizon}."
             )
-        if not self.over_arms and self.initial == 0:
+        if self.loop == "environment" and self.initial == 0:
             raise RunError(f"initial of panel {self.name!r} must be at least 1 point.")
         for method in self.methods:
             _check_method(method, self)
@@ -203,13 +260,13 @@ class RunConfig(_Frozen):
             if names.count(name) > 1:
                 raise RunError(f"run {self.name!r} has two panels named {quoted(name)}; give each its own name.")
         if len({panel.loop for panel in self.panels}) > 1:
-            raise RunError(f"run {self.name!r} has panels of both loops; give each loop a run of its own.")
+            raise RunError(f"run {self.name!r} has panels of several loops; give each loop a run of its own.")
         return self
 
     @property
-    def over_arms(self) -> bool:
-        """Whether its panels are played over arms, not over pairs (x, z)."""
-        return self.panels[0].over_arms
+    def by_trial(self) -> bool:
+        """Whether its panels run trial by trial."""
+        return self.panels[0].by_trial
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for :func:`parse`, with all defaults of the panels written out."""
@@ -222,45 +279,58 @@ SYNONYMS = {"repetitions": "trials", "algorithms": "methods", "rounds": "horizon
 SHARED_KEYS = [key for key in Panel.model_fields if key not in ("name", "problem")]
 
 
+def methods_of(loop: str) -> Mapping[str, Any]:
+    """The methods of a ``loop:`` by name; but for those over arms they import BoTorch's optimisers."""
+    if loop == "arms":
+        return ALGORITHMS
+    if loop == "botorch":
+        from bo_robust.experiments.loop_botorch import BOTORCH_METHODS
+
+        return BOTORCH_METHODS
+    from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
+
+    return CONDITIONS_METHODS
+
+
 def _check_method(method: PanelMethod, panel: Panel) -> None:
     """Raise ``RunError`` unless the method exists in the loop and has options of these names and types."""
-    if panel.over_arms:
-        _check_algorithm(method, panel.name)
-        return
-    # It imports BoTorch's optimisers.
-    from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, build_method
-
-    if method.name in ALGORITHMS and method.name not in CONDITIONS_METHODS:
-        raise RunError(f"panel {panel.name!r}: {quoted(method.name)} is for `loop: arms`, this is `loop: conditions`.")
+    where, methods = f"panel {panel.name!r}", methods_of(panel.loop)
+    if method.name not in methods:
+        for loop in DEFAULTS:
+            if method.name in methods_of(loop):
+                raise RunError(f"{where}: {quoted(method.name)} is for `loop: {loop}`, this is `loop: {panel.loop}`.")
+        raise RunError(f"{where}: unknown method {quoted(method.name)}; {nearest(method.name, methods)}")
     try:
-        build_method(method.name, method.options)
+        if panel.loop == "arms":
+            _check_algorithm(method)
+        else:
+            build({"kind": method.name, **method.options}, methods, {}, "method")
     except SpecError as error:
-        raise RunError(f"panel {panel.name!r}: {error}") from None
+        raise RunError(f"{where}: {error}") from None
 
 
-def _check_algorithm(method: PanelMethod, panel: str) -> None:
-    """Raise ``RunError`` unless the algorithm exists and has options of these names and types."""
-    if method.name not in ALGORITHMS:
-        from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS  # imports BoTorch's optimisers
+# Fields of algorithms that are filled in by :mod:`bo_robust.experiments.build`, from problem and panel.
+FILLED_IN = {"width", "truncation", "features", "noise_scale", "delta", "lengthscales"}
 
-        if method.name in CONDITIONS_METHODS:
-            raise RunError(f"panel {panel!r}: {quoted(method.name)} is for `loop: conditions`; add that line.")
-        raise RunError(f"unknown method {quoted(method.name)}; {nearest(method.name, ALGORITHMS)}")
+
+def _check_algorithm(method: PanelMethod) -> None:
+    """Raise ``SpecError`` unless an algorithm has options of these names and types, and all that it needs."""
     cls = ALGORITHMS[method.name]
     hints, fields = typing.get_type_hints(cls), [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    required = [name for name, p in inspect.signature(cls).parameters.items() if p.default is p.empty]
     if "oversampling" in fields:
         fields, hints = [*fields, "epsilon"], {**hints, "epsilon": float}
-    where = f"method {method.name!r} of panel {panel!r}"
-    try:
-        for key, value in method.options.items():
-            if key not in fields:
-                raise RunError(f"unknown key {quoted(key)} in {where}; {nearest(key, [*fields, 'name', 'label'])}")
-            if key in ("width", "truncation", "features"):
-                kind_of(value, f"`{key}` of {where}")
-            else:
-                typed(value, hints[key], f"{key} of {where}")
-    except SpecError as error:
-        raise RunError(str(error)) from None
+    where = f"method {method.name!r}"
+    for key, value in method.options.items():
+        if key not in fields:
+            raise SpecError(f"unknown key {quoted(key)} in {where}; {nearest(key, [*fields, 'name', 'label'])}")
+        if key in ("width", "truncation", "features"):
+            kind_of(value, f"`{key}` of {where}")
+        else:
+            typed(value, hints[key], f"{key} of {where}")
+    given = {"oversampling" if key == "epsilon" else key for key in method.options}
+    if missing := [f"`{name}:`" for name in required if name not in FILLED_IN | given]:
+        raise SpecError(f"{where} needs {' and '.join(missing)}; `bo-robust list {method.name}` describes them.")
 
 
 def parse(data: Any) -> RunConfig:
@@ -291,7 +361,9 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
         given = data["panels"][path[1]]
         model, what, shared = Panel, "a panel of the configuration", []
         where, path = f"panel {quoted(given.get('name', '?')) if isinstance(given, Mapping) else '?'}", path[2:]
-        if path[:1] == ["methods"] and len(path) > 1:
+        if path[:1] == ["outliers"] and len(path) > 1:
+            model, where, path = OUTLIERS[str(path[1])], f"outliers {str(path[1])!r} of {where}", path[2:]
+        elif path[:1] == ["methods"] and len(path) > 1:
             method = {**data, **given}["methods"][path[1]]
             model, what = PanelMethod, f"one of the methods of {where}"
             name = quoted(method.get("name", "?")) if isinstance(method, Mapping) else "?"
@@ -302,6 +374,8 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     if not path:
         return f"{what} must be a mapping, got {quoted(value)}."
     key = str(path[0])
+    if error["type"] == "union_tag_invalid":
+        return f"unknown {key} {quoted(value['kind'])} of {where}; {nearest(value['kind'], OUTLIERS)}"
     if error["type"] == "extra_forbidden":
         if model is RunConfig and key in Panel.model_fields:
             return f"`{key}:` is a key of a panel; write it there, under `panels:`."

@@ -1,8 +1,8 @@
 """A job runs one method of one panel in some trials, and writes what it leaves into one file of the result folder.
 
-By default a job has all trials over arms, and one trial over (x, z). Random numbers depend on the seed, the trial and
-the round only. Batched algebra, however, may round differently for another number of trials. Traces are therefore
-bit-identical only to those of runs with as many trials a job.
+By default a job has all trials over arms, and one trial in the other loops. Random numbers depend on the seed, the
+trial and the round only. Batched algebra, however, may round differently for another number of trials. Traces are
+therefore bit-identical only to those of runs with as many trials a job.
 
 A file is parquet: traces in long format, and everything else as JSON in the schema's metadata. It appears under its
 name when it is complete, so that progress is a count of files, wherever the jobs run.
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import torch
 
 from bo_robust.experiments import loop_arms
-from bo_robust.experiments.build import build_problem, find_device, memory_errors
+from bo_robust.experiments.build import build_problem, find_device, loop_of, memory_errors
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import Problem
@@ -99,11 +99,12 @@ def _exit_with_parent() -> None:
 
 def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[str, Any]]:
     trials = range(job.first, job.stop)
-    if not panel.over_arms:
-        from bo_robust.experiments import loop_environment  # imports BoTorch's optimisers
-
+    if panel.by_trial:
         with torch.random.fork_rng():
-            return loop_environment.run_method(panel, job.method, trials, setting.data_dir, setting.device)
+            traces: tuple[pd.DataFrame, dict[str, Any]] = loop_of(panel).run_method(
+                panel, job.method, trials, setting.data_dir, setting.device
+            )
+            return traces
     with memory_errors(panel):
         # The algorithms of a panel share its problem: the same text, the same object.
         shared = panel.model_dump_json(include={"name", "problem", "seed", "dtype", "methods"})

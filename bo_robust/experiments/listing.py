@@ -1,5 +1,6 @@
-"""What `bo-robust list` shows: one line about every configuration and about every entry of a registry."""
+"""What `bo-robust list` shows: a line about everything that has a name, or the settings of one such thing."""
 
+import dataclasses
 import inspect
 import itertools
 import re
@@ -11,21 +12,26 @@ from bo_robust.bandits import ALGORITHMS
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.build import FEATURES
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
+from bo_robust.experiments.config import FILLED_IN, OUTLIERS, methods_of
+from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
 from bo_robust.experiments.problems import of_loop
 from bo_robust.methods import METHODS
+from bo_robust.utils.specs import nearest, quoted
 
 # Everything that a configuration, Ax and Optuna can name.
 REGISTRIES: dict[str, dict[str, Any]] = {
     "methods of runs over arms": {**ALGORITHMS},
-    "problems over arms": of_loop("arms"),
-    "problems over (x, z), loop: conditions": of_loop("conditions"),
+    "methods of runs in BoTorch's loop, loop: botorch": {**methods_of("botorch")},
+    "methods of runs over (x, z), loop: environment": {**methods_of("environment")},
+    "methods of Ax and Optuna (the first is the default)": {**METHODS},
+    "problems over arms": {**of_loop("arms")},
+    "problems over designs, loop: botorch": {**of_loop("botorch")},
+    "problems over (x, z), loop: environment": {**of_loop("environment")},
+    "outliers of runs in BoTorch's loop": {**OUTLIERS},
     "features": {**FEATURES},
     "widths": {**WIDTHS},
     "truncation levels": {**TRUNCATIONS},
-    "methods of Ax and Optuna (the first is the default)": {**METHODS},
-    "methods of runs over (x, z), loop: conditions": {**CONDITIONS_METHODS},
 }
 
 
@@ -36,12 +42,49 @@ def everything() -> dict[str, dict[str, str]]:
     return {"configurations (bo-robust run NAME)": configurations, **listed}
 
 
+def settings_of(name: str) -> dict[str, list[str]]:
+    """Lines about the entries of a name: by title, what it is and its settings with their defaults."""
+    found = {title: of[name] for title, of in REGISTRIES.items() if name in of}
+    if not found:
+        raise RunError(
+            f"nothing is called {quoted(name)}; {nearest(name, {n for of in REGISTRIES.values() for n in of})}"
+        )
+    return {title: [_line(made), *_settings(made)] for title, made in found.items()}
+
+
+def _settings(made: Any) -> list[str]:
+    """A line for every setting: its name, and its default or where it comes from; then what the docstring says."""
+    if hasattr(made, "settings"):  # a row of METHODS
+        return [f"{name}: {_default(value)}" for name, value in made.settings.items()]
+    lines = []
+    for name, parameter in inspect.signature(made).parameters.items():
+        default = ... if parameter.default is parameter.empty else parameter.default
+        if dataclasses.is_dataclass(made):
+            of = next(f for f in dataclasses.fields(made) if f.name == name)
+            default = default if of.default_factory is dataclasses.MISSING else of.default_factory()
+        if default is ... and made in ALGORITHMS.values() and name in FILLED_IN - {"features"}:
+            spec = f"{made.default_width}, its constants " if name == "width" else ""
+            lines.append(f"{name}: by default {spec}from problem and panel")
+        elif name != "kind":
+            lines.append(f"{name}: {_default(default)}")
+    _, _, about = (inspect.getdoc(made) or "").partition("Args:")
+    return lines + inspect.cleandoc(_plain(about)).splitlines()
+
+
+def _default(value: Any) -> str:
+    return "must be given" if value is ... else f"by default {'none' if value is None else value}"
+
+
 def first_sentence(text: str) -> str:
     """The first sentence of a docstring or description, without markup."""
-    plain = " ".join(text.split("\n\n")[0].split())
-    plain = re.sub(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", plain).replace("``", "")
+    plain = _plain(" ".join(text.split("\n\n")[0].split()))
     end = re.search(r"\.(?= [A-Z(]|$)", plain)
     return f"{plain[: end.start()] if end else plain}."
+
+
+def _plain(text: str) -> str:
+    """Text without the markup of docstrings."""
+    return re.sub(r":[a-z]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
 
 
 def _about(path: Path) -> str:

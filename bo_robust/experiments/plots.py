@@ -41,7 +41,7 @@ def file_name(index: int, panel: str) -> str:
 
 def draw_panel(panel: Panel, traces: pd.DataFrame) -> bytes:
     """A PNG file of a panel's regret by round, given the traces of the panel."""
-    draw = _over_arms if panel.over_arms else _over_environment
+    draw = {"arms": _over_arms, "botorch": _over_designs, "environment": _over_environment}[panel.loop]
     with plt.rc_context(THEME):
         figure, axes = plt.subplots(1, 2, figsize=(2 * SIZE[0], SIZE[1]), layout="constrained")
         try:
@@ -79,6 +79,30 @@ def _over_arms(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None
         axis.xaxis.set_minor_formatter(NullFormatter())
 
 
+def _over_designs(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
+    """Simple regret of the recommendation and its logarithm, after the initial design."""
+    regret = _curves(panel, traces, "regret")
+    axes[0].set_title("simple regret in sd of f: mean ± standard error")
+    axes[1].set_title(f"log10 regret: mean and {100 * CONFIDENCE:.0f} % confidence interval")
+    for label, look in looks_of(panel.labels).items():
+        at = np.flatnonzero(~np.isnan(regret[label]).any(0))
+        values = regret[label][:, at]
+        error = values.std(0, ddof=1) / np.sqrt(panel.trials) if panel.trials > 1 else 0.0
+        curves = ((values.mean(0), values.mean(0) - error, values.mean(0) + error), _log_curve(values))
+        for axis, (mean, low, high) in zip(axes, curves, strict=True):
+            axis.plot(at + 1, mean, label=plain_text(label), **look)
+            axis.fill_between(at + 1, low, high, color=look["color"], alpha=0.15, lw=0)
+    axes[0].set_ylim(bottom=0.0)
+    for axis in axes:
+        axis.set_xlabel("evaluation")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _log_curve(regret: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean of log10 regret by round, and both ends of its interval, of ``trials x rows``."""
+    return mean_interval(log_regret(regret), CONFIDENCE)
+
+
 def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
     """log10 regret with the confidence interval of its mean; certificates beside the regret that they bound."""
     regret, certificate = _curves(panel, traces, "regret"), _curves(panel, traces, "certificate")
@@ -86,7 +110,7 @@ def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) 
     axes[1].set_title("medians: certificate (solid), regret (dashed)")
     axes[1].set_yscale("log")
     for label, look in looks_of(panel.labels).items():
-        mean, low, high = mean_interval(log_regret(regret[label]), CONFIDENCE)
+        mean, low, high = _log_curve(regret[label])
         axes[0].plot(mean, label=plain_text(label), **look)
         axes[0].fill_between(np.arange(len(mean)), low, high, color=look["color"], alpha=0.15, lw=0)
         if not np.isnan(certificate[label]).all():  # methods that do not certify have none in any round

@@ -70,8 +70,8 @@ def start(
             cannot be run, a worker dies, or writing fails.
     """
     console = console or Console()
-    if trials_per_job is not None and (trials_per_job < 1 or not config.over_arms):
-        hint = "at least 1" if config.over_arms else "left out in the conditions loop, which runs trial by trial"
+    if trials_per_job is not None and (trials_per_job < 1 or config.by_trial):
+        hint = "left out in this loop, which runs trial by trial" if config.by_trial else "at least 1"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])

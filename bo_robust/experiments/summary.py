@@ -17,7 +17,7 @@ from bo_robust.experiments.config import Panel, RunConfig
 # An arm is reported when more than half of its rewards, and at least this many, were truncated: one such reward of an
 # arm pulled once says nothing.
 MIN_TRUNCATED = 3
-# Over (x, z), regrets below count as this much: the noise has standard deviation 0.1, and the value at risk of a
+# In logarithms, regrets below count as this much: the noise has standard deviation 0.1, and the value at risk of a
 # continuous Z is known to 1e-4.
 FLOOR = 1e-3
 # Of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021.
@@ -32,7 +32,12 @@ LEGEND = {
         "deviation; truncated: share of the rewards beyond their level; sec.: time played. Differences are paired by "
         "trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
     ),
-    "conditions": (
+    "botorch": (
+        "simple regret: f at its best less f at the recommendation after the last evaluation, in sd of f, mean ± "
+        "standard error over trials; log10 regret: mean and 70 % confidence interval. found: share of the wrong "
+        "readings that are flagged as outliers at the end; false: share of the right ones. sec.: time a trial."
+    ),
+    "environment": (
         "log10 regret: VaR(f) at its best less VaR(f) at the recommendation argmax VaR(mu), after the last round, mean "
         "and 70 % confidence interval of the mean over trials. certificate: max_x VaR(u) - VaR(l) at the "
         "recommendation, median; held: share of all rounds in which no regret exceeded it. sec.: median per "
@@ -116,14 +121,14 @@ def summarise(config: RunConfig, traces: pd.DataFrame, metadata: Mapping[str, Me
 
     ``metadata`` are those of the jobs, joined, by name of the panel and label. Every panel has ``name``, ``loop``,
     ``trials``, ``horizon``, ``notes``, ``methods`` by label, ``best``, ``not_distinguishable_from_best``,
-    ``comparisons`` and ``warnings``. Other keys are those of one loop, see :func:`_over_arms` and
-    :func:`_over_conditions`.
+    ``comparisons`` and ``warnings``. Other keys are those of one loop, see :func:`_over_arms`,
+    :func:`_over_designs` and :func:`_over_conditions`.
     """
     panels = []
     for panel in config.panels:
         rows, known = traces[traces["panel"] == panel.name], metadata[panel.name]
         by_label = {label: rows[rows["method"] == label] for label in panel.labels}
-        methods, measures, others = (_over_arms if panel.over_arms else _over_conditions)(panel, by_label, known)
+        methods, measures, others = SUMMARISED[panel.loop](panel, by_label, known)
         panels.append(
             {
                 "name": panel.name,
@@ -182,6 +187,37 @@ def _over_arms(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadat
     return methods, measures, others
 
 
+def _over_designs(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summarised:
+    """Numbers of methods over designs, after the last evaluation.
+
+    - ``simple_regret``: mean and standard error; ``log10_regret``, ``interval``: mean and its 70 % interval (None for
+      one trial); ``final``: simple regret of every trial;
+    - ``found``: share of the outliers that are flagged; ``false_alarms``: share of the other readings that are. None
+      where there are no such readings.
+    """
+    methods: dict[str, Any] = {}
+    measures: dict[str, dict[str, np.ndarray]] = {"simple_regret": {}, "log10_regret": {}}
+    for label, of in rows.items():
+        final = of.groupby("trial", sort=True)["regret"].last().to_numpy()
+        measures["simple_regret"][label], measures["log10_regret"][label] = final, log_regret(final)
+        flagged, outlier = of["flagged"].to_numpy(dtype=bool), of["outlier"].to_numpy(dtype=bool)
+        methods[label] = {
+            "simple_regret": mean_and_error(final),
+            **_log_mean(final),
+            "final": final.tolist(),
+            "found": float(flagged[outlier].mean()) if outlier.any() else None,
+            "false_alarms": float(flagged[~outlier].mean()) if not outlier.all() else None,
+            "seconds": metadata[label]["seconds"] / panel.trials,
+        }
+    return methods, measures, {"problem": panel.problem, "regret_floor": FLOOR}
+
+
+def _log_mean(final: np.ndarray) -> dict[str, Any]:
+    """Mean of log10 regret over trials, and its interval."""
+    mean, low, high = mean_interval(log_regret(final), CONFIDENCE)
+    return {"log10_regret": float(mean), "interval": [float(low), float(high)] if len(final) > 1 else None}
+
+
 def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: Metadata) -> Summarised:
     """Numbers of methods over (x, z).
 
@@ -208,8 +244,6 @@ def _conditions_method(panel: Panel, rows: pd.DataFrame) -> dict[str, Any]:
         return rows[column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
 
     regret, certificate = table("regret"), table("certificate")
-    final = log_regret(regret[:, -1])
-    mean, low, high = mean_interval(final, CONFIDENCE)
     held: dict[str, Any] = {"certificate": None, "certificate_held": None, "bound_held": None}
     if not np.isnan(certificate).all():  # methods that do not certify have none in any round
         held |= {
@@ -221,14 +255,20 @@ def _conditions_method(panel: Panel, rows: pd.DataFrame) -> dict[str, Any]:
     if not np.isnan(bound).all():
         held["bound_held"] = float((bound >= chosen).mean())
     return {
-        "log10_regret": float(mean),
-        "interval": [float(low), float(high)] if len(final) > 1 else None,
+        **_log_mean(regret[:, -1]),
         "median_regret": float(np.median(regret[:, -1])),
-        "final": final.tolist(),
+        "final": log_regret(regret[:, -1]).tolist(),
         "seconds": float(np.nanmedian(table("seconds"))),
         **held,
         "failed_fits": int((~rows["fit_ok"]).sum()),
     }
+
+
+SUMMARISED: dict[str, Callable[[Panel, Mapping[str, pd.DataFrame], Metadata], Summarised]] = {
+    "arms": _over_arms,
+    "botorch": _over_designs,
+    "environment": _over_conditions,
+}
 
 
 def log_regret(regret: Any) -> np.ndarray:
@@ -361,7 +401,14 @@ COLUMNS: dict[str, list[Column]] = {
         Column("truncated", _truncated),
         _column("sec.", "seconds", "{:.1f}"),
     ],
-    "conditions": [
+    "botorch": [
+        _with_error("simple regret", "simple_regret"),
+        Column("log10 regret", _log_regret),
+        _column("found", "found", "{:.0%}"),
+        _column("false", "false_alarms", "{:.1%}"),
+        _column("sec.", "seconds", "{:.3g}"),
+    ],
+    "environment": [
         Column("log10 regret", _log_regret),
         _column("median regret", "median_regret", "{:.3g}"),
         _column("certificate", "certificate", "{:.3g}"),
@@ -373,7 +420,7 @@ COLUMNS: dict[str, list[Column]] = {
 
 def size_of(panel: dict[str, Any]) -> str:
     """Trials and rounds of a panel of the summary, in words."""
-    return f"{panel['trials']} trials x {panel['horizon']} rounds"
+    return f"{panel['trials']} trials x {panel['horizon']} {'evaluations' if panel['loop'] == 'botorch' else 'rounds'}"
 
 
 def print_report(summary: dict[str, Any], console: Console) -> None:
@@ -404,15 +451,14 @@ def closing_lines(summary: dict[str, Any]) -> list[str]:
     """The findings in words; lines that belong to the one before are indented."""
     lines = []
     for panel in summary["panels"]:
-        best, methods, over_arms = panel["best"], panel["methods"], panel["loop"] == "arms"
-        if over_arms:
-            line = f"{panel['name']}: lowest average regret {methods[best]['average_regret'][0]:.3g} by {best}"
-        else:
-            line = f"{panel['name']}: lowest log10 regret {methods[best]['log10_regret']:.2f} by {best}"
+        best, methods, loop = panel["best"], panel["methods"], panel["loop"]
+        measure = {"arms": "average_regret", "botorch": "simple_regret", "environment": "log10_regret"}[loop]
+        value = format(_mean(methods[best][measure]), ".2f" if loop == "environment" else ".3g")
+        line = f"{panel['name']}: lowest {measure.replace('_', ' ')} {value} by {best}"
         ties = panel["not_distinguishable_from_best"]
         lines.append(line + (f", not distinguishable from {', '.join(ties)}." if ties else "."))
         lines += ["  " + _in_words(comparison, methods) for comparison in panel["comparisons"]]
-        lines += _arm_lines(panel) if over_arms else _fit_lines(methods)
+        lines += {"arms": _arm_lines, "botorch": lambda panel: [], "environment": _fit_lines}[loop](panel)
     return lines
 
 
@@ -437,10 +483,10 @@ def _arm_lines(panel: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _fit_lines(methods: dict[str, Any]) -> list[str]:
+def _fit_lines(panel: dict[str, Any]) -> list[str]:
     return [
         f"  {label}: {method['failed_fits']} fits failed; the last hyperparameters were kept."
-        for label, method in methods.items()
+        for label, method in panel["methods"].items()
         if method["failed_fits"]
     ]
 

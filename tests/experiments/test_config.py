@@ -77,7 +77,7 @@ BAD = [
     (["panels", 0, "algorithms"], ["gp-ucb"], "unknown key 'algorithms' in panel 'p'; did you mean 'methods'"),
     (["rounds"], 3, "did you mean 'horizon'"),
     (["problem"], {"kind": "gp_draw"}, "`problem:` is a key of a panel; write it there, under `panels:`"),
-    (["methods", 0, "name"], "v-ucb", "'v-ucb' is for `loop: conditions`; add that line"),
+    (["methods", 0, "name"], "v-ucb", "'v-ucb' is for `loop: environment`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
     (["trials"], "many", "trials of panel 'p' must be a whole number"),
     (["trials"], 0, "trials of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
@@ -99,7 +99,7 @@ BAD = [
     (["panels", 0, "problem"], "gp_draw", "problem of panel 'p' must be a mapping with a `kind`, got 'gp_draw'"),
     (["panels", 0, "problem"], {"kind": ["f"]}, "kind of `problem` of panel 'p' must be text"),
     (["panels", 0, "problem"], {"kind": "gp_draw", 3: 4}, "key 3, which is no text"),
-    (["methods", 0, "width"], {"kind": ["f"]}, "kind of `width` of method 'gp-ucb' of panel 'p' must be text"),
+    (["methods", 0, "width"], {"kind": ["f"]}, "panel 'p': the kind of `width` of method 'gp-ucb' must be text"),
     (["methods"], [], "has no methods"),
     (["methods", 0, "name"], "gp_ucb", "did you mean 'gp-ucb'"),
     (["methods", 0, "widht"], {"kind": "finite"}, "did you mean 'width'"),
@@ -232,21 +232,28 @@ def test_the_shipped_configurations_load_by_name(tmp_path, monkeypatch):
     for name, path in named.items():
         config = load_config(path if name == "quickstart" else name)
         assert config.panels
-        assert config.over_arms == (path.parent.name != "value_at_risk")
+        loops = {"value_at_risk": "environment", "robustness": "botorch"}
+        expected = "botorch" if name == "quickstart" else loops.get(path.parent.name, "arms")
+        assert {panel.loop for panel in config.panels} == {expected}
 
 
 SCHEDULES = [
     ({"name": "gp-ucb", "width": {"kind": "finit"}}, "did you mean 'finite'"),
     ({"name": "gp-ucb", "width": {"kind": "finite", "scale": -1.0}}, "scale"),
     ({"name": "gp-ucb", "width": {"kind": "compact"}}, "needs 'dim'"),
-    ({"name": "gp-ucb", "margin": 0.1}, "unknown key 'margin' in method 'gp-ucb' of panel"),
-    ({"name": "ei", "width": {"kind": "finite"}}, "unknown key 'width' in method 'ei' of panel"),
+    ({"name": "gp-ucb", "margin": 0.1}, "panel 'p': unknown key 'margin' in method 'gp-ucb'"),
+    ({"name": "ei", "width": {"kind": "finite"}}, "panel 'p': unknown key 'width' in method 'ei'"),
     ({"name": "pi", "margin": -1.0}, "margin"),
     ({"name": "bkb", "oversampling": 0.5}, "must be a finite number >= 1"),
     ({"name": "bkb", "epsilon": 1.5}, "epsilon"),
     ({"name": "bkb", "epsilon": 0.5, "oversampling": 5.0}, "in place of oversampling"),
-    ({"name": "gp-ucb", "epsilon": 0.5}, "unknown key 'epsilon' in method 'gp-ucb' of panel"),
+    ({"name": "gp-ucb", "epsilon": 0.5}, "panel 'p': unknown key 'epsilon' in method 'gp-ucb'"),
     ({"name": "bbkb", "oversampling": 5.0, "batch_constant": -1.0}, "batch_constant"),
+    (
+        {"name": "bbkb"},
+        "panel 'p': method 'bbkb' needs `oversampling:` and `batch_constant:`; `bo-robust list bbkb` describes them",
+    ),
+    ({"name": "bbkb", "epsilon": 0.5}, "method 'bbkb' needs `batch_constant:`;"),
     ({"name": "tgp-ucb", "truncation": {"kind": "tgp", "moment_bound": -2.0, "alpha": 1.0}}, "moment_bound"),
     (
         {"name": "gp-ucb", "width": {"kind": "constant", "value": True}},

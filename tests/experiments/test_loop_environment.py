@@ -19,7 +19,7 @@ SEARCH = {"restarts": 1, "raw_samples": 8, "maxiter": 5}
 
 
 def panel(method, **over):
-    settings = {"loop": "conditions", "horizon": 3, "refit_every": 2, "methods": [method], **over}
+    settings = {"loop": "environment", "horizon": 3, "refit_every": 2, "methods": [method], **over}
     return parse({**settings, "panels": [{"name": "B", "problem": {"kind": "branin"}}]}).panels[0]
 
 

@@ -46,7 +46,7 @@ def plain(trials=3, horizon=60, **changes):
 
 
 CONDITIONS = {
-    "loop": "conditions",
+    "loop": "environment",
     "name": "test",
     "trials": 2,
     "horizon": 2,

@@ -3,7 +3,7 @@
 A method is a frozen dataclass of its settings; the configuration names it by its key in :data:`CONDITIONS_METHODS`.
 """
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -27,40 +27,10 @@ from bo_robust.utils.input_checks import check_count, check_positive, is_number
 
 
 @dataclass(frozen=True, kw_only=True)
-class _UpperBound(Optimised):
+class UpperBound(Optimised):
     """Maximises the upper bound of a functional of f(x, Z), then chooses a condition that the functional offers."""
 
-    @property
-    def schedule(self) -> Width:
-        """The width by round."""
-        return PAPER_WIDTH
-
-    @abstractmethod
-    def functional(self, alpha: float) -> Functional:
-        """The functional of f(x, Z)."""
-
-    def acquisition(self, now: Round) -> ValueAtRiskUCB:
-        model, functional = now.gp.model(now.X, now.Y), self.functional(now.problem.alpha)
-        return ValueAtRiskUCB(model, now.problem.environment, functional, self.schedule, t=now.t)
-
-    def propose(self, now: Round) -> Proposal:
-        bound = self.acquisition(now)
-        x, value = self.maximised(bound, now.problem.x_bounds)
-        point = bound.select_condition(x.unsqueeze(0), getattr(self, "selection_rule", "probable")).point[0]
-        return Proposal(point, float(value.max()) if self.certifies else None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VUCB(_UpperBound):
-    """V-UCB (Nguyen et al. 2021).
-
-    Args:
-        width: As of "v-ucb" in :data:`bo_robust.methods.METHODS`.
-        selection_rule: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
-    """
-
-    certifies: ClassVar[bool] = True
-
+    functional: ClassVar[Callable[..., Functional]]  # Of the problem's alpha
     width: Any = field(default_factory=lambda: METHODS["v-ucb"].settings["width"])
     selection_rule: str = "probable"
 
@@ -71,33 +41,49 @@ class VUCB(_UpperBound):
 
     @property
     def schedule(self) -> Width:
+        """The width by round."""
         if is_number(self.width):
             check_positive(width=self.width)
             return ConstantWidth(self.width)
         schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA}, "width")
         return schedule
 
-    def functional(self, alpha: float) -> ValueAtRisk:
-        return ValueAtRisk(alpha)
+    def acquisition(self, now: Round) -> ValueAtRiskUCB:
+        model, functional = now.gp.model(now.X, now.Y), type(self).functional(now.problem.alpha)
+        return ValueAtRiskUCB(model, now.problem.environment, functional, self.schedule, t=now.t)
+
+    def propose(self, now: Round) -> Proposal:
+        bound = self.acquisition(now)
+        x, value = self.maximised(bound, now.problem.x_bounds)
+        point = bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
+        return Proposal(point, float(value.max()) if self.certifies else None)
+
+
+class VUCB(UpperBound):
+    """V-UCB (Nguyen et al. 2021).
+
+    Args:
+        width: As of "v-ucb" in :data:`bo_robust.methods.METHODS`.
+        selection_rule: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
+    """
+
+    certifies: ClassVar[bool] = True
+    functional = ValueAtRisk
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         return self.acquisition(now)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StableOptMethod(_UpperBound):
+class StableOptMethod(UpperBound):
     """StableOpt (Bogunovic et al. 2018): the worst condition, however improbable. Its aim is not VaR_alpha."""
 
-    def functional(self, alpha: float) -> WorstCase:
-        return WorstCase()
+    functional = staticmethod(lambda alpha: WorstCase())
 
 
-@dataclass(frozen=True, kw_only=True)
-class GPUCBMean(_UpperBound):
+class GPUCBMean(UpperBound):
     """GP-UCB on the mean over Z, observed where the interval is widest. Its aim is not VaR_alpha."""
 
-    def functional(self, alpha: float) -> Mean:
-        return Mean()
+    functional = staticmethod(lambda alpha: Mean())
 
 
 @dataclass(frozen=True, kw_only=True)

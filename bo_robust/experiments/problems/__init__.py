@@ -1,4 +1,4 @@
-"""Problems by name, over arms and over (x, z); each knows its optimum."""
+"""Problems by name, over arms, over (x, z) and over designs; each knows its optimum."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +17,7 @@ from bo_robust.experiments.problems.conditions.synthetic import (
     Hartmann3OneTwo,
     Hartmann3TwoOne,
 )
+from bo_robust.experiments.problems.designs import DesignProblem, Function, Laboratory, OverDesigns, OwnTable
 from bo_robust.experiments.problems.lower_bound import HardInstance
 from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
 from bo_robust.experiments.problems.stocks import SP500
@@ -34,27 +35,36 @@ __all__ = [
     "PROBLEMS",
     "CandidatePriors",
     "ConditionsProblem",
+    "DesignProblem",
+    "Kind",
     "OverArms",
     "OverConditions",
+    "OverDesigns",
     "Problem",
     "RewardModel",
     "Trials",
     "make_conditions_problem",
+    "make_design_problem",
     "make_problem",
     "of_loop",
 ]
 
-PROBLEMS: dict[str, type[OverArms] | type[OverConditions]] = {
+Kind = type[OverArms] | type[OverConditions] | type[OverDesigns]
+
+PROBLEMS: dict[str, Kind] = {
     "abalone": Abalone,
     "branin": Branin,
     "cmu_light": CMULight,
+    "csv": OwnTable,
     "djia29": DJIA29,
+    "function": Function,
     "goldstein_price": GoldsteinPrice,
     "gp_draw": GPDraw,
     "hard_instance": HardInstance,
     "hartmann3_12": Hartmann3OneTwo,
     "hartmann3_21": Hartmann3TwoOne,
     "intel_lab": IntelLab,
+    "laboratory": Laboratory,
     "many_arms": ManyArms,
     "metr_la_week": MetrLAWeek,
     "portfolio": Portfolio,
@@ -71,10 +81,13 @@ PROBLEMS: dict[str, type[OverArms] | type[OverConditions]] = {
 }
 
 
-def of_loop(loop: str) -> dict[str, type[OverArms] | type[OverConditions]]:
-    """The problems of one ``loop:``, "arms" or "conditions"."""
-    base = {"arms": OverArms, "conditions": OverConditions}[loop]
-    return {name: kind for name, kind in PROBLEMS.items() if issubclass(kind, base)}
+# The base of the problems of each ``loop:``.
+BASES: dict[str, Kind] = {"arms": OverArms, "botorch": OverDesigns, "environment": OverConditions}
+
+
+def of_loop(loop: str) -> dict[str, Kind]:
+    """The problems of one ``loop:``, a key of :data:`BASES`."""
+    return {name: kind for name, kind in PROBLEMS.items() if issubclass(kind, BASES[loop])}
 
 
 def make_problem(
@@ -105,5 +118,11 @@ def make_conditions_problem(
     **params: Any,
 ) -> ConditionsProblem:
     """Make the problem over (x, z) of a name, tensors on ``device`` and in ``dtype``; else as :func:`make_problem`."""
-    kind: OverConditions = build({**params, "kind": name}, of_loop("conditions"), {"data_dir": data_dir}, "problem")
+    kind: OverConditions = build({**params, "kind": name}, of_loop("environment"), {"data_dir": data_dir}, "problem")
     return kind.make(device, dtype)
+
+
+def make_design_problem(name: str, /, *, data_dir: Path | str | None = None, **params: Any) -> DesignProblem:
+    """Make the problem over designs of a name; else as :func:`make_problem`."""
+    kind: OverDesigns = build({**params, "kind": name}, of_loop("botorch"), {"data_dir": data_dir}, "problem")
+    return kind.make()

@@ -13,6 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+import bo_robust
+
+SHIPPED = Path(bo_robust.__file__).resolve().parent / "data"  # files that are part of the package
+OLYMPUS = "the package olymp 0.0.1b0 (Olympus, Häse et al. 2021), folder olympus/datasets, with a header"
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -66,6 +71,17 @@ DATA_FILES: dict[str, DataFile] = {
         "57fe9a12c18217a006d10050b3aa530b5d34a1b5d826a2df8957df32c40b7512",
         "GitHub uofa-rzhu3/NetLatency-Data @ a584557 (Zhu, Liu, Niu, Li, Zhao, IEEE/ACM ToN 2017)",
     ),
+    "alkox": DataFile("lab/alkox.csv", "699e31511739a900db9db51d7df63156d6fa47c55d942e2b7e746ef5498f70f1", OLYMPUS),
+    "benzylation": DataFile(
+        "lab/benzylation.csv", "6112150217e135682ba100f32ffc2875d49d9f973e8f8da1ebb5a42f9b3a2de5", OLYMPUS
+    ),
+    "fullerenes": DataFile(
+        "lab/fullerenes.csv", "0d2c7c0abe5018c81f3485d7cab4ca650d59a1a8199e5238ce18f2e240454a33", OLYMPUS
+    ),
+    "photo_wf3": DataFile(
+        "lab/photo_wf3.csv", "3428cb2737ce0bfe401f6aada773a675079562c377f71a93189016a917fcb159", OLYMPUS
+    ),
+    "suzuki": DataFile("lab/suzuki.csv", "8505c30ef49e37dfe3194ef12fd7432dbf47e94557feefeead43d51dd6ba5a28", OLYMPUS),
 }
 
 
@@ -82,9 +98,15 @@ def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
 
 
 def verified(name: str, data_dir: Path | str | None = None) -> bytes:
-    """Read a data set's file, ``name`` in :data:`DATA_FILES`, and check its bytes.
+    """Read a data set's file and check its bytes; arguments and errors are as in :func:`verified_path`."""
+    return verified_path(name, data_dir).read_bytes()
 
-    ``data_dir`` is the data folder; None takes the environment variable ``BO_ROBUST_DATA``.
+
+def verified_path(name: str, data_dir: Path | str | None = None) -> Path:
+    """Find a data set's file, ``name`` in :data:`DATA_FILES`, and check its bytes.
+
+    ``data_dir`` is the data folder; None takes the environment variable ``BO_ROBUST_DATA``. A file that is part of the
+    package is taken from there.
 
     Raises:
         FileNotFoundError: if the file is missing, saying how to point at it.
@@ -93,6 +115,8 @@ def verified(name: str, data_dir: Path | str | None = None) -> bytes:
     file = DATA_FILES[name]
     folder = data_dir if data_dir is not None else os.environ.get("BO_ROBUST_DATA")
     path = Path(folder, file.path) if folder else None
+    if (SHIPPED / Path(file.path).name).is_file():
+        path = SHIPPED / Path(file.path).name
     if path is None or not path.is_file():
         where = f"no file {path}" if path else "no data folder was given"
         raise FileNotFoundError(
@@ -100,9 +124,8 @@ def verified(name: str, data_dir: Path | str | None = None) -> bytes:
             f"comes from {file.source}. Point at the folder that holds {Path(file.path).parent}/ with --data-dir "
             "FOLDER (data_dir= in Python) or the environment variable BO_ROBUST_DATA."
         )
-    content = path.read_bytes()
-    check_sha256(path, content, file.sha256)
-    return content
+    check_sha256(path, path.read_bytes(), file.sha256)
+    return path
 
 
 def check_sha256(path: Path, content: bytes, expected: str, remedy: str = "Fetch it again.") -> None:

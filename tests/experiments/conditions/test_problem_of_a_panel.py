@@ -11,17 +11,17 @@ from bo_robust.experiments.files import load_config
 
 def data(**over):
     panel = {"name": "B", "problem": {"kind": "branin"}}
-    return {"loop": "conditions", "methods": ["v-ucb", "random"], "panels": [panel], **over}
+    return {"loop": "environment", "methods": ["v-ucb", "random"], "panels": [panel], **over}
 
 
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ({"loop": "conditons"}, "did you mean 'conditions'"),
+        ({"loop": "enviroment"}, "did you mean 'environment'"),
         ({"loop": ["conditions"]}, r"unknown `loop:` \['conditions'\]"),
         ({"dtype": "float64"}, "`dtype:` of panel 'B' is for `loop: arms` only"),
         ({"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "it is a problem of `loop: arms`"),
-        ({"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: conditions`"),
+        ({"methods": ["gp-ucb"]}, "'gp-ucb' is for `loop: arms`, this is `loop: environment`"),
         ({"methods": ["v-ucbb"]}, "did you mean 'v-ucb'"),
         ({"methods": [{"name": "rho-kg-apx", "fantasy": 3}]}, "did you mean 'fantasies'"),
         ({"methods": [{"name": "random", "restarts": 3}]}, "panel 'B': method 'random' has no 'restarts'"),
@@ -59,7 +59,7 @@ def test_plain_data_and_back():
 
 
 def test_loops_do_not_mix(tmp_path):
-    (tmp_path / "a.yaml").write_text("loop: conditions\nmethods: [random]\npanels: []\n")
+    (tmp_path / "a.yaml").write_text("loop: environment\nmethods: [random]\npanels: []\n")
     (tmp_path / "b.yaml").write_text("include: [a.yaml]\n")
     with pytest.raises(RunError, match="whose `loop:` is another"):
         load_config(tmp_path / "b.yaml")

@@ -118,7 +118,7 @@ def test_refused(build, name, params, message):
 
 
 def test_a_problem_is_of_one_loop():
-    assert {**of_loop("arms"), **of_loop("conditions")} == PROBLEMS
+    assert {**of_loop("arms"), **of_loop("botorch"), **of_loop("environment")} == PROBLEMS
     with pytest.raises(ValueError, match="unknown problem 'gp_draw'"):
         make_conditions_problem("gp_draw")
 

@@ -1,0 +1,310 @@
+"""BoTorch's loop over designs: fit a model, maximise the noisy expected improvement, observe, recommend at the end.
+
+All methods of a trial start from the same design and meet the same noise and the same wrong readings, by the number of
+the evaluation. They use the same random numbers too: models that predict the same choose the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import time
+import warnings
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.exceptions import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from bo_robust.experiments.build import build_design_problem
+from bo_robust.experiments.config import Panel
+from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.outliers import draw
+from bo_robust.experiments.problems import DesignProblem
+from bo_robust.methods import METHODS
+from bo_robust.models import RobustGP, suggest_replicates
+from bo_robust.utils import specs
+from bo_robust.utils.specs import quoted
+
+# RobustGP's warnings: outliers are many, or more than can be told from the others.
+MANY_OUTLIERS = re.compile(r"RobustGP flags|the others explain")
+DEFAULTS = METHODS["robust"].settings
+
+
+class Loop(Protocol):
+    """What is run; points are ``d``, in the unit cube."""
+
+    def start(self, x: Tensor, y: float) -> None:
+        """Observe a point of the initial design."""
+
+    def ask(self) -> Tensor:
+        """Choose the next point."""
+
+    def tell(self, y: float) -> None:
+        """Observe it."""
+
+    def recommend(self) -> Tensor:
+        """The point to use, from all that was observed."""
+
+    def flagged(self) -> np.ndarray:
+        """Which of the readings are flagged as outliers, ``n`` bool."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoTorchMethod(ABC):
+    """Base of the methods: a model by its settings, in BoTorch's loop."""
+
+    every: ClassVar[int] = 1  # evaluations between two recommendations
+
+    @abstractmethod
+    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
+        """The fitted model of points ``n x d`` and readings ``n x 1``, given which are outliers (``n`` bool)."""
+
+    def suggest(self, model: Any) -> Tensor | None:
+        """A point ``1 x d`` to observe in place of the acquisition's."""
+        return None
+
+    def start(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
+        """The loop before any reading; ``outliers`` says which will be wrong."""
+        return BoTorchLoop(problem, seed, outliers, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain(BoTorchMethod):
+    """SingleTaskGP of BoTorch, which believes every reading."""
+
+    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
+        return fitted(SingleTaskGP(X, Y))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known(BoTorchMethod):
+    """SingleTaskGP of the inliers only: it is told which readings are wrong, and bounds what can be gained."""
+
+    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
+        kept = ~outliers if (~outliers).sum() >= 2 else torch.ones_like(outliers)
+        return fitted(SingleTaskGP(X[kept], Y[kept]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winsorised(BoTorchMethod):
+    """SingleTaskGP of rewards clipped at ``reach`` interquartile ranges beyond the quartiles."""
+
+    reach: float = 1.5
+
+    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
+        return fitted(SingleTaskGP(X, winsorised(Y, self.reach)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robust(BoTorchMethod):
+    """RobustGP, which detects outliers.
+
+    Args:
+        outlier_share: As of "robust" in :data:`bo_robust.methods.METHODS`.
+        outlier_density: As there.
+        replicates: Measure what ``suggest_replicates`` asks for before the acquisition is maximised.
+    """
+
+    outlier_share: float = DEFAULTS["outlier_share"]
+    outlier_density: float = DEFAULTS["outlier_density"]
+    replicates: bool = False
+
+    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
+        return fitted(RobustGP(X, Y, outlier_share=self.outlier_share, outlier_density=self.outlier_density))
+
+    def suggest(self, model: Any) -> Tensor | None:
+        return suggest_replicates(model) if self.replicates else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelevancePursuit(BoTorchMethod):
+    """RobustRelevancePursuitSingleTaskGP of BoTorch (Ament et al. 2024)."""
+
+    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
+        return fitted(RobustRelevancePursuitSingleTaskGP(X, Y))
+
+
+BOTORCH_METHODS: dict[str, Callable[..., Any]] = {
+    "RobustGP": Robust,
+    "RobustRelevancePursuitSingleTaskGP": RelevancePursuit,
+    "SingleTaskGP": Plain,
+    "Winsorised": Winsorised,
+    "known": Known,
+}
+
+
+def fitted(model: Any) -> Any:
+    """The model, fitted as BoTorch's tutorials do; unfitted where the fit ends nowhere."""
+    with contextlib.suppress(ModelFittingError):
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return model
+
+
+def winsorised(Y: Tensor, reach: float = 1.5) -> Tensor:
+    """Rewards within ``reach`` interquartile ranges of the quartiles, as Ax's ``Winsorize`` has it for both sides.
+
+    Quartiles are observed values (facebook/Ax at e3371084, ``ax/adapter/transforms/winsorize.py``, with
+    ``AUTO_WINS_QUANTILE``). Ax's own default clips the bad side only.
+    """
+    q1 = float(np.percentile(Y.numpy(), 25, method="lower"))
+    q3 = float(np.percentile(Y.numpy(), 75, method="higher"))
+    return Y.clamp(q1 - reach * (q3 - q1), q3 + reach * (q3 - q1))
+
+
+class BoTorchLoop:
+    """BoTorch's loop with the model of a method. Random numbers are those of the evaluation."""
+
+    def __init__(self, problem: DesignProblem, seed: int, outliers: np.ndarray, method: BoTorchMethod) -> None:
+        self.problem, self.seed, self.outliers, self.method = problem, seed, torch.from_numpy(outliers), method
+        self.X, self.Y = torch.empty(0, problem.d, dtype=torch.float64), torch.empty(0, 1, dtype=torch.float64)
+        self.model: Any = None
+
+    def start(self, x: Tensor, y: float) -> None:
+        self.asked = x
+        self.tell(y)
+
+    def tell(self, y: float) -> None:
+        self.X, self.Y = torch.cat([self.X, self.asked.unsqueeze(0)]), torch.cat([self.Y, self.Y.new_tensor([[y]])])
+        self.model = None
+
+    def ask(self) -> Tensor:
+        self._fit()
+        again = self.method.suggest(self.model)
+        self.asked = self._maximised() if again is None else again[0]
+        return self.asked
+
+    def recommend(self) -> Tensor:
+        """The observed point of the best posterior mean; of ``RobustGP``, of those that are ``recommendable``."""
+        self._fit()
+        with torch.no_grad():
+            mean = self.model.posterior(self.X).mean.squeeze(-1)
+        if isinstance(self.model, RobustGP):
+            mean = mean.where(self.model.recommendable(), -math.inf)
+        return self.X[mean.argmax()]
+
+    def flagged(self) -> np.ndarray:
+        self._fit()
+        robust = isinstance(self.model, RobustGP)
+        return ~self.model.inlier_mask.numpy() if robust else np.zeros(len(self.X), dtype=bool)
+
+    def _fit(self) -> None:
+        if self.model is None:
+            self._seed()
+            self.model = self.method.model(self.X, self.Y, self.outliers[: len(self.X)]).eval()
+
+    def _seed(self) -> None:
+        torch.manual_seed(zlib.crc32(repr((self.problem.name, self.seed, len(self.X))).encode()))
+
+    def _maximised(self) -> Tensor:
+        self._seed()
+        acquisition = qLogNoisyExpectedImprovement(self.model, self.X)
+        if self.problem.candidates is None:
+            box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, self.problem.d)
+            return optimize_acqf(acquisition, box, q=1, num_restarts=4, raw_samples=64)[0][0]
+        # A table's few replicates must not fill a run: only `suggest_replicates` measures a design again.
+        free = self.problem.candidates[torch.cdist(self.problem.candidates, self.X).amin(-1) > 0.0]
+        return optimize_acqf_discrete(acquisition, q=1, choices=free)[0][0]
+
+
+def play_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
+    """Play one trial of one method; trial i of seed s has the random numbers of trial 0 of seed s + i.
+
+    Row t, from 1 to ``horizon``, is that of an evaluation. Columns, all but ``x`` in standard deviations of f:
+
+    - ``x``: the point, as a list in the unit cube; ``y``: the reading there; ``outlier``: whether it is wrong;
+    - ``flagged``: whether the reading is flagged as an outlier at the end;
+    - ``regret``: simple regret, without noise, of what is recommended after the evaluation. NaN within the initial
+      design;
+    - ``warned``: whether the model warned after the evaluation that outliers are many.
+    """
+    initial, seed = initial_size(panel, problem), panel.seed + trial
+    draws = draw(problem.name, panel.outliers, seed, panel.horizon)
+    design = problem.initial_design(initial, seed)
+    loop = method.start(problem, seed, draws.outlier)
+    rows: dict[str, list[Any]] = {name: [] for name in ("x", "y", "regret", "warned")}
+    for t in range(panel.horizon):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            x = design[t] if t < initial else problem.nearest(loop.ask())
+            y = draws.reading(problem, x, t)
+            if t < initial:
+                loop.start(x, y)
+            else:
+                loop.tell(y)
+            regret, last = math.nan, t + 1 == panel.horizon
+            if last or (t + 1 >= initial and (t + 1) % method.every == 0):
+                value = problem.value(problem.nearest(loop.recommend()).unsqueeze(0))
+                regret = max(problem.best - float(value), 0.0)
+        warned = any(MANY_OUTLIERS.search(str(warning.message)) for warning in said)
+        for name, entry in {"x": x.tolist(), "y": y, "regret": regret, "warned": warned}.items():
+            rows[name].append(entry)
+    return {
+        "round": list(range(1, panel.horizon + 1)),
+        **rows,
+        "outlier": draws.outlier.tolist(),
+        "flagged": loop.flagged().tolist(),
+    }
+
+
+def run_method(
+    panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Run trials of method number ``j``, and return its traces (columns of :func:`play_trial`) and metadata.
+
+    The metadata are ``seconds`` and the problem's ``notes``.
+    """
+    problem = build_design_problem(panel, None if data_dir is None else Path(data_dir))
+    method, began = panel.methods[j], time.perf_counter()
+    frames = []
+    for trial in trials:
+        frame = pd.DataFrame(play_trial(problem, build_method(method.name, method.options), panel, trial))
+        frame.insert(0, "trial", trial)
+        frame.insert(0, "method", method.label)
+        frame.insert(0, "panel", panel.name)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True), {"seconds": time.perf_counter() - began, "notes": problem.notes}
+
+
+def settings_used(panel: Panel, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
+    """Everything a panel uses, with every constant filled in, as plain data; errors are those of building it."""
+    if device.type != "cpu":
+        raise RunError(f"panel {panel.name!r}: `loop: botorch` runs on a CPU, not on {device}.")
+    problem = build_design_problem(panel, data_dir)
+    initial = initial_size(panel, problem)
+    designs = math.inf if problem.candidates is None else len(problem.candidates)
+    if not initial < panel.horizon <= designs:
+        raise RunError(
+            f"panel {panel.name!r}: horizon must be above the {initial} points of the initial design, and at most the "
+            f"{designs} designs of its table; got {panel.horizon}."
+        )
+    methods = {m.label: build_method(m.name, m.options) for m in panel.methods}
+    used = {label: {"class": type(method).__name__, **vars(method)} for label, method in methods.items()}
+    return {"initial": initial, "methods": used}
+
+
+def build_method(name: str, options: Mapping[str, Any]) -> Any:
+    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting."""
+    return specs.build({"kind": name, **options}, BOTORCH_METHODS, {}, "method")
+
+
+def initial_size(panel: Panel, problem: DesignProblem) -> int:
+    """Points of the initial design; ``RunError`` unless there are two, which a model needs."""
+    initial = 2 * problem.d + 2 if panel.initial is None else panel.initial
+    if initial < 2:
+        raise RunError(f"initial of panel {quoted(panel.name)} must be at least 2 points.")
+    return initial

@@ -1,0 +1,219 @@
+"""Problems over designs: test functions over the unit cube and tables of readings, all maximised.
+
+Rewards are in standard deviations of f: over the cube, or over the rows of a table.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from botorch.test_functions import Ackley, Branin, Hartmann, Levy, Michalewicz, Rosenbrock
+from botorch.utils.transforms import unnormalize
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from bo_robust.experiments.problems.data import verified_path
+from bo_robust.spreadsheet import Column, Table, TableError, read_table
+from bo_robust.utils.input_checks import check_positive
+from bo_robust.utils.random import stream
+from bo_robust.utils.specs import nearest, quoted
+
+SOBOL_POINTS = 1 << 14  # for mean and standard deviation of f over the cube
+
+
+@dataclass(frozen=True, eq=False)
+class DesignProblem:
+    """Maximise f over the unit cube, or over some of its points.
+
+    Attributes:
+        name: Random numbers depend on it.
+        d: Inputs.
+        candidates: The points that can be measured, ``m x d``; None: all of the cube.
+        value: f at points ``n x d``, ``n``: without noise, centred, in its standard deviations.
+        best: The largest f.
+        read: One reading at a point ``d`` from a uniform and a normal random number, before any contamination.
+        notes: What the problem is, shown with the results.
+    """
+
+    name: str
+    d: int
+    candidates: Tensor | None
+    value: Callable[[Tensor], Tensor]
+    best: float
+    read: Callable[[Tensor, float, float], float]
+    notes: str = field(default="", repr=False)
+
+    def initial_design(self, n: int, seed: int) -> Tensor:
+        """The first ``n`` points, ``n x d``: Sobol's, or rows of the table."""
+        if self.candidates is None:
+            return SobolEngine(self.d, scramble=True, seed=seed).draw(n, dtype=torch.float64)
+        rows = stream(seed, f"robustness design {self.name}", 0).permutation(len(self.candidates))
+        return self.candidates[torch.from_numpy(rows[:n])]
+
+    def nearest(self, x: Tensor) -> Tensor:
+        """Where a proposal ``d`` is measured: at itself, or at the nearest row of a table."""
+        if self.candidates is None:
+            return x
+        return self.candidates[(self.candidates - x).square().sum(-1).argmin()]
+
+
+class OverDesigns(ABC):
+    """Base of the kinds of problems over designs, as :class:`bo_robust.experiments.problems.base.OverArms`."""
+
+    @abstractmethod
+    def make(self) -> DesignProblem:
+        """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_design_problem`."""
+
+
+class Bumps:
+    """A sum of Gaussian bumps over the unit cube, with the interface of BoTorch's test functions."""
+
+    def __init__(self, sd: float, centres: list[tuple[float, ...]], heights: list[float]) -> None:
+        self._sd, self._heights = sd, torch.tensor(heights, dtype=torch.float64)
+        self._centres = torch.tensor(centres, dtype=torch.float64)
+        self.dim = len(centres[0])
+        self.bounds = torch.tensor([[0.0], [1.0]]).expand(2, self.dim)
+        self.optimizers = self._centres[:1]  # the first is the highest, and the others are far away
+        self.optimal_value = float(self(self.optimizers))
+
+    def __call__(self, X: Tensor) -> Tensor:
+        square = (X.double().unsqueeze(-2) - self._centres).square().sum(-1)
+        return (-0.5 * square / self._sd**2).exp() @ self._heights
+
+
+class Needle(Bumps):
+    """One bump in the middle of a round plateau of half its height."""
+
+    def __call__(self, X: Tensor) -> Tensor:
+        distance = (X.double() - self._centres[0]).norm(dim=-1)
+        plateau: Tensor = 0.5 * ((0.35 - distance) / 0.03).sigmoid()
+        return super().__call__(X) + plateau
+
+
+FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "bump2": lambda: Bumps(0.07, [(0.37, 0.62)], [1.0]),
+    "ackley2": lambda: Ackley(2, negate=True),
+    "hartmann3": lambda: Hartmann(3, negate=True),
+    "bumps4": lambda: Bumps(0.1, [(0.3, 0.7), (0.75, 0.8), (0.2, 0.2), (0.8, 0.25)], [1.0, 0.8, 0.7, 0.6]),
+    "levy2": lambda: Levy(2, negate=True),
+    "michalewicz2": lambda: Michalewicz(2, negate=True),
+    "rosenbrock2": lambda: Rosenbrock(2, negate=True),
+    "needle2": lambda: Needle(0.07, [(0.45, 0.55)], [1.0]),
+    "bump3": lambda: Bumps(0.15, [(0.37, 0.62, 0.55)], [1.0]),
+    "hartmann6": lambda: Hartmann(6, negate=True),
+    "michalewicz5": lambda: Michalewicz(5, negate=True),
+    "branin": lambda: Branin(negate=True),
+    "levy4": lambda: Levy(4, negate=True),
+    "bump1": lambda: Bumps(0.07, [(0.62,)], [1.0]),
+}
+# Laboratory campaigns, and whether a large reading is good.
+LAB = {"alkox": True, "suzuki": True, "fullerenes": True, "photo_wf3": False, "benzylation": False}
+
+
+@dataclass(frozen=True)
+class Function(OverDesigns):
+    """A test function over its box, most of them BoTorch's, with Gaussian noise."""
+
+    function: str  # A name in `FUNCTIONS`
+    noise_sd: float = 0.1  # In standard deviations of f
+
+    def make(self) -> DesignProblem:
+        name, noise_sd = self.function, self.noise_sd
+        if name not in FUNCTIONS:
+            raise ValueError(f"unknown function {quoted(name)}; {nearest(name, FUNCTIONS)}")
+        check_positive(noise_sd=noise_sd)
+        f: Any = FUNCTIONS[name]()
+        bounds: Tensor = f.bounds.double()
+
+        def scaled(y: Tensor) -> Tensor:
+            return -torch.log1p(-y) if name == "rosenbrock2" else y  # its valley, not its walls
+
+        sample = SobolEngine(f.dim, scramble=True, seed=0).draw(SOBOL_POINTS, dtype=torch.float64)
+        of_sample = scaled(f(unnormalize(sample, bounds)))
+        centre, scale = of_sample.mean(), of_sample.std()
+
+        def value(X: Tensor) -> Tensor:
+            return (scaled(f(unnormalize(X, bounds))) - centre) / scale
+
+        def read(x: Tensor, uniform: float, normal: float) -> float:
+            return float(value(x.unsqueeze(0))) + noise_sd * normal
+
+        best = (scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - centre) / scale
+        notes = f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
+        return DesignProblem(name, f.dim, None, value, float(best), read, notes)
+
+
+@dataclass(frozen=True)
+class Laboratory(OverDesigns):
+    """A laboratory's table, as measured: suzuki ships with the package, the others are in the data folder."""
+
+    table: str = "suzuki"  # A name in `LAB`
+    data_dir: Path | str | None = None
+
+    def make(self) -> DesignProblem:
+        if self.table not in LAB:
+            raise ValueError(f"unknown table {quoted(self.table)}; {nearest(self.table, LAB)}")
+        table = read_table(verified_path(self.table, self.data_dir))
+        return _problem_of_table(self.table, table, table.names[-1], LAB[self.table])
+
+
+@dataclass(frozen=True)
+class OwnTable(OverDesigns):
+    """Your own table, a CSV file: one row is one experiment, and equal designs are replicates."""
+
+    file: str  # Its path, from the working directory
+    target: str  # The column of readings; all other columns are parameters, numbers or categories
+    maximize: bool = True
+
+    def make(self) -> DesignProblem:
+        table = read_table(Path(self.file))
+        if self.target not in table.names:
+            raise TableError(f"{table.path} has no column {quoted(self.target)}; {nearest(self.target, table.names)}")
+        return _problem_of_table(Path(self.file).stem, table, self.target, self.maximize)
+
+
+def _problem_of_table(name: str, table: Table, target: str, maximise: bool) -> DesignProblem:
+    """Designs are the distinct rows of parameters; a reading is that of one of the rows with this design."""
+    blank = next((i for i, row in enumerate(table.rows) if not row), None)
+    if blank is not None:
+        raise TableError(f"{table.path}, row {blank + 2} is blank; delete it.")
+    columns = [Column.of(column, [table], False, False) for column in table.names if column != target]
+    readings = Column.of(target, [table], False, False)
+    if readings.categories:
+        raise TableError(f"{table.path}: column {target!r} holds no numbers.")
+    encoded = np.concatenate([_encoded(column, table.cells(column.name)) for column in columns], 1)
+    points, design = np.unique(encoded, axis=0, return_inverse=True)
+    if len(points) < 2:
+        raise TableError(f"{table.path} has {len(points)} designs; there is nothing to choose from.")
+    low, high = points.min(0), points.max(0)
+    candidates = torch.from_numpy((points - low) / np.where(high > low, high - low, 1.0))
+    signed = np.array([readings.encode(cell) for cell in table.cells(target)]) * (1.0 if maximise else -1.0)
+    groups = [signed[design.reshape(-1) == i] for i in range(len(points))]
+    means = np.array([group.mean() for group in groups])
+    centre, scale = means.mean(), means.std(ddof=1)
+    if not scale > 0.0:
+        raise TableError(f"{table.path}: all designs have the same {target}.")
+    values = torch.from_numpy((means - centre) / scale)
+
+    def place(X: Tensor) -> Tensor:
+        return torch.cdist(X, candidates).argmin(-1)
+
+    def read(x: Tensor, uniform: float, normal: float) -> float:
+        replicates = groups[int(place(x.unsqueeze(0)))]
+        return float((replicates[int(uniform * len(replicates))] - centre) / scale)
+
+    notes = f"{table.path.name}: {len(points)} designs; one standard deviation of {target} is {scale:.3g}."
+    best = float(values.max())
+    return DesignProblem(name, candidates.shape[-1], candidates, lambda X: values[place(X)], best, read, notes)
+
+
+def _encoded(column: Column, cells: list[str]) -> np.ndarray:
+    """A column of numbers, ``n x 1``, or one column for each category."""
+    numbers = np.array([[column.encode(cell)] for cell in cells])
+    return (numbers == np.arange(len(column.categories))).astype(float) if column.categories else numbers
