@@ -30,9 +30,6 @@ from torch.quasirandom import SobolEngine
 from benchmarks.bkb import NOISE_VAR, world
 from benchmarks.common import environment, report
 from benchmarks.loop import additive, noise_and_uniforms, rounds
-from benchmarks.robustness.contamination import REGIMES, draw
-from benchmarks.robustness.loops import fitted
-from benchmarks.robustness.problems import make_problem
 from bo_robust import BKBModel, RobustGP
 from bo_robust.bandits import ATAGPUCB, BBKB, BKB, GPUCB, HEGPUCB, TGPUCB, VUCB
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel
@@ -42,6 +39,10 @@ from bo_robust.bandits.shortlist import SHORTLIST_SIZE
 from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.base import EXPLORING
 from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
+from bo_robust.experiments.config import Shift
+from bo_robust.experiments.loop_botorch import fitted
+from bo_robust.experiments.outliers import draw
+from bo_robust.experiments.problems import make_design_problem
 from bo_robust.features import FourierFeatures
 from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK
 from bo_robust.utils.covariance import SquaredExponential
@@ -117,11 +118,11 @@ WORKS = {
 }
 
 
-def contaminated_data(n: int, regime: str, seed: int) -> tuple[Tensor, Tensor]:
-    """The first n Sobol points of Hartmann-6, ``n x 6``, and readings of a regime, ``n x 1``."""
-    problem = make_problem("hartmann6")
+def contaminated_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The first n Sobol points of Hartmann-6, ``n x 6``, and readings, ``n x 1``, a tenth of them wrong."""
+    problem = make_design_problem("function", function="hartmann6")
     X = SobolEngine(problem.d, scramble=True, seed=seed).draw(n, dtype=torch.float64)
-    draws = draw(problem, REGIMES[regime], seed, n)
+    draws = draw(problem.name, Shift(kind="shift", share=0.1, size=10.0, side="good"), seed, n)
     return X, torch.tensor([[draws.reading(problem, x, t)] for t, x in enumerate(X)], dtype=torch.float64)
 
 
@@ -146,7 +147,7 @@ def arms(name: str, n: int, horizon: int) -> Played:
 
 def fit(name: str, n: int, _: int) -> Played:
     """Make and fit a model of n rewards of Hartmann-6, a tenth of them wrong by ten standard deviations."""
-    X, Y = contaminated_data(n, "10% 10sd good", 0)
+    X, Y = contaminated_data(n, 0)
     before, began = peak(reset=True), time.process_time()
     made = WORKS[name].make(X, Y)
     if "fit" in name:

@@ -1,4 +1,1 @@
-"""Loops on contaminated problems, one against another: ``python -m benchmarks.robustness``.
-
-See :mod:`benchmarks.robustness.__main__` for what is compared and how to run it.
-"""
+"""BoTorch's loop on contaminated problems, and what others do there: ``python -m benchmarks.robustness``."""

@@ -1,77 +1,125 @@
-"""Loops on clean and contaminated problems: ``python -m benchmarks.robustness [options]``.
+"""BoTorch's loop and its rivals, clean and contaminated: ``python -m benchmarks.robustness [options]``.
 
-**Run.** A cell is a problem, a regime, a seed and a method, which is an entry point: see ``loops.py``. All methods of a
-(problem, regime, seed) share the initial design (2 d + 2 points), and the noise and faults of each evaluation by its
-number; a reading to verify is an evaluation. There are 40 evaluations with noise of sd .1; all is in sd of f. Finished
-cells are appended to ``--results`` at once, one JSON object a line, and are not played again. So the grid may be
-stopped at any moment: by a signal, or after ``--budget`` minutes. For two processes start it twice, with ``--part 1/2``
-and ``--part 2/2``. The whole grid, three regimes and four seeds, takes some 2.5 CPU hours.
+**Run.** The panels of a configuration, by regime and with the methods of :data:`.methods.GRID`, into one folder a
+regime; the same command again runs what is missing. Then the trials are added to ``--results``, one JSON object a
+line, where a problem, regime, seed and method is not there yet. ``--add`` adds finished runs of ``bo-robust run``.
 
-**Choose and report.** Settings are chosen on Branin, Levy-4 and a bump in one dimension. Reported are the other
-functions, by ``--report``, which says too what is missing; ``--picture FILE`` draws them. ``--against FILE`` compares
-our loops with those of another revision, run on the same machine into FILE. These run nothing.
-``--quick`` runs half a minute's worth into a temporary file and reports.
+**Report.** Settings are chosen on Branin, Levy-4 and a bump in one dimension. Reported are the other functions
+(``configs/robustness/functions.yaml``), by ``--report``; ``--picture FILE`` draws them. These run nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import tempfile
-import time
+import json
+import re
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import torch
 
 from benchmarks.common import ROOT, environment, report
-from benchmarks.grid import load, play
-from benchmarks.robustness.campaign import NAMES, campaign, cells
-from benchmarks.robustness.contamination import MAIN, REGIMES
-from benchmarks.robustness.loops import GRID, LOOPS
-from benchmarks.robustness.problems import BUDGET, FUNCTIONS, PROBLEMS, SETTINGS
-from benchmarks.robustness.summary import revisions, summarise
+from benchmarks.grid import Row, load
+from benchmarks.robustness.methods import GRID, register
+from benchmarks.robustness.summary import MAIN, REGIMES, summarise
+from bo_robust.experiments.files import load_config
+from bo_robust.experiments.run import start
 
 RESULTS = ROOT / "benchmarks" / "results" / "robustness" / "cells.jsonl"
-REPORTED = [name for name in FUNCTIONS if name not in SETTINGS]
+CELL = ("problem", "regime", "seed", "method")
+STEP = 5  # evaluations between two points of a curve
+
+
+def rows_of(folder: Path) -> list[Row]:
+    """The trials of a finished run.
+
+    ``regret`` is that of the recommendation at the end, in sd of f; ``curve`` are pairs of evaluations and that regret;
+    ``warned`` is the evaluation after which the model last said that outliers are many, or None; ``seconds`` are those
+    of the method's mean trial; ``by`` says what ran.
+    """
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    by = ", ".join(
+        [str(summary["commit"]), summary["machine"]["processor"], f"botorch {summary['versions']['botorch']}"]
+    )
+    problems = {panel["name"]: panel for panel in summary["config"]["panels"]}
+    took = {
+        (panel["name"], label): m["seconds"] for panel in summary["panels"] for label, m in panel["methods"].items()
+    }
+    rows = []
+    traces = pd.read_parquet(folder / "traces.parquet")
+    for (panel, method, trial), part in traces.groupby(["panel", "method", "trial"], observed=True, sort=False):
+        config = problems[panel]
+        regret, warned = part.set_index("round")["regret"].dropna(), part.loc[part["warned"], "round"]
+        kept = [t for t in regret.index if t % STEP == 0 or t == config["horizon"]]
+        cell = (_problem(config["problem"]), _regime(config["outliers"]), config["seed"] + trial, method)
+        rows.append(
+            {
+                **dict(zip(CELL, cell, strict=True)),
+                "regret": float(f"{regret.iloc[-1]:.4g}"),
+                "curve": [(int(t), float(f"{regret[t]:.4g}")) for t in kept],
+                "evaluations": config["horizon"],
+                "warned": int(warned.max()) if len(warned) else None,
+                "seconds": round(took[panel, method], 2),
+                "by": by,
+            }
+        )
+    return rows
+
+
+def _problem(problem: dict[str, Any]) -> str:
+    return str(problem.get("function") or problem.get("table", "suzuki"))
+
+
+def _regime(outliers: dict[str, Any] | None) -> str:
+    """The name of a regime in a configuration whose defaults are filled in."""
+    for name, known in REGIMES.items():
+        if (known or {}).items() <= (outliers or {}).items() and bool(known) == bool(outliers):
+            return name
+    return json.dumps(outliers)
+
+
+def add(rows: list[Row], path: Path) -> None:
+    """Append the rows whose cell is not in the file yet."""
+    there = {tuple(row[name] for name in CELL) for row in load(path)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        for row in rows:
+            if tuple(row[name] for name in CELL) not in there:
+                file.write(json.dumps(row) + "\n")
 
 
 def main() -> None:
-    """Play, report or draw."""
+    """Run, report or draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=REPORTED, help="default: all reported")
+    parser.add_argument("--config", default="robustness/functions", help="name or file")
     parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(MAIN))
-    parser.add_argument("--methods", nargs="+", choices=list(LOOPS), default=list(GRID))
+    parser.add_argument("--methods", nargs="+", choices=list(GRID), default=list(GRID))
     parser.add_argument("--seeds", type=int, default=4, help="their number")
     parser.add_argument("--first", type=int, default=0, help="seed; settings are chosen on others than the reported")
-    parser.add_argument("--evaluations", type=int, default=BUDGET, help="for trials")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="minutes; no cell is begun after them")
-    parser.add_argument("--part", default="1/1", help="which of how many processes this is")
+    parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--add", type=Path, nargs="+", help="result folders")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--against", type=Path)
     options = parser.parse_args()
-    if options.quick:
-        quick = {"problems": ["bump2"], "regimes": ["clean", "10% 10sd either"], "seeds": 1, "evaluations": 12}
-        vars(options).update(quick, results=Path(tempfile.mkdtemp()) / "cells.jsonl")
     torch.set_num_threads(1)
-    report("environment", 0, "none", None, None, environment() | {"results": options.results.name})
     seeds = range(options.first, options.first + options.seeds)
-    until = time.monotonic() + 60.0 * options.budget
-    if not (options.report or options.picture or options.against):
-        part, parts = map(int, options.part.split("/"))
-        todo = cells(options.problems, options.regimes, seeds, options.methods, part - 1, parts)
-        one = functools.partial(campaign, budget=options.evaluations)
-        for row in play(todo, NAMES, one, options.results):
-            report("failed cell" if "error" in row else "cell", row.get("regret", 0.0), "sd of f", None, None, row)
-            if time.monotonic() > until:
-                break
-    if options.report or options.quick:
+    for folder in options.add or ():
+        add(rows_of(folder), options.results)
+    if not (options.add or options.report or options.picture):
+        register()
+        methods = [{**GRID[label], "label": label} for label in options.methods]
+        for regime in options.regimes:
+            given = {"outliers": REGIMES[regime], "methods": methods, "compare": [], "seed": options.first}
+            settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
+            config = load_config(options.config, settings, trials=options.seeds)
+            folder = options.out / f"{config.name}-{re.sub('[^a-z0-9]+', '-', regime)}"
+            start(config, folder)
+            add(rows_of(folder), options.results)
+    if options.report:
+        report("environment", 0, "none", None, None, environment() | {"results": options.results.name})
         for line in summarise(load(options.results), seeds):
-            report(**line)
-    if options.against:
-        for line in revisions(load(options.results), load(options.against)):
             report(**line)
     if options.picture:
         from benchmarks.robustness.picture import draw

@@ -9,24 +9,24 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.robustness.contamination import MAIN
-from benchmarks.robustness.summary import FLOOR, reported
+from benchmarks.robustness.summary import MAIN, PLAIN, reported
+from bo_robust.experiments.summary import log_regret
 
 __all__ = ["draw", "gaps"]
 
 # Method, label and style, in the order of the legend.
 SHOWN = {
-    "diff": ("RobustGP", "tab:red", "-"),
-    "diff with verify": ("RobustGP, suspicious bests read again", "tab:orange", "-"),
-    "winsorised": ("rewards Winsorised", "tab:blue", "-"),
-    "rcgp": ("RCGP", "tab:purple", "-"),
+    "RobustGP": ("RobustGP", "tab:red", "-"),
+    "RobustGP + replicates": ("RobustGP, with suggest_replicates", "tab:orange", "-"),
+    "Winsorised": ("rewards Winsorised", "tab:blue", "-"),
+    "RCGP": ("RCGP", "tab:purple", "-"),
     "known": ("wrong readings known", "black", ":"),
 }
 
 
 def gaps(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[int, float]:
     """log10 regret of one row less that of another, by the evaluations after which both recommended."""
-    logs = [{t: float(np.log10(max(regret, FLOOR))) for t, regret in row["curve"]} for row in (ours, theirs)]
+    logs = [{t: float(log_regret(regret)) for t, regret in row["curve"]} for row in (ours, theirs)]
     return {t: logs[0][t] - logs[1][t] for t in sorted(logs[0].keys() & logs[1].keys())}
 
 
@@ -40,9 +40,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         table = reported(rows, [regime])
         for shift, (method, (label, colour, line)) in enumerate(SHOWN.items()):
             parts: dict[int, dict[tuple[str, int], list[float]]] = defaultdict(lambda: defaultdict(list))
-            for problem, _, seed in table[method].keys() & table["plain"].keys():
+            for problem, _, seed in table[method].keys() & table[PLAIN].keys():
                 pair = problem, regime, seed
-                for t, gap in gaps(table[method][pair], table["plain"][pair]).items():
+                for t, gap in gaps(table[method][pair], table[PLAIN][pair]).items():
                     parts[t][problem, seed].append(gap)
             at = [t for t in sorted(parts) if len(parts[t]) > 2 and t % 5 == 0]
             means = [np.array([np.mean(part) for part in parts[t].values()]) for t in at]

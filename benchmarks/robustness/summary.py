@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,13 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.robustness.contamination import FAULTY, MAIN, REGIMES
-from benchmarks.robustness.loops import GRID, OURS, PEERS
-from benchmarks.robustness.problems import FUNCTIONS, LAB, PEAKS, SETTINGS
+from benchmarks.robustness.methods import GRID, OURS
+from bo_robust.experiments.problems.designs import FUNCTIONS, LAB
+from bo_robust.experiments.summary import log_regret
 
-__all__ = ["FLOOR", "Difference", "difference", "log_regret", "reported", "revisions", "summarise"]
+__all__ = ["FAULTY", "MAIN", "REGIMES", "Difference", "difference", "reported", "summarise"]
 
-FLOOR = 1e-3  # of regret, in sd of f: below it differences are of no use to anybody
+# By name, what a configuration says of its outliers.
+REGIMES: dict[str, dict[str, Any] | None] = {
+    "clean": None,
+    "10% 10sd either": {"kind": "shift", "share": 0.1, "size": 10.0, "side": "either"},
+    "30% 10sd either": {"kind": "shift", "share": 0.3, "size": 10.0, "side": "either"},
+    "10% 10sd good": {"kind": "shift", "share": 0.1, "size": 10.0, "side": "good"},
+    "10% 10sd bad": {"kind": "shift", "share": 0.1, "size": 10.0, "side": "bad"},
+    "10% 3sd either": {"kind": "shift", "share": 0.1, "size": 3.0, "side": "either"},
+    "student-t": {"kind": "student_t", "scale": 0.3},
+    "20% cauchy": {"kind": "cauchy", "share": 0.2, "scale": 1.0},
+    "dead sensor": {"kind": "dead_sensor", "share": 0.15},
+}
+MAIN = tuple(REGIMES)[:3]  # of the whole grid
+FAULTY = MAIN[1:]
+SETTINGS = ("branin", "levy4", "bump1")  # settings are chosen on these, so that they are not reported
+PEAKS = ("bump2", "bumps4", "michalewicz2", "needle2", "bump3")  # they first show as one reading far above all others
+PLAIN, LOG, SD = "SingleTaskGP", "log10 regret, paired mean", "sd of f, paired mean of regret"
 RESAMPLES = 4000
 LATE = 5  # a warning counts if it came within the last so many evaluations
 Row = dict[str, Any]
@@ -33,9 +48,8 @@ class Difference:
         value: First minus second, or the share.
         low: Lower end of the 95 % interval; infinite, as ``high``, with one cluster only.
         high: Upper end.
-        pairs: Cells that all methods played.
+        pairs: Cells that all methods ran.
         clusters: Their (problem, seed) pairs: what is resampled, for regimes of one pair share design and noise.
-        problems: Means by problem.
     """
 
     value: float
@@ -43,18 +57,17 @@ class Difference:
     high: float
     pairs: int
     clusters: int
-    problems: dict[str, float]
 
-    def detail(self) -> dict[str, Any]:
-        """For the report."""
+    def line(self, name: str, unit: str, **more: Any) -> dict[str, Any]:
+        """The arguments of ``benchmarks.common.report``."""
         interval = [round(end, 3) if math.isfinite(end) else None for end in (self.low, self.high)]
-        by_problem = {name: round(value, 3) for name, value in self.problems.items()}
-        return {"95 %": interval, "pairs": self.pairs, "clusters": self.clusters, "by problem": by_problem}
+        detail = {"95 %": interval, "pairs": self.pairs, "clusters": self.clusters, **more}
+        return {"name": name, "value": self.value, "unit": unit, "target": None, "met": None, "detail": detail}
 
 
-def log_regret(row: Row) -> float:
-    """log10 of the regret, not below the floor."""
-    return math.log10(max(row["regret"], FLOOR))
+def log10(row: Row) -> float:
+    """log10 of the regret, not below the floor of summaries."""
+    return float(log_regret(row["regret"]))
 
 
 def regret(row: Row) -> float:
@@ -64,16 +77,16 @@ def regret(row: Row) -> float:
 
 def reported(rows: Iterable[Row], regimes: Iterable[str] = REGIMES, problems: Iterable[str] | None = None) -> Table:
     """Rows of some regimes and problems (default: the functions that are reported), by method and pair."""
-    wanted = [name for name in FUNCTIONS if name not in SETTINGS] if problems is None else list(problems)
+    names = [name for name in FUNCTIONS if name not in SETTINGS] if problems is None else list(problems)
     chosen, table = list(regimes), defaultdict[str, dict[Pair, Row]](dict)
     for row in rows:
-        if row["problem"] in wanted and row["regime"] in chosen:
+        if row["problem"] in names and row["regime"] in chosen:
             table[row["method"]][row["problem"], row["regime"], row["seed"]] = row
     return table
 
 
 def difference(
-    table: Table, ours: str, theirs: str, of: Callable[[Row], float] = log_regret, known: str | None = None
+    table: Table, ours: str, theirs: str = PLAIN, of: Callable[[Row], float] = log10, known: str | None = None
 ) -> Difference | None:
     """Paired, with a percentile bootstrap over clusters; None without a common cell.
 
@@ -83,12 +96,10 @@ def difference(
     if not common:
         return None
     parts: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
-    problems: dict[str, list[float]] = defaultdict(list)
     for pair in common:
         gap = of(table[ours][pair]) - of(table[theirs][pair])
         whole = of(table[known][pair]) - of(table[theirs][pair]) if known else 1.0
         parts[pair[0], pair[2]].append((gap, whole))
-        problems[pair[0]].append(gap)
     sums = np.array([np.sum(part, 0) for part in parts.values()])
     drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
     with np.errstate(divide="ignore", invalid="ignore"):  # where nothing is gained
@@ -98,24 +109,7 @@ def difference(
         return None
     ratios = ratios[np.isfinite(ratios)]
     low, high = np.quantile(ratios, [0.025, 0.975]) if len(sums) > 1 and len(ratios) else (-math.inf, math.inf)
-    means = {name: statistics.fmean(part) for name, part in problems.items()}
-    return Difference(value, float(low), float(high), len(common), len(sums), means)
-
-
-DECADES, SD = "log10 regret, paired mean", "sd of f, paired mean of regret"
-
-
-def _line(name: str, value: float, unit: str, detail: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": None, "met": None, "detail": detail}
-
-
-def revisions(rows: list[Row], earlier: list[Row]) -> Iterator[dict[str, Any]]:
-    """Our loops in ``rows`` against the same loops in ``earlier``, by regime; arguments as of :func:`summarise`."""
-    for regime in REGIMES:
-        now, before = reported(rows, [regime]), reported(earlier, [regime])
-        for ours in OURS:
-            if gap := difference({ours: now[ours], "before": before[ours]}, ours, "before"):
-                yield _line(f"{regime}: {ours} against the earlier revision", gap.value, DECADES, gap.detail())
+    return Difference(value, float(low), float(high), len(common), len(sums))
 
 
 def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
@@ -123,90 +117,49 @@ def summarise(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
 
     ``seeds`` weigh alike on all functions; others count for clean narrow peaks, tables and every faulty regime only.
     """
-    yield from _run(rows, seeds)
     whole = [row for row in rows if row["seed"] in seeds]
-    faulty = reported(whole, FAULTY)
     for ours in OURS:
-        yield from _peaks(reported(rows, ["clean"], PEAKS), ours)
-        yield from _share("contaminated", faulty, ours)
+        if gap := difference(reported(rows, ["clean"], PEAKS), ours):
+            yield gap.line(f"clean narrow peaks: {ours} against {PLAIN}", LOG)
+        yield from _share("contaminated", reported(whole, FAULTY), ours)
         yield from _many_outliers(reported(whole, ["30% 10sd either"]), ours)
-    for method in (*OURS, "known"):
-        yield from _tables(rows, method)
+    for method, problem, regime in ((m, p, r) for m in (*OURS, "known") for p in LAB for r in REGIMES):
+        if gap := difference(reported(rows, [regime], [problem]), method, of=regret):
+            yield gap.line(f"{problem}, {regime}: {method} against {PLAIN}", SD)
     yield from _every_regime(rows)
-    both = reported(whole, MAIN)
     for ours in OURS[1:]:
-        if gap := difference(both, ours, OURS[0]):
-            yield _line(f"{ours} against {OURS[0]}", gap.value, DECADES, gap.detail())
+        if gap := difference(reported(whole, MAIN), ours, OURS[0]):
+            yield gap.line(f"{ours} against {OURS[0]}", LOG)
     for regime in ("contaminated", *REGIMES):
-        table = faulty if regime == "contaminated" else reported(whole, [regime])
+        table = reported(whole, FAULTY if regime == "contaminated" else [regime])
         for method in GRID:
-            gap = difference(table, method, "plain")
-            if gap and gap.clusters > 1 and method != "plain":
-                yield _line(f"{regime}: {method} against SingleTaskGP", gap.value, DECADES, gap.detail())
-    for method in GRID:
-        if took := [row["seconds"] for row in rows if row["method"] == method]:
-            yield _line(f"cost: {method}", statistics.fmean(took), "CPU s a campaign", {"cells": len(took)})
-
-
-def _run(rows: list[Row], seeds: range) -> Iterator[dict[str, Any]]:
-    """How many cells of the grid there are, and by regime and method which are missing."""
-    grid = {(name, seed) for name in FUNCTIONS if name not in SETTINGS for seed in seeds}
-    there, missing = 0, dict[str, dict[str, str]]()
-    for regime in MAIN:
-        table = reported(rows, [regime])
-        counts = {method: len({(p, s) for p, _, s in table[method]} & grid) for method in GRID}
-        there += sum(counts.values())
-        short = {method: f"{n} of {len(grid)}" for method, n in counts.items() if n < len(grid)}
-        missing |= {regime: short} if short else {}
-    detail = {"missing": missing, "by": sorted({row["by"] for row in rows}), "floor": FLOOR}
-    yield _line("cells of functions reported", there, f"of {len(grid) * len(MAIN) * len(GRID)} cells", detail)
+            gap = difference(table, method)
+            if gap and gap.clusters > 1 and method != PLAIN:
+                yield gap.line(f"{regime}: {method} against {PLAIN}", LOG)
 
 
 def _share(where: str, table: Table, method: str) -> Iterator[dict[str, Any]]:
     """The share of what knowing the outliers gains."""
-    if share := difference(table, method, "plain", known="known"):
-        yield _line(
-            f"{where}: {method}, share of what knowing the outliers gains", share.value, "share", share.detail()
-        )
+    if share := difference(table, method, known="known"):
+        yield share.line(f"{where}: {method}, share of what knowing the outliers gains", "share")
 
 
 def _every_regime(rows: list[Row]) -> Iterator[dict[str, Any]]:
     """The share of what knowing the outliers gains, over problems and seeds that were run in every such regime."""
-    regimes = [name for name, regime in REGIMES.items() if regime.kind not in ("none", "student")]
+    regimes = [name for name, outliers in REGIMES.items() if outliers and "share" in outliers]
     table = reported(rows, regimes)
-    seen = Counter((problem, seed) for problem, _, seed in table["plain"].keys() & table["known"].keys())
-    for method in (*OURS, *PEERS):
+    seen = Counter((problem, seed) for problem, _, seed in table[PLAIN].keys() & table["known"].keys())
+    for method in (name for name in GRID if name not in (PLAIN, "known")):
         mine = Counter((problem, seed) for problem, _, seed in table[method])
         whole = {at for at, count in (seen & mine).items() if count == len(regimes)}
         even = {name: {p: row for p, row in part.items() if (p[0], p[2]) in whole} for name, part in table.items()}
-        yield from _share("every regime with outliers", even, method)
-
-
-def _peaks(table: Table, ours: str) -> Iterator[dict[str, Any]]:
-    """Clean narrow peaks: the mean against the plain model, and the worst end where that one finds the peak."""
-    gap = difference(table, ours, "plain")
-    if gap is None:
-        return
-    found = [pair for pair, row in table["plain"].items() if row["regret"] < 0.05 and pair in table[ours]]
-    worst = max((float(table[ours][pair]["regret"]) for pair in found), default=0.0)
-    detail = gap.detail() | {"worst end where plain is below .05 sd": worst, "such cells": len(found)}
-    yield _line(f"clean narrow peaks: {ours} against SingleTaskGP", gap.value, DECADES, detail)
+        yield from _share("every regime with outliers", defaultdict(dict, even), method)
 
 
 def _many_outliers(table: Table, ours: str) -> Iterator[dict[str, Any]]:
     """At 30 % outliers: the share of what knowing them gains, and how many runs that end badly warn."""
-    share = difference(table, ours, "plain", known="known")
-    if share is None:
-        return
-    bad = [row for row in table[ours].values() if row["regret"] > 0.5]
-    warned = sum(row["warned"] is not None and row["warned"] > row["evaluations"] - LATE for row in bad)
-    detail = share.detail() | {"runs that end above .5 sd": len(bad), "of them with a warning": warned}
-    yield _line(f"30% outliers: {ours}, share of what knowing them gains", share.value, "share", detail)
-
-
-def _tables(rows: list[Row], ours: str) -> Iterator[dict[str, Any]]:
-    """Laboratory tables by regime."""
-    for problem in LAB:
-        for regime in REGIMES:
-            if gap := difference(reported(rows, [regime], [problem]), ours, "plain", regret):
-                yield _line(f"{problem}, {regime}: {ours} against SingleTaskGP", gap.value, SD, gap.detail())
+    if share := difference(table, ours, known="known"):
+        bad = [row for row in table[ours].values() if row["regret"] > 0.5]
+        warned = sum(row["warned"] is not None and row["warned"] > row["evaluations"] - LATE for row in bad)
+        more = {"runs that end above .5 sd": len(bad), "of them with a warning": warned}
+        yield share.line(f"30% outliers: {ours}, share of what knowing them gains", "share", **more)

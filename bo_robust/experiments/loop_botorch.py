@@ -78,7 +78,7 @@ class BoTorchMethod(ABC):
         """A point ``1 x d`` to observe in place of the acquisition's."""
         return None
 
-    def start(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
+    def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
         """The loop before any reading; ``outliers`` says which will be wrong."""
         return BoTorchLoop(problem, seed, outliers, self)
 
@@ -217,8 +217,8 @@ class BoTorchLoop:
             box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, self.problem.d)
             return optimize_acqf(acquisition, box, q=1, num_restarts=4, raw_samples=64)[0][0]
         # A table's few replicates must not fill a run: only `suggest_replicates` measures a design again.
-        free = self.problem.candidates[torch.cdist(self.problem.candidates, self.X).amin(-1) > 0.0]
-        return optimize_acqf_discrete(acquisition, q=1, choices=free)[0][0]
+        measured = (self.problem.candidates.unsqueeze(1) == self.X).all(-1).any(-1)
+        return optimize_acqf_discrete(acquisition, q=1, choices=self.problem.candidates[~measured])[0][0]
 
 
 def play_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
@@ -235,7 +235,7 @@ def play_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) ->
     initial, seed = initial_size(panel, problem), panel.seed + trial
     draws = draw(problem.name, panel.outliers, seed, panel.horizon)
     design = problem.initial_design(initial, seed)
-    loop = method.start(problem, seed, draws.outlier)
+    loop = method.begin(problem, seed, draws.outlier)
     rows: dict[str, list[Any]] = {name: [] for name in ("x", "y", "regret", "warned")}
     for t in range(panel.horizon):
         with warnings.catch_warnings(record=True) as said:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from torch import Tensor
 
 from bo_robust.experiments.config import Cauchy, DeadSensor, Outliers, Shift, StudentT
 from bo_robust.experiments.problems import DesignProblem
@@ -36,11 +37,11 @@ class Draws:
     stuck: np.ndarray
     outlier: np.ndarray
 
-    def reading(self, problem: DesignProblem, x: object, t: int) -> float:
+    def reading(self, problem: DesignProblem, x: Tensor, t: int) -> float:
         """What is observed in evaluation ``t`` (from 0) at a point."""
         if math.isfinite(self.stuck[t]):
             return float(self.stuck[t])
-        return problem.read(x, self.uniform[t], self.normal[t]) + self.shift[t]  # type: ignore[arg-type]
+        return float(problem.read(x, self.uniform[t], self.normal[t]) + self.shift[t])
 
 
 def draw(name: str, outliers: Outliers | None, seed: int, n: int) -> Draws:

@@ -45,17 +45,17 @@ def test_the_data_are_small_and_say_where_they_come_from():
 
 def test_a_column_that_no_row_has_is_refused():
     with pytest.raises(ValueError, match="nobody"):
-        columns_table("robustness/report.jsonl", "diff against SingleTaskGP = a, nobody = b")
+        columns_table("robustness/report.jsonl", "RobustGP against SingleTaskGP = a, nobody = b")
 
 
 @pytest.mark.parametrize(
     ("regime", "method", "said", "text"),
     [
-        ("10%", "diff", "ends with {:.0f} times less regret", README),
-        ("10%", "diff", "ends with {:.0f} times less regret", HEAVY_TAILS),
-        ("10%", "winsorised", "Winsorised rewards have {:.1f} times less", HEAVY_TAILS),
+        ("10%", "RobustGP", "ends with {:.0f} times less regret", README),
+        ("10%", "RobustGP", "ends with {:.0f} times less regret", HEAVY_TAILS),
+        ("10%", "Winsorised", "Winsorised rewards have {:.1f} times less", HEAVY_TAILS),
         ("10%", "known", "knowing the wrong readings {:.0f} times less", HEAVY_TAILS),
-        ("30%", "diff", "in ten wrong it has {:.0f} times less", HEAVY_TAILS),
+        ("30%", "RobustGP", "in ten wrong it has {:.0f} times less", HEAVY_TAILS),
         ("30%", "known", "knowing them {:.0f} times", HEAVY_TAILS),
     ],
 )

@@ -1,0 +1,149 @@
+"""Methods beside those of ``loop: botorch``: RCGP, Optuna's samplers and Ax, with and without this package.
+
+They observe the same initial design and readings as the others, and are asked for one point at a time. On a table they
+are moved to the nearest row. Each recommends as its users would: Optuna's samplers the best reading, ``RobustSampler``
+and Ax by their own ``recommend``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.robustness.rcgp import rcgp
+from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, BoTorchMethod, Loop
+from bo_robust.experiments.problems import DesignProblem
+
+__all__ = ["GRID", "OURS", "register"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RCGP(BoTorchMethod):
+    """The robust conjugate GP (Altamirano et al. 2024) in BoTorch's loop."""
+
+    def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
+        return rcgp(X, Y)
+
+
+class _Named:
+    """Base of methods whose parameters have names. A method is its own loop: one is made for every trial."""
+
+    every: ClassVar[int] = 5
+    readings = 0
+
+    def flagged(self) -> np.ndarray:
+        return np.zeros(self.readings, dtype=bool)
+
+
+class Optuna(_Named):
+    """An Optuna study with a ``sampler``: "gp", "tpe" or "robust"."""
+
+    def __init__(self, sampler: str) -> None:
+        self.kind = sampler
+
+    def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
+        import optuna
+
+        from bo_robust.integrations.optuna import RobustSampler
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        make = {"gp": optuna.samplers.GPSampler, "tpe": optuna.samplers.TPESampler, "robust": RobustSampler}[self.kind]
+        self.optuna, self.names, self.sampler = optuna, _names(problem), make(seed=seed)
+        self.study = optuna.create_study(direction="maximize", sampler=self.sampler)
+        return self
+
+    def start(self, x: Tensor, y: float) -> None:
+        self.readings += 1
+        unit = self.optuna.distributions.FloatDistribution(0.0, 1.0)
+        made = self.optuna.trial.create_trial
+        self.study.add_trial(made(params=_parameters(x), distributions=dict.fromkeys(self.names, unit), value=y))
+
+    def ask(self) -> Tensor:
+        self.trial = self.study.ask()
+        return _point({name: self.trial.suggest_float(name, 0.0, 1.0) for name in self.names})
+
+    def tell(self, y: float) -> None:
+        self.readings += 1
+        self.study.tell(self.trial, y)
+
+    def recommend(self) -> Tensor:
+        ours = hasattr(self.sampler, "recommend")
+        return _point(self.sampler.recommend(self.study).x if ours else self.study.best_params)
+
+
+class Ax(_Named):
+    """Ax' client, by its own default or, if ``robust``, by ``generation_strategy()``."""
+
+    def __init__(self, robust: bool = False) -> None:
+        self.robust = robust
+
+    def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
+        from ax.api.client import Client
+        from ax.api.configs import RangeParameterConfig
+
+        from bo_robust.integrations.ax import generation_strategy, recommend
+
+        logging.disable(logging.WARNING)  # a line for every trial otherwise
+        self.best: Any = recommend if self.robust else lambda client: client.get_best_parameterization()
+        self.client = Client(random_seed=seed)
+        self.client.configure_experiment(
+            [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in _names(problem)]
+        )
+        self.client.configure_optimization(objective="y")
+        if self.robust:
+            self.client.set_generation_strategy(generation_strategy())
+        return self
+
+    def start(self, x: Tensor, y: float) -> None:
+        self.trial = self.client.attach_trial(parameters=_parameters(x))
+        self.tell(y)
+
+    def ask(self) -> Tensor:
+        ((self.trial, given),) = self.client.get_next_trials(max_trials=1).items()
+        return _point(given)
+
+    def tell(self, y: float) -> None:
+        self.readings += 1
+        self.client.complete_trial(self.trial, raw_data={"y": y})
+
+    def recommend(self) -> Tensor:
+        return _point(self.best(self.client)[0])
+
+
+def _names(problem: DesignProblem) -> list[str]:
+    return [f"x{i}" for i in range(problem.d)]
+
+
+def _parameters(x: Tensor) -> dict[str, Any]:
+    return {f"x{i}": value for i, value in enumerate(x.tolist())}
+
+
+def _point(parameters: Any) -> Tensor:
+    return torch.tensor([parameters[f"x{i}"] for i in range(len(parameters))], dtype=torch.float64)
+
+
+def register() -> None:
+    """Add the methods to those that configurations of ``loop: botorch`` can name, in this process."""
+    BOTORCH_METHODS.update({"RCGP": RCGP, "Optuna": Optuna, "Ax": Ax})
+
+
+# By label: what a configuration says of it.
+GRID: dict[str, dict[str, Any]] = {
+    "SingleTaskGP": {"name": "SingleTaskGP"},
+    "known": {"name": "known"},
+    "RobustGP": {"name": "RobustGP"},
+    "RobustGP + replicates": {"name": "RobustGP", "replicates": True},
+    "Winsorised": {"name": "Winsorised"},
+    "RCGP": {"name": "RCGP"},
+    "TPE": {"name": "Optuna", "sampler": "tpe"},
+    "GPSampler": {"name": "Optuna", "sampler": "gp"},
+    "RobustSampler": {"name": "Optuna", "sampler": "robust"},
+    "Ax + RobustGP": {"name": "Ax", "robust": True},
+    "Ax": {"name": "Ax"},
+}
+OURS = ("RobustGP", "RobustGP + replicates", "RobustSampler", "Ax + RobustGP")

@@ -1,0 +1,44 @@
+"""Chunks of a baseline leave the traces of single rounds."""
+
+import pytest
+import torch
+
+from bo_robust.experiments import loop_arms
+from bo_robust.experiments.build import build_algorithm, build_problem
+from bo_robust.experiments.config import parse
+from bo_robust.experiments.loop_arms import Traces, play
+
+
+def traces_of(panel, problem, trials):
+    traces = Traces(panel.horizon, len(trials), problem.f.device, problem.f.dtype)
+    algorithm = build_algorithm(panel.methods[0], panel, problem)
+    play(algorithm, problem, trials, panel.seed, problem.noise_var, traces, initial=panel.initial or 0)
+    return traces.tensors()
+
+
+@pytest.mark.parametrize("initial", [0, 30])
+def test_chunks_leave_the_traces_of_single_rounds(initial, monkeypatch):
+    """Of 300 arms and 600 rounds in chunks of 256, so that arms repeat; every tenth reward fails, and the first."""
+    monkeypatch.setattr(loop_arms, "on_cuda", lambda tensor: False)
+    panel = parse(
+        {
+            "methods": ["random"],
+            "trials": 2,
+            "horizon": 600,
+            "initial": initial,
+            "panels": [{"name": "p", "problem": {"kind": "many_arms", "num_arms": 300}}],
+        }
+    ).panels[0]
+    problem = build_problem(panel, range(2), None, torch.device("cpu"))
+    real = type(problem.rewards).__call__
+    monkeypatch.setattr(
+        type(problem.rewards),
+        "__call__",
+        lambda self, f, arms, draws: real(self, f, arms, draws).where(arms % 10 != 0, float("nan")),
+    )
+    chunks = traces_of(panel, problem, range(2))
+    monkeypatch.setattr(loop_arms, "ignores_rewards", lambda algorithm, state: False)
+    single = traces_of(panel, problem, range(2))
+    assert 0.8 < chunks["ok"].double().mean() < 1.0
+    for name, column in single.items():
+        assert torch.equal(chunks[name].nan_to_num(), column.nan_to_num()), name
