@@ -333,7 +333,7 @@ class _Outputs:
 
     @classmethod
     def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int) -> _Outputs:
-        Y = torch.as_tensor(Y, dtype=torch.float64)
+        Y = _numbers("Y", Y)
         Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
         if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
             raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
@@ -341,7 +341,7 @@ class _Outputs:
             row = int((~Y.isfinite()).any(-1).nonzero()[0])
             raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
         m = Y.shape[-1]
-        C = Y[:, :0] if constraints is None else torch.as_tensor(constraints, dtype=torch.float64)
+        C = Y[:, :0] if constraints is None else _numbers("constraints", constraints)
         if C.ndim != 2 or len(C) != n:
             raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
         C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
@@ -384,17 +384,17 @@ class _Space:
         if (bounds is None) == (candidates is None):
             raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
         values = [
-            {int(i): torch.as_tensor(list(v), dtype=torch.float64) for i, v in given.items()}
+            {int(i): _numbers("discrete and categorical values", sorted(v)) for i, v in given.items()}
             for given in (discrete, categorical)
         ]
         if candidates is not None:
-            table = torch.as_tensor(candidates, dtype=torch.float64)
+            table = _numbers("candidates", candidates)
             if table.ndim != 2 or len(table) < 2 or not table.isfinite().all():
                 raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
-            seen = torch.as_tensor(X, dtype=torch.float64).reshape(-1, table.shape[-1]) if len(X) else table
+            seen = _numbers("X", X).reshape(-1, table.shape[-1]) if len(X) else table
             both = torch.cat([table, seen])
             return cls(torch.stack([both.amin(0), both.amax(0)]), table, *values)
-        box = torch.as_tensor(bounds, dtype=torch.float64)
+        box = _numbers("bounds", bounds)
         if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
             raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
         by_column = [values[0].get(i, values[1].get(i)) for i in range(box.shape[-1])]
@@ -418,7 +418,7 @@ class _Space:
     def rows(self, name: str, x: Any) -> Tensor:
         """The designs as ``k x d``; raises ``ValueError`` unless they are."""
         d = self.bounds.shape[-1]
-        x = torch.as_tensor([] if x is None else x, dtype=torch.float64)
+        x = _numbers(name, [] if x is None else x)
         x = x.reshape(0, d) if x.numel() == 0 else x
         if x.ndim != 2 or x.shape[-1] != d or not x.isfinite().all():
             raise ValueError(f"{name} must be k x {d} finite numbers, got shape {tuple(x.shape)}.")
@@ -576,6 +576,15 @@ def _likelihood() -> GaussianLikelihood:
     prior = LogNormalPrior(-4.0, 1.0)
     floor = GreaterThan(NOISE_FLOOR, transform=None, initial_value=prior.mode)
     return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
+
+
+def _numbers(name: str, x: Any) -> Tensor:
+    """A tensor of numbers, from lists, arrays, tables of pandas or tensors; raises ``ValueError`` if it is none."""
+    try:
+        return torch.as_tensor(x.to_numpy() if hasattr(x, "to_numpy") else x, dtype=torch.float64)
+    except (TypeError, ValueError):
+        hint = "give texts as numbers, and their column in `categorical`"
+        raise ValueError(f"{name} must be numbers in rows of one length; {hint}.") from None
 
 
 def _among(X: Tensor, others: Tensor) -> Tensor:

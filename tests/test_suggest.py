@@ -238,6 +238,16 @@ def test_values_that_stand_for_failures_are_named():
     assert _sentinel(torch.cat([good, good.new_tensor([50.0, 50.0])])) is None
 
 
+def test_tables_of_pandas_and_values_in_any_order_are_taken():
+    pandas = pytest.importorskip("pandas")
+    X = designs(8).round()
+    space = {"bounds": [[0.0, -1.0], [4.0, 1.0]], "discrete": {0: [4, 0, 2, 1, 3]}}
+    one = suggest(X, f(X), **space, **SEARCH)
+    frame = pandas.DataFrame(X.numpy(), columns=["a", "b"])
+    other = suggest(frame, pandas.Series(f(X).numpy()), **space, **SEARCH)
+    assert torch.equal(one.X, other.X)
+
+
 def test_one_hot_columns():
     space = _Space.of([[0.0, 0.0], [2.0, 10.0]], None, {}, {0: [0.0, 1.0, 2.0]}, [])
     x = torch.tensor([[2.0, 5.0], [0.0, 10.0]], dtype=torch.float64)
@@ -273,6 +283,7 @@ X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]
         ({"X_pending": [[1.0]]}, "X_pending must be"),
         ({"q": -1}, "q must"),
         ({"repeats": "always"}, "repeats must be"),
+        ({"X": [["a", "b"]] * 3}, "X must be numbers"),
         ({"seed": 0.5}, "seed must"),
         ({"raw_samples": 0}, "raw_samples must"),
         ({"method": "v-ucb", "settings": {"environment": {"points": [{"z": 0.0}]}}}, "v-ucb needs conditions"),

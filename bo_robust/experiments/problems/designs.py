@@ -151,7 +151,7 @@ class Function(OverDesigns):
 
 @dataclass(frozen=True)
 class Laboratory(OverDesigns):
-    """A laboratory's table as measured; suzuki ships with the package, the others need data."""
+    """A laboratory's table, as measured: suzuki is in the package, the others in the data folder."""
 
     table: str = "suzuki"  # A name in `LAB`
     data_dir: Path | str | None = None
