@@ -21,7 +21,7 @@ from bo_robust.utils.covariance import Matern, SquaredExponential, distances_by_
 
 N = 40
 # The only files that may ask: the helper, and the check of the device that a user names.
-ASKS = {"utils/linalg.py", "experiments/build.py"}
+ASKS = {"utils/linalg.py", "experiments/build.py", "experiments/loop_botorch.py"}
 
 
 @pytest.fixture
