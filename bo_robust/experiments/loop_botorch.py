@@ -286,12 +286,11 @@ def settings_used(panel: Panel, data_dir: Path | None, device: torch.device) -> 
         raise RunError(f"panel {panel.name!r}: `loop: botorch` runs on a CPU, not on {device}.")
     problem = build_design_problem(panel, data_dir)
     initial = initial_size(panel, problem)
-    designs = math.inf if problem.candidates is None else len(problem.candidates)
-    if not initial < panel.horizon <= designs:
-        raise RunError(
-            f"panel {panel.name!r}: horizon must be above the {initial} points of the initial design, and at most the "
-            f"{designs} designs of its table; got {panel.horizon}."
-        )
+    where, horizon = f"panel {panel.name!r}: horizon must be", panel.horizon
+    if horizon <= initial:
+        raise RunError(f"{where} above the {initial} points of the initial design, got {horizon}.")
+    if problem.candidates is not None and horizon > len(problem.candidates):
+        raise RunError(f"{where} at most the {len(problem.candidates)} designs of its table, got {horizon}.")
     methods = {m.label: build_method(m.name, m.options) for m in panel.methods}
     used = {label: {"class": type(method).__name__, **vars(method)} for label, method in methods.items()}
     return {"initial": initial, "methods": used}
