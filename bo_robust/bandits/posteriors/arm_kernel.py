@@ -215,10 +215,12 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
-    if like.dtype == torch.float32 and on_cuda(like) and torch.get_float32_matmul_precision() != "highest":
+    # Unlike torch.get_float32_matmul_precision, this can be read whichever of torch's settings the user chose.
+    precision = torch.backends.cuda.matmul.fp32_precision
+    if like.dtype == torch.float32 and on_cuda(like) and precision not in ("none", "ieee"):
         raise ValueError(
-            f"torch.set_float32_matmul_precision({torch.get_float32_matmul_precision()!r}) leaves three digits to a "
-            'posterior in float32 on CUDA; set it to "highest", or use float64.'
+            f"matrix products in {precision} (torch.backends.cuda.matmul.fp32_precision) leave three digits to a "
+            'posterior in float32 on CUDA; set it to "ieee", or use float64.'
         )
     noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
     if bool((noise < floor).any()):
