@@ -9,7 +9,7 @@ from torch import Tensor
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.ops import arm_update, naive_ops
-from bo_robust.ops.arm_update import ArmBuffers, Scratch, naive
+from bo_robust.ops.arm_update import ArmBuffers, naive
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}
@@ -196,12 +196,12 @@ def test_twenty_rounds_without_waiting_for_the_device(fused, dense, device):
     try:
         torch.cuda.set_sync_debug_mode("error")
         for t in range(20):
-            arm_update.update_(buffers, arms[t], rewards[t], kernel, Scratch([]))
+            arm_update.update_(buffers, arms[t], rewards[t], kernel)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     with naive_ops():
         for t in range(20):
-            arm_update.update_(plain, arms[t], rewards[t], kernel, Scratch([]))
+            arm_update.update_(plain, arms[t], rewards[t], kernel)
     assert_same(buffers, plain, torch.float64)
 
 

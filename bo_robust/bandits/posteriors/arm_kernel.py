@@ -136,13 +136,13 @@ class ArmKernel:
             rows = self.matrix[torch.arange(arms.shape[0], device=arms.device) if trials is None else trials, arms]
         return rows if out is None else out.copy_(rows)
 
-    def write_row(self, arm: int, trials: int | slice, out: np.ndarray) -> None:
-        """Write K[a, :] of one arm on a CPU into ``out``: ``n`` in one trial, ``t x n`` in neighbouring ones."""
+    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
+        """Write K[a, :] of one arm in one trial into ``out``, ``n``, on a CPU."""
         if self.matrix is None:
-            self.rows(torch.tensor([arm]), None, torch.from_numpy(out).view(-1, self.num_arms))
+            self.rows(torch.tensor([arm]), None, torch.from_numpy(out).unsqueeze(0))
         else:
             K = self.matrix.numpy()
-            out[...] = K[arm] if K.ndim == 2 else K[trials, arm]
+            out[:] = K[arm] if K.ndim == 2 else K[trial, arm]
 
     def columns(self, arms: Tensor) -> Tensor:
         """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""
