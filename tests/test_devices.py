@@ -180,17 +180,23 @@ def test_layouts_and_changes_on_cuda(places, rehearsed, monkeypatch):
     assert state.posterior.changes.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("precision", ["high", "medium"])
+@pytest.mark.parametrize("precision", ["high", "medium", "tf32"])
 def test_float32_needs_full_products_on_cuda(precision, places, monkeypatch):
+    """By both of torch's settings: with the newer one torch.get_float32_matmul_precision itself would raise."""
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places.float())
-    given = torch.get_float32_matmul_precision()
+    matmul = torch.backends.cuda.matmul
+    given = matmul.fp32_precision
     monkeypatch.setattr(linalg, "rehearsed", False)
     try:
-        torch.set_float32_matmul_precision(precision)
+        if precision == "tf32":
+            matmul.fp32_precision = precision
+        else:
+            torch.set_float32_matmul_precision(precision)
         arm_states.init(kernel, 0.1)
         monkeypatch.setattr(linalg, "rehearsed", True)
-        with pytest.raises(ValueError, match='set it to "highest"'):
+        with pytest.raises(ValueError, match='set it to "ieee"'):
             arm_states.init(kernel, 0.1)
         arm_states.init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 0.1)
     finally:
-        torch.set_float32_matmul_precision(given)
+        torch.set_float32_matmul_precision("highest")
+        matmul.fp32_precision = given

@@ -20,7 +20,7 @@ from torch import Tensor
 from bo_robust.bandits.base import Info, Selection, State, uniform_arms
 from bo_robust.bandits.bkb import new_dictionary, sparse_width
 from bo_robust.bandits.feature_space import FeatureSpaceAlgorithm
-from bo_robust.bandits.gp_ucb import best_arms
+from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
@@ -87,7 +87,7 @@ class BBKB(FeatureSpaceAlgorithm):
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
         if posterior.ahead is None:  # every trial at the start of a batch
-            return Selection(best_arms(posterior, w), w)
+            return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
         assert state.shortlist is not None
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
         arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bo_robust.bandits.base import Info, Selection, State, uniform_arms
 from bo_robust.bandits.feature_space import FeatureSpaceAlgorithm
-from bo_robust.bandits.gp_ucb import best_arms
+from bo_robust.bandits.gp_ucb import largest_bound
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
@@ -74,7 +74,7 @@ class BKB(FeatureSpaceAlgorithm):
         posterior, w = state.posterior, sparse_width(state, self.width, uniform)
         if state.round == 0:
             return Selection(uniform_arms(uniform, posterior.counts.shape[1]), w)
-        return Selection(best_arms(posterior, w), w)
+        return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards, truncated, and redraw the dictionaries."""

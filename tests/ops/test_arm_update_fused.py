@@ -9,7 +9,7 @@ from torch import Tensor
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.ops import arm_update, naive_ops
-from bo_robust.ops.arm_update import ArmBuffers, Scratch, naive
+from bo_robust.ops.arm_update import ArmBuffers, naive
 from bo_robust.utils.covariance import Matern, SquaredExponential
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}
@@ -153,15 +153,21 @@ def test_buffers_must_be_contiguous(fused, name, device):
         fused.update_(buffers, zero.long(), zero, kernel.rows)
 
 
-def test_an_arm_out_of_range_takes_nothing_in(fused, device):
-    buffers, kernel = start(3, 10, True, torch.float64, device)
-    before = copy_of(buffers)
+@pytest.mark.parametrize("dense", [True, False])
+def test_an_arm_out_of_range_changes_nothing(fused, dense, device):
+    """The kernel is asked for rows of arms that exist only."""
+    plain, kernel = start(3, 10, dense, torch.float64, device)
+    buffers = copy_of(plain)
+    before = copy_of(plain)
     arms = torch.tensor([10, -1, 2], device=device)
-    ok = fused.update_(buffers, arms, torch.ones(3, dtype=torch.float64, device=device), kernel.rows)
+    rewards = torch.ones(3, dtype=torch.float64, device=device)
+    ok = fused.update_(buffers, arms, rewards, kernel.rows)
+    assert torch.equal(ok, naive.update_(plain, arms, rewards, kernel.rows))
     assert ok.tolist() == [False, False, True]
     assert torch.equal(buffers.mean[:2], before.mean[:2])
     assert torch.equal(buffers.variance[:2], before.variance[:2])
     assert buffers.counts.sum(1).tolist() == [0.0, 0.0, 1.0]
+    assert_same(buffers, plain, torch.float64)
 
 
 def test_two_runs_are_the_same_to_the_bit(fused, device):
@@ -190,12 +196,12 @@ def test_twenty_rounds_without_waiting_for_the_device(fused, dense, device):
     try:
         torch.cuda.set_sync_debug_mode("error")
         for t in range(20):
-            arm_update.update_(buffers, arms[t], rewards[t], kernel, Scratch([]))
+            arm_update.update_(buffers, arms[t], rewards[t], kernel)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     with naive_ops():
         for t in range(20):
-            arm_update.update_(plain, arms[t], rewards[t], kernel, Scratch([]))
+            arm_update.update_(plain, arms[t], rewards[t], kernel)
     assert_same(buffers, plain, torch.float64)
 
 

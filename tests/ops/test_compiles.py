@@ -33,3 +33,18 @@ def test_every_op_compiles_and_stays_in_registers():
         assert int(stack) <= STACK.get(kernel, 0), f"{kernel} spills"
         assert int(registers) <= 255
         assert int(fit) >= 1
+
+
+@pytest.mark.slow
+def test_no_kernel_is_compiled_anew_for_sizes_that_grow():
+    """Rows, pending rows and the room for both differ from round to round, and after 160 rounds the last one too."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    code = (
+        "from bo_robust.ops.arm_update import fused\n"
+        "for kernel in (fused._take_slots, fused._scalars, fused._stream):\n"
+        "    print(*(p.name for p in kernel.params if not p.do_not_specialize and p.name in fused.GROWING))"
+    )
+    environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == []

@@ -332,6 +332,18 @@ def test_fused_reads_strided_arms_and_nothing_beside_them(fused, device):
     assert_scores(scores, dtc_scores_direct(arms, dictionary, covariance, noise), 1e-11)
 
 
+def test_fused_reads_columns_beyond_32_bits(fused, device, tmp_path):
+    """Columns 2^30 numbers apart, of which a sparse file keeps those that are written."""
+    if device.type == "cuda":
+        pytest.skip("would fill the memory of the device")
+    covariance, step = Matern(2.5, 0.4), 2**30 + 5
+    arms, dictionary, noise = problem(20, (9,), 3, covariance, device)
+    apart = torch.from_file(str(tmp_path / "arms"), shared=True, size=2 * step + 20, dtype=torch.float32)
+    apart = apart.as_strided((20, 3), (1, step)).copy_(arms)
+    scores = fused.dtc_scores(apart, dictionary, form_of(covariance, dictionary.points), noise)
+    assert_scores(scores, dtc_scores_direct(arms.float().double(), dictionary, covariance, noise), 1e-11)
+
+
 def test_fused_extremes(fused, device):
     """No arms, no dictionary, a far arm, and a float32 dictionary."""
     covariance = SquaredExponential(0.4, 1.5)

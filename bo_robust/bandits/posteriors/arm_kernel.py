@@ -136,13 +136,13 @@ class ArmKernel:
             rows = self.matrix[torch.arange(arms.shape[0], device=arms.device) if trials is None else trials, arms]
         return rows if out is None else out.copy_(rows)
 
-    def write_row(self, arm: int, trials: int | slice, out: np.ndarray) -> None:
-        """Write K[a, :] of one arm on a CPU into ``out``: ``n`` in one trial, ``t x n`` in neighbouring ones."""
+    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
+        """Write K[a, :] of one arm in one trial into ``out``, ``n``, on a CPU."""
         if self.matrix is None:
-            self.rows(torch.tensor([arm]), None, torch.from_numpy(out).view(-1, self.num_arms))
+            self.rows(torch.tensor([arm]), None, torch.from_numpy(out).unsqueeze(0))
         else:
             K = self.matrix.numpy()
-            out[...] = K[arm] if K.ndim == 2 else K[trials, arm]
+            out[:] = K[arm] if K.ndim == 2 else K[trial, arm]
 
     def columns(self, arms: Tensor) -> Tensor:
         """Columns K[:, a] of the ``arms`` (``s x M``) of every trial, ``s x n x M``."""
@@ -215,10 +215,12 @@ def noise_of_trials(kernel: ArmKernel, noise_var: float | Tensor, trials: int) -
         raise ValueError(f"noise_var must be one number or one per trial ({trials}), got shape {tuple(noise.shape)}.")
     check_positive(noise_var=float(noise.min()))
     check_finite("noise_var", noise)
-    if like.dtype == torch.float32 and on_cuda(like) and torch.get_float32_matmul_precision() != "highest":
+    # Unlike torch.get_float32_matmul_precision, this can be read whichever of torch's settings the user chose.
+    precision = torch.backends.cuda.matmul.fp32_precision
+    if like.dtype == torch.float32 and on_cuda(like) and precision not in ("none", "ieee"):
         raise ValueError(
-            f"torch.set_float32_matmul_precision({torch.get_float32_matmul_precision()!r}) leaves three digits to a "
-            'posterior in float32 on CUDA; set it to "highest", or use float64.'
+            f"matrix products in {precision} (torch.backends.cuda.matmul.fp32_precision) leave three digits to a "
+            'posterior in float32 on CUDA; set it to "ieee", or use float64.'
         )
     noise, floor = noise.expand(trials), LEAST_NOISE * torch.finfo(like.dtype).eps * like.amax(-1)
     if bool((noise < floor).any()):

@@ -8,7 +8,7 @@ Source: Srinivas et al. 2010, eqs. (1)-(2); the noise variance lambda is ``noise
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bo_robust.bandits.posteriors.arm_kernel import ROW_BLOCK, ArmKernel, noise_of_trials
 from bo_robust.ops import arm_update
-from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, Scratch, Views
+from bo_robust.ops.arm_update import LONG_BLOCK, SHORT_BLOCK, ArmBuffers
 from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_tensor
 from bo_robust.utils.linalg import on_cuda
 
@@ -51,13 +51,11 @@ class ArmPosterior:
         kernel: The prior covariance.
         buffers: All tensors of the state.
         row_budget: Rounds that can be observed before free covariance rows must be counted again.
-        scratch: What the CPU path keeps between rounds. It is derived from the buffers.
     """
 
     kernel: ArmKernel
     buffers: ArmBuffers
     row_budget: int
-    scratch: Scratch = field(repr=False)
 
     @property
     def mean(self) -> Tensor:
@@ -78,11 +76,6 @@ class ArmPosterior:
     def noise_var(self) -> Tensor:
         """lambda, ``s``."""
         return self.buffers.noise_var
-
-    @property
-    def single(self) -> Views | None:
-        """Views of the only trial, where a CPU plays it in NumPy; None otherwise, and before a block's first round."""
-        return self.scratch.single
 
     @property
     def information_gain(self) -> Tensor:
@@ -157,7 +150,7 @@ def init(
         dense=dense,
     )
     budget = min(capacity, FIRST_ROWS)
-    return ArmPosterior(kernel, buffers, row_budget=budget, scratch=Scratch([{} for _ in range(trials)]))
+    return ArmPosterior(kernel, buffers, row_budget=budget)
 
 
 def is_dense(like: Tensor, trials: int) -> bool:
@@ -192,7 +185,7 @@ def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tens
         if posterior.row_budget == 0:
             _reserve(posterior)
         posterior.row_budget -= 1
-    return arm_update.update_(posterior.buffers, arms, rewards, posterior.kernel, posterior.scratch, counts)
+    return arm_update.update_(posterior.buffers, arms, rewards, posterior.kernel, counts)
 
 
 def check_pulls(like: Tensor, arms: Tensor, rewards: Tensor) -> None:
@@ -250,11 +243,10 @@ def _reserve(posterior: ArmPosterior) -> None:
             old = getattr(buffers, name)
             new = zeros_like_shape((trials, capacity, *old.shape[2:]), old)
             new[:, :filled] = old[:, :filled]
-            setattr(buffers, name, new)
+            buffers.replace(**{name: new})
         root = zeros_like_shape((trials, capacity, capacity), buffers.root)
         root[:, :filled, :filled] = buffers.root[:, :filled, :filled]
-        buffers.root = root
-        posterior.scratch.views.clear()
+        buffers.replace(root=root)
     until_next = max(FIRST_ROWS, filled // 2)
     # With a row for every arm there is always room, however many rounds go by.
     posterior.row_budget = until_next if capacity == n else min(capacity - filled, until_next)

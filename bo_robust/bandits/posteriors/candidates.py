@@ -79,10 +79,9 @@ class _SharedKernel(ArmKernel):
     def rows(self, arms: Tensor, trials: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         return super().rows(arms, self._candidate(arms, trials), out)
 
-    def write_row(self, arm: int, trials: int | slice, out: np.ndarray) -> None:
+    def write_row(self, arm: int, trial: int, out: np.ndarray) -> None:
         assert self.matrix is not None
-        first = (trials if isinstance(trials, int) else trials.start) % self.matrix.shape[0]
-        super().write_row(arm, first if isinstance(trials, int) else slice(first, first + len(out)), out)
+        super().write_row(arm, trial % self.matrix.shape[0], out)
 
     def _candidate(self, arms: Tensor, trials: Tensor | None) -> Tensor:
         """The candidate of each row: row i * h + u belongs to candidate u."""
@@ -255,8 +254,6 @@ def init(
     prior = batched(kernel, noise_var, trials, prior_mean)
     rows = len(prior.noise_var)
     flat = arm_posteriors.init(prior.kernel, prior.noise_var, rows, prior_mean=prior.prior_mean, rounds=rounds)
-    # The h rows of a trial always pull the same arm, which spares the CPU path work.
-    flat.scratch.group = prior.candidates
     noise = flat.noise_var.view(-1, prior.candidates)
     active, last_gain = torch.ones_like(noise, dtype=torch.bool), torch.full_like(noise, math.inf)
     return CandidatePosterior(flat, active, torch.zeros_like(noise), last_gain)

@@ -7,28 +7,23 @@ where this saves work. ``fused`` is one pass over the rows in Triton, for CUDA.
 from torch import Tensor
 
 from bo_robust.ops.arm_update import cpu, naive
-from bo_robust.ops.arm_update.cpu import PriorRows, Scratch, Views
+from bo_robust.ops.arm_update.cpu import PriorRows
 from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
 from bo_robust.ops.checked import dispatch
 from bo_robust.utils.linalg import all_numbers, on_cuda
 
-__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "PriorRows", "Scratch", "Views", "update_"]
+__all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "PriorRows", "update_"]
 
 
 def update_(
-    buffers: ArmBuffers,
-    arms: Tensor,
-    rewards: Tensor,
-    kernel: PriorRows,
-    scratch: Scratch,
-    counts: Tensor | None = None,
+    buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel: PriorRows, counts: Tensor | None = None
 ) -> Tensor:
-    """See :func:`bo_robust.ops.arm_update.naive.update_`. The caller keeps ``scratch`` between rounds (CPU only).
+    """See :func:`bo_robust.ops.arm_update.naive.update_`.
 
     Nothing counts as taken in where mean and variance are no numbers after it.
     """
     if not on_cuda(arms):
-        return cpu.update_(buffers, arms, rewards, kernel, scratch, counts)
+        return cpu.update_(buffers, arms, rewards, kernel, counts)
     given = buffers, arms, rewards.detach(), kernel.rows, counts
     ok = dispatch("arm_update", buffers.mean, lambda fused: fused.update_(*given), lambda: naive.update_(*given))
     return ok & all_numbers(buffers.mean, buffers.variance)

@@ -29,6 +29,8 @@ from bo_robust.ops.arm_update.naive import ArmBuffers, KernelRows, begin_round_
 TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
 # Rows read at a time where only one arm of each is needed.
 COLUMN = 256
+# Sizes that grow during a run: a kernel specialised to them would be compiled again and again.
+GROWING = ["m", "k", "capacity", "room"]
 
 
 @torch.no_grad()
@@ -37,7 +39,7 @@ def update_(
 ) -> Tensor:
     """See :func:`bo_robust.ops.arm_update.naive.update_`. ``ValueError`` if a buffer is not contiguous.
 
-    In the dense layout a trial whose arm is out of range takes nothing in.
+    A trial whose arm is out of range is left as it is.
     """
     _check(buffers)
     begin_round_(buffers)
@@ -71,7 +73,7 @@ def _low_rank(buffers: ArmBuffers, arms: Tensor, kernel_rows: KernelRows) -> tup
     """K[a, :], ``s x n``; R^T R K_Da, ``s x m``; and the row to store K[a, :] in, ``s``, -1 if it is stored already."""
     s, n = buffers.mean.shape
     m = buffers.num_rows = min(buffers.num_rows + 1, buffers.rows.shape[1])
-    prior = kernel_rows(arms, None).contiguous()
+    prior = kernel_rows(arms.clamp(0, n - 1), None).contiguous()
     at_rows, new_slot = prior.new_empty(s, m), torch.empty_like(arms)
     _take_slots[(s,)](
         arms,
@@ -107,7 +109,7 @@ def _check(buffers: ArmBuffers) -> None:
             raise ValueError(f"{name} of the posterior is not contiguous; replace it by its `.contiguous()`.")
 
 
-@triton.jit(do_not_specialize=["m"])
+@triton.jit(do_not_specialize=GROWING)
 def _take_slots(  # type: ignore[no-untyped-def]
     arms,
     prior,
@@ -141,7 +143,7 @@ def _take_slots(  # type: ignore[no-untyped-def]
     tl.store(new_slot + trial, tl.where(slot < 0, next_slot, -1))
 
 
-@triton.jit(do_not_specialize=["m", "k"])
+@triton.jit(do_not_specialize=GROWING)
 def _scalars(  # type: ignore[no-untyped-def]
     arms,
     base,
@@ -222,7 +224,7 @@ def _add_rows(total, weights, rows, count, n, b, BJ: tl.constexpr):  # type: ign
     return total
 
 
-@triton.jit(do_not_specialize=["m", "k"])
+@triton.jit(do_not_specialize=GROWING)
 def _stream(  # type: ignore[no-untyped-def]
     arms,
     base,

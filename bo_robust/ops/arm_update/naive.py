@@ -28,8 +28,10 @@ Functions ending in ``_`` write into the buffers they are given.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,6 +44,24 @@ KernelRows = Callable[..., Tensor]
 """Maps arms (``r``) and their trials (``r``) to prior rows K[a, :], ``r x n``. Trials None: one arm per trial.
 
 A third argument, ``r x n``, is memory to write the rows into."""
+
+
+class Arrays(NamedTuple):
+    """The tensors of :class:`ArmBuffers` on a CPU as NumPy arrays, in the same memory."""
+
+    noise_var: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    counts: np.ndarray
+    information_gain: np.ndarray
+    pending: np.ndarray
+    rows: np.ndarray
+    row_arm: np.ndarray
+    root: np.ndarray
+    root_ready: np.ndarray
+    slots: np.ndarray
+    filled: np.ndarray
+    block_filled: np.ndarray
 
 
 @dataclass
@@ -68,6 +88,26 @@ class ArmBuffers:
     dense: bool  # Whether the layout is dense
     num_pending: int = 0  # k
     num_rows: int = 0  # Upper bound of `filled` that the host knows. Rows beyond it are not read.
+    # On a CPU, per trial and arm: the pending row of its last pull in this block, and the factor that makes it C[a, :]
+    pulled: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
+    _arrays: Arrays | None = field(default=None, init=False, repr=False)
+
+    @property
+    def arrays(self) -> Arrays:
+        """The tensors as NumPy arrays, made when first asked for, and anew after :meth:`replace`."""
+        if self._arrays is None:
+            self._arrays = Arrays(*(getattr(self, name).numpy() for name in Arrays._fields))
+        return self._arrays
+
+    def replace(self, **tensors: Tensor) -> None:
+        """Put others in the place of some of the tensors."""
+        for name, x in tensors.items():
+            setattr(self, name, x)
+        self._arrays = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the arrays: those of a copy are to be views of its own tensors."""
+        return self.__dict__ | {"_arrays": None}
 
 
 def update_(
@@ -172,8 +212,9 @@ def end_block_(buffers: ArmBuffers) -> None:
         buffers.root_ready.fill_(False)
         if buffers.pending.shape[1] < m // 4:  # keeps the O(m^3) factorisation at O(m^2) per round
             s, n = buffers.mean.shape
-            buffers.pending = buffers.pending.new_empty(s, m // 4, n)
+            buffers.replace(pending=buffers.pending.new_empty(s, m // 4, n))
     buffers.num_pending = 0
+    buffers.pulled.clear()
 
 
 def refresh_root_(buffers: ArmBuffers, trials: slice, m: int, *, branch_free: bool) -> None:

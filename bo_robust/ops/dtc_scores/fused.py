@@ -14,7 +14,7 @@ on an H100 according to triton-lang/triton#10313).
 
 ``python -m benchmarks.gpu`` measures times.
 Below about r = 100 the traffic, 40 r bytes per arm, is the bound. A float32 dictionary is multiplied as
-``torch.set_float32_matmul_precision`` says: leave it at "highest", tf32 would ruin the variance.
+``torch.backends.cuda.matmul.fp32_precision`` says: leave it at "ieee", tf32 would ruin the variance.
 """
 
 import torch
@@ -115,6 +115,7 @@ def _columns(  # type: ignore[no-untyped-def]
     b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     is_arm = b < B
     dtype = k.dtype.element_ty
+    stride = tl.cast(arms_column, tl.int64)  # j columns on may be 2^31 numbers and more
     scale, linear, square = tl.load(parameters), tl.load(parameters + 1), tl.load(parameters + 2)
     total = tl.zeros((BB,), dtype=dtype)
     for start in range(0, width, BR):
@@ -122,7 +123,7 @@ def _columns(  # type: ignore[no-untyped-def]
         is_point = i < r
         q = tl.zeros((BB, BR), dtype=dtype)
         for j in range(d):
-            x = tl.load(arms + b * arms_row + j * arms_column, mask=is_arm, other=0.0).to(dtype)
+            x = tl.load(arms + b * arms_row + j * stride, mask=is_arm, other=0.0).to(dtype)
             y = tl.load(points + (trial * d + j) * r + i, mask=is_point, other=0.0)
             difference = (x[:, None] - y[None, :]) * tl.load(parameters + 3 + j)
             q += difference * difference

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel, init, observe
-from bo_robust.ops.arm_update import cpu, naive
+from bo_robust.ops.arm_update import naive
 from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
 
 
@@ -188,12 +188,13 @@ def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean
 
 
 @pytest.mark.parametrize("trials", [1, 3])
-def test_the_path_of_long_rows(trials, monkeypatch):
-    """What the CPU does beyond NUMPY_MAX_ARMS, at a size where a dense solve can check it."""
-    monkeypatch.setattr(cpu, "NUMPY_MAX_ARMS", 10)
-    kernel = grid_kernel(300, 0.05, "cpu")
-    pulls, rewards = random_rounds(300, trials, 150, "cpu", distinct=40)
-    posterior = play(init(kernel, 0.1, trials), pulls, rewards)
+def test_a_block_that_ends_early(trials):
+    """As before rounds that one call plays: what was known of its pending rows is forgotten."""
+    kernel = grid_kernel(20, 0.2, "cpu")
+    pulls, rewards = random_rounds(20, trials, 12, "cpu", distinct=3)
+    posterior = play(init(kernel, 0.1, trials), pulls[:6], rewards[:6])
+    naive.end_block_(posterior.buffers)
+    play(posterior, pulls[6:], rewards[6:])
     for i in range(trials):
         mean, variance = dense_posterior(kernel.matrix, 0.1, pulls[:, i], rewards[:, i])
         torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-9, atol=1e-11)
