@@ -157,13 +157,13 @@ def suggest(
     X, pending, failed = (
         space.rows(name, x) for name, x in {"X": X, "X_pending": X_pending, "X_failed": X_failed}.items()
     )
-    outputs = _Outputs.of(Y, constraints, maximize, len(X))
     trial = len(X) + len(pending) + len(failed) if trial is None else trial
     num_initial = space.num_initial if num_initial is None else num_initial
     known = {"dim": space.columns, "num_initial": num_initial}
     if space.candidates is not None:
         known["num_arms"] = len(space.candidates)
     choice = choose(method, settings, known)
+    outputs = _Outputs.of(Y, constraints, maximize, len(X), centered=choice.model is not RobustGP)
     if choice.acquisition is ValueAtRiskUCB:
         raise ValueError(f"{method} needs conditions, which suggest does not choose; use it in Ax or BoTorch.")
     if outputs.several and choice.acquisition is not None:
@@ -320,7 +320,10 @@ class _Round:
 
 @dataclass(frozen=True)
 class _Outputs:
-    """Readings in robust standard deviations, where large objectives are good and constraints hold up to 0."""
+    """Readings in robust standard deviations, where large objectives are good and constraints hold up to 0.
+
+    Objectives have a median of 0, or keep their zero, which says whether a logarithm makes sense.
+    """
 
     scaled: Tensor  # n x (m + k)
     center: Tensor
@@ -332,7 +335,7 @@ class _Outputs:
         return self.scaled.shape[-1] > 1
 
     @classmethod
-    def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int) -> _Outputs:
+    def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int, centered: bool) -> _Outputs:
         Y = _numbers("Y", Y)
         Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
         if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
@@ -367,7 +370,9 @@ class _Outputs:
                     stacklevel=4,
                 )
         scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
-        return cls(scaled, center, scale, m)
+        return (
+            cls(scaled, center, scale, m) if centered or not n else cls(scaled + center / scale, 0.0 * center, scale, m)
+        )
 
 
 @dataclass(frozen=True)

@@ -117,15 +117,18 @@ class Robust(BoTorchMethod):
     Args:
         outlier_share: As of "robust" in :data:`bo_robust.methods.METHODS`.
         outlier_density: As there.
+        outcome_scale: "auto", or None to model the readings as they are.
         replicates: Measure what ``suggest_replicates`` asks for before the acquisition is maximised.
     """
 
     outlier_share: float = DEFAULTS["outlier_share"]
     outlier_density: float = DEFAULTS["outlier_density"]
     replicates: bool = False
+    outcome_scale: str | None = "auto"
 
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
-        return fitted(RobustGP(X, Y, outlier_share=self.outlier_share, outlier_density=self.outlier_density))
+        options = {name: getattr(self, name) for name in ("outlier_share", "outlier_density", "outcome_scale")}
+        return fitted(RobustGP(X, Y, **options))
 
     def suggest(self, model: Any) -> Tensor | None:
         return suggest_replicates(model) if self.replicates else None
@@ -241,7 +244,7 @@ def play_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) ->
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             x = design[t] if t < initial else problem.nearest(loop.ask())
-            y = draws.reading(problem, x, t)
+            y = problem.center + draws.reading(problem, x, t)
             if t < initial:
                 loop.start(x, y)
             else:

@@ -6,6 +6,7 @@ from bo_robust.models.candidate_ensemble import CandidateEnsemble
 from bo_robust.models.candidate_priors import Candidate, candidate, candidate_grid
 from bo_robust.models.feature_gp import FeatureGP
 from bo_robust.models.moments import information_gain, marginal_moments, sequential_moments
+from bo_robust.models.outcome_scale import OutcomeScale
 from bo_robust.models.outlier_detection import OutlierPrior
 from bo_robust.models.outlier_plot import plot_outliers
 from bo_robust.models.replication import suggest_replicates
@@ -21,6 +22,7 @@ __all__ = [
     "FeatureGP",
     "FourierMap",
     "NystromMap",
+    "OutcomeScale",
     "OutlierPrior",
     "RobustGP",
     "TruncatedFeatureGP",

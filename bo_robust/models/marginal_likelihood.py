@@ -61,12 +61,12 @@ class Evidence(ABC):
     bounds: Array | None
 
     @abstractmethod
-    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float = 0.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float | Array = 0.0) -> Prior:
         """The prior of rewards at all training points."""
 
     @abstractmethod
     def loss(
-        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float = 0.0
+        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float | Array = 0.0
     ) -> tuple[float, Array]:
         """Minus the log evidence of ``y[kept]`` minus the log prior, up to a constant, and its gradient.
 
@@ -74,7 +74,7 @@ class Evidence(ABC):
         """
 
     def maximise(
-        self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float = 0.0
+        self, y: Array, kept: Indices, steps: int = 2000, unit: float = 1.0, extra_noise: float | Array = 0.0
     ) -> Array:
         """Climb from ``start`` for at most so many steps of L-BFGS."""
         if not len(self.start):
@@ -132,14 +132,14 @@ class StationaryEvidence(Evidence):
             if self._learned[-1]:
                 self._mean.constant = torch.as_tensor(values[-1]).to(self._mean.constant)
 
-    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float = 0.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float | Array = 0.0) -> Prior:
         values = self._all(theta)
         mean, noise = np.full(len(self._X), values[-1]), self._noise(values, unit, extra_noise)
         covariance, _ = self._covariance(values, _squares(self._points(values, self._X)))
         return Prior(mean, covariance, noise, -self._penalty(theta)[0])
 
     def loss(
-        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float = 0.0
+        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float | Array = 0.0
     ) -> tuple[float, Array]:
         """As above: with A = K + noise of the kept rows, r = y - mean and w = A^-1 r,
 
@@ -190,7 +190,7 @@ class StationaryEvidence(Evidence):
         values[self._learned] = theta
         return values
 
-    def _noise(self, theta: Array, unit: float, extra_noise: float) -> Array:
+    def _noise(self, theta: Array, unit: float, extra_noise: float | Array) -> Array:
         if self._fixed is None:
             return np.full(len(self._X), np.exp(theta[-2]) + extra_noise)
         return np.maximum(self._fixed / max(unit, LEAST_UNIT) ** 2, FLOOR) + extra_noise
@@ -225,14 +225,14 @@ class ModuleEvidence(Evidence):
         self._parameters, self.bounds = list(parameters.values()), get_bounds_as_ndarray(parameters, bounds)
         self.start = _flat(self._parameters)
 
-    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float = 0.0) -> Prior:
+    def prior(self, theta: Array, unit: float = 1.0, extra_noise: float | Array = 0.0) -> Prior:
         self._set(theta)
         with torch.no_grad():
             mean, covariance, noise = (as_array(x) for x in self._moments(unit, extra_noise))
             return Prior(mean, covariance, noise, float(self._log_prior()))
 
     def loss(
-        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float = 0.0
+        self, theta: Array, y: Array, kept: Indices, unit: float = 1.0, extra_noise: float | Array = 0.0
     ) -> tuple[float, Array]:
         self._set(theta)
         rows = torch.as_tensor(kept)
@@ -247,12 +247,12 @@ class ModuleEvidence(Evidence):
         slopes = torch.autograd.grad(value, self._parameters, materialize_grads=True) if self._parameters else ()
         return float(value.detach()), _flat(slopes)
 
-    def _moments(self, unit: float, extra_noise: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _moments(self, unit: float, extra_noise: float | Array) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         X = self._model.train_inputs[0]
         prior = self._model.forward(X)
         noise = self._model.likelihood.noise.reshape(-1).expand(len(X))
         noise = (noise / max(unit, LEAST_UNIT) ** 2).clamp_min(FLOOR) if _fixed_noise(self._model) else noise
-        return prior.mean, prior.covariance_matrix, noise + extra_noise
+        return prior.mean, prior.covariance_matrix, noise + torch.as_tensor(extra_noise).to(noise)
 
     def _log_prior(self) -> Any:
         priors = self._model.named_priors()

@@ -16,7 +16,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.model import Model, ModelList
-from botorch.posteriors import GPyTorchPosterior
+from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
@@ -97,9 +97,10 @@ def sequential_moments(
     if X_pending is not None:
         k = X_pending.shape[-2]
         X = torch.cat([X_pending.expand(*X.shape[:-2], -1, -1), X], dim=-2)
-    mean, covariance = _joint_moments(_posterior(model, X, posterior_transform))
+    posterior = _posterior(model, X, posterior_transform)
+    mean, covariance = _joint_moments(posterior)
     variance = variance_in_sequence(covariance, _observation_noise(model, X, posterior_transform))
-    return mean[..., k:], variance[..., k:]
+    return _of_outcomes(posterior, mean[..., k:], variance[..., k:])
 
 
 def variance_in_sequence(covariance: Tensor, noise: Tensor) -> Tensor:
@@ -189,8 +190,25 @@ def _check_joint(model: Model) -> None:
         )
 
 
+def _gaussian(posterior: Any) -> Any:
+    """The posterior, or that in the scale of the targets where outcomes are transformed."""
+    return posterior._posterior if isinstance(posterior, TransformedPosterior) else posterior
+
+
+def _of_outcomes(posterior: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Moments of outcomes from those of :func:`_gaussian`, ``... x q``."""
+    if not isinstance(posterior, TransformedPosterior):
+        return mean, variance
+    transforms = (posterior._mean_transform, posterior._variance_transform)
+    moments = [f(mean.unsqueeze(-1), variance.unsqueeze(-1)).squeeze(-1) for f in transforms if f is not None]
+    if len(moments) < 2:
+        raise ValueError("the outcome transform of the model tells no mean and variance; use another, or none.")
+    return moments[0], moments[1].clamp_min(MIN_VARIANCE)
+
+
 def _joint_moments(posterior: Any) -> tuple[Tensor, Tensor]:
-    """Mean ``... x q`` and covariance ``... x q x q``."""
+    """Mean ``... x q`` and covariance ``... x q x q``, of :func:`_gaussian`."""
+    posterior = _gaussian(posterior)
     if not isinstance(posterior, GPyTorchPosterior):
         raise ValueError(
             "points that count together (pending, q > 1) need a Gaussian posterior, got "
@@ -205,14 +223,16 @@ def _with_pending(
     """Mean and variance at X, ``... x q`` each, after the pending points were observed at their means."""
     _check_joint(model)
     points = torch.cat([X_pending.expand(*X.shape[:-2], *X_pending.shape[-2:]), X], dim=-2)
-    mean, covariance = _joint_moments(_posterior(model, points, transform))
-    return given_first(mean, covariance, _observation_noise(model, X_pending, transform))
+    posterior = _posterior(model, points, transform)
+    mean, covariance = _joint_moments(posterior)
+    moments = given_first(mean, covariance, _observation_noise(model, X_pending, transform))
+    return _of_outcomes(posterior, *moments)
 
 
 def _observation_noise(model: Model, X: Tensor, transform: PosteriorTransform | None) -> Tensor:
-    """The variance that observing adds to f at X, ``... x q``, in the units of the posterior."""
-    noisy: Any = model.posterior(X, observation_noise=True, posterior_transform=transform)
-    clean = _posterior(model, X, transform)
+    """The variance that observing adds to f at X, ``... x q``, in the units of :func:`_gaussian`."""
+    noisy = _gaussian(model.posterior(X, observation_noise=True, posterior_transform=transform))
+    clean = _gaussian(_posterior(model, X, transform))
     return (noisy.variance - clean.variance).squeeze(-1).clamp_min(0.0)
 
 

@@ -44,6 +44,16 @@ let z_1 <= ... <= z_r be the |y - m| > 0, and k >= r / 2 + 1 the first with z_k 
 side, and less than ``gap`` times apart. One that does not agree contradicts unless it is larger. If r = 1, that
 observation is an inlier until a replicate contradicts it.
 
+**Outcome scales.** Positive and skewed observations may be normal in another scale w = T(y), their logarithm or a
+root (:mod:`bo_robust.models.outcome_scale`). The search is then made in every scale that the observations allow. There
+p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no scale, and an observation outside the domain
+of T is an outlier. The posterior of a scale is proportional to exp(J), where J of all but the given scale is
+``scale_evidence`` less. Inliers are the rows that are inliers with a probability of at least 1/2 over the scales.
+
+**Rounding.** The search adds at least the noise of rounding, of variance c^2 / 12 for cells of width c. They are at
+least as wide as the smallest difference of observations, and as the cell that holds as many of n normal numbers of
+standard deviation s as are equal.
+
 **Outlier statistics.** Let e be the leave-one-out residual of an observation given the other inliers, v its variance,
 and h its o + log p_0. The standardised residual is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the
 log odds of an inlier are log N(e; 0, v) - h.
@@ -52,16 +62,18 @@ log odds of an inlier are log N(e; 0, v) - h.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
+from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.reward_units import Units, spread_units
 from bo_robust.utils.input_checks import check_positive, is_number, quoted
 
@@ -89,6 +101,8 @@ class OutlierPrior:
     """Distance from the median, in robust standard deviations, beyond which observations are clipped."""
     evidence_required: float = 5.0
     """Nats by which outliers must improve on no outliers: very strong evidence (Kass & Raftery 1995)."""
+    scale_evidence: float = 8.0
+    """Nats by which another outcome scale must improve on the given one: good outliers make data skewed, too."""
     noise: float = 0.1
     """Standard deviation of the noise that the search adds to that of the model."""
     min_observations: int = 4
@@ -125,6 +139,7 @@ class OutlierDetection(NamedTuple):
 
     Attributes:
         explained: Share of the variance of the inliers that the other inliers predict; NaN without a GP.
+        log_evidence: J of the inliers, as a density of the observations in the units given.
         deviations: The likeliest local deviations around outliers beyond all inliers, with sizes in units of the
             observations. A fit finds none, because its hyperparameters are not the final ones.
     """
@@ -136,12 +151,59 @@ class OutlierDetection(NamedTuple):
     confirmed_by_replicate: Rows
     explained: float
     deviations: tuple[LocalDeviation, ...]
+    log_evidence: float = 0.0
 
     @classmethod
     def all_inliers(cls, n: int) -> OutlierDetection:
         """The state before any detection."""
         none = np.zeros(n, dtype=bool)
         return cls(~none, np.ones(n), np.zeros(n), np.full(n, math.inf), none, math.nan, ())
+
+
+def _in_scale(y: Array, scale: OutcomeScale) -> tuple[Rows, Array, Array]:
+    """Which observations ``n`` have a value in the scale, the log slopes there, else 0, and the values, else +-inf."""
+    if scale.is_identity:
+        return np.ones(len(y), dtype=bool), np.zeros(len(y)), y
+    values = torch.from_numpy(y)
+    domain = scale.contains(values)
+    slope = torch.where(domain, scale.log_slope(values), 0.0)
+    return domain.numpy(), slope.numpy(), torch.where(domain, scale.transform(values), -scale.sign * math.inf).numpy()
+
+
+def _rounding(y: Array, scale: float) -> float:
+    """Standard deviation of the rounding of observations ``n`` of this robust scale; 0 if no two are equal.
+
+    They are rounded to cells at least as wide as their smallest difference, and as a cell that holds as many of ``n``
+    normal numbers as are equal.
+    """
+    values, count = np.unique(y, return_counts=True)
+    if len(values) in (1, len(y)):
+        return 0.0
+    alike = math.sqrt(2.0 * math.pi) * scale * (int(count.max()) - 1) / len(y)
+    return max(float(np.diff(values).min()), alike) / math.sqrt(12.0)
+
+
+def detect_over_scales(searches: Sequence[OutlierSearch]) -> tuple[int, OutlierDetection]:
+    """The most probable of these scales, the given one first, and the detection there, with its inliers over all."""
+    found = [searches[0].fit()]
+    # What has no value in a scale must be a gross error in the given one, too.
+    inliers = found[0].inlier_mask
+    searches = [search for search in searches if not np.any(inliers & ~search.domain)]
+    found += [search.fit(inliers) for search in searches[1:]]
+    evidence = np.array([each.log_evidence for each in found])
+    evidence[1:] -= searches[0].prior.scale_evidence
+    if len(found) == 1 or not np.isfinite(evidence[0]):
+        return 0, found[0]
+    best = int(np.nanargmax(evidence))
+    weights = np.nan_to_num(np.exp(evidence - evidence[best]))
+    weights /= weights.sum()
+    inlier, probability = (
+        np.asarray(sum(w * x for w, x in zip(weights, each, strict=True)))
+        for each in ([each.inlier_mask for each in found], [each.inlier_probability for each in found])
+    )
+    return best, found[best]._replace(
+        inlier_mask=searches[best].domain & (inlier >= 0.5), inlier_probability=probability
+    )
 
 
 class OutlierSearch:
@@ -153,32 +215,51 @@ class OutlierSearch:
         replicates: Which rows are of the same point, ``n x n`` bool; a row is no replicate of itself.
         prior: What is assumed about outliers.
         standardised: Whether the GP sees observations standardised by the inliers, or in their own units.
+        scale: The scale of the observations that the GP sees.
     """
 
     def __init__(
-        self, evidence: Evidence, y: Array, places: Array, replicates: Rows, prior: OutlierPrior, standardised: bool
+        self,
+        evidence: Evidence,
+        y: Array,
+        places: Array,
+        replicates: Rows,
+        prior: OutlierPrior,
+        standardised: bool,
+        scale: OutcomeScale = IDENTITY,
     ) -> None:
-        self._evidence, self._replicates, self._prior, self._standardised = evidence, replicates, prior, standardised
+        self._evidence, self._replicates, self.prior, self._standardised = evidence, replicates, prior, standardised
         outliers = np.arange(1, len(y) + 1)
-        self._robust = spread_units(y, places, prior.cluster_radius)
-        center, scale = self._robust
-        self._away = y - center
-        self._y = np.clip(y, center - prior.clip * scale, center + prior.clip * scale)
         self._odds = np.log(outliers / (1.0 / prior.share - 1.0 + len(y) - outliers))  # o_1, o_2, ...
-        out = np.maximum(4.0 * prior.density * np.abs(self._y - center) / scale, 1.0)
-        self._log_p0 = math.log(prior.density) - math.log(scale) - 2.0 * np.log(out)
-        self._deviations = LocalDeviations(places, self._log_p0, prior)
+        given = spread_units(y, places, prior.cluster_radius)
+        rounding = _rounding(y, given.scale)
+        out = np.maximum(4.0 * prior.density * np.minimum(np.abs(y - given.center) / given.scale, prior.clip), 1.0)
+        self._log_p0 = math.log(prior.density) - math.log(given.scale) - 2.0 * np.log(out)
         # Where most observations are equal, the GP would flag the others, because its noise is too small to be true.
-        most_equal = 2 * np.count_nonzero(y == self._robust.center) > len(y)
+        most_equal = 2 * np.count_nonzero(y == given.center) > len(y)
         self._uses_gp = len(y) >= prior.min_observations and not most_equal
+        # From here on in the outcome scale.
+        self.domain, slope, y = _in_scale(y, scale)
+        self._log_slope = float(slope.sum())
+        self._log_p0 -= slope
+        self._rounding = np.exp(slope) * rounding
+        self._robust = spread_units(y[self.domain], places[self.domain], prior.cluster_radius)
+        center, spread = self._robust
+        self._y = np.clip(y, center - prior.clip * spread, center + prior.clip * spread)
+        self._away = np.where(np.isfinite(y), y, self._y) - center
+        self._deviations = LocalDeviations(places, np.where(self.domain, self._log_p0, math.inf), prior)
 
     @one_thread
-    def fit(self) -> OutlierDetection:
-        """Choose inliers and hyperparameters together, starting from the hyperparameters of the model."""
+    def fit(self, first: Rows | None = None) -> OutlierDetection:
+        """Choose inliers and hyperparameters together, starting from the hyperparameters of the model.
+
+        The inliers ``first`` of another scale are an initial set too, and take the place of those that cost most.
+        """
         if not self._uses_gp:
             return self._by_size()
         visited: dict[bytes, tuple[float, Array, Rows]] = {}
-        for inliers in self._initial_sets():
+        starts = self._initial_sets() if first is None else [*islice(self._initial_sets(), 2), first & self.domain]
+        for inliers in starts:
             for _ in range(PASSES):
                 if inliers.tobytes() in visited:
                     break
@@ -189,11 +270,11 @@ class OutlierSearch:
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
         inliers, deviations = self._with_deviations(theta, best)
         if deviations:
-            every = np.ones(len(best), dtype=bool)
+            every = self.domain
             own = self._objective(self._given(self._fit_theta(inliers), inliers))
             # An infinite value is no evidence: the noise of that fit would confirm equal gross errors.
             if -math.inf < own <= visited[every.tobytes()][0]:
-                inliers = every
+                inliers = every.copy()
         return self._result(theta, inliers, deviations)
 
     @one_thread
@@ -204,10 +285,10 @@ class OutlierSearch:
         """
         if not self._uses_gp:
             return self._by_size()
-        theta, every = self._evidence.start, np.ones(len(self._y), dtype=bool)
+        theta, every = self._evidence.start, self.domain
         first = every.copy()
         if known_inliers is not None:
-            first[: len(known_inliers)] = known_inliers
+            first[: len(known_inliers)] &= known_inliers
             if len(known_inliers) == len(first):
                 return self._result(theta, first, look_for_deviations=look_for_deviations)
         starts = [first, *islice(self._initial_sets(), 1, 2)]
@@ -219,7 +300,7 @@ class OutlierSearch:
         """The inliers, and the local deviations that at least two former outliers share, the likeliest first."""
         deviations: list[LocalDeviation] = []
         given = self._given(theta, inliers)
-        while len(deviations) < self._prior.max_deviations:
+        while len(deviations) < self.prior.max_deviations:
             rows = np.flatnonzero(~given.inliers)
             centres = rows[np.abs(given.weights[rows]).argsort(kind="stable")[::-1][:CENTRES]]
             about = (self._deviations.about(int(row), given, self._odds) for row in centres)
@@ -232,20 +313,20 @@ class OutlierSearch:
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, deviations, given.units)
             self._climb(given)
-        rest = np.flatnonzero(~given.inliers)
-        required = self._prior.evidence_required
+        rest = np.flatnonzero(self.domain & ~given.inliers)
+        required = self.prior.evidence_required
         if deviations and given.with_rows(rest)[1] + required > self._outlier_terms(given.inliers):
-            return np.ones(len(inliers), dtype=bool), deviations
+            return self.domain.copy(), deviations
         return given.inliers, deviations
 
     def _by_size(self) -> OutlierDetection:
         """Choose inliers without the GP."""
         result, away, size = OutlierDetection.all_inliers(len(self._y)), self._away, np.abs(self._away)
-        gap = self._prior.gap
+        gap = self.prior.gap
         ordered = np.sort(size[size > 0.0])
         gaps = np.flatnonzero(ordered[1:] > gap * ordered[:-1]) + 1
         gaps = np.array([0]) if len(ordered) == 1 else gaps[2 * gaps >= len(ordered)]
-        if len(size) < self._prior.min_observations or not len(gaps):
+        if len(size) < self.prior.min_observations or not len(gaps):
             return result
         far, observations = size >= ordered[gaps[0]], 1 + self._replicates.sum(axis=1)
         agree = far & far[:, None] & (np.sign(away) == np.sign(away)[:, None])
@@ -262,11 +343,11 @@ class OutlierSearch:
         scale = float(y.std(ddof=1))
         return Units(float(y.mean()), scale if scale > LEAST_PIVOT * self._robust.scale else self._robust.scale)
 
-    def _added_noise(self, units: Units) -> float:
-        """Variance of the noise that the search adds, in these units."""
+    def _added_noise(self, units: Units) -> Array:
+        """Variances of the noise that the search adds, ``n``, in these units: at least that of rounded observations."""
         spread = self._robust.scale
         scale = max(spread / units.scale, 1.0) if self._standardised else min(spread, 1.0)
-        return (self._prior.noise * scale) ** 2
+        return np.asarray(np.maximum(self.prior.noise * scale, self._rounding / units.scale) ** 2)
 
     def _given(
         self, theta: Array, inliers: Rows, deviations: Iterable[LocalDeviation] = (), units: Units | None = None
@@ -301,14 +382,14 @@ class OutlierSearch:
         if np.any(self._confirmed(given) & ~given.inliers):
             return -math.inf
         none = given.inliers.all()
-        return given.log_evidence + (self._prior.evidence_required if none else self._outlier_terms(given.inliers))
+        return given.log_evidence + (self.prior.evidence_required if none else self._outlier_terms(given.inliers))
 
     def _initial_sets(self) -> Iterator[Rows]:
         n = len(self._y)
-        given = self._given(self._evidence.start, np.ones(n, dtype=bool), units=self._robust)
+        given = self._given(self._evidence.start, self.domain, units=self._robust)
         residual, variance = given.loo_residuals()
         yield given.inliers.copy()
-        near = residual**2 < self._prior.gap**2 * variance
+        near = self.domain & (residual**2 < self.prior.gap**2 * variance)
         if 2 * near.sum() >= n:
             yield near
         while n - given.inliers.sum() < math.ceil(UNLIKELY * n):
@@ -318,7 +399,7 @@ class OutlierSearch:
         for share in SPARSE:
             left = int(share * n)
             start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
-            yield np.isin(np.arange(n), order[start : start + n - left])
+            yield self.domain & np.isin(np.arange(n), order[start : start + n - left])
 
     def _climb(self, given: ConditionedGP) -> Rows:
         """Add confirmed rows, then move the row that gains most until none gains; returns the inliers."""
@@ -328,6 +409,7 @@ class OutlierSearch:
         for _ in range(2 * n):
             gain = given.log_densities() - self._next_price(given)
             gain[given.inliers] *= -1.0
+            gain[~self.domain] = -math.inf
             stay = given.inliers if 2 * (given.inliers.sum() - 1) < n else given.inliers & confirmed
             gain[stay] = -math.inf
             i = int(gain.argmax())
@@ -340,9 +422,9 @@ class OutlierSearch:
         """Rows that replicates confirm."""
         noise, away = given.noise, self._away / given.units.scale
         apart, size = away - away[:, None], np.abs(away)
-        by_noise = self._prior.agreement * np.sqrt(noise[:, None] + noise)
-        agree = np.abs(apart) <= np.minimum(by_noise, self._prior.agreement_share * np.maximum(size[:, None], size))
-        return self._confirmed_by_votes(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
+        by_noise = self.prior.agreement * np.sqrt(noise[:, None] + noise)
+        agree = np.abs(apart) <= np.minimum(by_noise, self.prior.agreement_share * np.maximum(size[:, None], size))
+        return self.domain & self._confirmed_by_votes(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
 
     def _confirmed_by_votes(self, agree: Rows, contradict: Rows) -> Rows:
         """Rows that replicates confirm; which rows agree with and contradict which, ``n x n``."""
@@ -365,7 +447,8 @@ class OutlierSearch:
         spread = float(np.var((self._y / given.units.scale)[inliers]))
         explained = 1.0 - float(np.mean(residual[inliers] ** 2)) / spread if spread > 0.0 else math.nan
         confirmed, possible = self._by_replicate_only(inliers), self._possible(given) if look_for_deviations else ()
-        return OutlierDetection(inliers, probability, zscore, limit, confirmed, explained, possible)
+        objective = self._objective(given) + self._log_slope
+        return OutlierDetection(inliers, probability, zscore, limit, confirmed, explained, possible, objective)
 
     def _possible(self, given: ConditionedGP) -> tuple[LocalDeviation, ...]:
         """The likeliest local deviations around outliers beyond all inliers and beyond their prediction.
@@ -380,7 +463,7 @@ class OutlierSearch:
         kept: list[LocalDeviation] = []
         for each in sorted(likeliest, key=lambda each: -each.log_odds):
             covered = (self._deviations.nearness(other.row, other.radius)[each.row] for other in kept)
-            if not any(height > self._prior.deviation_overlap for height in covered):
+            if not any(height > self.prior.deviation_overlap for height in covered):
                 kept.append(each)
         return tuple(kept)
 
@@ -393,7 +476,7 @@ class OutlierSearch:
         for row in rows[[self._y[rows].argmax(), self._y[rows].argmin()]]:
             pair = self._replicates[row] | (np.arange(len(inliers)) == row)
             rest = inliers & ~pair
-            if pair.sum() == 2 and np.all(inliers[pair]) and rest.sum() >= self._prior.min_observations:
+            if pair.sum() == 2 and np.all(inliers[pair]) and rest.sum() >= self.prior.min_observations:
                 given = self._given(self._fit_theta(rest), rest)
                 price = self._odds[len(inliers) - inliers.sum()] + self._log_p0
                 by_replicate_only |= pair & (given.log_densities() < price)

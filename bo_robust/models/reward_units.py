@@ -29,10 +29,10 @@ class Units(NamedTuple):
 
 
 def robust_units(y: Array) -> Units:
-    """Median, and 1.4826 times the median absolute deviation; of those that deviate, where most are equal."""
+    """Median, and 1.4826 times the median absolute deviation; of those that deviate, where several are the median."""
     center, deviation = map(float, median_and_mad(torch.from_numpy(y)))
     deviating = np.abs(y[y != center] - center)
-    if deviation == 0.0 and len(deviating):
+    if 0 < len(deviating) < len(y) - 1:
         deviation = float(median(torch.from_numpy(deviating)))
     return Units(center, NORMAL * deviation or 1.0)
 

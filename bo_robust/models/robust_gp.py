@@ -32,7 +32,8 @@ from torch import Tensor
 
 from bo_robust.models.local_deviation import LocalDeviation
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
-from bo_robust.models.outlier_detection import OutlierDetection, OutlierPrior, OutlierSearch
+from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales, scaled_standardize, standardize_of
+from bo_robust.models.outlier_detection import OutlierDetection, OutlierPrior, OutlierSearch, detect_over_scales
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, recommendable
 from bo_robust.models.variance_inflation import InflatedKernel, VarianceInflation
@@ -42,19 +43,26 @@ MANY = 0.25  # share of outliers above which the model warns
 UNEXPLAINED = 0.2  # share of an observation's variance that the others predict, below which the model warns
 ENOUGH = 40  # number of observations from which on it warns of unexplained variance
 ROUNDING = 16.0  # units in the last place by which a change of units there and back moves a coordinate
-OPTIONS = ("outlier_share", "outlier_density", "maximize")
+OPTIONS = ("outlier_share", "outlier_density", "maximize", "outcome_scale")
 DATA = ("train_X_all", "train_Y_all")
 STATISTICS = ("inlier_mask", "inlier_probability", "loo_zscore", "loo_zscore_limit", "confirmed_by_replicate")
 DEVIATIONS = ("deviation_radius", "deviation_size", "deviation_log_odds")  # 0 in rows without a local deviation
-STATE = (*DATA, *STATISTICS, *DEVIATIONS, "outliers_detected")
+STATE = (*DATA, *STATISTICS, *DEVIATIONS, "outliers_detected", "_scale")
 
 
 class RobustGP(MovableGP):
     """``SingleTaskGP`` on the inliers of its data; ``fit_gpytorch_mll`` detects the outliers.
 
-    The fit chooses inliers and hyperparameters together, by marginal likelihood. An observation is an outlier if a
-    gross error is more plausible than its value given the others. BoTorch then fits the hyperparameters to the inliers.
-    If there are no outliers, the model is ``SingleTaskGP``, bit for bit. Before a fit all observations are inliers.
+    The fit chooses the scale of the outcomes, inliers and hyperparameters together, by marginal likelihood. An
+    observation is an outlier if a gross error is more plausible than its value given the others. BoTorch then fits the
+    hyperparameters to the inliers. If there are no outliers, the model is ``SingleTaskGP``, bit for bit. Before a fit
+    all observations are inliers.
+
+    Outcomes that are positive and skewed, such as prices, counts and concentrations, may be modelled as their logarithm
+    or a root, where that is likelier by ``outlier_prior.scale_evidence`` nats (:mod:`bo_robust.models.outcome_scale`).
+    The model is then ``SingleTaskGP`` with that outcome transform, and its posterior a ``TransformedPosterior`` in the
+    units of the observations: acquisition functions take it as they take that of BoTorch's ``Log``. Those that need a
+    Gaussian posterior, such as ``qMaxValueEntropy``, need ``outcome_scale=None``.
 
     Outliers become inliers again where a local deviation of f, a bump, is likelier than as many gross errors. A single
     observation cannot tell. If it is better than all inliers, the posterior mean does not follow it, but the posterior
@@ -83,6 +91,8 @@ class RobustGP(MovableGP):
         maximize: Whether large observations are good. The variance is inflated around good outliers only. None: around
             none, for loops that always replicate good outliers first, as ``suggest_replicates(model, maximize=True)``,
             Ax and Optuna do.
+        outcome_scale: "auto", or None to model observations as they are. With ``train_Yvar``, or another outcome
+            transform than the default one, they are modelled as they are.
 
     Attributes:
         outlier_prior: All numbers of the detection, an :class:`OutlierPrior`. Replace it before a fit to change others
@@ -90,7 +100,8 @@ class RobustGP(MovableGP):
         train_X_all: All points, ``n x d``; ``train_inputs`` has those of the inliers.
         train_Y_all: All observations, ``n x 1``.
         inlier_mask: Whether each observation is an inlier, ``n`` bool.
-        inlier_probability: Probability of each observation that it is an inlier, ``n``.
+        inlier_probability: Probability of each observation that it is an inlier, ``n``, on average over the scales.
+        outcome_scale: The scale in which outcomes are modelled, an :class:`OutcomeScale`.
         loo_zscore: Standardised leave-one-out residual of each observation given the other inliers, ``n``.
         loo_zscore_limit: Size of the residual at which inlier and outlier are equally likely, ``n``.
         confirmed_by_replicate: Whether an observation is an inlier only because a replicate confirms it, ``n`` bool.
@@ -132,6 +143,7 @@ class RobustGP(MovableGP):
         outlier_share: float = 0.05,
         outlier_density: float = 0.05,
         maximize: bool | None = True,
+        outcome_scale: str | None = "auto",
     ) -> None:
         check_data("RobustGP", train_X, train_Y, batched=False, Yvar=train_Yvar)
         prior = OutlierPrior(outlier_share, outlier_density)
@@ -139,6 +151,10 @@ class RobustGP(MovableGP):
             raise ValueError(f"maximize must be True, False or None, got {quoted(maximize)}.")
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             raise ValueError("give known noise variances as train_Yvar, not by a likelihood.")
+        if outcome_scale not in ("auto", None):
+            raise ValueError(f'outcome_scale must be "auto" or None, got {quoted(outcome_scale)}.')
+        standardised = outcome_transform == DEFAULT or type(outcome_transform) is Standardize
+        self._learns_scale = outcome_scale == "auto" and standardised and train_Yvar is None
         train_Y = computable(train_Y, outcome_transform, covar_module is None)
         if outcome_transform == DEFAULT:
             outcome_transform = Standardize(1, min_stdv=smallest_deviation(train_Y))
@@ -148,6 +164,7 @@ class RobustGP(MovableGP):
         self.outlier_prior, self.maximize = prior, maximize
         self._variance_inflation = VarianceInflation(train_X.detach())
         self._set_data(train_X, train_Y, train_Yvar)
+        self._set_scale(IDENTITY)
         self.register_load_state_dict_post_hook(_restore)
 
     @classmethod
@@ -172,12 +189,16 @@ class RobustGP(MovableGP):
 
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
-        detection = self._search().fit()
+        scales = outcome_scales(self.train_Y_all.squeeze(-1)) if self._learns_scale else [self.outcome_scale]
+        best, detection = detect_over_scales(self._search(*scales))
+        self._set_scale(scales[best])
         self._use(detection, restandardise=True)
         self._warn(detection.explained)
         fit_gpytorch_mll(type(mll)(self.likelihood, self.to_standard_model()), **options)
         if self.num_outliers:  # at the hyperparameters now fitted
             self.detect_outliers(restandardise=False, known_inliers=self.inlier_mask)
+            if len(scales) > 1:
+                self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
 
     def to_standard_model(self) -> SingleTaskGP:
@@ -253,6 +274,8 @@ class RobustGP(MovableGP):
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool, *lists: list[str]
     ) -> None:
         """Keep what the state says of outliers for :func:`_restore`, which runs when all modules have their state."""
+        scale = state_dict.get(prefix + "_scale")
+        self._set_scale(IDENTITY if scale is None else OutcomeScale(*scale.tolist()))
         self._loaded = {name: state_dict.get(prefix + name) for name in STATE}
         own = {prefix + name: getattr(self, name) for name in STATE}
         super()._load_from_state_dict({**state_dict, **own}, prefix, local_metadata, strict, *lists)
@@ -274,7 +297,8 @@ class RobustGP(MovableGP):
         choice of the last fit among the first ``m <= n`` observations, ``m`` bool. It stands if these are all.
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
-        self._use(self._search().detect(known, look_for_deviations=self.maximize is not None), restandardise)
+        (search,) = self._search(self.outcome_scale)
+        self._use(search.detect(known, look_for_deviations=self.maximize is not None), restandardise)
         self.eval()
 
     def set_train_data(
@@ -332,10 +356,23 @@ class RobustGP(MovableGP):
         transform.train(training)
         return seen
 
+    @property
+    def outcome_scale(self) -> OutcomeScale:
+        """The scale in which outcomes are modelled; the identity before a fit."""
+        return standardize_of(getattr(self, "outcome_transform", None))[0]
+
+    def _set_scale(self, scale: OutcomeScale) -> None:
+        """Standardise in this scale; the transform must be trained or loaded afterwards."""
+        self.register_buffer("_scale", self.train_Y_all.new_tensor(scale))
+        if scale != self.outcome_scale:
+            values = scale.transform(self.train_Y_all[scale.contains(self.train_Y_all)])
+            standardize = Standardize(1, min_stdv=smallest_deviation(values)).to(values)
+            self.outcome_transform = scaled_standardize(scale, standardize).train(self.training)
+
     def _unit(self) -> float | None:
-        """The unit of the targets where the default outcome transform sets it."""
-        transform: Any = getattr(self, "outcome_transform", None)
-        return float(transform.stdvs) if type(transform) is Standardize else None
+        """The unit of the targets, in the outcome scale, where the default outcome transform sets it."""
+        standardize: Any = standardize_of(getattr(self, "outcome_transform", None))[1]
+        return None if standardize is None else float(standardize.stdvs)
 
     def _set_data(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         for name, value in zip(DATA, (X, Y), strict=True):
@@ -364,20 +401,24 @@ class RobustGP(MovableGP):
         if not torch.equal(self.train_inputs[0], self.train_X_all[self.inlier_mask]):
             raise ValueError("observations were added to this RobustGP; make and fit a new one of all data.")
 
-    def _search(self) -> OutlierSearch:
-        """The search among all observations, in the units of an outcome transform that is not the default one."""
+    def _search(self, *scales: OutcomeScale) -> list[OutlierSearch]:
+        """A search among all observations for each scale, in the units of an outcome transform that is not ours."""
         self._check_nothing_added()
-        self._use(OutlierDetection.all_inliers(len(self.train_Y_all)), restandardise=False, detected=False)
         standardised = self._unit() is not None
-        y = self.train_Y_all.squeeze(-1) if standardised else self.train_targets
+        Y, Yvar = self.train_Y_all, self._train_Yvar_all
+        if not standardised and hasattr(self, "outcome_transform"):
+            Y, Yvar = self.outcome_transform.eval()(Y=Y, Yvar=Yvar, X=self.transform_inputs(self.train_X_all))
         model = copy.deepcopy(self).double()
-        if standardised and self._train_Yvar_all is not None:  # in the units of y
-            model.likelihood.noise_covar.noise = self._train_Yvar_all.double().flatten()
+        SingleTaskGP.set_train_data(model, self.train_X_all.double(), Y.squeeze(-1).double(), strict=False)
+        if Yvar is not None:
+            model.likelihood.noise_covar.noise = Yvar.double().flatten()
         places = as_array(self._points_seen())
         places = places[:, np.ptp(places, axis=0) > 0.0]  # a constant column does not count
         places = (places - places.min(0)) / np.ptp(places, axis=0)
-        replicates = self.replicate_mask().cpu().numpy()
-        return OutlierSearch(evidence_of(model), as_array(y), places, replicates, self.outlier_prior, standardised)
+        replicates, y, evidence = self.replicate_mask().cpu().numpy(), as_array(Y.squeeze(-1)), evidence_of(model)
+        return [
+            OutlierSearch(evidence, y, places, replicates, self.outlier_prior, standardised, scale) for scale in scales
+        ]
 
     def _use(self, detection: OutlierDetection, restandardise: bool, detected: bool = True) -> None:
         """Make the inliers the training data."""

@@ -21,6 +21,7 @@ from bo_robust.models import OutlierPrior, marginal_moments
 from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Prior
+from bo_robust.models.outcome_scale import IDENTITY
 from bo_robust.models.reward_units import Units, robust_units, spread_units
 from bo_robust.models.variance_inflation import VarianceInflation
 
@@ -124,7 +125,7 @@ def test_equal_errors_stay_outliers_where_a_deviation_is_found():
     shift = draws.choice([-1, 1]) * draws.uniform(2.0, 6.0)
     y[6:8] += [shift, shift + draws.uniform(0.2, 1.0)]
     y[14:17] += 5.0 * draws.normal(size=3)
-    inliers = RobustGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1))._search().fit().inlier_mask
+    inliers = RobustGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1))._search(IDENTITY)[0].fit().inlier_mask
     assert inliers[:5].all()
     assert not inliers[6:8].any()
 
@@ -211,7 +212,7 @@ class TestVarianceInflation:
         expected = np.array([0.0] * 6 + [-9.0, 0.0])
         prior, inliers = Prior(expected, np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         X, Y = data_of(y)
-        search = RobustGP(X, Y)._search()
+        search = RobustGP(X, Y)._search(IDENTITY)[0]
         possible = search._possible(ConditionedGP(prior, y, inliers, Units(0.0, 1.0)))
         assert [(each.row, each.size) for each in possible] == [(7, pytest.approx(7.0))]
 
@@ -221,7 +222,7 @@ class TestVarianceInflation:
         prior, inliers = Prior(np.zeros(n), np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
         for apart, rows in ((0.001, 1), (0.5, 2)):
             X, Y = data_of(y, apart)
-            possible = RobustGP(X, Y)._search()._possible(ConditionedGP(prior, y, inliers, Units(0.0, 1.0)))
+            possible = RobustGP(X, Y)._search(IDENTITY)[0]._possible(ConditionedGP(prior, y, inliers, Units(0.0, 1.0)))
             assert len(possible) == rows
 
     def test_an_acquisition_explores_there(self):

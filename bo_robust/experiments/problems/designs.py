@@ -39,6 +39,7 @@ class DesignProblem:
         best: The largest f.
         read: One reading at a point ``d`` from a uniform and a normal random number, before any contamination.
         notes: What the problem is, shown with the results.
+        center: The mean of f in its standard deviations; models observe ``center`` + reading, positive if f is.
     """
 
     name: str
@@ -48,6 +49,7 @@ class DesignProblem:
     best: float
     read: Callable[[Tensor, float, float], float]
     notes: str = field(default="", repr=False)
+    center: float = 0.0
 
     def initial_design(self, n: int, seed: int) -> Tensor:
         """The first ``n`` points, ``n x d``: Sobol's, or rows of the table."""
@@ -122,6 +124,7 @@ class Function(OverDesigns):
 
     function: str  # A name in `FUNCTIONS`
     noise_sd: float = 0.1  # In standard deviations of f
+    exponent: float | None = None  # Observe exp(exponent x (f + noise)), which is positive and skewed
 
     def make(self) -> DesignProblem:
         name, noise_sd = self.function, self.noise_sd
@@ -138,15 +141,34 @@ class Function(OverDesigns):
         of_sample = scaled(f(unnormalize(sample, bounds)))
         centre, scale = of_sample.mean(), of_sample.std()
 
-        def value(X: Tensor) -> Tensor:
+        def standard(X: Tensor) -> Tensor:
             return (scaled(f(unnormalize(X, bounds))) - centre) / scale
 
-        def read(x: Tensor, uniform: float, normal: float) -> float:
-            return float(value(x.unsqueeze(0))) + noise_sd * normal
-
         best = (scaled(torch.as_tensor(f.optimal_value, dtype=torch.float64)) - centre) / scale
-        notes = f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
-        return DesignProblem(name, f.dim, None, value, float(best), read, notes)
+        if (c := self.exponent) is None:
+
+            def read(x: Tensor, uniform: float, normal: float) -> float:
+                return float(standard(x.unsqueeze(0))) + noise_sd * normal
+
+            notes = f"{name} over the unit cube, in its standard deviations; noise of {noise_sd:g}."
+            return DesignProblem(name, f.dim, None, standard, float(best), read, notes)
+        check_positive(exponent=c)
+        of_grown = (c * (of_sample - centre) / scale).exp()
+        mean, sd = float(of_grown.mean()), float(of_grown.std())
+
+        def grown(y: Tensor) -> Tensor:
+            return ((c * y).exp() - mean) / sd
+
+        def read_grown(x: Tensor, uniform: float, normal: float) -> float:
+            return float(grown(standard(x.unsqueeze(0)) + noise_sd * normal))
+
+        name, notes = (
+            f"exp({c:g} {name})",
+            f"exp({c:g} f) of {name} in its standard deviations; noise of {noise_sd:g} in f.",
+        )
+        return DesignProblem(
+            name, f.dim, None, lambda X: grown(standard(X)), float(grown(best)), read_grown, notes, mean / sd
+        )
 
 
 @dataclass(frozen=True)
@@ -209,8 +231,8 @@ def _problem_of_table(name: str, table: Table, target: str, maximise: bool) -> D
         return float((replicates[int(uniform * len(replicates))] - centre) / scale)
 
     notes = f"{table.path.name}: {len(points)} designs; one standard deviation of {target} is {scale:.3g}."
-    best = float(values.max())
-    return DesignProblem(name, candidates.shape[-1], candidates, lambda X: values[place(X)], best, read, notes)
+    best, d = float(values.max()), candidates.shape[-1]
+    return DesignProblem(name, d, candidates, lambda X: values[place(X)], best, read, notes, float(centre / scale))
 
 
 def _encoded(column: Column, cells: list[str]) -> np.ndarray:

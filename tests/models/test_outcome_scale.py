@@ -1,0 +1,241 @@
+"""The outcome scale of RobustGP: the transforms, their choice by evidence, and BoTorch's use of the scaled model."""
+
+import pickle
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient, qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import GenericMCObjective
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms.outcome import Standardize
+from botorch.optim import optimize_acqf
+from botorch.posteriors import TransformedPosterior
+from botorch.sampling.pathwise import draw_matheron_paths
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from bo_robust import RobustGP
+from bo_robust.acquisition import GPUCB
+from bo_robust.confidence import ConstantWidth
+from bo_robust.models.outcome_scale import POWERS, OutcomeScale, ScaledOutcome, outcome_scales
+from bo_robust.suggest import suggest
+
+SCALES = [OutcomeScale(power, sign, 0.3) for power in POWERS for sign in (1.0, -1.0)]
+
+
+def skewed(n: int = 40, power: float = 0.0, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Points ``n x 2``, and positive readings that are smooth in the scale of this power."""
+    draws = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 2, generator=draws, dtype=torch.float64)
+    w = 2.5 * torch.sin(3.0 * X[:, :1]) + 2.0 * X[:, 1:] + 0.3 * torch.randn(n, 1, generator=draws, dtype=torch.float64)
+    return X, (1.5 * w).exp() if power == 0.0 else (w + 1.2) ** (1.0 / power)
+
+
+def fit(model):
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return model
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+def test_scales_increase_and_are_inverted(scale):
+    y = scale.sign * torch.linspace(0.01, 9.0, 50, dtype=torch.float64).requires_grad_()
+    w = scale.transform(y)
+    assert scale.contains(y).all()
+    torch.testing.assert_close(scale.untransform(w), y)
+    (slope,) = torch.autograd.grad(w.sum(), y)
+    torch.testing.assert_close(scale.log_slope(y).exp(), slope)
+    assert (slope > 0.0).all()
+
+
+@pytest.mark.parametrize(
+    ("y", "sign", "shift"),
+    [([1.0, 2.0, 5.0], 1.0, 0.0), ([-1.0, -2.0, -5.0], -1.0, 0.0), ([0.0, 2.0, 5.0], 1.0, 1.0)],
+)
+def test_the_data_say_which_scales_there_are(y, sign, shift):
+    scales = outcome_scales(torch.tensor(y))
+    assert scales[0].is_identity
+    assert [tuple(scale) for scale in scales[1:]] == [(power, sign, shift) for power in POWERS]
+    assert outcome_scales(torch.tensor([-1.0, 1.0])) == scales[:1]
+    assert outcome_scales(torch.tensor([2.0, 2.0])) == scales[:1]
+
+
+def test_moments_of_the_logarithm_are_lognormal():
+    transform, mean, variance = ScaledOutcome(OutcomeScale(0.0)), torch.tensor([0.7]), torch.tensor([0.3])
+    torch.testing.assert_close(transform._mean(mean, variance), (mean + variance / 2).exp())
+    expected = (variance.exp() - 1.0) * (2.0 * mean + variance).exp()
+    torch.testing.assert_close(transform._variance(mean, variance), expected, rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.25])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_skewed_scale_is_learnt_and_loses_no_reading(power, sign):
+    X, Y = skewed(power=power)
+    model = fit(RobustGP(X, sign * Y))
+    assert not model.outcome_scale.is_identity
+    assert model.outcome_scale.sign == sign
+    assert model.inlier_mask.all()
+
+
+def lognormal(seed: int, n: int = 40) -> tuple[Tensor, Tensor]:
+    """Noise of about 60 %, which has a few large readings."""
+    draws = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 1, generator=draws, dtype=torch.float64)
+    return X, (3.0 * X + 0.6 * torch.randn(n, 1, generator=draws, dtype=torch.float64)).exp()
+
+
+def test_the_reading_that_a_maximiser_looks_for_is_lost_without_the_scale():
+    lost = {"auto": 0, None: 0}
+    for seed in range(8):
+        X, Y = lognormal(seed)
+        for scale in lost:
+            lost[scale] += int(~fit(RobustGP(X, Y, outcome_scale=scale)).inlier_mask[Y.argmax()])
+    assert lost["auto"] == 0
+    assert lost[None] >= 2
+
+
+def test_held_out_readings_are_likelier_in_the_scale():
+    X, Y = lognormal(0)
+    held_out, expected = lognormal(1, 200)
+    model, plain = fit(RobustGP(X, Y)), fit(SingleTaskGP(X, Y))
+    latent, scale = model.posterior(held_out, observation_noise=True)._posterior, model.outcome_scale
+    density = torch.distributions.Normal(latent.mean, latent.variance.sqrt()).log_prob(scale.transform(expected))
+    posterior = plain.posterior(held_out, observation_noise=True)
+    plain_density = torch.distributions.Normal(posterior.mean, posterior.variance.sqrt()).log_prob(expected)
+    assert (density + scale.log_slope(expected)).mean() > plain_density.mean() + 0.3
+
+
+def test_units_do_not_matter():
+    X, Y = skewed()
+    first = fit(RobustGP(X, Y))
+    for unit in (1e-4, 50.0):
+        model = fit(RobustGP(X, unit * Y))
+        assert model.outcome_scale == first.outcome_scale
+        torch.testing.assert_close(model.posterior(X).mean / unit, first.posterior(X).mean, rtol=1e-4, atol=0.0)
+
+
+def test_outliers_of_a_quantity_that_needs_no_scale_are_found():
+    draws = torch.Generator().manual_seed(3)
+    X = torch.rand(30, 1, generator=draws, dtype=torch.float64)
+    Y = 5.0 + torch.sin(6.0 * X) + 0.1 * torch.randn(30, 1, generator=draws, dtype=torch.float64)
+    Y[[4, 11]] += 6.0
+    model = fit(RobustGP(X, Y))
+    assert model.outcome_scale.is_identity
+    assert (~model.inlier_mask).nonzero().flatten().tolist() == [4, 11]
+
+
+def test_a_negative_reading_of_a_positive_quantity_is_an_outlier():
+    X, Y = lognormal(0)
+    Y[7] = -30.0
+    model = fit(RobustGP(X, Y))
+    assert not model.outcome_scale.is_identity
+    assert (~model.inlier_mask).nonzero().flatten().tolist() == [7]
+    assert model.inlier_probability[7] < 0.01
+
+
+def test_small_readings_of_both_signs_make_no_logarithm():
+    draws = torch.Generator().manual_seed(0)
+    X = torch.rand(24, 1, generator=draws, dtype=torch.float64)
+    Y = (-0.5 * ((X - 0.4) / 0.1) ** 2).exp() + 0.01 * torch.randn(24, 1, generator=draws, dtype=torch.float64)
+    model = fit(RobustGP(X, Y))
+    assert model.outcome_scale.is_identity
+    assert model.inlier_mask.all()
+
+
+def test_rounded_readings_are_inliers():
+    """Half of the readings are equal, as thousandths over a range of some are."""
+    draws = torch.Generator().manual_seed(1)
+    X = torch.rand(40, 3, generator=draws, dtype=torch.float64)
+    Y = 1.03 + 1e-3 * torch.randn(40, 1, generator=draws, dtype=torch.float64).round()
+    Y[::3] += 2e-4 * torch.randn(14, 1, generator=draws, dtype=torch.float64).round(decimals=1)
+    assert fit(RobustGP(X, Y)).num_outliers <= 1
+
+
+def test_the_scale_is_the_users_choice():
+    X, Y = skewed()
+    for options in (
+        {"outcome_scale": None},
+        {"train_Yvar": torch.full_like(Y, 0.01)},
+        {"outcome_transform": None},
+    ):
+        assert fit(RobustGP(X, Y / Y.std(), **options)).outcome_scale.is_identity
+    assert not fit(RobustGP(X, Y, outcome_transform=Standardize(1))).outcome_scale.is_identity
+    with pytest.raises(ValueError, match="outcome_scale"):
+        RobustGP(X, Y, outcome_scale="log")
+
+
+class TestScaledModel:
+    @pytest.fixture(scope="class", params=[0.0, 0.25], ids=["logarithm", "root"])
+    def model(self, request):
+        model = fit(RobustGP(*skewed(power=request.param)))
+        assert not model.outcome_scale.is_identity
+        return model
+
+    def test_the_posterior_is_of_the_outcomes(self, model):
+        posterior = model.posterior(model.train_X_all)
+        assert isinstance(posterior, TransformedPosterior)
+        samples = posterior.rsample(torch.Size([4096]))
+        torch.testing.assert_close(samples.mean(0), posterior.mean, rtol=0.05, atol=0.0)
+        torch.testing.assert_close(samples.var(0), posterior.variance, rtol=0.2, atol=0.0)
+
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_a_state_keeps_the_scale(self, model, nested):
+        X, Y = model.train_X_all, model.train_Y_all
+        other: torch.nn.Module = RobustGP(X, Y)
+        if nested:
+            holder = torch.nn.ModuleDict({"model": other})
+            holder.load_state_dict(torch.nn.ModuleDict({"model": model}).state_dict())
+        else:
+            other.load_state_dict(model.state_dict())
+        assert other.outcome_scale == model.outcome_scale
+        torch.testing.assert_close(other.eval().posterior(X).mean, model.posterior(X).mean)
+        torch.testing.assert_close(pickle.loads(pickle.dumps(model)).posterior(X).mean, model.posterior(X).mean)
+
+    def test_acquisitions_have_gradients(self, model):
+        X, box = model.train_X_all, torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        other = fit(SingleTaskGP(X, -model.train_Y_all))
+        several = ModelListGP(model, other)
+        acquisitions = [
+            LogExpectedImprovement(model, best_f=model.train_Y_all.max()),
+            qLogNoisyExpectedImprovement(model, X, prune_baseline=True),
+            qLogNoisyExpectedImprovement(
+                several,
+                X,
+                objective=GenericMCObjective(lambda Z, X=None: Z[..., 0]),
+                constraints=[lambda Z: Z[..., 1] + 1.0],
+            ),
+            qKnowledgeGradient(model, num_fantasies=4),
+            GPUCB(model, ConstantWidth(2.0), X_pending=X[:2]),
+        ]
+        for acquisition in acquisitions:
+            q = 1 + getattr(acquisition, "num_fantasies", 0)
+            x = torch.rand(1, q, 2, dtype=torch.float64, requires_grad=True)
+            (slope,) = torch.autograd.grad(acquisition(x).sum(), x)
+            assert slope.isfinite().all()
+        point, _ = optimize_acqf(acquisitions[1], box, q=2, num_restarts=2, raw_samples=16)
+        assert point.shape == (2, 2)
+
+    def test_paths_and_conditioning_keep_the_scale(self, model):
+        X = model.train_X_all[:4]
+        paths = draw_matheron_paths(model, torch.Size([256]))(X)
+        torch.testing.assert_close(paths.mean(0), model.posterior(X).mean.squeeze(-1), rtol=0.1, atol=0.0)
+        more = model.condition_on_observations(X[:1] + 0.01, 2.0 * model.train_Y_all[:1])
+        assert more.posterior(X[:1]).mean > model.posterior(X[:1]).mean
+
+    def test_standard_model_is_equal(self, model):
+        X = model.train_X_all
+        torch.testing.assert_close(model.to_standard_model().eval().posterior(X).mean, model.posterior(X).mean)
+
+
+def test_a_logarithm_has_no_place_for_negative_outcomes():
+    with pytest.raises(ValueError, match="logarithm"):
+        ScaledOutcome(OutcomeScale(0.0))(torch.tensor([[2.0], [-1.0]]))
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_suggest_learns_the_scale_and_answers_in_units(maximize):
+    X, Y = skewed()
+    answer = suggest(X, Y, q=0, bounds=[[0.0, 0.0], [1.0, 1.0]], maximize=maximize)
+    assert not answer.outliers.any()
+    assert not answer.model.outcome_scale.is_identity
+    torch.testing.assert_close(answer.expected, Y, rtol=1.0, atol=0.0)  # noise of 45 %
