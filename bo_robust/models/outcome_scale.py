@@ -130,6 +130,17 @@ class ScaledOutcome(OutcomeTransform):
         return (function(w) * weights).sum(-1) / math.sqrt(math.pi)
 
 
+def affine(posterior: TransformedPosterior, offset: float, weight: Tensor) -> TransformedPosterior:
+    """The posterior of offset + weight y, which BoTorch's ``scalarize_posterior`` does for Gaussian posteriors only."""
+    of_y: Any = posterior
+    return TransformedPosterior(
+        of_y._posterior,
+        lambda samples: offset + weight * of_y._sample_transform(samples),
+        lambda mean, variance: offset + weight * of_y._mean_transform(mean, variance),
+        lambda mean, variance: weight.square() * of_y._variance_transform(mean, variance),
+    )
+
+
 def scaled_standardize(scale: OutcomeScale, standardize: Standardize) -> OutcomeTransform:
     """The outcome transform that standardises outcomes in this scale."""
     if scale.is_identity:

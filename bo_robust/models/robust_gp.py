@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
@@ -32,7 +33,14 @@ from torch import Tensor
 
 from bo_robust.models.local_deviation import LocalDeviation
 from bo_robust.models.marginal_likelihood import as_array, evidence_of
-from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale, outcome_scales, scaled_standardize, standardize_of
+from bo_robust.models.outcome_scale import (
+    IDENTITY,
+    OutcomeScale,
+    affine,
+    outcome_scales,
+    scaled_standardize,
+    standardize_of,
+)
 from bo_robust.models.outlier_detection import OutlierDetection, OutlierPrior, OutlierSearch, detect_over_scales
 from bo_robust.models.reward_units import computable, smallest_deviation
 from bo_robust.models.training_data import MovableGP, check_added, check_data, check_learnt, recommendable
@@ -200,6 +208,22 @@ class RobustGP(MovableGP):
             if len(scales) > 1:
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Any:
+        """As of ``SingleTaskGP``; in a learnt scale, ``posterior_transform`` may weight the output, as Ax does."""
+        weighted = type(posterior_transform) is ScalarizedPosteriorTransform and not self.outcome_scale.is_identity
+        transform = None if weighted else posterior_transform
+        posterior: Any = super().posterior(X, output_indices, observation_noise, transform)
+        if not weighted:
+            return posterior
+        line: Any = posterior_transform
+        return affine(posterior, line.offset, line.weights)
 
     def to_standard_model(self) -> SingleTaskGP:
         """Return a ``SingleTaskGP`` of the inliers that shares the modules of this model, without variance inflation.

@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient, qLogNoisyExpectedImprovement
-from botorch.acquisition.objective import GenericMCObjective
+from botorch.acquisition.objective import GenericMCObjective, ScalarizedPosteriorTransform
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
@@ -214,6 +214,13 @@ class TestScaledModel:
             assert slope.isfinite().all()
         point, _ = optimize_acqf(acquisitions[1], box, q=2, num_restarts=2, raw_samples=16)
         assert point.shape == (2, 2)
+
+    def test_an_output_can_be_weighted(self, model):
+        X, transform = model.train_X_all[:3], ScalarizedPosteriorTransform(torch.tensor([-2.0]).double(), 1.0)
+        weighted, plain = model.posterior(X, posterior_transform=transform), model.posterior(X)
+        torch.testing.assert_close(weighted.mean, 1.0 - 2.0 * plain.mean)
+        torch.testing.assert_close(weighted.variance, 4.0 * plain.variance)
+        assert qLogNoisyExpectedImprovement(model, X, posterior_transform=transform)(X[:1]).isfinite().all()
 
     def test_paths_and_conditioning_keep_the_scale(self, model):
         X = model.train_X_all[:4]
