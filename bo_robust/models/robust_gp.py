@@ -209,7 +209,7 @@ class RobustGP(MovableGP):
                 self.inlier_probability.copy_(torch.as_tensor(detection.inlier_probability))
         return mll.eval()
 
-    def posterior(
+    def posterior(  # type: ignore[override]
         self,
         X: Tensor,
         output_indices: list[int] | None = None,
