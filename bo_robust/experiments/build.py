@@ -170,9 +170,9 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
         if "features" not in settings:
             raise ValueError(f"{config.name} needs `features:`, e.g. {{kind: fourier, nodes: 32}}.")
         features = settings["features"] = specs.build(settings["features"], FEATURES, _box(problem), "features")
-        # The paper's m: frequencies of Fourier features, at most n points of a dictionary.
-        context["num_features"] = getattr(features, "num_frequencies", problem.num_arms)
-        context["num_directions"] = getattr(features, "num_features", problem.num_arms)
+        # The paper's m: frequencies of Fourier features; None for m_t, the size of the present dictionary.
+        context["num_features"] = getattr(features, "num_frequencies", None)
+        context["num_directions"] = getattr(features, "num_features", None)
     if "truncation" in fields:
         truncation = settings.get("truncation") or cls.default_truncation(settings.get("features"))
         settings["truncation"] = specs.build(truncation, TRUNCATIONS, context, "truncation")

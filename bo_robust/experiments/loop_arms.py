@@ -19,6 +19,8 @@ from torch import Tensor
 
 from bo_robust.bandits import ArmAlgorithm, Selection, State
 from bo_robust.bandits.posteriors import elimination
+from bo_robust.confidence.base import is_open, sized
+from bo_robust.confidence.truncation import Truncation
 from bo_robust.experiments.build import build_algorithm, start_state
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.fused_rounds import can_fuse, play_fused
@@ -79,7 +81,7 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
         warnings.filterwarnings("ignore", message="every candidate failed")  # the summary says so
         play(algorithm, problem, trials, panel.seed, noise_var, traces, state, panel.initial or 0)
     truncation = getattr(algorithm, "truncation", None)
-    level = None if truncation is None else truncation(panel.horizon)
+    level = None if truncation is None else _final_level(truncation, panel.horizon, state)
     metadata = {
         "seconds": time.perf_counter() - began,
         "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
@@ -91,6 +93,12 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     frame.insert(0, "method", panel.methods[j].label)
     frame.insert(0, "panel", panel.name)
     return frame, metadata
+
+
+def _final_level(truncation: Truncation, horizon: int, state: State) -> float:
+    """b_T; the mean over trials where it depends on the dictionary."""
+    level = sized(truncation, state.posterior.size)(horizon) if is_open(truncation) else truncation(horizon)
+    return float(torch.as_tensor(level).mean())
 
 
 def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFrame:

@@ -50,9 +50,10 @@ class NystromDictionary:
         coordinates = root.features(columns)
         residual = (kernel.diagonal - coordinates.square().sum(2)).clamp_min_(0.0)
         at_dictionary = coordinates.gather(1, own.expand(-1, -1, coordinates.shape[2]))
-        return FeatureTable(coordinates, symmetric_axes(at_dictionary, mask), residual)
+        return FeatureTable(coordinates, symmetric_axes(at_dictionary, mask), residual, mask.sum(1).to(residual))
 
 
 def empty_table(kernel: ArmKernel) -> FeatureTable:
     """The table without a dictionary: one feature that is zero, all variance in the residual."""
-    return FeatureTable(kernel.diagonal.new_zeros(kernel.num_arms, 1), None, kernel.diagonal)
+    diagonal = kernel.diagonal
+    return FeatureTable(diagonal.new_zeros(kernel.num_arms, 1), None, diagonal, diagonal.new_zeros(1))
