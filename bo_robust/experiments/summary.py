@@ -17,9 +17,8 @@ from bo_robust.experiments.config import Panel, RunConfig
 # An arm is reported when more than half of its rewards, and at least this many, were truncated: one such reward of an
 # arm pulled once says nothing.
 MIN_TRUNCATED = 3
-# In logarithms, regrets below count as this much: the noise has standard deviation 0.1, and the value at risk of a
-# continuous Z is known to 1e-4.
-FLOOR = 1e-3
+# In logarithms, regrets below count as this much, to which the value at risk of a continuous Z is known.
+FLOOR = 1e-4
 # Of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021.
 CONFIDENCE = 0.7
 # Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
