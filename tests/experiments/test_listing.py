@@ -16,6 +16,7 @@ def test_everything_has_a_line_that_is_a_plain_sentence():
     assert {"quickstart", "smoke", "heavy_tails/pareto"} <= listed["configurations (bo-robust run NAME)"].keys()
     for title, registry in REGISTRIES.items():
         assert [*listed[title]] == [*registry]
+    assert "fin.csv" in listed.pop("data sets (bo-robust prepare NAME DOWNLOAD)")["djia29"]
     for entries in listed.values():
         for name, line in entries.items():
             assert line.endswith("."), (name, line)
@@ -46,6 +47,7 @@ def test_every_name_has_its_settings_with_their_defaults():
     both = settings_of("v-ucb")
     assert len(both) == 2
     assert all(any("{'kind': 'finite', 'num_arms': 1}" in line for line in lines) for lines in both.values())
+    assert any("bo-robust prepare abalone" in line for line in settings_of("abalone")["data sets"])
     with pytest.raises(RunError, match="nothing is called 'bbkbb'; did you mean 'bbkb'"):
         settings_of("bbkbb")
 
