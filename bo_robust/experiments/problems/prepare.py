@@ -36,7 +36,7 @@ def prepare(name: str, source: Path, data_dir: Path) -> Path:
     return path
 
 
-def _npz(**arrays: np.ndarray) -> bytes:
+def _npz(**arrays: Any) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
