@@ -156,6 +156,12 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
     ):
         if name in fields and settings.setdefault(name, value) is None:
             raise ValueError(f"{config.name} needs {name}, which the problem does not state.")
+    if "num_conditions" in fields:
+        if problem.num_conditions == 1:
+            raise ValueError(f"{config.name} needs designs with conditions: a problem ball or conditions.")
+        for name in ("num_conditions", "probabilities", "functional"):
+            if name in fields:
+                settings.setdefault(name, getattr(problem, name))
     context = {
         "num_arms": problem.num_arms,
         "norm_bound": problem.norm_bound,

@@ -103,15 +103,15 @@ def _final_level(truncation: Truncation, horizon: int, state: State) -> float:
 
 def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFrame:
     """The traces in long format, ordered by trial and then by round, which counts from 1."""
-    f, optimum = problem.f.cpu(), problem.optimum.cpu()
+    value, optimum = problem.value.cpu(), problem.optimum.cpu()
     host = {k: v[: traces.rounds].cpu() for k, v in traces.tensors().items()}
     T, s = host["arms"].shape
     columns = {
         "arm": host["arms"],
         "reward": host["rewards"],
-        "regret": optimum - f.gather(1, host["arms"].long().T).T,
+        "regret": optimum - value.gather(1, host["arms"].long().T).T,
         "recommended": host["recommended"],
-        "simple_regret": optimum - f.gather(1, host["recommended"].long().T).T,
+        "simple_regret": optimum - value.gather(1, host["recommended"].long().T).T,
         "width": host["width"],
         "coverage": host["coverage"].float(),
         "truncated": host["truncated"],
@@ -219,7 +219,10 @@ def play_round(
     traces.ok[t] = info.ok
     if info.truncated is not None:
         traces.truncated[t] = info.truncated
-    traces.recommended[t] = row_argmax(posterior.mean)
+    if problem.num_conditions > 1 and hasattr(algorithm, "recommend"):
+        traces.recommended[t] = algorithm.recommend(state) * problem.num_conditions
+    else:
+        traces.recommended[t] = row_argmax(posterior.mean)
     if traces.dictionary_size is not None and traces.effective_dimension is not None:
         traces.dictionary_size[t] = posterior.size
         traces.effective_dimension[t] = posterior.effective_dimension

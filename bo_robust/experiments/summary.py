@@ -25,11 +25,11 @@ CONFIDENCE = 0.7
 TABLE_WIDTH = 100
 LEGEND = {
     "arms": (
-        "average regret: R_T / T; simple regret: of the arm of largest posterior mean after the last round; both mean "
-        "± standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; end: in "
-        "the last round; of the likeliest candidate, where there are some. width: mean multiplier of the standard "
-        "deviation; truncated: share of the rewards beyond their level; sec.: time played. Differences are paired by "
-        "trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
+        "average regret: R_T / T; simple regret: of the arm recommended at the end, of largest posterior mean; both "
+        "mean ± standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; "
+        "end: in the last round; of the likeliest candidate, where there are some. width: mean multiplier of the "
+        "standard deviation; truncated: share of the rewards beyond their level; sec.: time played. Differences are "
+        "paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
     ),
     "botorch": (
         "simple regret: f at its best less f at the recommendation after the last evaluation, in sd of f, mean ± "

@@ -77,7 +77,7 @@ BAD = [
     (["panels", 0, "algorithms"], ["gp-ucb"], "unknown key 'algorithms' in panel 'p'; did you mean 'methods'"),
     (["rounds"], 3, "did you mean 'horizon'"),
     (["problem"], {"kind": "gp_draw"}, "`problem:` is a key of a panel; write it there, under `panels:`"),
-    (["methods", 0, "name"], "v-ucb", "'v-ucb' is for `loop: environment`, this is `loop: arms`"),
+    (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: environment`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
     (["trials"], "many", "trials of panel 'p' must be a whole number"),
     (["trials"], 0, "trials of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
