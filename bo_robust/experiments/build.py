@@ -17,7 +17,7 @@ from bo_robust.bandits import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.confidence import WIDTHS
+from bo_robust.confidence import WIDTHS, information_gain
 from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
@@ -165,6 +165,7 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
     context = {
         "num_arms": problem.num_arms,
         "norm_bound": problem.norm_bound,
+        "norm_bound_squared": None if problem.norm_bound is None else problem.norm_bound**2,
         "moment_bound": problem.moment_bound,
         "alpha": problem.alpha,
         "noise_scale": settings.get("noise_scale", problem.noise_scale),
@@ -184,9 +185,19 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
         settings["truncation"] = specs.build(truncation, TRUNCATIONS, context, "truncation")
     if "width" in fields:
         width = settings.get("width") or cls.default_width
-        delta = cls.delta_of_width(panel.delta, specs.kind_of(width, "width"))
+        kind = specs.kind_of(width, "width")
+        delta = cls.delta_of_width(panel.delta, kind)
+        if kind == "rkhs" and known is None:
+            context["max_gain"] = _max_gain(problem, panel.noise_var or problem.noise_var, panel.horizon)
         settings["width"] = specs.build(width, WIDTHS, context | {"delta": delta}, "width")
     return settings
+
+
+def _max_gain(problem: Problem, noise_var: float, horizon: int) -> tuple[float, ...]:
+    """Greedy bounds on the maximum information gain of 1, 2, ..., ``horizon`` points, the largest over trials."""
+    K = build_kernel(problem).matrix
+    bounds = [information_gain.greedy_bound(one, noise_var, horizon) for one in K.view(-1, *K.shape[-2:])]
+    return tuple(torch.stack(bounds).amax(0).tolist())
 
 
 def build_kernel(problem: Problem) -> ArmKernel:

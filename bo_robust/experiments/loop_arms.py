@@ -164,7 +164,10 @@ def play(
     horizon = traces.arms.shape[0]
     if state is None:
         state = start_state(algorithm, problem, noise_var, len(trials), horizon)
-    arms = [stream(seed, "initial", trial).integers(problem.num_arms, size=initial) for trial in trials]
+    arms = [
+        stream(seed, "initial", trial).integers(problem.design_arms or problem.num_arms, size=initial)
+        for trial in trials
+    ]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
     fuse = (on_cuda(problem.f) if fuse is None else fuse) and can_fuse(algorithm, problem, state)
     while traces.rounds < horizon:

@@ -59,6 +59,22 @@ def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
     assert "-2.60 [-3.78, -1.42]" in capsys.readouterr().out
 
 
+def test_best_queried_dictionaries_and_where_the_design_lies(tmp_path):
+    methods = [{"name": "bkb", "oversampling": 5}, "random"]
+    problem = {"kind": "gp_draw", "num_arms": 20, "design_share": 0.25}
+    data = {"trials": 3, "horizon": 12, "initial": 8, "methods": methods, "panels": [{"name": "p", "problem": problem}]}
+    entries = runs.start(parse(data), tmp_path / "out")["panels"][0]["methods"]
+    traces = pd.read_parquet(tmp_path / "out/traces.parquet")
+    assert traces.loc[traces["round"] <= 8, "arm"].max() <= 4 < traces["arm"].max()
+    bkb = traces[traces["method"] == "BKB"]
+    best = bkb.groupby("trial")["regret"].min()
+    assert entries["BKB"]["best_queried"][0] == pytest.approx(best.mean())
+    last = bkb.loc[bkb["round"] == 12, "dictionary_size"].mean()
+    ratio = (bkb["dictionary_size"] / bkb["effective_dimension"]).mean()
+    assert entries["BKB"]["dictionary"] == pytest.approx([last, ratio])
+    assert entries["RANDOM"]["dictionary"] is None
+
+
 def test_metadata_of_jobs_are_joined():
     def job(seconds, survivors, trial):
         record = {"candidates": ["a", "b"], "true": ["a"] * len(survivors), "survivors": survivors}

@@ -157,6 +157,7 @@ class Problem:
     num_conditions: int = 1
     probabilities: tuple[float, ...] | None = None
     functional: Functional | float | None = None
+    design_arms: int | None = None  # An initial design is drawn from the first of the arms, so many; None: from all
     notes: str = ""  # The source, the units of rewards and regret, and what the constants mean
 
     def __post_init__(self) -> None:
