@@ -22,14 +22,14 @@ FLOOR = 1e-4
 # Of the intervals around means of log10 regret, as in the figures of Nguyen et al. 2021.
 CONFIDENCE = 0.7
 # Tables are never narrower than this: a terminal may wrap a line, but no digit is cut.
-TABLE_WIDTH = 100
+TABLE_WIDTH = 120
 LEGEND = {
     "arms": (
         "average regret: R_T / T; simple regret: of the arm recommended at the end, of largest posterior mean; best "
-        "queried: of the best arm played; all mean ± standard error over trials. cover: share of arms whose mean lies in the interval, over all rounds; "
-        "end: in the last round; of the likeliest candidate, where there are some. width: mean multiplier of the "
-        "standard deviation; truncated: share of the rewards beyond their level; sec.: time played. Differences are "
-        "paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
+        "queried: of the best arm played; all mean ± standard error over trials. cover: share of arms whose mean lies "
+        "in the interval, over all rounds; end: in the last round; of the likeliest candidate, where there are some. "
+        "width: mean multiplier of the standard deviation; truncated: share of the rewards beyond their level; sec.: "
+        "time played. Differences are paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
     ),
     "botorch": (
         "simple regret: f at its best less f at the recommendation after the last evaluation, in sd of f, mean ± "

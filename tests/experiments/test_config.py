@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
-from bo_robust.experiments import files
 from bo_robust.confidence import information_gain
+from bo_robust.experiments import files
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
