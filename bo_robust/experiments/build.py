@@ -196,6 +196,8 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
 def _max_gain(problem: Problem, noise_var: float, horizon: int) -> tuple[float, ...]:
     """Greedy bounds on the maximum information gain of 1, 2, ..., ``horizon`` points, the largest over trials."""
     K = build_kernel(problem).matrix
+    if K is None:
+        raise ValueError("there are too many arms to bound the maximum information gain; give max_gain.")
     bounds = [information_gain.greedy_bound(one, noise_var, horizon) for one in K.view(-1, *K.shape[-2:])]
     return tuple(torch.stack(bounds).amax(0).tolist())
 
