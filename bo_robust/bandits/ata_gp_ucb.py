@@ -21,6 +21,7 @@ from bo_robust.bandits.posteriors.dictionary import NystromDictionary, empty_tab
 from bo_robust.bandits.posteriors.truncated import TruncatedPosterior
 from bo_robust.bandits.posteriors.whitening import ROOTS, FeatureTable
 from bo_robust.confidence import Width
+from bo_robust.confidence.base import is_open, sized
 from bo_robust.confidence.truncation import Truncation
 from bo_robust.features.base import Features
 from bo_robust.utils.input_checks import check_rule, quoted
@@ -39,8 +40,9 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
 
     Args:
         width: Confidence width; the theorems use :class:`~bo_robust.confidence.ATAFourierWidth` or ``ATANystromWidth``.
-        truncation: Level b_t, which may not fall; the theorems use ``ATAFourierTruncation`` or
-            ``ATANystromTruncation``.
+        truncation: Level b_t, which may not fall with t; the theorems use ``ATAFourierTruncation`` or
+            ``ATANystromTruncation``. Width and level that leave their number of features open get m_t, the number of
+            arms in the present dictionary.
         features: A feature map of arm locations (e.g. :class:`bo_robust.features.FourierFeatures`), or how dictionaries
             of arms are drawn (:class:`bo_robust.bandits.posteriors.dictionary.NystromDictionary`).
         root: Root of V^{-1}, whose rows are the directions: "symmetric" (the paper's V^{-1/2}) or "cholesky" (cheaper).
@@ -62,6 +64,8 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
             callable(self.features) or isinstance(self.features, NystromDictionary)
         ):
             raise ValueError(f"features must be a feature map or a NystromDictionary, got {quoted(self.features)}.")
+        if not isinstance(self.features, NystromDictionary) and (is_open(self.width) or is_open(self.truncation)):
+            raise ValueError("num_features of the width and the level can be None with a NystromDictionary only.")
         if self.root not in ROOTS:
             raise ValueError(f"root must be one of {', '.join(ROOTS)}; got {quoted(self.root)}.")
 
@@ -76,7 +80,8 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
 
     def select(self, state: State, uniform: Tensor) -> Selection:
         """Choose the arm of largest upper confidence bound."""
-        return select_ucb(state, self.width, uniform)
+        m = state.posterior.size
+        return select_ucb(state, self.width if m is None else sized(self.width, m), uniform)
 
     def observe(self, state: State, arms: Tensor, rewards: Tensor, uniform: Tensor | None = None) -> Info:
         """Learn from the rewards and truncate all anew; draw a dictionary if one is due.
@@ -90,13 +95,17 @@ class ATAGPUCB(FeatureSpaceAlgorithm):
             if uniform is None:
                 raise ValueError("observe needs `uniform`, one draw from [0, 1) per trial, to draw a dictionary.")
             redraw = partial(self._redrawn, kernel=kernel, uniform=uniform)
-        seen = truncated.observe(state.posterior, arms, rewards, self.truncation(t), redraw)
+        level_of = (lambda m: sized(self.truncation, m)(t)) if is_open(self.truncation) else None
+        floor = sized(self.truncation, kernel.num_arms)(t)  # levels fall with m
+        seen = truncated.observe(state.posterior, arms, rewards, floor, redraw, level_of)
         state.round = t
         return Info(*seen)
 
     def transform_rewards(self, state: State, arms: Tensor, rewards: Tensor) -> Tensor:
         """The rewards, zero beyond b_t, ``s``. Within b_t no direction loses one, because |u| <= 1."""
-        return rewards.masked_fill(rewards.abs() > self.truncation(state.round + 1), 0.0)
+        m = state.posterior.size
+        level = (self.truncation if m is None else sized(self.truncation, m))(state.round + 1)
+        return rewards.masked_fill(rewards.abs() > level, 0.0)
 
     def _redrawn(self, posterior: TruncatedPosterior, kernel: ArmKernel, uniform: Tensor) -> FeatureTable:
         assert isinstance(self.features, NystromDictionary)

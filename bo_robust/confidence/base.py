@@ -1,10 +1,12 @@
 """The base of every confidence width: how a width is called, and its scale."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from bo_robust.utils.input_checks import check_round, check_settings
@@ -55,3 +57,35 @@ class ScaledWidth(ABC):
 def sqrt(x: Number) -> Number:
     """The square root of a number or of a tensor."""
     return x.sqrt() if isinstance(x, Tensor) else math.sqrt(x)
+
+
+def log(x: Number) -> Number:
+    """The logarithm of a number or of a tensor."""
+    return torch.log(x) if isinstance(x, Tensor) else math.log(x)
+
+
+def known(size: Number | None) -> Number:
+    """The number of features; ``ValueError`` where it is None."""
+    if size is None:
+        raise ValueError("the number of features is None, which is for ATAGPUCB with a NystromDictionary; give it.")
+    return size
+
+
+Schedule = TypeVar("Schedule")
+SIZES = ("num_features", "num_directions")
+
+
+def is_open(schedule: object) -> bool:
+    """Whether a width or level was made with None for the number of features, which :func:`sized` fills in."""
+    return any(getattr(schedule, name, 0) is None for name in SIZES)
+
+
+def sized(schedule: Schedule, size: Number) -> Schedule:
+    """The width or level for ``size`` features (m_t of a dictionary, a number or ``s``), where it left that open."""
+    if not is_open(schedule):
+        return schedule
+    made = copy.copy(schedule)
+    for name in SIZES:
+        if hasattr(made, name):
+            object.__setattr__(made, name, size)
+    return made

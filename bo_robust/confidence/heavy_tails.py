@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from bo_robust.confidence.base import Number, ScaledWidth, sqrt
+from bo_robust.confidence.base import Number, ScaledWidth, known, log, sqrt
 from bo_robust.utils.input_checks import check_count
 
 
@@ -21,12 +21,12 @@ class _HeavyTailWidth(ScaledWidth):
         root = 1.0 / (1.0 + self.alpha)
         return self.moment_bound**root * t ** (0.5 * root)
 
-    def _spread(self, t: int, features: int, log_term: float) -> float:
+    def _spread(self, t: int, features: Number, log_term: Number) -> Number:
         """sqrt(m / lambda) v^(1/(1+alpha)) L^(alpha/(1+alpha)) t^((1-alpha)/(2(1+alpha))) of ATA-GP-UCB."""
         root = 1.0 / (1.0 + self.alpha)
         growth = float(t) ** (0.5 * (1.0 - self.alpha) * root)  # 0^0 = 1 when alpha = 1
         tail = self.moment_bound**root * log_term ** (self.alpha * root)
-        return math.sqrt(features / self.noise_var) * tail * growth
+        return sqrt(features / self.noise_var) * tail * growth
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class _ATAWidth(_HeavyTailWidth):
 
     delta: float
     horizon: int
-    num_features: int
+    num_features: int | None
 
-    def _noise_term(self, t: int, directions: int) -> float:
-        """The second term of w_t, with L = log(directions T / delta)."""
-        log_term = math.log(directions * self.horizon / self.delta)
-        return 4.0 * self._spread(t - 1, self.num_features, log_term)
+    def _noise_term(self, t: int, copies: int) -> Number:
+        """The second term of w_t, with L = log(copies m T / delta)."""
+        m = known(self.num_features)
+        return 4.0 * self._spread(t - 1, m, log(copies * m * self.horizon / self.delta))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ATAFourierWidth(_ATAWidth):
     """
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
-        return self.norm_bound + self._noise_term(t, 2 * self.num_features)
+        return self.norm_bound + self._noise_term(t, 2)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class ATANystromWidth(_ATAWidth):
     Arguments not listed here are those of :class:`ATAFourierWidth`.
 
     Args:
-        num_features: m >= 1, the dictionary size: the paper's m_t, or a bound on it (the width grows with m).
+        num_features: m >= 1, a bound on the size of every dictionary; None for the paper's m_t, the number of arms in
+            the present one, which ``ATAGPUCB`` fills in each round.
         epsilon: Accuracy of the dictionary, in (0, 1).
     """
 
@@ -98,7 +99,7 @@ class ATANystromWidth(_ATAWidth):
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         prior = self.norm_bound * (1.0 + 1.0 / math.sqrt(1.0 - self.epsilon))
-        return prior + self._noise_term(t, 4 * self.num_features)
+        return prior + self._noise_term(t, 4)
 
 
 @dataclass(frozen=True)
@@ -123,19 +124,20 @@ class PublishedATAWidth(_HeavyTailWidth):
 
     Args:
         horizon: T >= 2.
-        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features).
+        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features), or None as in
+            :class:`ATANystromWidth`.
     """
 
     horizon: int
-    num_directions: int
+    num_directions: int | None
 
     def __post_init__(self) -> None:
         check_count(2, horizon=self.horizon)
         super().__post_init__()
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
-        log_term = math.log(self.num_directions * self.horizon)
-        return self.norm_bound + self._spread(t, self.num_directions, log_term)
+        p = known(self.num_directions)
+        return self.norm_bound + self._spread(t, p, log(p * self.horizon))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.confidence.base import known, log
 from bo_robust.utils.input_checks import (
     check_count,
     check_round,
@@ -85,7 +86,7 @@ class _MomentLevel(Truncation):
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def _direction_level(self, t: float | Tensor, log_term: float) -> float | Tensor:
+    def _direction_level(self, t: float | Tensor, log_term: float | Tensor) -> float | Tensor:
         """The level of ATA in one direction, (v / log_term)^(1/(1+alpha)) t^((1-alpha)/(2(1+alpha)))."""
         root = 1.0 / (1.0 + self.alpha)
         return (self.scale * (self.moment_bound / log_term) ** root) * t ** (0.5 * (1.0 - self.alpha) * root)
@@ -111,10 +112,10 @@ class TGPTruncation(_MomentLevel):
 class _ATATruncation(_MomentLevel):
     delta: float
     horizon: int
-    num_features: int
+    num_features: int | None
 
-    def _level(self, t: float | Tensor, directions: int) -> float | Tensor:
-        return self._direction_level(t, math.log(directions * self.horizon / self.delta))
+    def _level(self, t: float | Tensor, copies: int) -> float | Tensor:
+        return self._direction_level(t, log(copies * known(self.num_features) * self.horizon / self.delta))
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class ATAFourierTruncation(_ATATruncation):
     """
 
     def _at(self, t: float | Tensor) -> float | Tensor:
-        return self._level(t, 2 * self.num_features)
+        return self._level(t, 2)
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,12 @@ class ATANystromTruncation(_ATATruncation):
     :class:`ATAFourierTruncation`.
 
     Args:
-        num_features: m >= 1, the dictionary size: the paper's m_t, or a bound on it (its union bound over directions
-            then still holds).
+        num_features: m >= 1, a bound on the size of every dictionary (the union bound over directions then still
+            holds); None for the paper's m_t, the number of arms in the present one, which ``ATAGPUCB`` fills in.
     """
 
     def _at(self, t: float | Tensor) -> float | Tensor:
-        return self._level(t, 4 * self.num_features)
+        return self._level(t, 4)
 
 
 @dataclass(frozen=True)
@@ -160,18 +161,19 @@ class PublishedATATruncation(_MomentLevel):
 
     Args:
         horizon: T >= 2.
-        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features).
+        num_directions: p >= 1, the number of FEATURES (twice the frequencies of Fourier features), or None as in
+            :class:`ATANystromTruncation`.
     """
 
     horizon: int
-    num_directions: int
+    num_directions: int | None
 
     def __post_init__(self) -> None:
         check_count(2, horizon=self.horizon)
         super().__post_init__()
 
     def _at(self, t: float | Tensor) -> float | Tensor:
-        return self._direction_level(t, math.log(self.num_directions * self.horizon))
+        return self._direction_level(t, log(known(self.num_directions) * self.horizon))
 
 
 def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
@@ -194,7 +196,7 @@ def truncate(y: Tensor, level: float | Tensor, rule: str = "zero") -> Tensor:
     return torch.where(beyond, level * y.sign() if rule == "clip" else torch.zeros_like(y), y)
 
 
-def mostly_beyond(u: Tensor, rewards: Tensor, level: float, share: float = 0.5) -> Tensor:
+def mostly_beyond(u: Tensor, rewards: Tensor, level: float | Tensor, share: float = 0.5) -> Tensor:
     """Whether each reward has more than this share of its weight u^2 beyond the level, ``... x t`` bool.
 
     ``u`` has the weights of p directions, ``... x p x t``; ``rewards`` are ``... x t``. It is not the share of

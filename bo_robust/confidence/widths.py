@@ -9,7 +9,8 @@ argument is outside the range stated for it.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -92,18 +93,26 @@ class CompactWidth(ScaledWidth):
 class RKHSWidth(ScaledWidth):
     """w_t^2 = 2 B + 300 gamma_t log^3(t / delta) for noise bounded by sigma (Srinivas et al. 2010, Theorem 3).
 
-    The theorem's gamma_t is the maximum information gain of t points. Pass it as ``information_gain`` for the theorem
-    as stated.
+    The theorem's gamma_t is the maximum information gain of t points. A call raises ``ValueError`` at a round beyond
+    ``max_gain``.
 
     Args:
         norm_bound_squared: B > 0 with ||f||_k^2 <= B (the SQUARED norm, unlike :class:`SelfNormalisedWidth`).
         delta: Failure probability in (0, 1).
+        max_gain: Bounds on gamma_1, gamma_2, ..., such as
+            :func:`~bo_robust.confidence.information_gain.greedy_bound`'s. None takes the realised gain of the call,
+            which is smaller, and in no theorem.
     """
 
     norm_bound_squared: float
     delta: float
+    max_gain: Sequence[float] | None = field(default=None, repr=False)
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
+        if self.max_gain is not None:
+            if t > len(self.max_gain):
+                raise ValueError(f"max_gain has bounds for {len(self.max_gain)} rounds, this is round {t}.")
+            gain = float(self.max_gain[int(t) - 1])
         return sqrt(gain * (300.0 * math.log(t / self.delta) ** 3) + 2.0 * self.norm_bound_squared)
 
 

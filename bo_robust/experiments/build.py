@@ -17,7 +17,7 @@ from bo_robust.bandits import ALGORITHMS, ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.confidence import WIDTHS
+from bo_robust.confidence import WIDTHS, information_gain
 from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
@@ -156,9 +156,16 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
     ):
         if name in fields and settings.setdefault(name, value) is None:
             raise ValueError(f"{config.name} needs {name}, which the problem does not state.")
+    if "num_conditions" in fields:
+        if problem.num_conditions == 1:
+            raise ValueError(f"{config.name} needs designs with conditions: a problem ball or conditions.")
+        for name in ("num_conditions", "probabilities", "functional"):
+            if name in fields:
+                settings.setdefault(name, getattr(problem, name))
     context = {
         "num_arms": problem.num_arms,
         "norm_bound": problem.norm_bound,
+        "norm_bound_squared": None if problem.norm_bound is None else problem.norm_bound**2,
         "moment_bound": problem.moment_bound,
         "alpha": problem.alpha,
         "noise_scale": settings.get("noise_scale", problem.noise_scale),
@@ -170,17 +177,29 @@ def _settings(cls: type[ArmAlgorithm], config: PanelMethod, panel: Panel, proble
         if "features" not in settings:
             raise ValueError(f"{config.name} needs `features:`, e.g. {{kind: fourier, nodes: 32}}.")
         features = settings["features"] = specs.build(settings["features"], FEATURES, _box(problem), "features")
-        # The paper's m: frequencies of Fourier features, at most n points of a dictionary.
-        context["num_features"] = getattr(features, "num_frequencies", problem.num_arms)
-        context["num_directions"] = getattr(features, "num_features", problem.num_arms)
+        # The paper's m: frequencies of Fourier features; None for m_t, the size of the present dictionary.
+        context["num_features"] = getattr(features, "num_frequencies", None)
+        context["num_directions"] = getattr(features, "num_features", None)
     if "truncation" in fields:
         truncation = settings.get("truncation") or cls.default_truncation(settings.get("features"))
         settings["truncation"] = specs.build(truncation, TRUNCATIONS, context, "truncation")
     if "width" in fields:
         width = settings.get("width") or cls.default_width
-        delta = cls.delta_of_width(panel.delta, specs.kind_of(width, "width"))
+        kind = specs.kind_of(width, "width")
+        delta = cls.delta_of_width(panel.delta, kind)
+        if kind == "rkhs" and known is None:
+            context["max_gain"] = _max_gain(problem, panel.noise_var or problem.noise_var, panel.horizon)
         settings["width"] = specs.build(width, WIDTHS, context | {"delta": delta}, "width")
     return settings
+
+
+def _max_gain(problem: Problem, noise_var: float, horizon: int) -> tuple[float, ...]:
+    """Greedy bounds on the maximum information gain of 1, 2, ..., ``horizon`` points, the largest over trials."""
+    K = build_kernel(problem).matrix
+    if K is None:
+        raise ValueError("there are too many arms to bound the maximum information gain; give max_gain.")
+    bounds = [information_gain.greedy_bound(one, noise_var, horizon) for one in K.view(-1, *K.shape[-2:])]
+    return tuple(torch.stack(bounds).amax(0).tolist())
 
 
 def build_kernel(problem: Problem) -> ArmKernel:

@@ -1,4 +1,4 @@
-"""The commands that run experiments: ``bo-robust run | list``; ``suggest`` needs no extra and stands beside them."""
+"""The commands that run experiments: ``bo-robust run | prepare | list``; ``suggest`` needs no extra."""
 
 import io
 import os
@@ -67,6 +67,24 @@ def run(
     except KeyboardInterrupt:
         print("bo-robust: interrupted; the same command again runs what is missing.", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+@app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help="A data set; `bo-robust list` has them, and where they come from.")],
+    file: Annotated[Path, typer.Argument(help="What you downloaded: a file, or a folder of files.")],
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,
+) -> None:
+    """Convert a download to the file that a problem reads, and check that it is the data set."""
+    from bo_robust.experiments.problems.prepare import prepare as make
+
+    folder = data_dir or os.environ.get("BO_ROBUST_DATA")
+    if folder is None:
+        raise RunError("give the folder of data sets, --data-dir FOLDER or the environment variable BO_ROBUST_DATA.")
+    try:
+        print(f"Wrote {make(name, file, Path(folder))}.")
+    except ValueError as error:
+        raise RunError(str(error)) from None
 
 
 @app.command("list")

@@ -311,6 +311,7 @@ def _check_method(method: PanelMethod, panel: Panel) -> None:
 
 # Fields of algorithms that are filled in by :mod:`bo_robust.experiments.build`, from problem and panel.
 FILLED_IN = {"width", "truncation", "features", "noise_scale", "delta", "lengthscales"}
+FILLED_IN |= {"num_conditions", "probabilities", "functional"}
 
 
 def _check_algorithm(method: PanelMethod) -> None:

@@ -16,6 +16,7 @@ from bo_robust.experiments.config import FILLED_IN, OUTLIERS, methods_of
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
 from bo_robust.experiments.problems import of_loop
+from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.methods import METHODS
 from bo_robust.utils.specs import nearest, quoted
 
@@ -39,17 +40,25 @@ def everything() -> dict[str, dict[str, str]]:
     """One line about everything that can be named, by title and name."""
     configurations = {name: _about(path) for name, path in named_configurations().items()}
     listed = {title: {name: _line(made) for name, made in of.items()} for title, of in REGISTRIES.items()}
-    return {"configurations (bo-robust run NAME)": configurations, **listed}
+    data = {name: f"From {file.source}." for name, file in DATA_FILES.items()}
+    return {
+        "configurations (bo-robust run NAME)": configurations,
+        **listed,
+        "data sets (bo-robust prepare NAME DOWNLOAD)": data,
+    }
 
 
 def settings_of(name: str) -> dict[str, list[str]]:
     """Lines about the entries of a name: by title, what it is and its settings with their defaults."""
     found = {title: of[name] for title, of in REGISTRIES.items() if name in of}
-    if not found:
-        raise RunError(
-            f"nothing is called {quoted(name)}; {nearest(name, {n for of in REGISTRIES.values() for n in of})}"
-        )
-    return {title: [_line(made), *_settings(made)] for title, made in found.items()}
+    if not found and name not in DATA_FILES:
+        known = {n for of in (*REGISTRIES.values(), DATA_FILES) for n in of}
+        raise RunError(f"nothing is called {quoted(name)}; {nearest(name, known)}")
+    listed = {title: [_line(made), *_settings(made)] for title, made in found.items()}
+    if name in DATA_FILES:
+        listed["data sets"] = [f"{DATA_FILES[name].path}, made by `bo-robust prepare {name} DOWNLOAD` from"]
+        listed["data sets"].append(DATA_FILES[name].source)
+    return listed
 
 
 def _settings(made: Any) -> list[str]:

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from bo_robust.bandits import ArmAlgorithm, Selection, State
 from bo_robust.bandits.posteriors import elimination
+from bo_robust.confidence.base import is_open, sized
+from bo_robust.confidence.truncation import Truncation
 from bo_robust.experiments.build import build_algorithm, start_state
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.fused_rounds import can_fuse, play_fused
@@ -79,7 +81,7 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
         warnings.filterwarnings("ignore", message="every candidate failed")  # the summary says so
         play(algorithm, problem, trials, panel.seed, noise_var, traces, state, panel.initial or 0)
     truncation = getattr(algorithm, "truncation", None)
-    level = None if truncation is None else truncation(panel.horizon)
+    level = None if truncation is None else _final_level(truncation, panel.horizon, state)
     metadata = {
         "seconds": time.perf_counter() - began,
         "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
@@ -93,17 +95,23 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     return frame, metadata
 
 
+def _final_level(truncation: Truncation, horizon: int, state: State) -> float:
+    """b_T; the mean over trials where it depends on the dictionary."""
+    level = sized(truncation, state.posterior.size)(horizon) if is_open(truncation) else truncation(horizon)
+    return float(torch.as_tensor(level).mean())
+
+
 def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFrame:
     """The traces in long format, ordered by trial and then by round, which counts from 1."""
-    f, optimum = problem.f.cpu(), problem.optimum.cpu()
+    value, optimum = problem.value.cpu(), problem.optimum.cpu()
     host = {k: v[: traces.rounds].cpu() for k, v in traces.tensors().items()}
     T, s = host["arms"].shape
     columns = {
         "arm": host["arms"],
         "reward": host["rewards"],
-        "regret": optimum - f.gather(1, host["arms"].long().T).T,
+        "regret": optimum - value.gather(1, host["arms"].long().T).T,
         "recommended": host["recommended"],
-        "simple_regret": optimum - f.gather(1, host["recommended"].long().T).T,
+        "simple_regret": optimum - value.gather(1, host["recommended"].long().T).T,
         "width": host["width"],
         "coverage": host["coverage"].float(),
         "truncated": host["truncated"],
@@ -156,7 +164,10 @@ def play(
     horizon = traces.arms.shape[0]
     if state is None:
         state = start_state(algorithm, problem, noise_var, len(trials), horizon)
-    arms = [stream(seed, "initial", trial).integers(problem.num_arms, size=initial) for trial in trials]
+    arms = [
+        stream(seed, "initial", trial).integers(problem.design_arms or problem.num_arms, size=initial)
+        for trial in trials
+    ]
     design = torch.from_numpy(np.stack(arms, 1)).to(problem.f.device)
     fuse = (on_cuda(problem.f) if fuse is None else fuse) and can_fuse(algorithm, problem, state)
     while traces.rounds < horizon:
@@ -211,7 +222,10 @@ def play_round(
     traces.ok[t] = info.ok
     if info.truncated is not None:
         traces.truncated[t] = info.truncated
-    traces.recommended[t] = row_argmax(posterior.mean)
+    if problem.num_conditions > 1 and hasattr(algorithm, "recommend"):
+        traces.recommended[t] = algorithm.recommend(state) * problem.num_conditions
+    else:
+        traces.recommended[t] = row_argmax(posterior.mean)
     if traces.dictionary_size is not None and traces.effective_dimension is not None:
         traces.dictionary_size[t] = posterior.size
         traces.effective_dimension[t] = posterior.effective_dimension

@@ -27,7 +27,8 @@ def build(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Mappin
     Args:
         spec: ``{"kind": name, **options}``.
         registry: Classes or functions by kind.
-        context: Values for parameters that the spec leaves out. Values that are None or no parameters are ignored.
+        context: Values for parameters that the spec leaves out; ignored are those that are no parameters, and None
+            where the parameter may not be None.
         role: What is built, for errors: "width", "truncation of 'TGP-UCB'".
 
     Raises:
@@ -45,7 +46,8 @@ def build(spec: Any, registry: Mapping[str, Callable[..., Any]], context: Mappin
             raise SpecError(f"{what} has no {quoted(key)}; {nearest(key, parameters)}")
     options = {key: typed(value, hints.get(key, object), f"{key} of {what}") for key, value in options.items()}
     for key, parameter in parameters.items():
-        if key not in options and context.get(key) is not None:
+        optional = types.NoneType in typing.get_args(hints.get(key))
+        if key not in options and key in context and (optional or context[key] is not None):
             options[key] = context[key]
         if key not in options and parameter.default is parameter.empty:
             raise SpecError(f"{what} needs {key!r}: put it beside its kind.")

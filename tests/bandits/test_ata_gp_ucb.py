@@ -2,6 +2,8 @@
 
 import io
 import math
+from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,8 +13,14 @@ from bo_robust.bandits import ATAGPUCB
 from bo_robust.bandits.posteriors import reward_lists, truncated, whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.confidence import ATAFourierWidth, ConstantWidth, RandomisedWidth
-from bo_robust.confidence.truncation import ATAFourierTruncation, NoTruncation, TGPTruncation
+from bo_robust.confidence import ATAFourierWidth, ATANystromWidth, ConstantWidth, PublishedATAWidth, RandomisedWidth
+from bo_robust.confidence.truncation import (
+    ATAFourierTruncation,
+    ATANystromTruncation,
+    NoTruncation,
+    PublishedATATruncation,
+    TGPTruncation,
+)
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.features import FourierFeatures
@@ -69,6 +77,7 @@ class NaiveATA:
         counts = torch.bincount(torch.tensor(self.x), minlength=n).to(self.K).unsqueeze(0)
         p = keep_probability(self.variance.unsqueeze(0), self.q, counts)
         members = draw_dictionary(p, spread(uniform, n))[0].nonzero().squeeze(1)
+        self.size = len(members)
         d, E = torch.linalg.eigh(self.K[members][:, members])
         keep = d > 1e-12 * d[-1]
         return ((E * torch.where(keep, d, 1.0).rsqrt() * keep) @ E.T @ self.K[members]).T
@@ -77,6 +86,7 @@ class NaiveATA:
         self.x.append(x)
         self.y.append(y)
         phi = self.embed(uniform) if self.q else self.phi
+        level = level(max(self.size, 1)) if callable(level) else level
         Phi, y = phi[self.x], torch.tensor(self.y, dtype=torch.float64).to(self.K)
         V = Phi.T @ Phi + self.noise_var * torch.eye(Phi.shape[1]).to(Phi)
         R = naive_root(V, self.root)
@@ -87,6 +97,50 @@ class NaiveATA:
         self.variance = self.noise_var * (phi @ R.T).square().sum(1)
         if self.q:
             self.variance += self.K.diagonal() - phi.square().sum(1)
+
+
+@pytest.mark.parametrize("rule", ["theorem", "published"])
+@BRANCHES
+def test_width_and_level_take_the_size_of_the_present_dictionary(reads, rule, monkeypatch, device):
+    choose(monkeypatch, reads)
+    s, T, tail = 2, 60, {"moment_bound": 0.5, "alpha": 0.9, "horizon": 60}
+    if rule == "theorem":
+        width = partial(ATANystromWidth, 1.0, noise_var=1.0, delta=0.1, epsilon=0.5, **tail)
+        level = partial(ATANystromTruncation, delta=0.1, **tail)
+    else:
+        width, level = partial(PublishedATAWidth, 1.0, noise_var=1.0, **tail), partial(PublishedATATruncation, **tail)
+    name = "num_features" if rule == "theorem" else "num_directions"
+    X = square(25, device)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.2), X)
+    algorithm = ATAGPUCB(width(**{name: None}), level(**{name: None}), NystromDictionary(1.5))
+    state = algorithm.init(kernel, 1.0, s)
+    naive = [NaiveATA(kernel.matrix, 1.0, "symmetric", q=1.5) for _ in range(s)]
+    f, (eta, uniforms) = torch.sin(5 * X[:, 0]), heavy(T, s, device)
+    levels, sizes, lost = [], [1] * s, False
+    for t in range(T):
+        selection = algorithm.select(state, uniforms[t])
+        assert selection.width.expand(s).tolist() == pytest.approx([width(**{name: m})(t + 1) for m in sizes])
+        arms = selection.arms
+        y = f[arms] + eta[t]
+        info = algorithm.observe(state, arms, y, uniforms[t])
+        lost = lost or bool(info.truncated.any())
+        for i, one in enumerate(naive):
+            one.observe(int(arms[i]), float(y[i]), lambda m, t=t: level(**{name: m})(t + 1), uniforms[t, i : i + 1])
+            assert one.gap > 1e-6
+            assert torch.allclose(state.posterior.mean[i], one.mean, atol=1e-6)
+        sizes = [max(one.size, 1) for one in naive]
+        levels.append(state.posterior.level.tolist())
+        assert levels[-1] == pytest.approx([level(**{name: m})(t + 1) for m in sizes])
+    assert lost
+    assert any(after < before for before, after in pairwise(levels))
+
+
+def test_an_open_number_of_features_needs_a_dictionary():
+    open_ = ATANystromTruncation(1.0, 1.0, 0.1, 50, num_features=None)
+    with pytest.raises(ValueError, match="num_features"):
+        ATAGPUCB(ConstantWidth(1.0), open_, FourierFeatures(0.2, 14, BOX))
+    with pytest.raises(ValueError, match="number of features is None"):
+        open_(1)
 
 
 @pytest.mark.parametrize("kind", ["fourier", "nystrom"])

@@ -258,3 +258,11 @@ BAD = {
 def test_bad_argument_is_named(name, field, bad):
     with pytest.raises(ValueError, match=rf"^{field}\b"):
         make(name, **{field: bad})
+
+
+def test_the_rkhs_width_takes_bounds_on_the_maximum_gain():
+    width = RKHSWidth(2.0, 1 / E, (0.32, 0.02))
+    assert width(1) == width(1, 99.0) == pytest.approx(10.0)  # w^2 = 4 + 300 * .32
+    assert width(2, 5.0) == pytest.approx(RKHSWidth(2.0, 1 / E)(2, 0.02))
+    with pytest.raises(ValueError, match="bounds for 2 rounds, this is round 3"):
+        width(3)

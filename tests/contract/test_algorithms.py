@@ -59,6 +59,9 @@ def every_algorithm():
         "mle-gp-ucb": CandidateAlgorithm(FiniteWidth(N, 0.1)),
         "expected-ucb": ExpectedUCB(FiniteWidth(N, 0.1)),
         "a-gp-ucb": AGPUCB(FiniteWidth(N, 0.1), LENGTHSCALES),
+        "v-ucb": VUCB(FiniteWidth(N, 0.1), 0.3, num_conditions=W),
+        "stable-opt": StableOpt(FiniteWidth(N, 0.1), W),
+        "he-stable-opt": HEStableOpt(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, W),
         "ei": ExpectedImprovement(),
         "pi": ProbabilityOfImprovement(),
         "mean": PureMean(),
@@ -68,7 +71,7 @@ def every_algorithm():
 
 
 def variants():
-    """Settings that learn in another way than those of every_algorithm, and algorithms over pairs, of no registry."""
+    """Settings that learn in another way than those of every_algorithm."""
     level = TGPTruncation(0.3, 1.0)
     return {
         "tgp-ucb, clip": TGPUCB(FiniteWidth(N, 0.1), level, "clip"),
@@ -76,9 +79,6 @@ def variants():
         "bkb, persistent": BKB(FiniteWidth(N, 0.1), 1.5, "persistent"),
         "ata-gp-ucb, nystrom": ATAGPUCB(FiniteWidth(N, 0.1), level, NystromDictionary(2.0, 1.5), "cholesky", "clip"),
         "he-gp-ucb, likelihood": HEGPUCB(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, elimination="likelihood"),
-        "v-ucb": VUCB(FiniteWidth(N, 0.1), 0.3, num_conditions=W),
-        "stable-opt": StableOpt(FiniteWidth(N, 0.1), W),
-        "he-stable-opt": HEStableOpt(FiniteWidth(N, 0.1, scale=0.3), 0.1, 0.1, W),
     }
 
 

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
+from bo_robust.confidence import information_gain
 from bo_robust.experiments import files
 from bo_robust.experiments.build import build_algorithm, build_problem, resolved
 from bo_robust.experiments.config import parse
@@ -77,7 +79,7 @@ BAD = [
     (["panels", 0, "algorithms"], ["gp-ucb"], "unknown key 'algorithms' in panel 'p'; did you mean 'methods'"),
     (["rounds"], 3, "did you mean 'horizon'"),
     (["problem"], {"kind": "gp_draw"}, "`problem:` is a key of a panel; write it there, under `panels:`"),
-    (["methods", 0, "name"], "v-ucb", "'v-ucb' is for `loop: environment`, this is `loop: arms`"),
+    (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: environment`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
     (["trials"], "many", "trials of panel 'p' must be a whole number"),
     (["trials"], 0, "trials of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
@@ -431,3 +433,14 @@ def test_no_value_of_a_configuration_is_repeated_at_length(value, device):
                 longest = 0
             assert longest <= 80, (place, key)
     assert refused > 60
+
+
+def test_the_rkhs_width_of_a_run_has_bounds_on_the_maximum_gain():
+    data = {"problem": {"kind": "rkhs_function"}, "methods": [{"name": "gp-ucb", "width": {"kind": "rkhs"}}]}
+    panel = parse({"horizon": 20, "panels": [{"name": "p", **data}]}).panels[0]
+    problem = build_problem(panel, range(2), None, torch.device("cpu"))
+    width = build_algorithm(panel.methods[0], panel, problem).width
+    K = problem.kernel(problem.arms, problem.arms)
+    bound = information_gain.greedy_bound(K, problem.noise_var, 20)
+    assert width.max_gain == pytest.approx(bound.tolist())
+    assert width.norm_bound_squared == problem.norm_bound**2

@@ -16,6 +16,7 @@ def test_everything_has_a_line_that_is_a_plain_sentence():
     assert {"quickstart", "smoke", "heavy_tails/pareto"} <= listed["configurations (bo-robust run NAME)"].keys()
     for title, registry in REGISTRIES.items():
         assert [*listed[title]] == [*registry]
+    assert "fin.csv" in listed.pop("data sets (bo-robust prepare NAME DOWNLOAD)")["djia29"]
     for entries in listed.values():
         for name, line in entries.items():
             assert line.endswith("."), (name, line)
@@ -44,8 +45,9 @@ def test_every_name_has_its_settings_with_their_defaults():
     assert {"oversampling: must be given", "batch_constant: must be given"} <= {*bbkb}
     assert any(line.startswith("batch_constant: c >= 0.") for line in bbkb)
     both = settings_of("v-ucb")
-    assert len(both) == 2
-    assert all(any("{'kind': 'finite', 'num_arms': 1}" in line for line in lines) for lines in both.values())
+    assert len(both) == 3
+    assert sum("{'kind': 'finite', 'num_arms': 1}" in line for lines in both.values() for line in lines) == 2
+    assert any("bo-robust prepare abalone" in line for line in settings_of("abalone")["data sets"])
     with pytest.raises(RunError, match="nothing is called 'bbkbb'; did you mean 'bbkb'"):
         settings_of("bbkbb")
 

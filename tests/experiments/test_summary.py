@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -27,12 +28,51 @@ def test_one_trial_has_no_standard_error():
 
 
 def test_intervals_of_log_regret():
-    assert summaries.log_regret([1.0, 0.01, 1e-4, -1e-7]).tolist() == [0.0, -2.0, -3.0, -3.0]
+    assert summaries.log_regret([1.0, 0.01, 1e-4, -1e-7]).tolist() == [0.0, -2.0, -4.0, -4.0]
     mean, low, high = summaries.mean_interval(np.array([1.0, 2.0, 3.0]), 0.7)
     assert (mean, low + high) == (2.0, 4.0)
     # Student's t with 2 degrees of freedom: 0.85-quantile 1.38621, standard error 1 / sqrt(3).
     assert high - mean == pytest.approx(1.38621 / math.sqrt(3.0), abs=1e-4)
     assert summaries.mean_interval(np.array([4.0]), 0.7) == (4.0, 4.0, 4.0)
+
+
+def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
+    config = parse(
+        {
+            "loop": "environment",
+            "trials": 2,
+            "horizon": 1,
+            "panels": [{"name": "p", "problem": {"kind": "branin"}, "methods": ["random"]}],
+        }
+    )
+    nothing = dict.fromkeys(("certificate", "bound", "chosen_regret"), math.nan) | {"seconds": 0.1}
+    regrets = [(0, 7.0), (0, 10**-3.2), (1, 5.0), (1, 0.01)]  # the last of each trial counts: -3.2 and -2
+    rows = [{"panel": "p", "method": "RANDOM", "trial": i, "regret": r, "fit_ok": True, **nothing} for i, r in regrets]
+    known = {"x": [0.2], "value": 0.7, "alpha": 0.1, "notes": ""}
+    summary = summaries.summarise(config, pd.DataFrame(rows), {"p": {"RANDOM": known}})
+    entry = summary["panels"][0]["methods"]["RANDOM"]
+    assert entry["log10_regret"] == pytest.approx(-2.6)
+    assert entry["final"] == pytest.approx([-3.2, -2.0])
+    # Student's t with 1 degree of freedom: 0.85-quantile 1.9626, standard error 0.6
+    assert entry["interval"] == pytest.approx([-2.6 - 0.6 * 1.9626, -2.6 + 0.6 * 1.9626], abs=1e-4)
+    summaries.print_report(summary, Console())
+    assert "-2.60 [-3.78, -1.42]" in capsys.readouterr().out
+
+
+def test_best_queried_dictionaries_and_where_the_design_lies(tmp_path):
+    methods = [{"name": "bkb", "oversampling": 5}, "random"]
+    problem = {"kind": "gp_draw", "num_arms": 20, "design_share": 0.25}
+    data = {"trials": 3, "horizon": 12, "initial": 8, "methods": methods, "panels": [{"name": "p", "problem": problem}]}
+    entries = runs.start(parse(data), tmp_path / "out")["panels"][0]["methods"]
+    traces = pd.read_parquet(tmp_path / "out/traces.parquet")
+    assert traces.loc[traces["round"] <= 8, "arm"].max() <= 4 < traces["arm"].max()
+    bkb = traces[traces["method"] == "BKB"]
+    best = bkb.groupby("trial")["regret"].min()
+    assert entries["BKB"]["best_queried"][0] == pytest.approx(best.mean())
+    last = bkb.loc[bkb["round"] == 12, "dictionary_size"].mean()
+    ratio = (bkb["dictionary_size"] / bkb["effective_dimension"]).mean()
+    assert entries["BKB"]["dictionary"] == pytest.approx([last, ratio])
+    assert entries["RANDOM"]["dictionary"] is None
 
 
 def test_metadata_of_jobs_are_joined():

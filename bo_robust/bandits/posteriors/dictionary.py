@@ -27,10 +27,13 @@ class NystromDictionary:
             the paper's experiments use less.
         redraw_growth: Growth of the number of rounds after which the dictionary is drawn anew, >= 1. 1 is the paper's
             rule: every round.
+        copies: Whether an arm pulled c times is c copies, each drawn on its own: the paper's rule. Its authors' script
+            draws every arm once, which leaves smaller dictionaries.
     """
 
     oversampling: float
     redraw_growth: float = 1.0
+    copies: bool = True
 
     def __post_init__(self) -> None:
         check_positive(oversampling=self.oversampling)
@@ -43,6 +46,7 @@ class NystromDictionary:
         ``variance`` is sigma^2 and ``counts`` the number of pulls of every arm, ``s x n`` each; ``uniform`` has one
         draw from [0, 1) per trial, ``s``.
         """
+        counts = counts if self.copies else counts.clamp(max=1.0)
         arms, mask = padded(redrawn(variance, self.oversampling, counts, spread(uniform, variance.shape[1])))
         columns = kernel.columns(arms)
         own = arms.unsqueeze(2)
@@ -50,9 +54,10 @@ class NystromDictionary:
         coordinates = root.features(columns)
         residual = (kernel.diagonal - coordinates.square().sum(2)).clamp_min_(0.0)
         at_dictionary = coordinates.gather(1, own.expand(-1, -1, coordinates.shape[2]))
-        return FeatureTable(coordinates, symmetric_axes(at_dictionary, mask), residual)
+        return FeatureTable(coordinates, symmetric_axes(at_dictionary, mask), residual, mask.sum(1).to(residual))
 
 
 def empty_table(kernel: ArmKernel) -> FeatureTable:
     """The table without a dictionary: one feature that is zero, all variance in the residual."""
-    return FeatureTable(kernel.diagonal.new_zeros(kernel.num_arms, 1), None, kernel.diagonal)
+    diagonal = kernel.diagonal
+    return FeatureTable(diagonal.new_zeros(kernel.num_arms, 1), None, diagonal, diagonal.new_zeros(1))

@@ -5,7 +5,8 @@ of the rewards of the arm with |u y| <= b_t. Rewards sorted by |y| with prefix s
 
 Few rewards need to be kept. The rows of U = R Phi^T have norm at most 1 for every root R of V^{-1}, and an arm pulled c
 times has c equal entries in each, so |u_ia| <= 1 / sqrt(c). A reward with |y| <= b_t sqrt(c) is therefore below every
-threshold, and stays so while levels do not fall. Such a reward is SETTLED: added to a plain sum and forgotten.
+threshold, and stays so while no level is below b_t. Such a reward is SETTLED: added to a plain sum and forgotten. Where
+levels may fall, with a dictionary that grows, b_t is a floor of the levels to come.
 
 At the level of Lemma 1, at most L = log(2 m T / delta) rewards per arm are left on average, whatever t is: by Markov's
 inequality a share v / (b sqrt(c))^{1+alpha} of c rewards exceeds b sqrt(c), which is c^{(1-alpha)/2}
@@ -38,21 +39,22 @@ class RewardLists:
     size: Tensor  # Length of the list, `s x n` long
     values: Tensor  # Listed rewards by ascending |reward|, `s x n x C`, +inf beyond the list
     room: int = FIRST_CAPACITY - 1  # Rounds until the lengths must be looked at
-    level: float = 0.0  # b of the last round
+    floor: float = 0.0  # of all levels from the last round on
 
-    def truncated_sums(self, weights: Tensor, level: float, clip: bool, pairs: tuple[Tensor, Tensor]) -> Tensor:
+    def truncated_sums(self, weights: Tensor, level: Tensor, clip: bool, pairs: tuple[Tensor, Tensor]) -> Tensor:
         """Sums of u y 1{|u y| <= b} over the rewards of f pairs (trial, arm), ``f x p``.
 
-        Settled rewards are included. ``weights`` has p weights u per pair, ``f x p``; ``level`` is b > 0; ``pairs`` are
-        trials and arms, ``f`` long each. With ``clip``, every reward beyond the level adds b sign(u y).
+        Settled rewards are included. ``weights`` has p weights u per pair, ``f x p``; ``level`` is b > 0, ``f``;
+        ``pairs`` are trials and arms, ``f`` long each. With ``clip``, every reward beyond the level adds b sign(u y).
         """
         values, size = self.values[pairs], self.size[pairs]
         magnitude, prefix = _prefix(values, size)
+        level = level.unsqueeze(1)
         kept = _count_kept(weights.abs(), magnitude, level)
         sums = (prefix.gather(1, kept) + self.settled[pairs].unsqueeze(1)) * weights
         if clip:
             signs = _prefix(values.sign(), size)[1]
-            most = min(level, torch.finfo(sums.dtype).max)  # an infinite level times nothing is nothing
+            most = level.clamp(max=torch.finfo(sums.dtype).max)  # an infinite level times nothing is nothing
             sums += most * weights.sign() * (signs[:, -1:] - signs.gather(1, kept))
         return sums
 
@@ -70,17 +72,18 @@ def init(like: Tensor) -> RewardLists:
     )
 
 
-def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, ok: Tensor, level: float) -> None:
+def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, ok: Tensor, floor: float) -> None:
     """Add one reward per trial, in place, and settle what no truncation can touch any more.
 
     ``arms`` and ``rewards`` are ``s``. Only trials that are ``ok`` (``s`` bool) change; their rewards are finite.
-    Raises ``ValueError`` if the ``level`` b_t > 0 falls: what is settled could then be needed again.
+    No level from this round on is below the ``floor`` > 0. Raises ``ValueError`` if it falls: what is settled could
+    then be needed again.
     """
-    if level < lists.level:
+    if floor < lists.floor:
         raise ValueError(
-            f"the truncation level fell from {lists.level:.6g} to {level:.6g}; ATA needs levels that never fall with t."
+            f"the truncation level fell from {lists.floor:.6g} to {floor:.6g}; ATA needs levels that never fall with t."
         )
-    lists.level = level
+    lists.floor = floor
     if lists.room == 0:
         _make_room(lists)
     lists.room -= 1
@@ -97,7 +100,7 @@ def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, ok: Tensor, level:
     new, size = torch.where(ok.unsqueeze(1), new, old), size + ok
 
     magnitude, prefix = _prefix(new, size)
-    threshold = level * lists.counts[trials, arms].sqrt() * SETTLED_MARGIN
+    threshold = floor * lists.counts[trials, arms].sqrt() * SETTLED_MARGIN
     done = torch.minimum((magnitude <= threshold.unsqueeze(1)).sum(1), size)
     settled = lists.settled[trials, arms] + prefix.gather(1, done.unsqueeze(1)).squeeze(1)
     from_slot = slots + done.unsqueeze(1)
@@ -114,7 +117,7 @@ def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, ok: Tensor, level:
     lists.size[trials, arms] = size
 
 
-def _count_kept(weights: Tensor, magnitude: Tensor, level: float) -> Tensor:
+def _count_kept(weights: Tensor, magnitude: Tensor, level: Tensor) -> Tensor:
     """How many of the ascending magnitudes (``f x C``, C a power of two, the last +inf) have w |y| <= b, ``f x p``.
 
     The binary search compares the rounded product itself, which rises with |y|. So it is exact where |u y| meets b.

@@ -16,6 +16,7 @@ from bo_robust.bandits.posteriors import reward_lists, whitening
 from bo_robust.bandits.posteriors.arms import check_pulls
 from bo_robust.bandits.posteriors.reward_lists import RewardLists
 from bo_robust.bandits.posteriors.whitening import FeatureTable, Whitening
+from bo_robust.confidence.base import Number
 from bo_robust.confidence.truncation import mostly_beyond
 from bo_robust.utils.input_checks import check_finite, check_rule
 from bo_robust.utils.linalg import all_numbers
@@ -31,7 +32,14 @@ class TruncatedPosterior:
     information_gain: Tensor  # 1/2 log det(I + K / lambda) of the rewards so far, up to the features' accuracy, `s`
     lists: RewardLists  # The rewards
     rule: str  # "zero" or "clip"
+    level: Tensor  # b of the last round, `s`
     drawn: int = 0  # Round after which the features were last replaced
+
+    @property
+    def size(self) -> Tensor | None:
+        """m_t, the number of arms in the present dictionary, at least 1, ``s``; None where there is none."""
+        size = self.whitening.table.size
+        return None if size is None else size.clamp(min=1.0).expand_as(self.noise_var)
 
     @property
     def counts(self) -> Tensor:
@@ -57,7 +65,7 @@ def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: 
     white = whitening.init(table, noise_var, root)
     variance = white.variance(white.norms())
     mean, gain = torch.zeros_like(variance), torch.zeros_like(noise_var)
-    return TruncatedPosterior(white, mean, variance, gain, lists=reward_lists.init(mean), rule=rule)
+    return TruncatedPosterior(white, mean, variance, gain, lists=reward_lists.init(mean), rule=rule, level=gain.clone())
 
 
 def observe(
@@ -66,6 +74,7 @@ def observe(
     rewards: Tensor,
     level: float,
     new_features: Callable[[TruncatedPosterior], FeatureTable] | None = None,
+    level_of: Callable[[Tensor], Number] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Take in one reward per trial and truncate all rewards anew at ``level``, in place.
 
@@ -73,9 +82,10 @@ def observe(
         posterior: State before the round.
         arms: ``s``, long.
         rewards: ``s``. A NaN or infinite one is a failed pull and changes nothing of its trial but the level.
-        level: b_t > 0, never less than before.
+        level: b_t > 0, never less than before; with ``level_of`` a floor of all levels to come.
         new_features: Returns features that replace the present ones; None: they stay. It is called after the pulls are
             counted and before the variance changes.
+        level_of: Returns b_t, ``s`` or a number, for dictionaries of ``size`` arms.
 
     Returns:
         Whether the reward was taken in, and whether it lost more than half of its weight ||u_t||^2 to truncation,
@@ -97,9 +107,13 @@ def observe(
     else:
         whitening.replace_features(white, new_features(posterior))
         posterior.drawn = white.rounds
+    size = posterior.size
+    posterior.level = posterior.level.new_empty(len(arms)).fill_(level)
+    if level_of is not None and size is not None:
+        posterior.level.copy_(torch.as_tensor(level_of(size)))
     refresh(posterior)
     u = white.directions(white.white[trials, :, arms].unsqueeze(2))
-    truncated = mostly_beyond(u, rewards.unsqueeze(1), level).squeeze(1)
+    truncated = mostly_beyond(u, rewards.unsqueeze(1), posterior.level.view(-1, 1, 1)).squeeze(1)
     return ok & all_numbers(posterior.mean, posterior.variance), truncated & ok
 
 
@@ -110,18 +124,18 @@ def refresh(posterior: TruncatedPosterior) -> None:
     posterior.variance = white.variance(norms)
     clip = posterior.rule == "clip"
     if whitening.reads_data(white):
-        r = _few_truncated(white, lists, norms, clip)
+        r = _few_truncated(white, lists, norms, posterior.level, clip)
     else:
-        r = _any_truncated(white, lists, clip)
+        r = _any_truncated(white, lists, posterior.level, clip)
     posterior.mean = (r.unsqueeze(1) @ white.white).squeeze(1)
 
 
-def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, clip: bool) -> Tensor:
+def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, level: Tensor, clip: bool) -> Tensor:
     """B^T r (``s x k``): plain sums for the arms that lose nothing, the few others one by one.
 
     |u_ia| <= ||y_a||, so an arm whose largest listed reward times that norm is within the level loses nothing.
     """
-    touched = norms * lists.largest > lists.level
+    touched = norms * lists.largest > level.unsqueeze(1)
     total = lists.total
     correction: Tensor | float = 0.0
     if touched.any():
@@ -129,23 +143,23 @@ def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, clip: bo
         touched, arms = touched.to(torch.uint8).topk(most, 1)  # the touched arms of a trial, then any others
         columns = white.white.gather(2, arms.unsqueeze(1).expand(-1, white.white.shape[1], -1))
         u = white.directions(columns)
-        beyond = u.abs().amax(1) * lists.largest.gather(1, arms) > lists.level
+        beyond = u.abs().amax(1) * lists.largest.gather(1, arms) > level.unsqueeze(1)
         trials, slots = (beyond & touched.bool()).nonzero(as_tuple=True)
         if len(trials):
             pairs = trials, arms[trials, slots]
-            sums = lists.truncated_sums(u[trials, :, slots], lists.level, clip, pairs)
+            sums = lists.truncated_sums(u[trials, :, slots], level[trials], clip, pairs)
             r = u.new_zeros(u.shape[:2]).index_add_(0, trials, sums)
             correction = white.in_coordinates(r)
             total = total.index_put(pairs, total.new_zeros(()))
     return (white.white @ total.unsqueeze(2)).squeeze(2) + correction
 
 
-def _any_truncated(white: Whitening, lists: RewardLists, clip: bool) -> Tensor:
+def _any_truncated(white: Whitening, lists: RewardLists, level: Tensor, clip: bool) -> Tensor:
     """B^T r (``s x k``), every arm in every direction: for a GPU, without a branch or a read-back."""
     s, n = lists.total.shape
     device = lists.total.device
     u = white.directions(white.white)
     trials = torch.arange(s, device=device).repeat_interleave(n)
     arms = torch.arange(n, device=device).repeat(s)
-    sums = lists.truncated_sums(u.mT.reshape(s * n, -1), lists.level, clip, (trials, arms))
+    sums = lists.truncated_sums(u.mT.reshape(s * n, -1), level[trials], clip, (trials, arms))
     return white.in_coordinates(sums.reshape(s, n, -1).sum(1))

@@ -41,6 +41,8 @@ class FeatureTable:
     # k(x, x) - ||phi(x)||^2 >= 0 of every arm, `n` or `s x n`; None where the features have all the variance (Fourier
     # features)
     residual: Tensor | None = None
+    # Arms in the dictionary of every trial, m_t of the paper, `s` or one; None where the features are no dictionary's
+    size: Tensor | None = None
 
     @classmethod
     def compressed(cls, features: Tensor) -> FeatureTable:

@@ -13,17 +13,38 @@ from botorch.acquisition.risk_measures import VaR
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
+from bo_robust.acquisition import optimize_lnso, search_lacing_value
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.confidence import WIDTHS, ConstantWidth, Width
 from bo_robust.experiments.conditions.base import DELTA, PAPER_WIDTH, ConditionsMethod, Optimised, Proposal, Round
 from bo_robust.experiments.conditions.knowledge_gradient import RhoKGApx
 from bo_robust.experiments.problems.conditions import ConditionsProblem
 from bo_robust.methods import METHODS
-from bo_robust.risk_measures.environments import ContinuousEnvironment
+from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment
 from bo_robust.risk_measures.functionals import Functional, Mean, ValueAtRisk, WorstCase
 from bo_robust.risk_measures.selection_rules import check_selection_rule
 from bo_robust.utils import specs
 from bo_robust.utils.input_checks import check_count, check_positive, is_number
+
+
+@dataclass(frozen=True)
+class LNSO:
+    """The paper's search for continuous Z (:func:`bo_robust.acquisition.optimize_lnso`), from draws of Z alone.
+
+    The lacing value is searched too (:func:`bo_robust.acquisition.search_lacing_value`).
+    """
+
+    num_starts: int = 8
+    rounds: int = 10
+    fit_steps: int = 200
+    num_x: int = 50
+    num_z: int = 10
+    radius: float = 0.1
+
+    def __call__(self, bound: ValueAtRiskUCB, box: Tensor) -> tuple[Tensor, Tensor]:
+        """The design and the point (x, z)."""
+        x, _ = optimize_lnso(bound, box, seed=int(torch.randint(2**31, (1,))), **vars(self))
+        return x[0], search_lacing_value(bound, x, num_starts=self.num_starts).point[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,27 +69,60 @@ class UpperBound(Optimised):
         schedule: Width = specs.build(self.width, WIDTHS, {"delta": DELTA}, "width")
         return schedule
 
-    def acquisition(self, now: Round) -> ValueAtRiskUCB:
+    def acquisition(self, now: Round, environment: FiniteEnvironment | None = None) -> ValueAtRiskUCB:
         model, functional = now.gp.model(now.X, now.Y), type(self).functional(now.problem.alpha)
-        return ValueAtRiskUCB(model, now.problem.environment, functional, self.schedule, t=now.t)
+        return ValueAtRiskUCB(model, environment or now.problem.environment, functional, self.schedule, t=now.t)
 
     def propose(self, now: Round) -> Proposal:
         bound = self.acquisition(now)
-        x, value = self.maximised(bound, now.problem.x_bounds)
+        x, _ = self.maximised(bound, now.problem.x_bounds)
         point = bound.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
-        return Proposal(point, float(value.max()) if self.certifies else None)
+        return Proposal(point)
 
 
+@dataclass(frozen=True, kw_only=True)
 class VUCB(UpperBound):
     """V-UCB (Nguyen et al. 2021).
 
     Args:
         width: As of "v-ucb" in :data:`bo_robust.methods.METHODS`.
         selection_rule: "probable" (V-UCB Prob) or "uniform" (V-UCB Unif).
+        optimizer: None for the exact quantile over the fixed points of Z, or ``{kind: lnso}`` with the settings of
+            :class:`LNSO`, for continuous Z.
+        scenarios: Conditions drawn anew each round, among which x and z are chosen. 0 takes all points of Z.
     """
 
     certifies: ClassVar[bool] = True
     functional = ValueAtRisk
+
+    optimizer: Any = None
+    scenarios: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(0, scenarios=self.scenarios)
+        if self.search is not None and self.scenarios:
+            raise ValueError("scenarios are for the exact quantile; leave them out with an optimizer.")
+
+    @property
+    def search(self) -> LNSO | None:
+        """The search that stands in for the exact quantile."""
+        made: LNSO | None = None
+        if self.optimizer is not None:
+            made = specs.build(self.optimizer, {"lnso": LNSO}, {}, "optimizer")
+        return made
+
+    def propose(self, now: Round) -> Proposal:
+        bound = searched = self.acquisition(now)
+        if self.search is not None:
+            x, point = self.search(bound, now.problem.x_bounds)
+        else:
+            if self.scenarios:
+                searched = self.acquisition(now, FiniteEnvironment(resample(now.problem, self.scenarios)))
+            x, _ = self.maximised(searched, now.problem.x_bounds)
+            point = searched.select_condition(x.unsqueeze(0), self.selection_rule).point[0]
+        with torch.no_grad():
+            return Proposal(point, float(bound(x.unsqueeze(0))))
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
         return self.acquisition(now)

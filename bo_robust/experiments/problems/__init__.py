@@ -19,6 +19,7 @@ from bo_robust.experiments.problems.conditions.synthetic import (
 )
 from bo_robust.experiments.problems.designs import DesignProblem, Function, Laboratory, OverDesigns, OwnTable
 from bo_robust.experiments.problems.lower_bound import HardInstance
+from bo_robust.experiments.problems.pairs import Ball, Conditions
 from bo_robust.experiments.problems.sensors import IntelLab, MetrLAWeek, UnknownKernelTemperature
 from bo_robust.experiments.problems.stocks import SP500
 from bo_robust.experiments.problems.synthetic import GPDraw, ManyArms, RKHSFunction, SpikedFunction
@@ -53,8 +54,10 @@ Kind = type[OverArms] | type[OverConditions] | type[OverDesigns]
 
 PROBLEMS: dict[str, Kind] = {
     "abalone": Abalone,
+    "ball": Ball,
     "branin": Branin,
     "cmu_light": CMULight,
+    "conditions": Conditions,
     "csv": OwnTable,
     "djia29": DJIA29,
     "function": Function,
@@ -85,6 +88,10 @@ PROBLEMS: dict[str, Kind] = {
 BASES: dict[str, Kind] = {"arms": OverArms, "botorch": OverDesigns, "environment": OverConditions}
 
 
+# The loop whose problems these problems over arms are made of.
+OUTER = {"ball": "arms", "conditions": "environment"}
+
+
 def of_loop(loop: str) -> dict[str, Kind]:
     """The problems of one ``loop:``, a key of :data:`BASES`."""
     return {name: kind for name, kind in PROBLEMS.items() if issubclass(kind, BASES[loop])}
@@ -104,7 +111,10 @@ def make_problem(
         FileNotFoundError: if a data file is missing.
         ImportError: if the problem needs a package that is not installed.
     """
-    kind: OverArms = build({**params, "kind": name}, of_loop("arms"), {"data_dir": data_dir}, "problem")
+    context = {"data_dir": data_dir}
+    if "of" in params and name in OUTER:
+        params["of"] = build(params["of"], of_loop(OUTER[name]), context, f"`of` of problem {name!r}")
+    kind: OverArms = build({**params, "kind": name}, of_loop("arms"), context, "problem")
     return kind.make(Trials(trials, seed))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.covariance import Covariance
 from bo_robust.utils.input_checks import check_count, check_finite, check_positive, check_settings
 from bo_robust.utils.random import stream
@@ -151,6 +152,12 @@ class Problem:
     alpha: float | None = None  # Tail index of `moment_bound`, in (0, 1]
     noise_scale: float | None = None  # R, the sub-Gaussian scale of the noise. None where there is none.
     candidates: CandidatePriors | None = None
+    # Where arms are pairs x * w + z: w, the probabilities of the conditions (None: all equal), and the functional of
+    # f(x, Z) that regret is about (a number is the level of a value at risk).
+    num_conditions: int = 1
+    probabilities: tuple[float, ...] | None = None
+    functional: Functional | float | None = None
+    design_arms: int | None = None  # An initial design is drawn from the first of the arms, so many; None: from all
     notes: str = ""  # The source, the units of rewards and regret, and what the constants mean
 
     def __post_init__(self) -> None:
@@ -177,6 +184,9 @@ class Problem:
         if (self.moment_bound is None) != (self.alpha is None):
             raise ValueError("moment_bound and alpha belong together, E|y|^(1+alpha) <= v: give both or neither.")
         check_settings(self)
+        check_count(1, num_conditions=self.num_conditions)
+        if n % self.num_conditions:
+            raise ValueError(f"{n} arms are not pairs with {self.num_conditions} conditions.")
         if self.candidates is not None:
             self._check_candidates(self.candidates)
 
@@ -216,8 +226,17 @@ class Problem:
 
     @property
     def optimum(self) -> Tensor:
-        """Largest mean reward of every trial, ``s``."""
-        return self.f.max(dim=-1).values
+        """Largest value of every trial, ``s``."""
+        return self.value.max(dim=-1).values
+
+    @property
+    def value(self) -> Tensor:
+        """What regret is about, ``s x n``: mean rewards, or of pairs the functional at their design."""
+        if self.functional is None:
+            return self.f
+        p = None if self.probabilities is None else self.f.new_tensor(self.probabilities)
+        designs = as_functional(self.functional)(self.f.view(len(self.f), -1, self.num_conditions), p)
+        return designs.repeat_interleave(self.num_conditions, 1)
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Problem:
         """The same problem with all tensors on ``device`` and in ``dtype``."""

@@ -1,11 +1,15 @@
 """The files of real data: their sources, and how they are found, checked and read.
 
-Nothing is unpickled, nothing is downloaded.
+Nothing is unpickled, nothing is downloaded: ``bo-robust prepare`` makes the files from what one downloads.
 """
 
+import gzip
 import hashlib
 import io
+import json
 import os
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,60 +20,75 @@ import pandas as pd
 import bo_robust
 
 SHIPPED = Path(bo_robust.__file__).resolve().parent / "data"  # files that are part of the package
-OLYMPUS = "the package olymp 0.0.1b0 (Olympus, Häse et al. 2021), folder olympus/datasets, with a header"
+OLYMPUS = "the wheel of the package olymp 0.0.1b0 (`pip download --no-deps olymp==0.0.1b0`; Olympus, Häse et al. 2021)"
+HEAVY_TAILS = "GitHub sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs @ 673ce5c"
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a data folder: its path within the folder, the checksum of its bytes, and its source."""
+    """One file of a data folder."""
 
-    path: str
-    sha256: str
-    source: str
+    path: str  # within the folder
+    sha256: str  # of what it holds (:func:`content_digest`), however it is compressed
+    source: str  # What one downloads, a file or a folder
 
+
+# The arrays of ``.npz`` files that problems read; others do not count.
+ARRAYS = {
+    "train",
+    "test",
+    "coords",
+    "X",
+    "Y",
+    "temperature_train",
+    "temperature_test",
+    "speed",
+    "sensor_id",
+    "rtt_10ms",
+}
 
 DATA_FILES: dict[str, DataFile] = {
     "abalone": DataFile(
         "abalone/abalone.csv.gz",
-        "6fa17ceaa7db5a70b6cc9becfbb305bcb076d2ae712bfd15ac028ff9a004f54a",
-        "UCI abalone (Nash, Sellers, Talbot, Cawthorn, Ford 1994), abalone.data of GitHub Bsovann/Abalone-DS @ 336a72b",
+        "a2daaed9c48ef860360f6438a224a2fde2576f1ebcf4f821ffe23645c229b23e",
+        "abalone.data of GitHub Bsovann/Abalone-DS @ 336a72b (UCI abalone; Nash, Sellers, Talbot, Cawthorn, Ford 1994)",
     ),
     "borisk_portfolio": DataFile(
         "borisk_portfolio/borisk_portfolio_evals.npz",
-        "9ba6749f1bdb24d4229ef6cedfdfaf54a0b83dd3260ebb28bea83ef5af1319d3",
-        "the port_evals of GitHub zyyjjj/low_rank_BOPE @ 27369e9, a copy of saitcakmak/BoRisk's (Cakmak et al. 2020)",
+        "40f2141a5a4bbc3203e26af7b95c8a28c6deccba892f6848e9aae145df91131e",
+        "the folder port_evals of GitHub zyyjjj/low_rank_BOPE @ 27369e9, a copy of saitcakmak/BoRisk's (Cakmak et al. "
+        "2020)",
     ),
     "borisk_portfolio_surrogate": DataFile(
         "borisk_portfolio/surrogate_state_dict.json",
-        "1e83b8d9c9b7522c900e15efdfd0e8826b84e2f655d0c4e866d6fa5037895b71",
-        "portfolio_surrogate_state_dict.pt of GitHub zyyjjj/low_rank_BOPE @ 27369e9, as JSON",
+        "704f14b545d02fccdc918eb29b783e07fec8a37e231c1063dfc98489ca72c4f3",
+        "portfolio_surrogate_state_dict.pt of GitHub zyyjjj/low_rank_BOPE @ 27369e9",
     ),
     "djia29": DataFile(
         "djia29/djia29_adjclose.csv.gz",
-        "6c37e415574eff2ea5263690ed2fc3b3c1d21e81987d44bf5ebe8a7f9b61d2c5",
-        "fin.csv of GitHub sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs @ 673ce5c, gzipped",
+        "e9f7d7c3a0ad4ada75e5b8fa3830c77ed0579232b45837438c671d83b1818199",
+        f"fin.csv of {HEAVY_TAILS}",
     ),
     "cmu_light": DataFile(
         "cmu_light/cmu_light.npz",
-        "14e21e327c31b7997036e11f110ce1b46dde9aa810e37acf7a77e9db1bc0b10e",
-        "iw_data_all.mat of GitHub sayakrc/Bayesian-Optimization-under-Heavy-tailed-Payoffs @ 673ce5c "
-        "(collected by A. Krause, 2005)",
+        "1e81bb4c22d8e280d5718a0a5c41878df2df1c07561e496be200c4722f10fbc4",
+        f"iw_data_all.mat of {HEAVY_TAILS} (collected by A. Krause, 2005)",
     ),
     "intel_lab": DataFile(
         "intel_lab/intel_lab_30min.npz",
-        "57cea5df3243cddb9a31118dcc8731f6af680fed847058a6767b632a0d17eb08",
-        "Intel Berkeley Research Lab (Bodik, Hong, Guestrin, Madden, Paskin, Thibaux), 30-minute values of "
-        "GitHub ironhide23586/Sensor-Network-CS583 @ 70a1812",
+        "d7c4ee1584666b93a449459d9f9bb2e5d09371c7844746503be2176815fe0dbc",
+        "the folder Final/phase1/code/intelLabDataProcessed of GitHub ironhide23586/Sensor-Network-CS583 @ 70a1812 "
+        "(Intel Berkeley Research Lab; Bodik, Hong, Guestrin, Madden, Paskin, Thibaux)",
     ),
     "metr_la_week": DataFile(
         "metr_la_week/metr_la_week.npz",
-        "a8a824de3815a2cf6814a54c8de841885c494919c97bab829d6118ddd54466d4",
-        "los_speed.csv of GitHub lehaifeng/T-GCN @ 219a234 (METR-LA, Jagadish et al. 2014)",
+        "5f290b93e4cf65c5bbb19173d76f8394ea049c22af565eaeaceadd532188beff",
+        "data/los_speed.csv of GitHub lehaifeng/T-GCN @ 219a234 (METR-LA, Jagadish et al. 2014)",
     ),
     "seattle_latency": DataFile(
         "seattle_latency/seattle_rtt.npz",
-        "57fe9a12c18217a006d10050b3aa530b5d34a1b5d826a2df8957df32c40b7512",
-        "GitHub uofa-rzhu3/NetLatency-Data @ a584557 (Zhu, Liu, Niu, Li, Zhao, IEEE/ACM ToN 2017)",
+        "ec0e11160c72a71481034b45f7ce89ee2228c22d66e3f0caa679a074cbb401a8",
+        "the folder Seattle of GitHub uofa-rzhu3/NetLatency-Data @ a584557 (Zhu et al., IEEE/ACM ToN 2017)",
     ),
     "alkox": DataFile("lab/alkox.csv", "699e31511739a900db9db51d7df63156d6fa47c55d942e2b7e746ef5498f70f1", OLYMPUS),
     "benzylation": DataFile(
@@ -98,19 +117,19 @@ def load_csv(name: str, data_dir: Path | str | None = None) -> pd.DataFrame:
 
 
 def verified(name: str, data_dir: Path | str | None = None) -> bytes:
-    """Read a data set's file and check its bytes; arguments and errors are as in :func:`verified_path`."""
+    """Read a data set's file and check what it holds; arguments and errors are as in :func:`verified_path`."""
     return verified_path(name, data_dir).read_bytes()
 
 
 def verified_path(name: str, data_dir: Path | str | None = None) -> Path:
-    """Find a data set's file, ``name`` in :data:`DATA_FILES`, and check its bytes.
+    """Find a data set's file, ``name`` in :data:`DATA_FILES`, and check what it holds.
 
     ``data_dir`` is the data folder; None takes the environment variable ``BO_ROBUST_DATA``. A file that is part of the
     package is taken from there.
 
     Raises:
-        FileNotFoundError: if the file is missing, saying how to point at it.
-        ValueError: if its checksum differs.
+        FileNotFoundError: if the file is missing, saying how to make it and how to point at it.
+        ValueError: if its content differs.
     """
     file = DATA_FILES[name]
     folder = data_dir if data_dir is not None else os.environ.get("BO_ROBUST_DATA")
@@ -120,19 +139,38 @@ def verified_path(name: str, data_dir: Path | str | None = None) -> Path:
     if path is None or not path.is_file():
         where = f"no file {path}" if path else "no data folder was given"
         raise FileNotFoundError(
-            f"problem {name!r} needs the data file {file.path}: {where}. It is not part of the package; it "
-            f"comes from {file.source}. Point at the folder that holds {Path(file.path).parent}/ with --data-dir "
-            "FOLDER (data_dir= in Python) or the environment variable BO_ROBUST_DATA."
+            f"problem {name!r} needs the data file {file.path}: {where}. It is not part of the package: download "
+            f"{file.source}, and run `bo-robust prepare {name} DOWNLOAD --data-dir FOLDER`. Point at the folder with "
+            "--data-dir FOLDER (data_dir= in Python) or the environment variable BO_ROBUST_DATA."
         )
-    check_sha256(path, path.read_bytes(), file.sha256)
+    check_content(path, path.read_bytes(), file.sha256)
     return path
 
 
-def check_sha256(path: Path, content: bytes, expected: str, remedy: str = "Fetch it again.") -> None:
-    """Raise ``ValueError``, ending in ``remedy``, unless ``content`` has the expected checksum."""
-    found = hashlib.sha256(content).hexdigest()
+def content_digest(path: Path, content: bytes) -> str:
+    """The sha256 of what a file holds: the arrays of ``.npz``, the data of ``.json``, the lines of ``.csv[.gz]``."""
+    if path.suffix == ".npz":
+        digest = hashlib.sha256()
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            for key in sorted({*arrays.files} & ARRAYS):
+                digest.update(f"{key} {arrays[key].dtype.str} {arrays[key].shape}".encode())
+                digest.update(np.ascontiguousarray(arrays[key]).tobytes())
+        return digest.hexdigest()
+    if path.suffix == ".json":
+        return hashlib.sha256(json.dumps(json.loads(content), sort_keys=True).encode()).hexdigest()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def check_content(path: Path, content: bytes, expected: str, remedy: str = "Fetch it again.") -> None:
+    """Raise ``ValueError``, ending in ``remedy``, unless the content of a file has the expected digest."""
+    try:
+        found = content_digest(path, content)
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged ({error}). {remedy}") from None
     if found != expected:
         raise ValueError(
-            f"{path} is not the expected file: its sha256 is {found}, expected {expected}. It is damaged, "
-            f"truncated or another version. {remedy}"
+            f"{path} is not the expected file: the sha256 of its content is {found}, expected {expected}. It is "
+            f"damaged, truncated or another version. {remedy}"
         )

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bo_robust.confidence.truncation import median_mad
 from bo_robust.experiments.problems.base import OverArms, Problem, Trials
-from bo_robust.experiments.problems.data import check_sha256
+from bo_robust.experiments.problems.data import check_content
 from bo_robust.experiments.problems.empirical import centred_problem
 
 # A quarter has about 63 trading days.
@@ -27,7 +27,7 @@ HOLD_DAYS = 63
 BAD_TICK_FACTOR = 100.0
 FILE = "datasets/data/sp500_dataset.csv.gz"
 # The same file in skfolio 0.5.0, 0.8.0, 0.10.0 and 1.12.2.
-SHA256 = "ee21cac28befb1d0a739a9ceb22184f995394726aa0cfde9a21941d1ac04ac0d"
+SHA256 = "7952031298be02abafa1c284ca20f0b3bef98095e02ff05f179d4bd3747e705b"
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,5 +118,5 @@ def _prices() -> pd.DataFrame:
     if not path.is_file():
         raise ImportError(f"skfolio is installed but has no {FILE}; install skfolio 1.12.2.")
     content = path.read_bytes()
-    check_sha256(path, content, SHA256, remedy="Install skfolio 1.12.2, whose file it is.")
+    check_content(path, content, SHA256, remedy="Install skfolio 1.12.2, whose file it is.")
     return pd.read_csv(io.BytesIO(content), index_col=0, compression="gzip")

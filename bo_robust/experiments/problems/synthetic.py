@@ -85,8 +85,11 @@ class GPDraw(OverArms):
     noise: Mapping[str, Any] | None = None
     noise_var: float = 0.025
     alpha: float | None = None
+    design_share: float = 1.0  # in (0, 1]: an initial design is drawn from this share of the arms, the leftmost
 
     def make(self, trials: Trials) -> Problem:
+        if not 0.0 < self.design_share <= 1.0:
+            raise ValueError(f"design_share must be in (0, 1], got {self.design_share!r}.")
         X, covariance = even_points(self.num_arms), SquaredExponential(self.lengthscale)
         K = covariance(X, X).numpy()
         root = square_root(0.5 * (K + K.T))
@@ -99,6 +102,7 @@ class GPDraw(OverArms):
             kernel=covariance,
             noise_var=self.noise_var,
             arms=X,
+            design_arms=max(1, round(self.design_share * self.num_arms)),
             notes=(
                 f"Draw from the GP prior of {covariance}; rewards {rewards['rewards']}; regret on the scale of f. A "
                 f"draw has no finite RKHS norm on the line, so no B; v uses max|f| <= sqrt(2 log(2n/{SUP_DELTA:g})) = "

@@ -50,6 +50,17 @@ def test_features_are_the_papers(batched, device):
         assert float(table.residual[i, members].max()) < 1e-9
 
 
+def test_without_copies_every_arm_is_drawn_once(device):
+    counts = torch.full((1, N), 50.0, dtype=torch.float64, device=device)
+    given = torch.full_like(counts, 0.2), counts, torch.tensor([0.5], dtype=torch.float64, device=device)
+    all_, some = (
+        NystromDictionary(1.0, copies=copies).draw(kernel_of(device), *given).size for copies in (True, False)
+    )
+    assert all_.item() == N  # kept with probability 1 - .8^50
+    once = draw_dictionary(keep_probability(given[0], 1.0), spread(given[2], N))
+    assert some.item() == int(once.sum()) < N / 2
+
+
 def test_a_trial_without_rewards_draws_from_all_arms(device):
     kernel = kernel_of(device)
     counts = torch.zeros(2, N, dtype=torch.float64, device=device)

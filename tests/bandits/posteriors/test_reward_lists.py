@@ -64,7 +64,7 @@ def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
     counts = [max(len(r), 1) for r in rewards]
     u = torch.tensor([[share / math.sqrt(c) for share in shares] for c in counts], dtype=torch.float64)
     pairs = torch.zeros(ARMS, dtype=torch.long, device=device), torch.arange(ARMS, device=device)
-    got = lists.truncated_sums(u.to(device), level, clip, pairs)
+    got = lists.truncated_sums(u.to(device), torch.full_like(lists.counts[0], level), clip, pairs)
     for a in range(ARMS):
         for i in range(3):
             w = float(u[a, i])
@@ -89,7 +89,7 @@ def test_by_hand(level, kept, clip, device):
     expected = sum(kept) + (sum(math.copysign(level, y) for y in beyond) if clip else 0.0)
     pairs = (torch.tensor([0], device=device), torch.tensor([1], device=device))
     u = torch.tensor([[1.0, -1.0, 0.0]], dtype=torch.float64, device=device)
-    assert lists.truncated_sums(u, level, clip, pairs).tolist() == [[expected, -expected, 0.0]]
+    assert lists.truncated_sums(u, u.new_tensor([level]), clip, pairs).tolist() == [[expected, -expected, 0.0]]
 
 
 def test_what_settles_by_hand(device):
@@ -126,4 +126,4 @@ def test_a_falling_level_is_refused_and_changes_nothing(device):
     with pytest.raises(ValueError, match=r"level fell from 1 to 0\.5"):
         insert(lists, 0, 3.0, 0.5)
     assert lists.counts.tolist() == [[1.0, 0.0, 0.0]]
-    assert lists.level == 1.0
+    assert lists.floor == 1.0

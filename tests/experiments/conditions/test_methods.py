@@ -76,6 +76,27 @@ def test_bad_settings_of_v_ucb_are_refused(options, message):
         build_method("v-ucb", options)
 
 
+@pytest.mark.parametrize("options", [{"optimizer": {"kind": "lnso", "num_starts": 2, "rounds": 2}}, {"scenarios": 10}])
+def test_v_ucb_from_draws_of_z(options):
+    problem = make("branin", z="continuous")
+    now = round_of(problem)
+    torch.manual_seed(0)
+    method = build_method("v-ucb", TINY | options)
+    proposal = method.propose(now)
+    # valued by the exact quantile over all points of Z, near the best there
+    torch.manual_seed(0)
+    exact = build_method("v-ucb", TINY).propose(now)
+    bound = method.bound(now)
+    assert proposal.max_upper == pytest.approx(float(bound(proposal.point[:1].unsqueeze(0))))
+    assert exact.max_upper - 1.0 < proposal.max_upper < exact.max_upper + 1e-3
+    assert bool(((proposal.point >= 0.0) & (proposal.point <= 1.0)).all())
+
+
+def test_lnso_is_for_continuous_z():
+    with pytest.raises(ValueError, match="ContinuousEnvironment"):
+        build_method("v-ucb", {"optimizer": {"kind": "lnso"}}).propose(round_of(make("branin")))
+
+
 def test_v_ucb_has_the_papers_width_through_every_door():
     paper = build_method("v-ucb", {})
     assert (paper.selection_rule, paper.schedule) == ("probable", PAPER_WIDTH)

@@ -3,11 +3,13 @@
 import gzip
 import hashlib
 import io
+import sys
 
 import numpy as np
 import pytest
 
-from bo_robust.experiments.problems import data
+from bo_robust.experiments.cli import main
+from bo_robust.experiments.problems import data, prepare
 
 
 @pytest.fixture
@@ -15,19 +17,19 @@ def folder(tmp_path, monkeypatch):
     """A data folder with one .npz ("toy"), one .csv.gz ("prices") and one .csv ("plain") of known checksum."""
     monkeypatch.delenv("BO_ROBUST_DATA", raising=False)
     (tmp_path / "toy").mkdir()
-    np.savez(tmp_path / "toy/toy.npz", a=np.arange(3.0))
+    np.savez(tmp_path / "toy/toy.npz", X=np.arange(3.0))
     table = b"Date,X,Y\n2020-01-01,1.5,2\n2020-01-02,3,4\n"
     (tmp_path / "toy/prices.csv.gz").write_bytes(gzip.compress(table))
     (tmp_path / "toy/plain.csv").write_bytes(table)
     for name, file in (("toy", "toy/toy.npz"), ("prices", "toy/prices.csv.gz"), ("plain", "toy/plain.csv")):
-        digest = hashlib.sha256((tmp_path / file).read_bytes()).hexdigest()
+        digest = data.content_digest(tmp_path / file, (tmp_path / file).read_bytes())
         monkeypatch.setitem(data.DATA_FILES, name, data.DataFile(file, digest, "the workshop"))
     return tmp_path
 
 
 def test_reads_from_argument_or_environment(folder, monkeypatch):
-    np.testing.assert_array_equal(data.load_npz("toy", folder)["a"], [0.0, 1.0, 2.0])
-    np.testing.assert_array_equal(data.load_npz("toy", str(folder))["a"], [0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(data.load_npz("toy", folder)["X"], [0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(data.load_npz("toy", str(folder))["X"], [0.0, 1.0, 2.0])
     monkeypatch.setenv("BO_ROBUST_DATA", str(folder))
     for name in ("prices", "plain"):
         prices = data.load_csv(name)
@@ -37,7 +39,7 @@ def test_reads_from_argument_or_environment(folder, monkeypatch):
 
 def test_argument_beats_environment(folder, monkeypatch):
     monkeypatch.setenv("BO_ROBUST_DATA", str(folder / "elsewhere"))
-    assert "a" in data.load_npz("toy", folder)
+    assert "X" in data.load_npz("toy", folder)
 
 
 @pytest.mark.parametrize("given", [None, "nowhere"])
@@ -50,16 +52,46 @@ def test_missing_file_says_how_to_point_at_it(folder, given):
 
 def test_changed_file_is_refused(folder):
     path = folder / "toy/toy.npz"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="not the expected file: its sha256 is"):
+    whole = path.read_bytes()
+    np.savez(path, X=np.arange(4.0))
+    with pytest.raises(ValueError, match="not the expected file: the sha256 of its content is"):
+        data.load_npz("toy", folder)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(ValueError, match="is damaged"):
         data.load_npz("toy", folder)
 
 
-def test_pickled_arrays_are_not_loaded(folder, monkeypatch):
+def test_the_same_content_is_accepted_however_it_is_compressed(folder):
+    np.savez_compressed(folder / "toy/toy.npz", X=np.arange(3.0), another=np.ones(2))
+    assert len(data.load_npz("toy", folder)["X"]) == 3
+    table = gzip.decompress((folder / "toy/prices.csv.gz").read_bytes()).replace(b"\n", b"\r\n")
+    (folder / "toy/prices.csv.gz").write_bytes(gzip.compress(table, 1, mtime=7))
+    assert len(data.load_csv("prices", folder)) == 2
+
+
+def test_every_data_set_can_be_prepared():
+    assert prepare.MAKERS.keys() == data.DATA_FILES.keys()
+
+
+def test_prepare_makes_the_file_of_a_download(tmp_path, monkeypatch, capsys):
+    source, digest = tmp_path / "fin.csv", hashlib.sha256(b"Date,A\n1,2\n").hexdigest()
+    source.write_bytes(b"Date,A\n1,2\n")
+    monkeypatch.setitem(data.DATA_FILES, "djia29", data.DataFile("djia29/p.csv.gz", digest, "a shop"))
+    monkeypatch.setattr(sys, "argv", ["bo-robust", "prepare", "djia29", str(source), "--data-dir", str(tmp_path)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert str(tmp_path / "djia29/p.csv.gz") in capsys.readouterr().out.replace("\n", "")
+    assert data.load_csv("djia29", tmp_path).columns.tolist() == ["Date", "A"]
+    source.write_bytes(b"other")
+    for name, word in (("djia29", "not the expected"), ("djia30", "no data set"), ("suzuki", "is made from")):
+        with pytest.raises(ValueError, match=word):
+            prepare.prepare(name, source, tmp_path)
+
+
+def test_pickled_arrays_are_not_loaded(folder):
     buffer = io.BytesIO()
-    np.savez(buffer, a=np.array([{"run": "me"}], dtype=object))
+    np.savez(buffer, X=np.array([{"run": "me"}], dtype=object))
     (folder / "toy/toy.npz").write_bytes(buffer.getvalue())
-    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-    monkeypatch.setitem(data.DATA_FILES, "toy", data.DataFile("toy/toy.npz", digest, "the workshop"))
     with pytest.raises(ValueError, match="allow_pickle"):
         data.load_npz("toy", folder)

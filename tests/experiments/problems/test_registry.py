@@ -12,7 +12,7 @@ from bo_robust.utils.random import stream
 
 REFUSED = [
     ("rkhs_funtion", {}, "did you mean 'rkhs_function'"),
-    ("zzz", {}, "one of: abalone, cmu_light"),
+    ("zzz", {}, "one of: abalone, ball, cmu_light"),
     ("branin", {}, "unknown problem 'branin'"),
     ("intel_lab", {"rows": 3}, r"has no 'rows'; choose one of: data_dir"),
     ("gp_draw", {"seed": 3}, "has no 'seed'"),
