@@ -233,7 +233,11 @@ class _Round:
             return None
         for model in self.models[: self.outputs.objectives]:
             elsewhere = torch.cat([self.pending, self.failed, self.space.encode(chosen).to(self.U)])
-            point = suggest_replicates(model, maximize=True, X_pending=elsewhere) if model.outliers_detected else None
+            point = (
+                suggest_replicates(model, candidates=self.U, maximize=True, X_pending=elsewhere)
+                if model.outliers_detected
+                else None
+            )
             rows = [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist()
             for row in rows:
                 if _among(self.X[row : row + 1], self.space.candidates).any():

@@ -61,7 +61,7 @@ def test_what_it_links_to_is_in_the_repository():
 def test_the_loop_prints_what_stands_below_it(capsys):
     """The readings flagged are the wrong ones, and the recipe is the best of the table; digits may round otherwise."""
     names: dict = {}
-    exec(block("suggest_replicates(model)"), names)
+    exec(block("suggest_replicates(model"), names)
     printed, shown = (re.sub(r"\d+ standard", "standard", text) for text in (capsys.readouterr().out, OUTPUT))
     assert printed == shown
     assert torch.equal(~names["model"].inlier_mask, names["Y"][:, 0] > 90)
@@ -71,11 +71,11 @@ def test_the_loop_prints_what_stands_below_it(capsys):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_same_loop_with_single_task_gp_is_led_astray():
-    (code,) = [b for b in BLOCKS if "suggest_replicates(model)" in b]
+    (code,) = [b for b in BLOCKS if "suggest_replicates(model" in b]
     code = code.replace(
         "from bo_robust import RobustGP, suggest_replicates", "from botorch.models import SingleTaskGP as RobustGP"
     )
-    names: dict = {"suggest_replicates": lambda model: None}
+    names: dict = {"suggest_replicates": lambda model, candidates: None}
     exec(compile(code.split("for i in (~")[0], "README.md", "exec"), names)
     x = names["X"][names["model"].posterior(names["X"]).mean.argmax()]
     true = float(80 * torch.exp(-4 * (x - names["best"]).square().sum()))

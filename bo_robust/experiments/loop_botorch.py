@@ -74,8 +74,8 @@ class BoTorchMethod(ABC):
     def model(self, X: Tensor, Y: Tensor, outliers: Tensor) -> Any:
         """The fitted model of points ``n x d`` and readings ``n x 1``, given which are outliers (``n`` bool)."""
 
-    def suggest(self, model: Any) -> Tensor | None:
-        """A point ``1 x d`` to observe in place of the acquisition's."""
+    def suggest(self, model: Any, candidates: Tensor | None) -> Tensor | None:
+        """A point ``1 x d`` of a finite space to observe in place of the acquisition's."""
         return None
 
     def begin(self, problem: DesignProblem, seed: int, outliers: np.ndarray) -> Loop:
@@ -130,8 +130,8 @@ class Robust(BoTorchMethod):
         options = {name: getattr(self, name) for name in ("outlier_share", "outlier_density", "outcome_scale")}
         return fitted(RobustGP(X, Y, **options))
 
-    def suggest(self, model: Any) -> Tensor | None:
-        return suggest_replicates(model) if self.replicates else None
+    def suggest(self, model: Any, candidates: Tensor | None) -> Tensor | None:
+        return suggest_replicates(model, candidates=candidates) if self.replicates else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,7 @@ class BoTorchLoop:
 
     def ask(self) -> Tensor:
         self._fit()
-        again = self.method.suggest(self.model)
+        again = self.method.suggest(self.model, self.problem.candidates)
         self.asked = self._maximised() if again is None else again[0]
         return self.asked
 

@@ -158,7 +158,7 @@ class RobustAcquisition(Acquisition):
         Constraints have none: they have no better side.
         """
         for model, weight in _sided(self._model, self._objective_weights):
-            if suggest_replicates(model, weight > 0.0) is None:
+            if suggest_replicates(model, candidates=model.train_X_all, maximize=weight > 0.0) is None:
                 continue
             for x in model.train_X_all[model.replication_candidates(weight > 0.0)].unsqueeze(1):
                 obeys = all(abs(float(x[0, i]) - value) <= ROUNDING for i, value in fixed.items())

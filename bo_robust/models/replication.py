@@ -11,9 +11,16 @@ from torch import Tensor
 from bo_robust.models.robust_gp import ROUNDING, RobustGP
 from bo_robust.utils.input_checks import check_finite, check_like, quoted
 
+SAME = 0.999  # correlation of f at two points from which on an observation of one is a replicate of the other
+
 
 def suggest_replicates(
-    model: Model, maximize: bool | None = None, q: int = 1, X_pending: Tensor | None = None
+    model: Model,
+    q: int = 1,
+    candidates: Tensor | None = None,
+    *,
+    maximize: bool | None = None,
+    X_pending: Tensor | None = None,
 ) -> Tensor | None:
     """Suggest the points to measure again before the acquisition is maximised, ``k x d`` with 1 <= k <= q, or None.
 
@@ -25,10 +32,14 @@ def suggest_replicates(
     Args:
         model: A fitted model; only a ``RobustGP`` has outliers. The models of a list are asked one by one, each for its
             own good side; one that was made with ``maximize=None``, as that of a constraint, is passed over.
-        maximize: Whether large observations are good. None: as the model was made, or True where it does not say.
         q: Largest number of points, the best candidate first. Fill the batch up by the acquisition: give it these
             points as ``X_pending``, and make the model with ``maximize=None``, or its variance inflation draws the
             other points beside them.
+        candidates: ``N x d`` points of a finite space, where a replicate is an observation of an equal point; no others
+            are suggested. Without them a replicate is any observation where f is nearly the same (a correlation of
+            .999), since settings are seldom achieved exactly. In a box a replicate costs more than it brings on
+            average: there the variance inflation of ``RobustGP`` does its work.
+        maximize: Whether large observations are good. None: as the model was made, or True where it does not say.
         X_pending: ``m x d`` points where another measurement is running or has failed; they are not suggested.
 
     Raises:
@@ -51,7 +62,7 @@ def suggest_replicates(
         if maximize is not None:
             raise ValueError("give maximize to each RobustGP of the list, and None to that of a constraint, instead.")
         sided = [part for part in model.models if isinstance(part, RobustGP) and part.maximize is not None]
-        suggestions = (suggest_replicates(part, None, q, X_pending) for part in sided)
+        suggestions = (suggest_replicates(part, q, candidates, X_pending=X_pending) for part in sided)
         return next((points for points in suggestions if points is not None), None)
     if not isinstance(model, RobustGP):
         return None
@@ -65,18 +76,32 @@ def suggest_replicates(
         if X_pending.ndim != 2 or X_pending.shape[1] != X.shape[1]:
             raise ValueError(f"X_pending must be m x {X.shape[1]}, got {tuple(X_pending.shape)}.")
         check_finite("X_pending", X_pending)
-    candidates, replicates = model.replication_candidates(maximize), model.replicate_mask()
+    replicates = model.replicate_mask()
+    if candidates is None:
+        replicates = replicates | _nearly_equal(model)
+    rows = model.replication_candidates(maximize, replicates)
+    if candidates is not None:
+        rows = rows[[_holds(candidates, X[row]) for row in rows.tolist()]]
     value = model.signed_Y(maximize)
     contradicted = ~model.inlier_mask & replicates.any(1) & (value > value.median())
-    contradicted[candidates] = False
+    contradicted[rows] = False
     if int(contradicted.sum()) >= max(1.0, model.outlier_prior.share * len(X)):
         return None
     chosen: list[int] = []
-    for row in candidates.tolist():
+    for row in rows.tolist():
         pending = X_pending is not None and _holds(X_pending, X[row])
         if not replicates[row, chosen].any() and not pending:
             chosen.append(row)
     return X[chosen[:q]] if chosen else None
+
+
+def _nearly_equal(model: RobustGP) -> Tensor:
+    """Which other rows have nearly the same f, ``n x n`` bool."""
+    with torch.no_grad():
+        covariance = model.kernel_of_f(model.train_X_all)
+    scale = covariance.diagonal().sqrt()
+    correlation = covariance / (scale * scale.unsqueeze(-1))
+    return (correlation >= SAME) & ~torch.eye(len(scale), dtype=torch.bool, device=scale.device)
 
 
 def _holds(X: Tensor, point: Tensor) -> bool:

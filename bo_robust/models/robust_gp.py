@@ -105,7 +105,8 @@ class RobustGP(MovableGP):
     Attributes:
         outlier_prior: All numbers of the detection, an :class:`OutlierPrior`. Replace it before a fit to change others
             than share and density.
-        train_X_all: All points, ``n x d``; ``train_inputs`` has those of the inliers.
+        train_X_all: All points, ``n x d``. ``train_inputs`` has those of the inliers, so that code which takes its
+            last row for the present setting, such as ``ProximalAcquisitionFunction``, may see an earlier one.
         train_Y_all: All observations, ``n x 1``.
         inlier_mask: Whether each observation is an inlier, ``n`` bool.
         inlier_probability: Probability of each observation that it is an inlier, ``n``, on average over the scales.
@@ -256,16 +257,21 @@ class RobustGP(MovableGP):
         maximize = self.maximize if maximize is None else maximize
         return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
 
-    def replication_candidates(self, maximize: bool | None = None) -> Tensor:
+    def kernel_of_f(self, X: Tensor) -> Tensor:
+        """Prior covariance of f at points ``n x d``, ``n x n``, without variance inflation."""
+        return cast(Tensor, cast(Kernel, self._modules["covar_module"])(self._points_seen(X)).to_dense())
+
+    def replication_candidates(self, maximize: bool | None = None, replicates: Tensor | None = None) -> Tensor:
         """Rows of observations that are better than all that the others support, and need a replicate.
 
         Such an observation is an outlier and alone at its point, or has one replicate that is as good and an outlier
         too. Or it is an inlier only because a replicate confirms it: the same gross error is rare twice, and does not
         occur three times. The best comes first. ``maximize`` says whether large observations are good; None: as for the
-        model.
+        model. ``replicates`` says which rows are of one point; default: :meth:`replicate_mask`.
         """
         value = self.signed_Y(maximize)
-        replicates, supported = self.replicate_mask(), self.inlier_mask & ~self.confirmed_by_replicate
+        supported = self.inlier_mask & ~self.confirmed_by_replicate
+        replicates = self.replicate_mask() if replicates is None else replicates
         best = value[supported].amax() if supported.any() else -math.inf
         # A replicate that is no better than what the others support has contradicted the observation.
         contradicted = ~self.inlier_mask & (replicates & (value <= best)).any(1)
@@ -369,14 +375,15 @@ class RobustGP(MovableGP):
             same = reduce(torch.logical_and, map(near, given)) | reduce(torch.logical_and, map(near_seen, kernel))
         return same & ~torch.eye(len(X), dtype=torch.bool, device=X.device)
 
-    def _points_seen(self) -> Tensor:
-        """All points as the kernel sees training points; an input transform learns nothing from that."""
+    def _points_seen(self, X: Tensor | None = None) -> Tensor:
+        """Points, by default all, as the kernel sees training points; an input transform learns nothing from that."""
+        X = self.train_X_all if X is None else X
         transform: Any = getattr(self, "input_transform", None)
         if transform is None:
-            return self.train_X_all
+            return X
         training = transform.training
         with torch.no_grad():
-            seen: Tensor = transform.eval().preprocess_transform(self.train_X_all)
+            seen: Tensor = transform.eval().preprocess_transform(X)
         transform.train(training)
         return seen
 

@@ -139,7 +139,7 @@ REFUSALS = [
     ("fit_gpytorch_mll", lambda: RobustGP(X, Y).recommendable()),
     ("fit_gpytorch_mll", lambda: suggest_replicates(RobustGP(X, Y))),
     *(("model", lambda a=a: suggest_replicates(*a)) for a in (("abc",), (X, Y))),
-    ("maximize", lambda: suggest_replicates(SingleTaskGP(X, Y), Y)),
+    ("maximize", lambda: suggest_replicates(SingleTaskGP(X, Y), maximize=Y)),
     ("model", lambda: plot_outliers(SingleTaskGP(X, Y))),
 ]
 

@@ -296,3 +296,27 @@ def test_a_list_is_asked_as_its_models_were_made():
     assert torch.equal(suggested(high=None, low=False), X[7:8])
     assert suggested(high=False, low=True) is None
     assert suggested(high=None, low=None) is None
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-5, 5e-4, 5e-3])
+def test_settings_achieved_within_a_tolerance_are_replicates(off):
+    """Settings come off by up to so much; an outlier is read again once or twice, not in every round."""
+    torch.manual_seed(0)
+    X = torch.rand(12, 2, dtype=torch.float64)
+    Y = torch.sin(4.0 * X).sum(-1, keepdim=True)
+    Y[4] += 30.0
+    asked = 0
+    for _ in range(5):
+        x = suggest_replicates(fit(RobustGP(X, Y)))
+        asked += x is not None
+        x = torch.rand(1, 2, dtype=torch.float64) if x is None else x
+        x = (x + off * (2.0 * torch.rand_like(x) - 1.0)).clamp(0.0, 1.0)
+        X, Y = torch.cat([X, x]), torch.cat([Y, torch.sin(4.0 * x).sum(-1, keepdim=True)])
+    assert 1 <= asked <= 2
+
+
+def test_of_a_finite_space_only_its_points_are_suggested():
+    X, Y = spiked()
+    model = fit(RobustGP(X, Y))
+    assert torch.equal(suggest_replicates(model, candidates=X), X[7:8])
+    assert suggest_replicates(model, candidates=X[:7]) is None
