@@ -11,6 +11,7 @@ the median. ``--baseline`` adds BoTorch's ``RobustRelevancePursuitSingleTaskGP``
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 import warnings
@@ -146,7 +147,14 @@ def summarise(name: str, regime: str, most: int, results: list[tuple[Split, Scor
     }
     if wrong:
         value, hard = 100.0 * found / wrong, not regime.startswith("5")
-        report("outliers flagged", value, "%", None if hard else ">= 93", None if hard else value >= 93.0, detail)
+        report(
+            f"{regime}, outliers flagged: {name}",
+            value,
+            "%",
+            None if hard else ">= 93",
+            None if hard else value >= 93.0,
+            detail,
+        )
     else:
         top = 100.0 * float(np.mean([bool(model.flagged[data.Y.argmax()]) for data, _, model in results]))
         some = 100.0 * float(np.mean([bool(model.flagged.any()) for *_, model in results]))
@@ -154,7 +162,7 @@ def summarise(name: str, regime: str, most: int, results: list[tuple[Split, Scor
         goals["sets with a flagged reading"] = (some, "%", 4.0)
     for goal, (value, unit, most_allowed) in goals.items():
         met = None if most_allowed is None else value <= most_allowed
-        report(goal, value, unit, None if met is None else f"<= {most_allowed:g}", met, detail)
+        report(f"{regime}, {goal}: {name}", value, unit, None if met is None else f"<= {most_allowed:g}", met, detail)
 
 
 def main() -> None:
@@ -168,7 +176,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print(environment(), flush=True)
+    print(json.dumps({"environment": environment()}), flush=True)
     for regime, (name, make) in product(arguments.regimes, MODELS.items()):
         results = list(pairs(arguments.group, arguments.splits, arguments.n, regime, make))
         summarise(name, regime, arguments.n, results)
