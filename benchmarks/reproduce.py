@@ -252,6 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     data_dir = os.environ.get("BO_ROBUST_DATA")
     rows: list[dict[str, str]] = []
+    given.folder.mkdir(parents=True, exist_ok=True)
     commits, seconds = set[str](), given.folder / "seconds.json"
     taken: dict[str, float] = json.loads(seconds.read_text()) if seconds.exists() else {}
     for name, of in wanted.items():
