@@ -2,7 +2,8 @@
 
 Each row of the table is a claim of a paper, about pairs of methods of a shipped configuration. The runs are those of
 ``bo-robust run``, with fewer methods and trials, so that all end within an hour on two cores. The same command after
-an interruption goes on with what is missing. The page ``docs/results/papers.md`` is written by this command alone.
+an interruption goes on with what is missing. This command alone writes the page ``docs/results/papers.md``, and the
+table and pictures in ``benchmarks/results/papers``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +31,13 @@ from bo_robust.experiments.files import apply_overrides, find_configuration, rea
 from bo_robust.experiments.loop_arms import Traces, play
 
 PAGE = ROOT / "docs" / "results" / "papers.md"
-RAW = ROOT / "benchmarks" / "results" / "papers.json"
+RAW = ROOT / "benchmarks" / "results" / "papers"
+# Pictures of runs that are kept, by name.
+PICTURES = {
+    "gp_ucb": ("srinivas/synthetic", "00-a-synthetic-se.png"),
+    "value_at_risk": ("value_at_risk/discrete", "01-goldstein-price-1-1.png"),
+    "starvation": ("bkb/starvation", "02-t-215.png"),
+}
 SRINIVAS, HEAVY, VAR = "Srinivas et al. 2010", "Ray Chowdhury & Gopalan 2019", "Nguyen et al. 2021"
 HE, BKB = "Ziomek et al. 2024", "Calandriello et al. 2019"
 Verdict = tuple[str, bool | None]  # What came, and whether it agrees; None: in part, or not beyond noise
@@ -174,6 +182,8 @@ CLAIMS = [
     ),
     *risk("3", "discrete", "V-UCB Prob below ρKG and Unif", KG, "V-UCB-PROB < V-UCB-UNIF", names=FUNCTIONS),
     *risk("4", "continuous", "V-UCB by LNSO below ρKG", "V-UCB-LNSO < RHO-KG-APX", names=FUNCTIONS),
+    *risk("beside 3", "discrete", "V-UCB below BoTorch's MC-VaR (ours)", "V-UCB-PROB < MC-VAR", names=FUNCTIONS),
+    *risk("beside 4", "continuous", "V-UCB below BoTorch's MC-VaR (ours)", "V-UCB, exact < MC-VAR", names=FUNCTIONS),
     *risk("5 (a)", "portfolio", "portfolio: V-UCB below ρKG", KG),
     *risk("5 (b)", "robot_pushing", "robot: V-UCB below ρKG, Prob and Unif level", KG, "V-UCB-PROB <= V-UCB-UNIF"),
     *unknown("a", "lengthscale", "HE-GP-UCB", "MLE-GP-UCB", "ExpectedUCB"),
@@ -241,17 +251,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
             wanted.setdefault(claim.config, Run()).claims.append(claim)
     torch.set_num_threads(1)
     data_dir = os.environ.get("BO_ROBUST_DATA")
-    rows, began = [], time.perf_counter()
+    rows: list[dict[str, str]] = []
+    given.folder.mkdir(parents=True, exist_ok=True)
+    commits, seconds = set[str](), given.folder / "seconds.json"
+    taken: dict[str, float] = json.loads(seconds.read_text()) if seconds.exists() else {}
     for name, of in wanted.items():
         config = of.config(name, (*FEWER.get(name, ()), *given.set))
         folder, start = given.folder / name.replace("/", "-"), time.perf_counter()
-        summary = runs.start(
-            config,
-            folder,
-            data_dir=Path(data_dir) if data_dir else None,
-            workers=given.workers,
-            console=Console(stderr=True, width=110),
-        )
+        finished = (folder / "summary.json").exists()
+        try:
+            runs.start(
+                config,
+                folder,
+                data_dir=Path(data_dir) if data_dir else None,
+                workers=given.workers,
+                console=Console(stderr=True, width=110),
+            )
+        finally:
+            taken[name] = taken.get(name, 0.0) + (0.0 if finished else time.perf_counter() - start)
+            seconds.write_text(json.dumps(taken))
         summary = json.loads((folder / "summary.json").read_text())
         for claim in of.claims:
             panel = summary["panels"][claim.panel]
@@ -262,11 +280,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             row["run"] = summary["date"]
             rows.append(row)
             print(json.dumps(row, ensure_ascii=False), flush=True)
-        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
-    about = environment() | {"minutes": (time.perf_counter() - began) / 60.0}
-    if not given.only and not given.set:
-        RAW.write_text(json.dumps({"environment": about, "rows": rows}, indent=1, ensure_ascii=False) + "\n")
-        PAGE.write_text(page(rows, about))
+        commits.add(summary["commit"])
+        print(f"{name}: {taken[name]:.0f} s", flush=True)
+    if given.only or given.set:
+        return
+    about = environment() | {"git": ", ".join(sorted(commits)), "minutes": sum(taken.values()) / 60.0}
+    RAW.mkdir(exist_ok=True)
+    for picture, (name, file) in PICTURES.items():
+        shutil.copy(given.folder / name.replace("/", "-") / file, RAW / f"{picture}.png")
+    (RAW / "papers.json").write_text(
+        json.dumps({"environment": about, "rows": rows}, indent=1, ensure_ascii=False) + "\n"
+    )
+    PAGE.write_text(page(rows, about))
 
 
 def page(rows: Sequence[Mapping[str, str]], about: Mapping[str, Any]) -> str:

@@ -61,7 +61,8 @@ class CompactWidth(ScaledWidth):
     w_t^2 = 2 log(2 t^2 pi^2 / (3 delta)) + 2 d log(t^2 d b r sqrt(log(4 d a / delta))), for sample paths with
     Pr(sup |df/dx_j| > L) <= a exp(-L^2 / b^2). The second logarithm counts grid points per dimension in the proof
     (A.2). There is at least one such point, so a negative logarithm is taken as 0. The appendix (Lemma 5.8) prints 4 d
-    log(d t b r sqrt(..)), which is not what its own grid gives.
+    log(d t b r sqrt(..)), which is not what its own grid gives. Ziomek et al. 2024, Theorem 4.2 (B), print that with
+    all of delta; as their test takes half, the width they need is this one at delta / 2.
 
     Args:
         dim: d >= 1.
@@ -142,10 +143,10 @@ class SelfNormalisedWidth(ScaledWidth):
 class BKBWidth(ScaledWidth):
     """The width of BKB, beta~_t / sqrt(noise_var) (Calandriello et al. 2019, Theorem 2).
 
-    beta~_t = 2 xi sqrt(alpha log(kappa^2 t) sum_s sigma~_t^2(x_s) + log(1/delta)) + (1 + 1/sqrt(1 - epsilon))
-    sqrt(noise_var) F, with alpha = (1 + epsilon) / (1 - epsilon) and t the number of rewards so far. A negative
-    log(kappa^2 t) is taken as 0. The division by sqrt(noise_var) is there because the paper's sigma~ is
-    sigma / sqrt(noise_var).
+    beta~_t = 2 xi sqrt(alpha L_t sum_s sigma~_t^2(x_s) + log(1/delta)) + (1 + 1/sqrt(1 - epsilon)) sqrt(noise_var) F,
+    with alpha = (1 + epsilon) / (1 - epsilon), t the number of rewards so far and L_t = 1 + log(kappa^2 t / noise_var
+    + 1), which the proof needs (its inequality 6); the paper prints log(kappa^2 t). The division by sqrt(noise_var) is
+    there because the paper's sigma~ is sigma / sqrt(noise_var).
 
     The argument ``information_gain`` of a call is the sum over the points played, which BKB and BBKB pass.
 
@@ -167,7 +168,7 @@ class BKBWidth(ScaledWidth):
 
     def _at(self, t: int, gain: Number, uniform: Number | None) -> Number:
         ratio = (1.0 + self.epsilon) / (1.0 - self.epsilon)
-        log_rounds = max(math.log(self.kappa**2 * max(t - 1, 1)), 0.0)
+        log_rounds = 1.0 + math.log1p(self.kappa**2 * (t - 1) / self.noise_var)
         spread = sqrt(gain * (ratio * log_rounds) - math.log(self.delta))
         bias = (1.0 + 1.0 / math.sqrt(1.0 - self.epsilon)) * self.norm_bound
         return spread * (2.0 * self.noise_scale / math.sqrt(self.noise_var)) + bias

@@ -98,9 +98,8 @@ def test_theorem_width_reads_the_sum_of_variances(device):
     _, state = play(algorithm, kernel, noise_var, noisy(kernel, noise), uniforms)
     posterior = state.posterior
     summed = (posterior.counts * posterior.variance / noise_var).sum(1)
-    beta = (
-        0.4 * torch.sqrt(3.0 * math.log(12) * summed + math.log(10)) + (1 + math.sqrt(2)) * math.sqrt(noise_var) * 1.5
-    )
+    rounds = 1.0 + math.log(12 / noise_var + 1.0)
+    beta = 0.4 * torch.sqrt(3.0 * rounds * summed + math.log(10)) + (1 + math.sqrt(2)) * math.sqrt(noise_var) * 1.5
     selection = algorithm.select(state, uniforms[0])
     torch.testing.assert_close(selection.width, beta / math.sqrt(noise_var))
     bound = posterior.mean + selection.width.unsqueeze(1) * posterior.variance.sqrt()

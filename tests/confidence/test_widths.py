@@ -27,7 +27,7 @@ from bo_robust.confidence import (
 from bo_robust.confidence.truncation import TGPTruncation
 
 E = math.e
-BKB_AT_5 = 2.0 * math.sqrt(6.0 * math.log(4.0) + math.log(10.0)) + 1.0 + math.sqrt(2.0)
+BKB_AT_5 = 2.0 * math.sqrt(6.0 * (1.0 + math.log(17.0)) + math.log(10.0)) + 1.0 + math.sqrt(2.0)
 HEAVY = {"norm_bound": 1.0, "moment_bound": 4.0, "alpha": 0.7, "noise_var": 0.5, "delta": 0.1}
 EXAMPLES = {
     "finite": {"num_arms": 100, "delta": 0.1},
@@ -105,7 +105,7 @@ def test_examples_cover_the_registry():
         (ATAFourierWidth(1.0, 8.0, 0.5, 4.0, 10 / E**8, 5, 1), 1, {}, 1.0),
         # 4 * 1 * 5 / delta = e^8; B (1 + 1 / sqrt(1/4)) = 3; 3 + 32
         (ATANystromWidth(1.0, 8.0, 0.5, 4.0, 20 / E**8, 5, 1, epsilon=0.75), 65, {}, 35.0),
-        # alpha = 3, log 4 after 4 rewards, sum sigma~^2 = 2: (2 * 0.5 / 0.5) sqrt(3 log(4) 2 + log 10) + 1 + sqrt 2
+        # alpha = 3, L = 1 + log(4 / .25 + 1) after 4 rewards, sum sigma~^2 = 2: 2 sqrt(3 L 2 + log 10) + 1 + sqrt 2
         (BKBWidth(1.0, 0.5, 0.25, 0.1, 0.5), 5, {"information_gain": 2.0}, BKB_AT_5),
         # 1 + 4 * 16^(1/4) * sqrt(log 16 / 4), b_16 with v = 16 and alpha = 1
         (PublishedTGPWidth(1.0, 16.0, 1.0, 4.0), 16, {}, 1.0 + 4.0 * math.sqrt(math.log(16.0))),

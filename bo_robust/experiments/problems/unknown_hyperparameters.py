@@ -66,9 +66,10 @@ class UnknownLengthscale(OverArms):
 class UnknownPeriod(OverArms):
     """Four sine waves on [0, 1], repeated on [1, 2], the period unknown (Ziomek et al. 2024, J.2).
 
-    The right period is 1. The printed formula jumps and lacks an x. With two frequencies swapped it is continuous, one
-    wave per piece, so this is what we use (inferred): sin 8 pi (x - 1/8) up to 1/4, 1.5 sin 8 pi x up to 1/2,
-    1.2 sin (28/3) pi (x - 11/28) up to 5/7, 0.8 sin 7 pi (x - 5/7) up to 1.
+    The right period is 1. The printed formula jumps and lacks an x. It is continuous, one wave per piece, with the
+    frequencies of the second and third piece swapped, and 7 pi for the 8 pi of the fourth. So this is what we use
+    (inferred): sin 8 pi (x - 1/8) up to 1/4, 1.5 sin 8 pi x up to 1/2, 1.2 sin (28/3) pi (x - 11/28) up to 5/7,
+    0.8 sin 7 pi (x - 5/7) up to 1.
 
     The paper fitted the right candidate to the whole function and the others to the waves, and gives no numbers. Our
     candidates have the exact periods, 1 and 1/4 (twice), 3/14 and 2/7, and the lengthscales that such fits give, 0.3
