@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
@@ -99,6 +99,7 @@ def suggest(
     constraints: Any = None,
     discrete: Mapping[int, Sequence[float]] | None = None,
     categorical: Mapping[int, Sequence[float]] | None = None,
+    fixed: Mapping[int, float] | None = None,
     X_pending: Any = None,
     X_failed: Any = None,
     method: str = DEFAULT,
@@ -128,6 +129,7 @@ def suggest(
         constraints: ``n x k`` readings of constraints, which hold where they are at most 0; NaN where not measured.
         discrete: Values of columns that take no others, in order, by number of the column.
         categorical: Values of columns whose values have no order, by number of the column.
+        fixed: Values that columns keep in every suggestion, by number of the column.
         X_pending: ``p x d`` designs under way. They are not suggested again, as if they were measured.
         X_failed: ``f x d`` designs whose measurement failed; their neighbourhood is avoided where failure is likely.
         method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb".
@@ -153,7 +155,7 @@ def suggest(
     check_count(1, restarts=restarts, raw_samples=raw_samples)
     if repeats not in ("never", "if noisy"):
         raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
-    space = _Space.of(bounds, candidates, discrete or {}, categorical or {}, X)
+    space = _Space.of(bounds, candidates, discrete or {}, categorical or {}, X).with_fixed(fixed or {})
     X, pending, failed = (
         space.rows(name, x) for name, x in {"X": X, "X_pending": X_pending, "X_failed": X_failed}.items()
     )
@@ -387,6 +389,7 @@ class _Space:
     candidates: Tensor | None
     discrete: Mapping[int, Tensor]
     categorical: Mapping[int, Tensor]
+    fixed: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, bounds: Any, candidates: Any, discrete: Any, categorical: Any, X: Any) -> _Space:
@@ -402,7 +405,7 @@ class _Space:
                 raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
             seen = _numbers("X", X).reshape(-1, table.shape[-1]) if len(X) else table
             both = torch.cat([table, seen])
-            return cls(torch.stack([both.amin(0), both.amax(0)]), table, *values)
+            return cls(torch.stack([both.amin(0), both.amax(0)]), table, values[0], values[1])
         box = _numbers("bounds", bounds)
         if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
             raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
@@ -411,7 +414,21 @@ class _Space:
         points = None
         if count <= MOST_POINTS:
             points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
-        return cls(box, points, *values)
+        return cls(box, points, values[0], values[1])
+
+    def with_fixed(self, fixed: Mapping[int, float]) -> _Space:
+        """The space of those designs that have these values, by number of the column."""
+        for i, value in fixed.items():
+            allowed = self.categorical.get(i, self.discrete.get(i))
+            inside = 0 <= i < self.bounds.shape[-1] and bool(self.bounds[0, i] <= value <= self.bounds[1, i])
+            if not inside or (allowed is not None and value not in allowed):
+                raise ValueError(f"fixed[{i}] must be a value of column {i} of the designs, got {quoted(value)}.")
+        points = self.candidates
+        if points is not None:
+            points = points[[all(row[i] == value for i, value in fixed.items()) for row in points.tolist()]]
+            if len(points) == 0:
+                raise ValueError(f"no candidate has the values of fixed, {dict(fixed)}.")
+        return replace(self, candidates=points, fixed=fixed)
 
     @property
     def columns(self) -> int:
@@ -468,7 +485,12 @@ class _Space:
         u = engine.fast_forward(trial).draw(1, dtype=torch.float64)
         for i, values in self.categorical.items():  # equal shares
             u[:, i] = (u[:, i] * len(values)).floor()
-        return self._decoded(u)
+        return self._with_fixed_values(self._decoded(u))
+
+    def _with_fixed_values(self, x: Tensor) -> Tensor:
+        for i, value in self.fixed.items():
+            x[:, i] = value
+        return x
 
     def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor) -> Tensor:
         """The design of the largest acquisition value that the search finds, ``1 x d``.
@@ -484,7 +506,9 @@ class _Space:
             return table[(choices == point).all(-1).nonzero()[0]]
         d = self.bounds.shape[-1]
         ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device).repeat(1, d)
+        kept = self._scaled(self._with_fixed_values(self.bounds[:1].clone()))[0] if self.fixed else self.bounds[0]
         search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples}
+        search["fixed_features"] = {i: float(kept[i]) for i in self.fixed} or None
         if self.discrete or self.categorical:
             counts = {i: len(v) for i, v in self.categorical.items()}
             for i, count in counts.items():
@@ -499,7 +523,7 @@ class _Space:
             options: dict[str, Any] = {"sample_around_best": True, "sample_around_best_sigma": 0.05}
             # The kinks of a bound end line searches, at good points: so there is no second try.
             u, _ = optimize_acqf(acqf, ends, q=1, options=options, retry_on_optimization_warning=False, **search)
-        return self._decoded(u.detach().cpu())
+        return self._with_fixed_values(self._decoded(u.detach().cpu()))
 
 
 class _OneHot(AcquisitionFunction):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -64,6 +65,8 @@ class RobustSampler(BaseSampler):
         method: A name in :data:`bo_robust.methods.METHODS`, other than "v-ucb". The default, BoTorch's expected
             improvement on ``RobustGP``, needs no settings, and alone takes constraints and several objectives.
         seed: Seed of all random numbers, >= 0; None: drawn.
+        fixed: Values that parameters keep, by name; the others are chosen for them. (With ``PartialFixedSampler`` the
+            others are chosen as if nothing was fixed.)
         settings: Settings of the method (:mod:`bo_robust.methods`), and ``num_initial``, ``repeats``, ``restarts``,
             ``raw_samples`` and ``device`` of :func:`bo_robust.suggest`.
 
@@ -75,14 +78,21 @@ class RobustSampler(BaseSampler):
         >>> study.optimize(objective, n_trials=50)
     """
 
-    def __init__(self, method: str = DEFAULT, *, seed: int | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        method: str = DEFAULT,
+        *,
+        seed: int | None = None,
+        fixed: Mapping[str, Any] = MappingProxyType({}),
+        **settings: Any,
+    ) -> None:
         for name in {"minimize", "maximize"} & set(settings):
             raise ValueError(f"{name} is the direction of the Optuna study; give create_study direction='{name}'.")
         check_count(0, seed=0 if seed is None else seed)
         self._search = {name: value for name, value in settings.items() if name in SEARCH}
         self._settings = {name: value for name, value in settings.items() if name not in SEARCH}
-        choose(method, self._settings, also=SEARCH)
-        self._method = method
+        choose(method, self._settings, also=("seed", "fixed", *SEARCH))
+        self._method, self._fixed = method, dict(fixed)
         self._seed = secrets.randbits(32) if seed is None else int(seed)
 
     def reseed_rng(self) -> None:
@@ -151,7 +161,9 @@ class RobustSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Draw uniformly."""
+        """Draw uniformly, unless the parameter is fixed."""
+        if param_name in self._fixed:
+            return self._fixed[param_name]
         seed = int(stream(self._seed, f"optuna.{param_name}", trial.number).integers(2**32))
         return RandomSampler(seed).sample_independent(study, trial, param_name, param_distribution)
 
@@ -165,6 +177,7 @@ class RobustSampler(BaseSampler):
             constraints=history.constraints(),
             discrete={i: a.values for i, a in enumerate(history.axes) if a.values and not a.choices},
             categorical={i: a.values for i, a in enumerate(history.axes) if a.values and a.choices},
+            fixed={i: a.number(self._fixed[a.name]) for i, a in enumerate(history.axes) if a.name in self._fixed},
             X_pending=history.running,
             X_failed=history.failed,
             method=self._method,

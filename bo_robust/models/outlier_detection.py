@@ -72,7 +72,7 @@ import torch
 
 from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
-from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
+from bo_robust.models.marginal_likelihood import Array, Evidence
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.reward_units import Units, spread_units
 from bo_robust.utils.input_checks import check_positive, is_number, quoted
@@ -249,7 +249,6 @@ class OutlierSearch:
         self._away = np.where(np.isfinite(y), y, self._y) - center
         self._deviations = LocalDeviations(places, np.where(self.domain, self._log_p0, math.inf), prior)
 
-    @one_thread
     def fit(self, first: Rows | None = None) -> OutlierDetection:
         """Choose inliers and hyperparameters together, starting from the hyperparameters of the model.
 
@@ -277,7 +276,6 @@ class OutlierSearch:
                 inliers = every.copy()
         return self._result(theta, inliers, deviations)
 
-    @one_thread
     def detect(self, known_inliers: Rows | None = None, look_for_deviations: bool = True) -> OutlierDetection:
         """Choose inliers at the hyperparameters of the model.
 

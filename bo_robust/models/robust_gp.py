@@ -32,7 +32,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.local_deviation import LocalDeviation
-from bo_robust.models.marginal_likelihood import as_array, evidence_of
+from bo_robust.models.marginal_likelihood import as_array, blas_threads, evidence_of
 from bo_robust.models.outcome_scale import (
     IDENTITY,
     OutcomeScale,
@@ -199,7 +199,8 @@ class RobustGP(MovableGP):
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         scales = outcome_scales(self.train_Y_all.squeeze(-1)) if self._learns_scale else [self.outcome_scale]
-        best, detection = detect_over_scales(self._search(*scales))
+        with blas_threads(len(self.train_Y_all)):
+            best, detection = detect_over_scales(self._search(*scales))
         self._set_scale(scales[best])
         self._use(detection, restandardise=True)
         self._warn(detection.explained)
@@ -328,7 +329,9 @@ class RobustGP(MovableGP):
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
         (search,) = self._search(self.outcome_scale)
-        self._use(search.detect(known, look_for_deviations=self.maximize is not None), restandardise)
+        with blas_threads(len(self.train_Y_all)):
+            detection = search.detect(known, look_for_deviations=self.maximize is not None)
+        self._use(detection, restandardise)
         self.eval()
 
     def set_train_data(

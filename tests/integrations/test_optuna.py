@@ -524,3 +524,25 @@ def test_a_sampler_serves_several_studies():
         runs.append(params(study))
     for p, q in zip(*runs, strict=True):
         assert p == pytest.approx(q, abs=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["box", "grid"])
+def test_fixed_parameters_keep_their_values(kind):
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0) if kind == "box" else trial.suggest_int("x", 0, 20) / 20
+        z = trial.suggest_categorical("z", ["a", "b"])
+        return (x - (0.3 if z == "a" else 0.7)) ** 2
+
+    study = optuna.create_study(sampler=RobustSampler(seed=0, num_initial=4))
+    study.optimize(objective, n_trials=8)
+    study.sampler = RobustSampler(seed=0, num_initial=4, fixed={"z": "b"})
+    study.optimize(objective, n_trials=6)
+    late = study.trials[8:]
+    assert {trial.params["z"] for trial in late} == {"b"}
+    scale = 1 if kind == "box" else 20
+    assert min(abs(trial.params["x"] / scale - 0.7) for trial in late) < 0.06
+
+
+def test_a_misspelt_argument_is_named():
+    with pytest.raises(ValueError, match="'seed'"):
+        RobustSampler(sed=1)
