@@ -18,6 +18,8 @@ from botorch.models.utils import gpt_posterior_settings
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from torch import Tensor
 
+from bo_robust.models.robust_gp import RobustGP
+
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 
 # Entries of k(x, X) held at once: such a block stays in the processor's cache.
@@ -25,6 +27,8 @@ BLOCK_ENTRIES = 1 << 17
 
 # A subclass that overrides one of these may not be the GP of its kernel, mean and data.
 DEFINING = ("posterior", "forward", "transform_inputs", "__call__")
+# RobustGP's posterior differs only where its outcome transform does.
+KNOWN = [getattr(one, name) for one in (SingleTaskGP, RobustGP) for name in DEFINING]
 
 # alpha and R by prediction strategy; weak keys, so that they go when the model drops its strategy.
 _SOLVED: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
@@ -39,7 +43,8 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     BoTorch's own limit, in units of the rewards, would hide the variance of small ones.
     """
     gp: Any = model
-    plain = isinstance(gp, SingleTaskGP) and all(getattr(type(gp), m) is getattr(SingleTaskGP, m) for m in DEFINING)
+    own = (getattr(type(gp), name, None) for name in DEFINING)
+    plain = isinstance(gp, SingleTaskGP) and all(method in KNOWN for method in own)
     if not plain or gp.num_outputs != 1 or gp.batch_shape:
         return None
     outcome = getattr(gp, "outcome_transform", None)
