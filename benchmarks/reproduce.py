@@ -195,8 +195,9 @@ CLAIMS = [
 ]
 # Settings that differ from the configuration's.
 FEWER: dict[str, tuple[str, ...]] = {
-    "value_at_risk/portfolio": ("trials=5",),
-    "value_at_risk/robot_pushing": ("trials=5",),
+    "value_at_risk/discrete": ("trials=5",),
+    "value_at_risk/portfolio": ("trials=3",),
+    "value_at_risk/robot_pushing": ("trials=3",),
     "unknown_hyperparameters/lengthscale": ("trials=200",),
     "unknown_hyperparameters/period": ("trials=200",),
 }

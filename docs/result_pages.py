@@ -4,7 +4,6 @@ A page is Markdown with directives alone on their lines, FILE being relative to 
 
 - ``{{rows FILE | PATTERN}}``: the rows of a JSON-lines file whose name has the expression, with intervals;
 - ``{{columns FILE | SUFFIX = TITLE, ... | PATTERN}}``: rows "LABEL: SUFFIX", one line a label;
-- ``{{runs FILE FILE ...}}``: methods of the first panel of each run, with their average regrets.
 
 Under a table stands where it comes from: the file, and its command, date, machine and revision.
 """
@@ -86,21 +85,7 @@ def columns_table(file: str, titles: str, pattern: str = "") -> list[str]:
     return [*table(["", *columns.values()], body), "", origin(file, about)]
 
 
-def runs_table(files: str) -> list[str]:
-    """Average regret of every method, mean ± standard error, one column a run."""
-    runs = {file: json.loads((RESULTS / file).read_text(encoding="utf-8")) for file in files.split()}
-    panels = [run["panels"][0] for run in runs.values()]
-    methods = [panel.get("methods") or panel["algorithms"] for panel in panels]
-    head = ["method", *(panel["name"] for panel in panels)]
-    body = [
-        [name, *("{:.3g} ± {:.2g}".format(*entries[name]["average_regret"]) for entries in methods)]
-        for name in methods[0]
-    ]
-    last = list(runs)[-1]
-    return [*table(head, body), "", origin(last, runs[last]["environment"])]
-
-
-TABLES: dict[str, Callable[..., list[str]]] = {"rows": rows_table, "columns": columns_table, "runs": runs_table}
+TABLES: dict[str, Callable[..., list[str]]] = {"rows": rows_table, "columns": columns_table}
 
 
 def page(path: Path) -> str:

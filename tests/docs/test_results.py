@@ -21,11 +21,12 @@ def words(text):
 def test_a_page_is_short_and_its_tables_have_rows(path):
     text = page(path)
     assert "{{" not in text
-    assert words(text) <= 600
+    assert words(text) <= 600 or path.name == "papers.md"  # which a command writes
 
 
 def test_pages_link_to_files_that_exist_and_every_figure_is_shown():
-    text = "".join(path.read_text(encoding="utf-8") for path in [*FAMILIES, ROOT / "README.md"])
+    shown = [*FAMILIES, *(ROOT / "docs" / "pages").glob("*.md"), ROOT / "README.md"]
+    text = "".join(path.read_text(encoding="utf-8") for path in shown)
     linked = set(re.findall(r"benchmarks/results/([^)\s]+)\)", text))
     files = {path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*") if path.is_file()}
     assert linked - files == set()
