@@ -1,7 +1,7 @@
 """The arm engine against what a user would write: ``python -m benchmarks.arm_engine [--only NAME ...]``.
 
-One JSON object a line. One BLAS thread throughout. Every comparison plays the same rewards, and where the
-alternative computes the same posterior the picks are compared before a ratio is reported.
+One JSON object a line. One BLAS thread throughout. Every comparison runs the same rewards, and where the
+alternative computes the same posterior the chosen are compared before a ratio is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import environment, report
-from benchmarks.loop import additive, play, rounds, timed
+from benchmarks.loop import additive, rounds, run_rounds, timed
 from benchmarks.stats import LEAST, copy_bandwidth, cpu_times, ratios, report_paired, report_ratio
 from bo_robust.bandits import GPUCB, TGPUCB
 from bo_robust.bandits.posteriors import arms as arm_states
@@ -63,9 +63,9 @@ def botorch_loop(
 
     covariance = RBFKernel().to(X)
     covariance.lengthscale = torch.tensor(lengthscale, dtype=X.dtype)
-    picks = [0]  # before any reward all bounds are equal: the first arm
+    chosen = [0]  # before any reward all bounds are equal: the first arm
     for t in range(1, noise.shape[0]):
-        arms = torch.tensor(picks)
+        arms = torch.tensor(chosen)
         Y = (f[arms] + noise[:t, 0]).unsqueeze(1)
         model = SingleTaskGP(
             X[arms],
@@ -77,41 +77,41 @@ def botorch_loop(
         )
         acquisition = UpperConfidenceBound(model.eval(), beta=torch.tensor(float(width(t + 1)) ** 2, dtype=X.dtype))
         choice, _ = optimize_acqf_discrete(acquisition, q=1, choices=X)
-        picks.append(int((X - choice).abs().sum(1).argmin()))
-    return torch.tensor(picks)
+        chosen.append(int((X - choice).abs().sum(1).argmin()))
+    return torch.tensor(chosen)
 
 
 def numpy_loop(K: np.ndarray, f: np.ndarray, noise: np.ndarray, noise_var: float, width: ConstantWidth) -> np.ndarray:
     """The honest baseline: a cached factor, one row of V = L^-1 K a round, in NumPy."""
     T, n = len(noise), len(f)
     V, mean, variance = np.empty((T, n)), np.zeros(n), K.diagonal().copy()
-    picks = np.empty(T, dtype=np.int64)
+    chosen = np.empty(T, dtype=np.int64)
     for t in range(T):
         a = int(np.argmax(mean + width.value * np.sqrt(np.maximum(variance, 0.0))))
-        picks[t] = a
+        chosen[t] = a
         scale = 1.0 / math.sqrt(noise_var + max(variance[a], 0.0))
         V[t] = (K[a] - V[:t, a] @ V[:t]) * scale
         mean += V[t] * ((f[a] + noise[t] - mean[a]) * scale)
         variance -= V[t] * V[t]
-    return picks
+    return chosen
 
 
 def against_botorch(horizon: int, target: float) -> None:
-    """Srinivas' synthetic problem, one trial, same picks."""
+    """Srinivas' synthetic problem, one trial, same chosen."""
     kernel, X, f, noise = gp_problem(1000, 1, 0.2, 1, horizon, 0.025, grid=True)
     width = FiniteWidth(1000, 0.1, scale=EXPLORING)
-    picks: dict[str, Tensor] = {}
+    chosen: dict[str, Tensor] = {}
 
     def theirs() -> None:
-        picks["theirs"] = botorch_loop(X, f[0], noise, 0.2, 0.025, width)
+        chosen["theirs"] = botorch_loop(X, f[0], noise, 0.2, 0.025, width)
 
     def ours() -> None:
-        picks["ours"] = play(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
+        chosen["ours"] = run_rounds(GPUCB(width), kernel, 0.025, f, noise)[:, 0]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         botorch_s, ours_s = cpu_times(LEAST, theirs, ours)
-    same = int((picks["ours"] == picks["theirs"]).sum())
+    same = int((chosen["ours"] == chosen["theirs"]).sum())
     detail = {"botorch_s": botorch_s, "ours_s": ours_s, "same_picks": f"{same}/{horizon}"}
     report_ratio(f"gp_ucb_vs_botorch_T{horizon}", botorch_s, ours_s, target, detail, same == horizon)
 
@@ -127,15 +127,15 @@ def against_numpy() -> None:
         for horizon, target in ((50, 0.5), (200, 0.8), (400, 1.2), (1000, 1.6)):
             some = noise[:horizon, :1].contiguous()
             loop = functools.partial(numpy_loop, K, f0, some[:, 0].numpy(), noise_var, width)
-            ours = functools.partial(play, algorithm, kernel, noise_var, one, some)
-            picks = ours()[:, 0]
-            same = int((torch.from_numpy(loop()) == picks).sum())
+            ours = functools.partial(run_rounds, algorithm, kernel, noise_var, one, some)
+            chosen = ours()[:, 0]
+            same = int((torch.from_numpy(loop()) == chosen).sum())
             theirs, mine = cpu_times(15, loop, ours)
             us = [round(1e6 * statistics.median(times) / horizon, 1) for times in (theirs, mine)]
             detail = {"numpy_us_per_round": us[0], "ours_us_per_round": us[1], "same_picks": f"{same}/{horizon}",
-                      "distinct_arms": len(picks.unique())}  # fmt: skip
+                      "distinct_arms": len(chosen.unique())}  # fmt: skip
             report_ratio(f"numpy_cached_factor_vs_s1_d{d}_T{horizon}", theirs, mine, target, detail, same == horizon)
-    theirs, mine, batch = cpu_times(5, loop, ours, lambda: play(algorithm, kernel, noise_var, f, noise))
+    theirs, mine, batch = cpu_times(5, loop, ours, lambda: run_rounds(algorithm, kernel, noise_var, f, noise))
     each = [seconds / 64 for seconds in batch]
     report_ratio("numpy_cached_factor_vs_s64_per_trial", theirs, each, 3.0)
     report_ratio("trial_round_cost_s1_over_s64", mine, each)
@@ -156,7 +156,7 @@ def tgp_stream() -> None:
             for _ in range(horizon):
                 C.baddbmm_(row, row.mT, alpha=-1.0)
 
-    ours, stream = cpu_times(LEAST, lambda: play(algorithm, kernel, 1.0, f, noise), bare)
+    ours, stream = cpu_times(LEAST, lambda: run_rounds(algorithm, kernel, 1.0, f, noise), bare)
     detail = {"us_per_round": round(statistics.median(ours) / horizon * 1e6, 1)}
     report_paired("tgp_ucb_20x20000x100_over_bare_stream", ratios(ours, stream), "ratio", most=2.0, detail=detail)
     early: list[float] = []
@@ -164,8 +164,8 @@ def tgp_stream() -> None:
     for _ in range(LEAST):
         with torch.inference_mode():
             state = algorithm.init(kernel, 1.0, trials)
-            played = rounds(algorithm, state, additive(f, noise), torch.zeros_like(noise))
-            seconds = [took for took, _ in timed(played)]
+            run = rounds(algorithm, state, additive(f, noise), torch.zeros_like(noise))
+            seconds = [took for took, _ in timed(run)]
         for times, window in ((early, seconds[:200]), (late, seconds[-200:])):
             times.append(statistics.fmean(sorted(window)[10:-10]))
     report_paired("tgp_ucb_round_20000_over_round_200", ratios(late, early), "ratio of trimmed means", most=1.2)

@@ -1,7 +1,7 @@
 """BKB, BBKB and mini-GP-UCB against what they are to replace: ``python -m benchmarks.bkb [--only NAME ...]``.
 
 One JSON object a line; one BLAS thread; ratios within one process run, the same rewards for all. The width is the
-practical one for all (Srinivas et al., Theorem 1, w^2 / 5). ``--full`` plays as many rounds as the goals speak of.
+practical one for all (Srinivas et al., Theorem 1, w^2 / 5). ``--full`` runs as many rounds as the goals speak of.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import environment, report
-from benchmarks.loop import noise_and_uniforms, play
+from benchmarks.loop import noise_and_uniforms, run_rounds
 from benchmarks.plain_bkb import Kernel, plain_bbkb
 from benchmarks.stats import ratios, report_ratio
 from bo_robust.bandits import ArmAlgorithm
@@ -45,13 +45,13 @@ def world(n: int, d: int, lengthscale: float, seed: int) -> tuple[ArmKernel, Ten
     return ArmKernel.from_covariance(k, arms), f
 
 
-def played(
+def run(
     algorithm: ArmAlgorithm, kernel: ArmKernel, f: Tensor, horizon: int, seed: int, noise_var: float = NOISE_VAR
 ) -> tuple[float, float, list[int]]:
     """CPU seconds, cumulative regret, arms."""
     noise, uniforms = noise_and_uniforms(seed, horizon, noise_var)
     began = time.process_time()
-    picks = play(algorithm, kernel, noise_var, f.unsqueeze(0), noise, uniforms).squeeze(1)
+    picks = run_rounds(algorithm, kernel, noise_var, f.unsqueeze(0), noise, uniforms).squeeze(1)
     took = time.process_time() - began
     return took, float((f.max() - f[picks]).sum()), picks.tolist()
 
@@ -84,7 +84,7 @@ def against_plain(
         began = time.process_time()
         theirs = plain_bbkb(*tables, first, draws, width, ours.oversampling, noise_var, c)
         middle = time.process_time()
-        _, regret, picks = played(ours, kernel, f, horizon, max(seed, 0), noise_var)
+        _, regret, picks = run(ours, kernel, f, horizon, max(seed, 0), noise_var)
         both = middle - began, time.process_time() - middle
         if seed >= 0:
             same.append(sum(a == b for a, b in zip(theirs, picks, strict=True)))
@@ -145,7 +145,7 @@ def large(horizon: int) -> None:
     for seed in range(5, 10):
         kernel, f = world(n, 2, 0.1, seed)
         for name, algorithm in algorithms.items():
-            took, lost, _ = played(algorithm, kernel, f, horizon, seed)
+            took, lost, _ = run(algorithm, kernel, f, horizon, seed)
             seconds[name].append(took)
             regret[name].append(lost)
     report_large(horizon, seconds, regret)

@@ -37,7 +37,7 @@ from benchmarks.stats import differences
 # f103, f106, ..., f130.
 CAUCHY = tuple(range(103, 131, 3))
 TARGETS = 10.0 ** np.arange(2.0, -8.1, -0.2)
-# Chosen among some ten by the targets hit on instances 21 to 26, which are not played here: little exploration, and a
+# Chosen among some ten by the targets hit on instances 21 to 26, which are not run here: little exploration, and a
 # level as low as rewards of standard deviation one allow, to which what is beyond it is moved.
 TUNED: dict[str, Any] = {"moment_bound": 4.0, "rule": "clip", "width": {"kind": "constant", "value": 1.0}}
 OURS = ("TGP-UCB", "TGP-UCB tuned", "RobustGP")
@@ -145,7 +145,7 @@ def label(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def play(name: str, loop: Callable[[Objective, np.ndarray, np.ndarray, int, int], None], options: Any) -> None:
+def run_rounds(name: str, loop: Callable[[Objective, np.ndarray, np.ndarray, int, int], None], options: Any) -> None:
     """One method on all problems."""
     import cocoex
 
@@ -186,16 +186,16 @@ def main() -> None:
     warnings.simplefilter("ignore")
     report("environment", 0, "none", None, None, environment())
     for name in options.methods:
-        play(name, loops[name], options)
+        run_rounds(name, loops[name], options)
     hits |= {name: targets_hit(RECORD / label(name)) for name in loops if (RECORD / label(name)).exists()}
     asked = [(function, d) for function in options.functions for d in options.dimensions]
 
     def whole_record(name: str) -> bool:
         return all(len(hits.get(name, {}).get(problem, [])) >= options.instances for problem in asked)
 
-    played = [name for name in OURS if whole_record(name)]
-    if not (played and all(whole_record(name) for name in THEIRS)):
-        return  # other processes play the rest
+    run = [name for name in OURS if whole_record(name)]
+    if not (run and all(whole_record(name) for name in THEIRS)):
+        return  # other processes run the rest
     for function, d in asked:
         for name in hits:
             if runs := hits[name].get((function, d)):
@@ -204,8 +204,8 @@ def main() -> None:
                 )
     whole = len(options.functions) == len(CAUCHY) and options.instances == 15
     for d in options.dimensions:
-        means = {m: {f: statistics.fmean(hits[m][f, d]) for f in options.functions} for m in (*played, *THEIRS)}
-        for ours in played:
+        means = {m: {f: statistics.fmean(hits[m][f, d]) for f in options.functions} for m in (*run, *THEIRS)}
+        for ours in run:
             better = sum(means[ours][f] > max(means[m][f] for m in THEIRS) for f in options.functions)
             report(
                 f"d={d}: functions on which {ours} hits more targets than both",

@@ -4,7 +4,7 @@ One JSON object a line; one BLAS thread; ratios within one process run, the same
 
 overhead, arithmetic: |U| = 16 candidates in one run against 16 separate runs of GP-UCB. Both sides keep the same
 posteriors: HE-GP-UCB in steps of 16 rows a trial (and bounds over U, evidence, tests), GP-UCB in 16 runs of s rows.
-Each plays the arms of its own rule; as long lengthscales alone pull few arms and the engine's cost grows with their
+Each runs the arms of its own rule; as long lengthscales alone pull few arms and the engine's cost grows with their
 number, ``replay`` is GP-UCB choosing, but pulling the arms HE-GP-UCB chose.
 survival: 500 Bayesian runs, f drawn from a candidate at random: how often that one stays active, the others removed.
 """
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import environment, report
-from benchmarks.loop import additive, play, rounds
+from benchmarks.loop import additive, rounds, run_rounds
 from benchmarks.stats import LEAST, cpu_times, report_ratio, wall_times
 from bo_robust.bandits.base import ArmAlgorithm
 from bo_robust.bandits.gp_ucb import GPUCB
@@ -53,7 +53,7 @@ def replayed(
 ) -> Tensor:
     """Arms chosen, T x s. With a ``script`` (T x s) its arms are pulled, whatever is chosen."""
     if script is None:
-        return play(algorithm, kernel, NOISE_VAR, f, noise)
+        return run_rounds(algorithm, kernel, NOISE_VAR, f, noise)
     with torch.inference_mode():
         uniform = torch.zeros_like(f[:, 0])
         state = algorithm.init(kernel, NOISE_VAR, len(f), rounds=len(noise))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks import arm_engine, bkb, elimination, stats
 from benchmarks.gpu_common import Bench, Target, cut_off, require_close, require_same, seconds
-from benchmarks.loop import additive, noise_and_uniforms, play, rounds
+from benchmarks.loop import additive, noise_and_uniforms, rounds, run_rounds
 from benchmarks.stats import LEAST, wall_times
 from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB, HEGPUCB, TGPUCB, ArmAlgorithm, State
 from bo_robust.bandits.posteriors.arms import ArmKernel
@@ -58,10 +58,10 @@ def check_exact(device: torch.device) -> None:
     assert kernel.matrix is not None
     theirs = arm_engine.numpy_loop(kernel.matrix.numpy(), f[0].numpy(), noise[:, 0].numpy(), 0.01, width)
     game = GPUCB(width), moved(kernel, device), 0.01, f.to(device), noise.to(device)
-    ours = play(*game)
+    ours = run_rounds(*game)
     require_same("exact GP-UCB against NumPy", ours[:, 0], torch.from_numpy(theirs))
     with naive_ops():
-        require_same("exact GP-UCB, fused against naive", ours, play(*game))
+        require_same("exact GP-UCB, fused against naive", ours, run_rounds(*game))
 
 
 def _million(n: int, horizon: int, dtype: torch.dtype, device: torch.device) -> Callable[[], Tensor]:
@@ -70,7 +70,7 @@ def _million(n: int, horizon: int, dtype: torch.dtype, device: torch.device) -> 
     X = torch.rand(n, 6, generator=generator, dtype=torch.float64, device=device)
     f = (torch.sin(3.0 * X.sum(1)) + X[:, 0]).unsqueeze(0).to(dtype)
     kernel, zeros = ArmKernel.from_covariance(Matern(2.5, 0.5), X.to(dtype)), f.new_zeros(horizon, 1)
-    return lambda: play(GPUCB(ConstantWidth(2.0)), kernel, 0.01, f, zeros)
+    return lambda: run_rounds(GPUCB(ConstantWidth(2.0)), kernel, 0.01, f, zeros)
 
 
 def _append(results: list[Tensor], work: Callable[[], Tensor]) -> None:
@@ -131,9 +131,9 @@ def _tables(algorithm: TGPUCB, world: World, noise: Tensor) -> tuple[Tensor, ...
 
 
 def _eager(algorithm: ArmAlgorithm, world: World, noise: Tensor) -> Tensor:
-    """The arms of all rounds (``T x s``), played one by one."""
+    """The arms of all rounds (``T x s``), run one by one."""
     kernel = ArmKernel(world.matrix.diagonal(dim1=-2, dim2=-1), world.matrix)
-    return play(algorithm, kernel, world.noise_var, world.f, noise.to(world.f))
+    return run_rounds(algorithm, kernel, world.noise_var, world.f, noise.to(world.f))
 
 
 def check_tgp(device: torch.device) -> None:
@@ -202,8 +202,8 @@ def measure_ata(bench: Bench, targets: list[Target]) -> None:
         for t in range(20):
             step(t)
         horizon = bench.full(ATA_ROUNDS)
-        took, played = cut_off(step, horizon, CUT_SECONDS[bench.quick])
-    bench.report(targets[0], took, {"rounds_played": played, "of": horizon}, whole=played == horizon)
+        took, run = cut_off(step, horizon, CUT_SECONDS[bench.quick])
+    bench.report(targets[0], took, {"rounds_played": run, "of": horizon}, whole=run == horizon)
 
 
 def check_bbkb(device: torch.device) -> None:
@@ -220,7 +220,7 @@ def check_bbkb(device: torch.device) -> None:
         kernel.diagonal.numpy(), f.numpy(), eta.numpy(), first, draws, lambda t: float(width(t)), q, bkb.NOISE_VAR, 0.0,
     )  # fmt: skip
     game = moved(kernel, device), bkb.NOISE_VAR, f.unsqueeze(0).to(device), noise.to(device), uniforms.to(device)
-    require_same("BBKB against BKB as written", play(BBKB(width, q, 0.0), *game)[:, 0], torch.tensor(theirs))
+    require_same("BBKB against BKB as written", run_rounds(BBKB(width, q, 0.0), *game)[:, 0], torch.tensor(theirs))
 
 
 def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
@@ -231,15 +231,15 @@ def measure_bbkb(bench: Bench, targets: list[Target]) -> None:
     noise, uniforms = (table.to(bench.device) for table in noise_and_uniforms(0, horizon, bkb.NOISE_VAR))
     algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 4.0)
     with torch.no_grad():
-        play(algorithm, kernel, bkb.NOISE_VAR, f, noise[:5], uniforms[:5])
+        run_rounds(algorithm, kernel, bkb.NOISE_VAR, f, noise[:5], uniforms[:5])
         state = algorithm.init(kernel, bkb.NOISE_VAR, 1, rounds=horizon)
         game = rounds(algorithm, state, additive(f, noise), uniforms)
 
         def step(t: int) -> None:
             next(game)
 
-        took, played = cut_off(step, horizon, CUT_SECONDS[bench.quick])
-    bench.report(targets[0], took, {"rounds_played": played, "of": horizon}, whole=played == horizon)
+        took, run = cut_off(step, horizon, CUT_SECONDS[bench.quick])
+    bench.report(targets[0], took, {"rounds_played": run, "of": horizon}, whole=run == horizon)
 
 
 def check_he(device: torch.device) -> None:
@@ -252,7 +252,8 @@ def check_he(device: torch.device) -> None:
     noise = 0.1 * torch.randn(40, 2, generator=generator, dtype=torch.float64).to(device)
     width = BayesianFiniteWidth(80, 0.1, scale=EXPLORING)
     single = ArmKernel(kernel.matrix[0].diagonal(), kernel.matrix[0])
-    ours, theirs = play(HEGPUCB(width, 0.1, 0.1), kernel, 0.01, f, noise), play(GPUCB(width), single, 0.01, f, noise)
+    ours = run_rounds(HEGPUCB(width, 0.1, 0.1), kernel, 0.01, f, noise)
+    theirs = run_rounds(GPUCB(width), single, 0.01, f, noise)
     require_same("HE-GP-UCB of one candidate", ours, theirs)
 
 
@@ -261,8 +262,8 @@ def measure_he(bench: Bench, targets: list[Target]) -> None:
     n, horizon = ARMS, bench.full(elimination.ROUNDS)
     kernel, f, noise = elimination.world(n, HE_TRIALS, bench.device)
     algorithm = HEGPUCB(BayesianFiniteWidth(n, elimination.DELTA, scale=EXPLORING), 0.1, elimination.DELTA)
-    play(algorithm, kernel, elimination.NOISE_VAR, f, noise[:40])
-    work = partial(play, algorithm, kernel, elimination.NOISE_VAR, f, noise[:horizon])
+    run_rounds(algorithm, kernel, elimination.NOISE_VAR, f, noise[:40])
+    work = partial(run_rounds, algorithm, kernel, elimination.NOISE_VAR, f, noise[:horizon])
     took = seconds(work)
     with naive_ops():
         naive_took = seconds(work)

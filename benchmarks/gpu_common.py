@@ -101,7 +101,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def cut_off(step: Callable[[int], None], rounds: int, most: float) -> tuple[float, int]:
-    """Seconds of ``step`` for t = 0 .. rounds - 1, and the rounds played before ``most`` seconds were over."""
+    """Seconds of ``step`` for t = 0 .. rounds - 1, and the rounds run before ``most`` seconds were over."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     for t in range(rounds):

@@ -1,4 +1,4 @@
-"""The loop that every benchmark of finite arms plays: select, reward, observe."""
+"""The loop that every benchmark of finite arms runs: select, reward, observe."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bo_robust.bandits.base import State
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.utils.random import stream
 
-__all__ = ["Reward", "Round", "additive", "noise_and_uniforms", "play", "rounds", "timed"]
+__all__ = ["Reward", "Round", "additive", "noise_and_uniforms", "rounds", "run_rounds", "timed"]
 
 Reward = Callable[[int, Tensor], Tensor]
 """The rewards of round t = 0, 1, ... at the arms of all trials."""
 
 
 class Round(NamedTuple):
-    """A round that was played: arms and rewards of every trial."""
+    """A round that was run: arms and rewards of every trial."""
 
     arms: Tensor
     rewards: Tensor
@@ -31,13 +31,13 @@ class Round(NamedTuple):
 def additive(f: Tensor, noise: Tensor) -> Reward:
     """f (``s x n``) at the arms, plus the noise of the round (``T x s``)."""
     rows, only = noise.unbind(0), f[0]
-    if len(f) == 1:  # a trial of a thousand arms plays a round in the time of some ten calls
+    if len(f) == 1:  # a trial of a thousand arms runs a round in the time of some ten calls
         return lambda t, arms: only.index_select(0, arms) + rows[t]
     return lambda t, arms: f.gather(1, arms.unsqueeze(1)).squeeze(1) + rows[t]
 
 
 def rounds(algorithm: ArmAlgorithm, state: State, reward: Reward, uniforms: Tensor) -> Iterator[Round]:
-    """Play a round for each row of ``uniforms`` (``T x s``), the algorithm's random numbers; in inference mode."""
+    """Run a round for each row of ``uniforms`` (``T x s``), the algorithm's random numbers; in inference mode."""
     for t, uniform in enumerate(uniforms.unbind(0)):
         arms = algorithm.select(state, uniform).arms
         rewards = reward(t, arms)
@@ -45,17 +45,17 @@ def rounds(algorithm: ArmAlgorithm, state: State, reward: Reward, uniforms: Tens
         yield Round(arms, rewards)
 
 
-def timed(played: Iterator[Round]) -> Iterator[tuple[float, Round]]:
+def timed(run: Iterator[Round]) -> Iterator[tuple[float, Round]]:
     """Each round after its CPU seconds."""
     while True:
         began = time.process_time()
-        one = next(played, None)
+        one = next(run, None)
         if one is None:
             return
         yield time.process_time() - began, one
 
 
-def play(
+def run_rounds(
     algorithm: ArmAlgorithm,
     kernel: ArmKernel,
     noise_var: float,

@@ -1,9 +1,9 @@
 """BBKB by two processes against one: ``python -m benchmarks.ranks``, or by hand on as many machines as there are:
 
-    torchrun --nproc-per-node 2 -m benchmarks.ranks --play --arms 2000000 --rounds 40
+    torchrun --nproc-per-node 2 -m benchmarks.ranks --rank --arms 2000000 --rounds 40
 
 Every rank holds its share of the arms (float32); the rewards are computed by the first. One BLAS thread each. Without
-``--play`` it starts the processes itself and compares: same picks, and how much sooner two are done than one.
+``--rank`` it starts the processes itself and compares: same arms, and how much sooner two are done than one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bo_robust.utils.random import stream
 DIM = 6
 
 
-def play(num_arms: int, rounds: int) -> None:
+def run_rounds(num_arms: int, rounds: int) -> None:
     """One rank of however many ``torchrun`` started; the first prints seconds and picks."""
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     rank, group = dist.get_rank(), dist.group.WORLD
@@ -59,24 +59,24 @@ def play(num_arms: int, rounds: int) -> None:
 def start(ranks: int, arms: int, rounds: int) -> dict[str, Any]:
     """What the first of several ranks on this machine prints."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    command += ["-m", "benchmarks.ranks", "--play", "--arms", str(arms), "--rounds", str(rounds)]
+    command += ["-m", "benchmarks.ranks", "--rank", "--arms", str(arms), "--rounds", str(rounds)]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     out = subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
     return dict(json.loads(out.splitlines()[-1]))
 
 
 def main() -> None:
-    """Compare, or with ``--play`` be one rank."""
+    """Compare, or with ``--rank`` be one rank."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--play", action="store_true", help="be a rank started by torchrun")
+    parser.add_argument("--rank", action="store_true", help="be a rank started by torchrun")
     parser.add_argument("--arms", type=int, nargs="+", default=[2000, 200_000, 2_000_000])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--pairs", type=int, default=LEAST)
     parser.add_argument("--quick", action="store_true", help="10 rounds, once, without the largest")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.play:
-        play(arguments.arms[0], arguments.rounds)
+    if arguments.rank:
+        run_rounds(arguments.arms[0], arguments.rounds)
         return
     if arguments.quick:
         arguments.arms, arguments.rounds, arguments.pairs = arguments.arms[:-1], 10, 1

@@ -1,4 +1,4 @@
-"""Play every headline figure of the five papers, and write what came: ``python -m benchmarks.reproduce``.
+"""Run every headline figure of the five papers, and write what came: ``python -m benchmarks.reproduce``.
 
 Each row of the table is a claim of a paper, about pairs of methods of a shipped configuration. The runs are those of
 ``bo-robust run``, with fewer methods and trials, so that all end within an hour on two cores. The same command after
@@ -28,7 +28,7 @@ from bo_robust.experiments import run as runs
 from bo_robust.experiments.build import build_algorithm, build_problem
 from bo_robust.experiments.config import RunConfig, parse
 from bo_robust.experiments.files import apply_overrides, find_configuration, read
-from bo_robust.experiments.loop_arms import Traces, play
+from bo_robust.experiments.loop_arms import Traces, run_rounds
 
 PAGE = ROOT / "docs" / "results" / "papers.md"
 RAW = ROOT / "benchmarks" / "results" / "papers"
@@ -76,7 +76,7 @@ def bands(config: RunConfig, panel: int, folder: Path, summary: dict[str, Any]) 
             build_algorithm(method, of, problem),
             Traces(of.horizon, of.trials, problem.f.device, problem.f.dtype),
         )
-        posterior = play(algorithm, problem, range(of.trials), of.seed, problem.noise_var, traces).posterior
+        posterior = run_rounds(algorithm, problem, range(of.trials), of.seed, problem.noise_var, traces).posterior
         mean, sigma = posterior.mean, posterior.variance.sqrt()
         average = (problem.f[0] - mean.mean(0)).abs() <= sigma.mean(0)
         every = ((problem.f - mean).abs() <= sigma).all(1).double().mean()
@@ -303,12 +303,12 @@ def page(rows: Sequence[Mapping[str, str]], about: Mapping[str, Any]) -> str:
     lines = [
         "# Results: the papers' figures",
         "",
-        f"`{about['command']}` plays the headline figures of the five papers and writes this page: "
+        f"`{about['command']}` runs the headline figures of the five papers and writes this page: "
         f"{math.ceil(about['minutes'])} minutes on {where}.",
         "",
         f"Of {len(rows)} claims {yes} agree, {part} agree in part or not beyond noise, {no} do not. Lower and higher "
         "are paired t tests at 5 %, level is neither. Scale is trials x rounds. Regret is the average over rounds, or "
-        "log10 of the regret of the value at risk after the last; best queried is that of the best arm played.",
+        "log10 of the regret of the value at risk after the last; best queried is that of the best arm chosen.",
     ]
     for paper in dict.fromkeys(row["paper"] for row in rows):
         lines += [

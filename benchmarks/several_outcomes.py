@@ -100,7 +100,7 @@ def campaign(problem: Any, sampler: str, seed: int, share: float, evaluations: i
 
 
 def main() -> None:
-    """Play all campaigns and report means, and differences in pairs with their 95 % interval."""
+    """Run all campaigns and report means, and differences in pairs with their 95 % interval."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--evaluations", type=int, default=40)

@@ -3,7 +3,7 @@
 One JSON object a line; one thread; some ten minutes. A slope is that of logarithms, least squares over four sizes.
 ``theory`` is the slope, over the same sizes, of what a run costs by its code and paper (:data:`WORKS`), with the
 distinct arms and the dictionaries that it came to: how many there are is the problem's doing, not the method's. Every
-size is played in a process of its own, for its peak memory over what the problem itself takes; time is of the CPU.
+size is run in a process of its own, for its peak memory over what the problem itself takes; time is of the CPU.
 
 Sizes are a decade apart; a factor of three to five where the theory is cubic (fits, candidates' kernels).
 """
@@ -127,7 +127,7 @@ def contaminated_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def arms(name: str, n: int, horizon: int) -> Played:
-    """Play a method over n arms in the square, at the practical width."""
+    """Run a method over n arms in the square, at the practical width."""
     kernel, f = world(n, 2, LENGTHSCALE, 0)
     if name == "he-gp-ucb":
         assert kernel.arms is not None
@@ -170,7 +170,7 @@ def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 
 def grown(name: str, axis: str, n: int, T: int) -> None:
-    """Play four sizes up to n or T and report both slopes, and the size at which an hour or 24 GiB are used up."""
+    """Run four sizes up to n or T and report both slopes, and the size at which an hour or 24 GiB are used up."""
     work, one = (arms if WORKS[name].T else fit), WORKS[name]
     sizes = [(n // one.step**i, T) if axis == "n" else (n, T // 10**i) for i in (3, 2, 1, 0)]
     with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:

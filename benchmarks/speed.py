@@ -36,10 +36,10 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from benchmarks.arm_engine import gp_problem
-from benchmarks.bkb import NOISE_VAR, linear_world, played, world
+from benchmarks.bkb import NOISE_VAR, linear_world, run, world
 from benchmarks.common import ROOT, environment, report
 from benchmarks.elimination import world as candidates_world
-from benchmarks.loop import play
+from benchmarks.loop import run_rounds
 from benchmarks.stats import ratios, report_paired, report_ratio, seconds
 from bo_robust.bandits import BBKB, BKB, GPUCB, HEGPUCB
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, FiniteWidth
@@ -157,13 +157,13 @@ def asks(n: int, repeats: int, tools: list[str]) -> None:
 def arms(n: int, trials: int, rounds: int) -> Work:
     """GP-UCB."""
     kernel, _, f, noise = gp_problem(n, 5, 0.5, trials, rounds, NOISE_VAR)
-    return lambda: play(GPUCB(ConstantWidth(2.0)), kernel, NOISE_VAR, f, noise)
+    return lambda: run_rounds(GPUCB(ConstantWidth(2.0)), kernel, NOISE_VAR, f, noise)
 
 
 def many_arms(n: int, d: int, rounds: int) -> Work:
     """GP-UCB over a covariance function."""
     kernel, f = world(n, d, 0.1, 0)
-    return lambda: played(GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), kernel, f, rounds, 0)
+    return lambda: run(GPUCB(FiniteWidth(n, 0.1, scale=EXPLORING)), kernel, f, rounds, 0)
 
 
 def dictionary(batches: bool, rounds: int) -> Work:
@@ -171,21 +171,21 @@ def dictionary(batches: bool, rounds: int) -> Work:
     kernel, f, noise_var = linear_world(1000, 5, 0)
     width = FiniteWidth(1000, 0.1, scale=EXPLORING)
     algorithm = BBKB(width, 1.0, noise_var) if batches else BKB(width, 1.0)
-    return lambda: played(algorithm, kernel, f, rounds, 0, noise_var)
+    return lambda: run(algorithm, kernel, f, rounds, 0, noise_var)
 
 
 def smooth_dictionary(n: int, rounds: int) -> Work:
     """BBKB over a squared exponential, whose dictionaries have some hundred points."""
     kernel, f = world(n, 5, 0.5, 0)
     algorithm = BBKB(FiniteWidth(n, 0.1, scale=EXPLORING), 5.0, 0.3)
-    return lambda: played(algorithm, kernel, f, rounds, 0)
+    return lambda: run(algorithm, kernel, f, rounds, 0)
 
 
 def elimination(n: int, trials: int, form: str) -> Work:
     """HE-GP-UCB over 16 candidates."""
     kernel, f, noise = candidates_world(n, trials, torch.device("cpu"))
     algorithm = HEGPUCB(BayesianFiniteWidth(n, 0.1, scale=EXPLORING), 0.1, 0.1, elimination=form)
-    return lambda: play(algorithm, kernel, NOISE_VAR, f, noise[:150])
+    return lambda: run_rounds(algorithm, kernel, NOISE_VAR, f, noise[:150])
 
 
 WORKS: dict[str, Callable[[], Work]] = {

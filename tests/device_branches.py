@@ -1,4 +1,4 @@
-"""Which branches of the device are executed: ``python -m tests.device_branches`` plays tests on a CPU and rehearsed.
+"""Which branches of the device are executed: ``python -m tests.device_branches`` runs tests on a CPU and rehearsed.
 
 Everything that a device changes asks :func:`bo_robust.utils.linalg.on_cuda`. Every call of it is listed with the
 answers that the tests met, and the script fails if one answer is missing. It is a plugin of pytest too, which writes
@@ -70,7 +70,7 @@ def pytest_configure(config):
 
 
 def main() -> None:
-    """Play the tests on both devices, and print every call with its answers."""
+    """Run the tests on both devices, and print every call with its answers."""
     answers: dict[str, set[bool]] = {call: set() for call in calls()}
     with tempfile.TemporaryDirectory() as folder:
         for device in ("cpu", "rehearsal"):

@@ -54,7 +54,7 @@ def truncated(X, Y):
     return TruncatedFeatureGP(X, Y, FourierMap(NODES), level, noise_var=0.25, covar_module=kernel)
 
 
-def play(model, seed):
+def run_rounds(model, seed):
     """Average regret of one loop: GP-UCB at one width for both models, the same start and the same noise."""
     width = FiniteWidth(2000, 0.1, scale=5**-0.5)
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -72,7 +72,7 @@ def play(model, seed):
 def regrets(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.tensor([play(model(), seed) for seed in (*range(SEEDS), *range(100, 100 + SEEDS))])
+        return torch.tensor([run_rounds(model(), seed) for seed in (*range(SEEDS), *range(100, 100 + SEEDS))])
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a device changes: every path of CUDA played on a CPU (`pytest --device rehearsal` plays whole suites so)."""
+"""What a device changes: every path of CUDA run on a CPU (`pytest --device rehearsal` runs whole suites so)."""
 
 import ast
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_distances_of_batches(places):
     torch.testing.assert_close(distances_by_differences(first[0], second[0]), expected[0])
 
 
-def played(algorithm, kernel, rounds=25, trials=2):
+def run(algorithm, kernel, rounds=25, trials=2):
     """Arms ``T x s`` of some rounds with heavy noise, and the last state."""
     draws = torch.Generator().manual_seed(1)
     state, arms = algorithm.init(kernel, 0.1, trials), []
@@ -80,15 +80,15 @@ def played(algorithm, kernel, rounds=25, trials=2):
     ids=lambda a: type(a).__name__,
 )
 def test_more_arms_than_a_matrix_has(algorithm, covariance, places, monkeypatch):
-    """As above 4,096 arms: the covariance is evaluated where it is needed, and CUDA plays what a CPU plays."""
+    """As above 4,096 arms: the covariance is evaluated where it is needed, and CUDA runs what a CPU runs."""
     monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 10)
-    on_cpu, _ = played(algorithm, ArmKernel.from_covariance(covariance, places))
+    on_cpu, _ = run(algorithm, ArmKernel.from_covariance(covariance, places))
     monkeypatch.setattr(linalg, "rehearsed", True)
     with naive_ops():
         kernel = ArmKernel.from_covariance(covariance, places)
         assert kernel.matrix is None
         assert kernel.arms.T.is_contiguous()
-        arms, _ = played(algorithm, kernel)
+        arms, _ = run(algorithm, kernel)
     assert torch.equal(arms, on_cpu)
 
 
@@ -176,7 +176,7 @@ def test_layouts_and_changes_on_cuda(places, rehearsed, monkeypatch):
     assert not arm_states.is_dense(zero, 1)
     monkeypatch.setattr(linalg, "rehearsed", True)
     monkeypatch.setattr(dtc.dtc_changes, "learn", lambda *given: pytest.fail("changed"))
-    _, state = played(BKB(ConstantWidth(2.0), 5.0), ArmKernel.from_covariance(SquaredExponential(0.4), places))
+    _, state = run(BKB(ConstantWidth(2.0), 5.0), ArmKernel.from_covariance(SquaredExponential(0.4), places))
     assert state.posterior.changes.tolist() == [0, 0]
 
 

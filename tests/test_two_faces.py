@@ -1,4 +1,4 @@
-"""One algorithm, two faces: TruncatedGP with GPUCB plays the arms that the arm engine's TGP-UCB plays, and ATA too."""
+"""One algorithm, two faces: TruncatedGP with GPUCB runs the arms that the arm engine's TGP-UCB runs, and ATA too."""
 
 import pytest
 import torch

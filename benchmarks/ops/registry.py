@@ -87,7 +87,7 @@ class ArmRound:
     k: int
     m: int
 
-    def play(self, update: Any) -> tuple[Tensor, ...]:
+    def run_rounds(self, update: Any) -> tuple[Tensor, ...]:
         """One round; what it wrote."""
         b = self.buffers
         b.num_pending, b.num_rows = self.k, self.m
@@ -130,18 +130,18 @@ def _arm_round(shape: Shape, device: Device, dtype: torch.dtype, *, dense: bool)
         arm_update.naive.refresh_root_(buffers, slice(None), m, branch_free=True)
     rewards = _normal((k + 1, s), 1, device, dtype)
     rounds = []
-    for i in range(k + 1):  # rows of D in turn; the last round is left to be played
+    for i in range(k + 1):  # rows of D in turn; the last round is left to be run
         slot = (torch.arange(s, device=device) * 7 + i) % m
         rounds.append(ArmRound(buffers, D[slot], rewards[i], K[slot], i, buffers.num_rows))
     for each in rounds[:k]:
-        each.play(arm_update.naive.update_)
+        each.run_rounds(arm_update.naive.update_)
     return rounds[k]
 
 
 def _fused_round(inputs: ArmRound) -> Any:
     from bo_robust.ops.arm_update import fused
 
-    return inputs.play(fused.update_)
+    return inputs.run_rounds(fused.update_)
 
 
 def _low_rank_bytes(shape: Shape, dtype: torch.dtype) -> float:
@@ -166,7 +166,7 @@ ARM_UPDATE_LOW_RANK = Op(
     ],
     small={"s": 2, "n": 500, "m": 20, "k": 3},
     make=lambda shape, device, dtype: _arm_round(shape, device, dtype, dense=False),
-    naive=lambda inputs: inputs.play(arm_update.naive.update_),
+    naive=lambda inputs: inputs.run_rounds(arm_update.naive.update_),
     fused=_fused_round,
     bytes=_low_rank_bytes,
     flops=lambda x: x["s"] * (x["n"] * (2.0 * (x["m"] + x["k"]) + 6.0) + 4.0 * x["m"] ** 2),
@@ -182,7 +182,7 @@ ARM_UPDATE_DENSE = Op(
     ],
     small={"s": 2, "n": 100, "k": 3},
     make=lambda shape, device, dtype: _arm_round(shape, device, dtype, dense=True),
-    naive=lambda inputs: inputs.play(arm_update.naive.update_),
+    naive=lambda inputs: inputs.run_rounds(arm_update.naive.update_),
     fused=_fused_round,
     bytes=_dense_bytes,
     flops=lambda x: x["s"] * x["n"] * (2.0 * x["k"] + 6.0),

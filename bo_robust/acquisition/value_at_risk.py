@@ -195,7 +195,7 @@ class ValueAtRiskUCB(ConfidenceBoundAcquisition):
                 return choice
             return replace(choice, candidates=self._choosing_candidates(every_lower, every_upper, choice.index))
 
-    def certificate(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
+    def regret_bound(self, x: Tensor, max_upper: Tensor | float | None = None) -> Tensor:
         """How far from optimal x can be, ``...``: max_upper - F(l(x)). It holds in any round where l <= f <= u.
 
         Of candidates l is the one with the smallest F(l): it holds if the true one is active, and its bounds hold.

@@ -97,7 +97,7 @@ class ArmAlgorithm(ABC):
 
     # Spec of the width if a configuration names none.
     default_width: ClassVar[Mapping[str, Any]] = {"kind": "randomised", "scale": EXPLORING}
-    # Whether it chooses among the candidate priors of a problem, and cannot be played without them
+    # Whether it chooses among the candidate priors of a problem, and cannot be run without them
     over_candidates: ClassVar[bool] = False
     # What is recorded besides the traces: "dictionary" (the posterior has `size` and `effective_dimension`) or
     # "eliminations" (the state has `failures`)
@@ -127,7 +127,7 @@ class ArmAlgorithm(ABC):
 
     @property
     def fused_rounds(self) -> bool:
-        """Whether one call of :func:`bo_robust.ops.fused_rounds.fused_rounds` can play many rounds."""
+        """Whether one call of :func:`bo_robust.ops.fused_rounds.fused_rounds` can run many rounds."""
         return False
 
     def init(

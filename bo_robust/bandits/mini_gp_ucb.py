@@ -134,10 +134,10 @@ class MiniGPUCB(ArmAlgorithm):
         ok = rewards.isfinite()
         posterior.good = posterior.good + ok
         # A running mean; a failed pull adds nothing.
-        surprise = torch.where(ok, rewards.detach() - posterior.average, 0.0)
-        posterior.average = torch.addcdiv(posterior.average, surprise, posterior.good.clamp(min=1.0))
+        innovation = torch.where(ok, rewards.detach() - posterior.average, 0.0)
+        posterior.average = torch.addcdiv(posterior.average, innovation, posterior.good.clamp(min=1.0))
         if not posterior.repeats:
-            # Trials whose repetition goes on take in no reward.
+            # Trials whose repetition goes on observe no reward.
             counts = posterior.good * (posterior.left == 0)
             arm_states.observe(posterior.exact, posterior.arms, posterior.average, counts)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
@@ -151,7 +151,7 @@ class MiniGPUCB(ArmAlgorithm):
         return Info(ok)
 
     def _pulls(self, posterior: RepeatingPosterior, rounds: int) -> Tensor:
-        """How often each arm of ``posterior.arms`` is to be pulled, ``s`` long; ``rounds`` were played before."""
+        """How often each arm of ``posterior.arms`` is to be pulled, ``s`` long; ``rounds`` were run before."""
         exact, index = posterior.exact, posterior.arms.unsqueeze(1)
         noise_var = exact.noise_var
         variance = exact.variance.gather(1, index).squeeze(1)

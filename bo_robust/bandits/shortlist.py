@@ -67,8 +67,8 @@ def check_batch_constant(c: float) -> None:
 
 def empty_shortlist(like: Tensor, size: int) -> Shortlist:
     """Void shortlists of ``size`` arms: one per entry of ``like`` (``s``), of its dtype and device."""
-    room, zero = like.new_zeros(len(like), size), torch.zeros_like(like)
-    return Shortlist(room.long(), room, room.clone(), torch.full_like(like, torch.inf), zero, zero.clone())
+    empty, zero = like.new_zeros(len(like), size), torch.zeros_like(like)
+    return Shortlist(empty.long(), empty, empty.clone(), torch.full_like(like, torch.inf), zero, zero.clone())
 
 
 def largest_bounds(mean: Tensor, variance: Tensor, width: Tensor, size: int) -> Shortlist:

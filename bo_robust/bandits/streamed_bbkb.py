@@ -34,7 +34,7 @@ FIRST_ARMS = 64
 
 
 @dataclass(frozen=True)
-class Pick:
+class Selection:
     """The arm to pull next."""
 
     arm: int  # Number of the arm in the stream
@@ -68,8 +68,8 @@ class StreamedBBKB:
         >>> state = algorithm.init(Matern(2.5, 0.3), noise_var=0.01, dim=6)
         >>> arms = ArmStream.of_file("arms.npy")
         >>> for uniform in torch.rand(1000).tolist():
-        ...     pick = algorithm.select(state, arms, uniform)
-        ...     algorithm.observe(state, pick.location, measure(pick.location), uniform)
+        ...     selection = algorithm.select(state, arms, uniform)
+        ...     algorithm.observe(state, selection.location, measure(selection.location), uniform)
     """
 
     width: Width
@@ -102,7 +102,7 @@ class StreamedBBKB:
 
     def select(
         self, state: StreamState, arms: ArmStream, uniform: float, group: torch.distributed.ProcessGroup | None = None
-    ) -> Pick:
+    ) -> Selection:
         """Choose the arm of largest upper confidence bound, ties to the first; at first, a uniformly random one.
 
         ``arms`` may differ from those of the round before. If the ranks of a ``group`` choose together, ``arms`` is
@@ -119,7 +119,7 @@ class StreamedBBKB:
         width = torch.as_tensor(self.width(state.round + 1, known, like.new_full((1,), uniform))).to(like).expand(1)
         if state.round == 0:
             best = best_of_ranks(lambda: self._first(posterior, arms, uniform, group), _dim(posterior), like, group)
-            return Pick(int(best[2]), best[3:].to(like), float(width), math.inf)
+            return Selection(int(best[2]), best[3:].to(like), float(width), math.inf)
         # Another stream may hold other arms, so the shortlist is void.
         if arms is not state.arms:
             state.arms, state.shortlist = arms, None
@@ -127,7 +127,7 @@ class StreamedBBKB:
         # An arm that some rank did not look at may be better.
         if not bool(best[0] > best[1]):
             best = best_of_ranks(lambda: self._pass(state, arms, width), _dim(posterior), like, group)
-        return Pick(int(best[2]), best[3:].to(like), float(width), float(best[0]))
+        return Selection(int(best[2]), best[3:].to(like), float(width), float(best[0]))
 
     def observe(
         self,

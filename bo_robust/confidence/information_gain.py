@@ -43,7 +43,7 @@ def exact(K: Tensor, noise_var: float) -> Tensor:
 def increments(variances: Tensor, noise_var: float) -> Tensor:
     """Gain 1/2 log(1 + sigma_{t-1}^2(x_t) / noise_var) of one more point given the earlier ones.
 
-    ``variances`` are the posterior variances at the chosen points before each was played, any shape. The sum over a
+    ``variances`` are the posterior variances at the chosen points before each was chosen, any shape. The sum over a
     sequence of points is :func:`exact` of its kernel matrix (Lemma 5.3).
     """
     check_positive(noise_var=noise_var)
@@ -68,18 +68,18 @@ def greedy(K: Tensor, noise_var: float, T: int) -> tuple[Tensor, Tensor]:
     n = K.shape[0]
     rows = K.new_empty(min(T, n), n)
     covariance, variance, cached = K, K.diagonal().clamp(min=0.0), 0
-    chosen, pick_variances = [], []
+    chosen, chosen_variances = [], []
     for _ in range(T):
         if cached == n:
             covariance, cached = covariance - rows.mT @ rows, 0
-        pick = variance.argmax(keepdim=True)
-        column = covariance[pick] - rows[:cached, pick].mT @ rows[:cached]
-        chosen.append(pick)
-        pick_variances.append(variance[pick])
-        rows[cached] = column[0] / (variance[pick] + noise_var).sqrt()
+        point = variance.argmax(keepdim=True)
+        column = covariance[point] - rows[:cached, point].mT @ rows[:cached]
+        chosen.append(point)
+        chosen_variances.append(variance[point])
+        rows[cached] = column[0] / (variance[point] + noise_var).sqrt()
         variance = (variance - rows[cached].square()).clamp(min=0.0)
         cached += 1
-    return increments(torch.cat(pick_variances), noise_var).cumsum(0), torch.cat(chosen)
+    return increments(torch.cat(chosen_variances), noise_var).cumsum(0), torch.cat(chosen)
 
 
 def greedy_bound(K: Tensor, noise_var: float, T: int) -> Tensor:

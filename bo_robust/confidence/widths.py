@@ -148,7 +148,7 @@ class BKBWidth(ScaledWidth):
     + 1), which the proof needs (its inequality 6); the paper prints log(kappa^2 t). The division by sqrt(noise_var) is
     there because the paper's sigma~ is sigma / sqrt(noise_var).
 
-    The argument ``information_gain`` of a call is the sum over the points played, which BKB and BBKB pass.
+    The argument ``information_gain`` of a call is the sum over the points chosen, which BKB and BBKB pass.
 
     Args:
         norm_bound: F > 0, ||f||_k <= F.
@@ -205,7 +205,7 @@ class RandomisedWidth(ScaledWidth):
 
 @dataclass(frozen=True)
 class ConstantWidth(ScaledWidth):
-    """The same width every round, without a guarantee; 0 plays the posterior mean.
+    """The same width every round, without a guarantee; 0 runs the posterior mean.
 
     ``value`` is the width, finite and >= 0.
     """

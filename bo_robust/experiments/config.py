@@ -229,7 +229,7 @@ class Panel(_Frozen):
 
 
 class RunConfig(_Frozen):
-    """A run: its name is that of the result folder, and panels are played in order."""
+    """A run: its name is that of the result folder, and panels are run in order."""
 
     name: str = "run"
     description: str = ""  # Shown with the results

@@ -2,7 +2,7 @@
 
 This takes at most 128 arms in the dense layout, an algorithm that allows it
 (:attr:`bo_robust.bandits.ArmAlgorithm.fused_rounds`), a width that depends on the round or on the uniforms only,
-and rewards that are f plus a noise. It works on a CPU too, where it is slower than playing round by round.
+and rewards that are f plus a noise. It works on a CPU too, where it is slower than running round by round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
-    """Whether the rounds of this state can be played from tables."""
+    """Whether the rounds of this state can be run from tables."""
     posterior = state.posterior
     if not algorithm.fused_rounds:
         return False
@@ -39,16 +39,16 @@ def can_fuse(algorithm: ArmAlgorithm, problem: Problem, state: State) -> bool:
     return isinstance(width, RandomisedWidth) or not isinstance(width(2, unknown, unknown), Tensor)
 
 
-def play_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uniforms: Tensor, traces: Traces) -> int:
-    """Play the rounds of these tables in place and return how many were played; :func:`can_fuse` must hold.
+def run_fused(algorithm: Any, problem: Problem, state: State, draws: Tensor, uniforms: Tensor, traces: Traces) -> int:
+    """Run the rounds of these tables in place and return how many were run; :func:`can_fuse` must hold.
 
-    The number is below B if a reward is not finite: that round must be played eagerly. ``draws`` are raw reward
+    The number is below B if a reward is not finite: that round must be run eagerly. ``draws`` are raw reward
     variates, ``B x s x k``, ``uniforms`` are ``B x s``, and the traces are filled from ``traces.rounds`` on.
     """
     K, buffers, f = len(draws), state.posterior.buffers, problem.f
     noise = draws[:, :, 0]  # additive rewards take one number
     bad = ~noise.isfinite().all(1)
-    if bool(bad.any()):  # play what comes before it
+    if bool(bad.any()):  # run what comes before it
         K = int(bad.to(torch.uint8).argmax())
         noise, uniforms = noise[:K], uniforms[:K]
         if K == 0:

@@ -3,7 +3,7 @@
 Random numbers come in chunks of rounds from streams keyed by (seed, purpose, trial, chunk): "reward" for rewards,
 "algorithm" for randomised rules, and "initial" for the arms of an initial design. All algorithms of a panel use the
 same streams and therefore meet the same rewards and initial arms. Nothing is read back from the device until a chunk
-ends. On CUDA, small problems play a chunk in one call (:mod:`bo_robust.experiments.fused_rounds`).
+ends. On CUDA, small problems run a chunk in one call (:mod:`bo_robust.experiments.fused_rounds`).
 """
 
 import math
@@ -23,7 +23,7 @@ from bo_robust.confidence.base import is_open, sized
 from bo_robust.confidence.truncation import Truncation
 from bo_robust.experiments.build import build_algorithm, start_state
 from bo_robust.experiments.config import Panel
-from bo_robust.experiments.fused_rounds import can_fuse, play_fused
+from bo_robust.experiments.fused_rounds import can_fuse, run_fused
 from bo_robust.experiments.problems import Problem
 from bo_robust.experiments.random_rounds import ignores_rewards, play_random
 from bo_robust.utils.linalg import on_cuda, row_argmax
@@ -46,7 +46,7 @@ class Traces:
         def column(of: torch.dtype = dtype, fill: float = 0.0) -> Tensor:
             return torch.full((horizon, trials), fill, dtype=of, device=device)
 
-        self.rounds = 0  # played
+        self.rounds = 0  # run
         self.arms = column(torch.int32)
         self.rewards = column()  # before any truncation
         self.recommended = column(torch.int32)  # arm of largest posterior mean after the round
@@ -79,7 +79,7 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="every candidate failed")  # the summary says so
-        play(algorithm, problem, trials, panel.seed, noise_var, traces, state, panel.initial or 0)
+        run_rounds(algorithm, problem, trials, panel.seed, noise_var, traces, state, panel.initial or 0)
     truncation = getattr(algorithm, "truncation", None)
     level = None if truncation is None else _final_level(truncation, panel.horizon, state)
     metadata = {
@@ -144,7 +144,7 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
     }
 
 
-def play(
+def run_rounds(
     algorithm: ArmAlgorithm,
     problem: Problem,
     trials: Sequence[int],
@@ -155,11 +155,11 @@ def play(
     initial: int = 0,
     fuse: bool | None = None,
 ) -> State:
-    """Play until the traces are full and return the final state.
+    """Run until the traces are full and return the final state.
 
     ``trials`` are the trial indices of the problem's rows, and ``initial`` counts the rounds of the initial design. A
     given state is that after ``traces.rounds`` rounds and changes in place; None starts a fresh one. ``fuse`` says
-    whether rounds are played many in one call where that is possible; None: on CUDA.
+    whether rounds are run many in one call where that is possible; None: on CUDA.
     """
     horizon = traces.arms.shape[0]
     if state is None:
@@ -181,10 +181,10 @@ def play(
         with torch.no_grad():
             while traces.rounds < stop:
                 i, end = traces.rounds - begin, stop - begin
-                played = 0
+                run = 0
                 if fuse and traces.rounds >= initial:
-                    played = play_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
-                if not played:
+                    run = run_fused(algorithm, problem, state, draws[i:end], uniforms[i:end], traces)
+                if not run:
                     play_round(algorithm, problem, state, draws[i], uniforms[i], traces, design)
     return state
 
@@ -198,7 +198,7 @@ def play_round(
     traces: Traces,
     design: Tensor,
 ) -> None:
-    """Play one round of all trials: choose, reward, observe, and write row ``traces.rounds``. The state changes.
+    """Run one round of all trials: choose, reward, observe, and write row ``traces.rounds``. The state changes.
 
     ``draws`` are raw reward variates (``s x k``) and ``uniform`` draws from [0, 1) (``s``) of the round. ``design``
     holds the arms of the initial design, ``rounds x s``, which take the place of the algorithm's choice.

@@ -224,8 +224,8 @@ class BoTorchLoop:
         return optimize_acqf_discrete(acquisition, q=1, choices=self.problem.candidates[~measured])[0][0]
 
 
-def play_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
-    """Play one trial of one method; trial i of seed s has the random numbers of trial 0 of seed s + i.
+def run_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) -> dict[str, list[Any]]:
+    """Run one trial of one method; trial i of seed s has the random numbers of trial 0 of seed s + i.
 
     Row t, from 1 to ``horizon``, is that of an evaluation. Columns, all but ``x`` in standard deviations of f:
 
@@ -267,7 +267,7 @@ def play_trial(problem: DesignProblem, method: Any, panel: Panel, trial: int) ->
 def run_method(
     panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Run trials of method number ``j``, and return its traces (columns of :func:`play_trial`) and metadata.
+    """Run trials of method number ``j``, and return its traces (columns of :func:`run_trial`) and metadata.
 
     The metadata are ``seconds`` and the problem's ``notes``.
     """
@@ -275,7 +275,7 @@ def run_method(
     method, began = panel.methods[j], time.perf_counter()
     frames = []
     for trial in trials:
-        frame = pd.DataFrame(play_trial(problem, build_method(method.name, method.options), panel, trial))
+        frame = pd.DataFrame(run_trial(problem, build_method(method.name, method.options), panel, trial))
         frame.insert(0, "trial", trial)
         frame.insert(0, "method", method.label)
         frame.insert(0, "panel", panel.name)

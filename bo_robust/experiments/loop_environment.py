@@ -1,4 +1,4 @@
-"""Play one method on one problem over (x, z): fit, recommend, choose (x, z), observe.
+"""Run one method on one problem over (x, z): fit, recommend, choose (x, z), observe.
 
 All methods of a trial start from the same points, meet the same noise in the same order, and use the same seeds.
 Nothing depends on what ran before.
@@ -44,8 +44,8 @@ def initial_pairs(problem: ConditionsProblem, n: int, seed: int, trial: int) -> 
     return torch.cat([x, z], -1)
 
 
-def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int) -> dict[str, list[Any]]:
-    """Play one trial of one method.
+def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel, trial: int) -> dict[str, list[Any]]:
+    """Run one trial of one method.
 
     Row r, from 0 to ``horizon``, holds what is known after r rounds and what is chosen next. Columns:
 
@@ -54,7 +54,7 @@ def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Pane
     - ``recommended``: the former design, as a list;
     - ``values``: in the last row, f there over the points of Z (``over_environment``); None before;
     - ``interval``: VaR(u) - VaR(l) at the recommendation;
-    - ``certificate``: max_x VaR(u) - VaR(l) at the recommendation, an upper bound on its regret while l <= f <= u. NaN
+    - ``regret_bound``: max_x VaR(u) - VaR(l) at the recommendation, an upper bound on its regret while l <= f <= u. NaN
       for methods that do not find the maximum;
     - ``point``: the point chosen next, as a list; ``y``: the observation there; ``chosen_regret``: the regret of its x;
     - ``bound``: 2 w sigma(x, z) at that point; NaN unless it bounds ``chosen_regret``
@@ -91,11 +91,11 @@ def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Pane
         row: dict[str, Any] = {
             "round": r,
             "regret": regret_of((*best.tolist(),)),
-            "lower_regret": regret_of((*now.designs[bound.certificate(now.designs, 0.0).argmin()].tolist(),)),
+            "lower_regret": regret_of((*now.designs[bound.regret_bound(now.designs, 0.0).argmin()].tolist(),)),
             "recommended": best.tolist(),
             "values": None,
-            "interval": float(bound.certificate(best)),
-            "certificate": math.nan,
+            "interval": float(bound.regret_bound(best)),
+            "regret_bound": math.nan,
             "bound": math.nan,
             "chosen_regret": math.nan,
             "seconds": math.nan,
@@ -108,16 +108,16 @@ def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Pane
         last = r == panel.horizon
         if last:
             row["values"] = over_environment(problem, best)[0].tolist()
-        if not last or method.certifies:
+        if not last or method.bounds_regret:
             chosen, row["seconds"] = _timed(method, now, seeds[r])
             if chosen.max_upper is not None:
                 with torch.no_grad():  # the search may have missed what is known
                     known = float(bound(now.designs.unsqueeze(-2)).max())
-                row["certificate"] = float(bound.certificate(best, max(chosen.max_upper, known)))
+                row["regret_bound"] = float(bound.regret_bound(best, max(chosen.max_upper, known)))
             if not last:
                 point = chosen.point.unsqueeze(0)
                 y = problem.f(point) + noise[n + r]
-                if method.certifies:
+                if method.bounds_regret:
                     with torch.no_grad():
                         lower, upper = bound.bounds_of(point, None)
                     row["bound"] = float((upper - lower).max())
@@ -135,7 +135,7 @@ def play_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Pane
 def run_method(
     panel: Panel, j: int, trials: Sequence[int], data_dir: str | None, device: str
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Run trials of method number ``j``, and return its traces (columns of :func:`play_trial`) and metadata.
+    """Run trials of method number ``j``, and return its traces (columns of :func:`run_trial`) and metadata.
 
     The metadata are ``seconds``, the problem's ``notes`` and ``alpha``, and its optimum: ``x`` and its ``value``.
     """
@@ -143,7 +143,7 @@ def run_method(
     method, began = panel.methods[j], time.perf_counter()
     frames = []
     for trial in trials:
-        frame = pd.DataFrame(play_trial(problem, build_method(method.name, method.options), panel, trial))
+        frame = pd.DataFrame(run_trial(problem, build_method(method.name, method.options), panel, trial))
         frame.insert(0, "trial", trial)
         frame.insert(0, "method", method.label)
         frame.insert(0, "panel", panel.name)

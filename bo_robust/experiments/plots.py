@@ -104,17 +104,17 @@ def _log_curve(regret: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _over_environment(panel: Panel, traces: pd.DataFrame, axes: Sequence[Axes]) -> None:
-    """log10 regret with the confidence interval of its mean; certificates beside the regret that they bound."""
-    regret, certificate = _curves(panel, traces, "regret"), _curves(panel, traces, "certificate")
+    """log10 regret with the confidence interval of its mean; regret bounds beside the regret that they bound."""
+    regret, regret_bound = _curves(panel, traces, "regret"), _curves(panel, traces, "regret_bound")
     axes[0].set_title(f"log10 regret: mean and {100 * CONFIDENCE:.0f} % confidence interval")
-    axes[1].set_title("medians: certificate (solid), regret (dashed)")
+    axes[1].set_title("medians: regret bound (solid), regret (dashed)")
     axes[1].set_yscale("log")
     for label, look in looks_of(panel.labels).items():
         mean, low, high = _log_curve(regret[label])
         axes[0].plot(mean, label=plain_text(label), **look)
         axes[0].fill_between(np.arange(len(mean)), low, high, color=look["color"], alpha=0.15, lw=0)
-        if not np.isnan(certificate[label]).all():  # methods that do not certify have none in any round
-            axes[1].plot(np.median(certificate[label], 0), color=look["color"])
+        if not np.isnan(regret_bound[label]).all():  # methods that do not bound the regret have none in any round
+            axes[1].plot(np.median(regret_bound[label], 0), color=look["color"])
             axes[1].plot(10.0 ** np.median(log_regret(regret[label]), 0), color=look["color"], linestyle="--")
     for axis in axes:
         axis.set_xlabel("round")

@@ -2,7 +2,7 @@
 
 Such a baseline needs no posterior. Its recommendations, the arm of largest posterior mean after every round, follow for
 a whole chunk from a few matrix products: 5 times as fast as round by round on ``configs/bkb/many_arms.yaml``. Small
-problems, whose covariance is kept densely, are played round by round.
+problems, whose covariance is kept densely, are run round by round.
 
 Let D be the m arms pulled before the chunk, N their numbers of pulls and C the covariance given those rewards. Then
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def ignores_rewards(algorithm: ArmAlgorithm, state: State) -> bool:
-    """Whether the rounds of this state can be played a chunk at once, and are faster so."""
+    """Whether the rounds of this state can be run a chunk at once, and are faster so."""
     posterior = state.posterior
     single = isinstance(posterior, ArmPosterior) and not posterior.buffers.dense and not on_cuda(posterior.mean)
     return algorithm.is_baseline and single
@@ -45,7 +45,7 @@ def play_random(
     traces: Traces,
     design: Tensor,
 ) -> None:
-    """Play a chunk and write its rows of the traces; of the state, which is that of no reward, nothing changes.
+    """Run a chunk and write its rows of the traces; of the state, which is that of no reward, nothing changes.
 
     Arguments are as in :func:`bo_robust.experiments.loop_arms.play_round`, with a first axis of rounds.
     """

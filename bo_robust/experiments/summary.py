@@ -26,10 +26,10 @@ TABLE_WIDTH = 120
 LEGEND = {
     "arms": (
         "average regret: R_T / T; simple regret: of the arm recommended at the end, of largest posterior mean; best "
-        "queried: of the best arm played; all mean ± standard error over trials. cover: share of arms whose mean lies "
+        "queried: of the best arm chosen; all mean ± standard error over trials. cover: share of arms whose mean lies "
         "in the interval, over all rounds; end: in the last round; of the likeliest candidate, where there are some. "
         "width: mean multiplier of the standard deviation; truncated: share of the rewards beyond their level; sec.: "
-        "time played. Differences are paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
+        "time run. Differences are paired by trial; 'lower' and 'higher' are t tests at 5 %, one at a time."
     ),
     "botorch": (
         "simple regret: f at its best less f at the recommendation after the last evaluation, in sd of f, mean ± "
@@ -38,7 +38,7 @@ LEGEND = {
     ),
     "environment": (
         "log10 regret: VaR(f) at its best less VaR(f) at the recommendation argmax VaR(mu), after the last round, mean "
-        "and 70 % confidence interval of the mean over trials. certificate: max_x VaR(u) - VaR(l) at the "
+        "and 70 % confidence interval of the mean over trials. regret bound: max_x VaR(u) - VaR(l) at the "
         "recommendation, median; held: share of all rounds in which no regret exceeded it. sec.: median per "
         "acquisition, without the fit."
     ),
@@ -234,8 +234,8 @@ def _over_conditions(panel: Panel, rows: Mapping[str, pd.DataFrame], metadata: M
     - ``log10_regret``, ``interval``: mean after the last round and its 70 % interval (None for one trial);
     - ``final``: log10 regret of every trial after the last round; ``median_regret``: its median there;
     - ``seconds``: median per acquisition;
-    - ``certificate``: median after the last round; ``certificate_held``, ``bound_held``: share of rounds in which the
-      certificate and the bound 2 w sigma held. None where a method has none.
+    - ``regret_bound``: median after the last round; ``regret_bound_held``, ``bound_held``: share of rounds in which the
+      regret bound and the bound 2 w sigma held. None where a method has none.
     """
     methods = {label: _conditions_method(panel, of) for label, of in rows.items()}
     final = {label: np.array(one["final"]) for label, one in methods.items()}
@@ -253,12 +253,12 @@ def _conditions_method(panel: Panel, rows: pd.DataFrame) -> dict[str, Any]:
     def table(column: str) -> np.ndarray:
         return rows[column].to_numpy(dtype=float).reshape(panel.trials, panel.rows)
 
-    regret, certificate = table("regret"), table("certificate")
-    held: dict[str, Any] = {"certificate": None, "certificate_held": None, "bound_held": None}
-    if not np.isnan(certificate).all():  # methods that do not certify have none in any round
+    regret, regret_bound = table("regret"), table("regret_bound")
+    held: dict[str, Any] = {"regret_bound": None, "regret_bound_held": None, "bound_held": None}
+    if not np.isnan(regret_bound).all():  # methods that do not bound the regret have none in any round
         held |= {
-            "certificate": float(np.median(certificate[:, -1])),
-            "certificate_held": float((certificate >= regret).mean()),
+            "regret_bound": float(np.median(regret_bound[:, -1])),
+            "regret_bound_held": float((regret_bound >= regret).mean()),
         }
     # After the last round no point is chosen.
     bound, chosen = table("bound")[:, :-1], table("chosen_regret")[:, :-1]
@@ -422,8 +422,8 @@ COLUMNS: dict[str, list[Column]] = {
     "environment": [
         Column("log10 regret", _log_regret),
         _column("median regret", "median_regret", "{:.3g}"),
-        _column("certificate", "certificate", "{:.3g}"),
-        _column("held", "certificate_held", "{:.0%}"),
+        _column("regret_bound", "regret_bound", "{:.3g}"),
+        _column("held", "regret_bound_held", "{:.0%}"),
         _column("sec.", "seconds", "{:.3g}"),
     ],
 }

@@ -57,12 +57,12 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     The matrix is first scaled to unit diagonal, so that every point counts by its own variance. A dictionary is
     factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
     others; the diagonal of the inverse shows it. Others have near duplicates, or more points than the numerical rank.
-    There points are picked by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
+    There points are chosen by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
     Cholesky, vectorised over the batch.
 
     A pivot p is known to about eps, so what its point explains elsewhere is known to the share eps / p. Had the point
     been dropped, all of that would be missing; so every pivot above the rounding error is kept: ``tol`` is M eps, as in
-    LAPACK's pstrf, twice its bound. Half of ``tol`` goes to the diagonal of a dictionary that is picked from. Without
+    LAPACK's pstrf, twice its bound. Half of ``tol`` goes to the diagonal of a dictionary that is chosen from. Without
     it, rounding of the last pivots would now and then explain more than there is (variances up to 300 times too small
     where pairs of points nearly coincide and noise_var = 1e-6).
 
@@ -79,7 +79,7 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     M eps        22           2e-14 (2e-14)              -3e-15 (-5e-15)
     ============ ============ ========================== ====================================
 
-    The host waits for the device once, and where some dictionary needs pivoting also once per point picked.
+    The host waits for the device once, and where some dictionary needs pivoting also once per point chosen.
 
     Args:
         K_D: k(x, x') of the points of the dictionaries, ``... x M x M``. Points of zero variance are dropped.
@@ -127,13 +127,13 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
-        picks, L, rank[members] = pivoted_cholesky(
+        pivots, L, rank[members] = pivoted_cholesky(
             C[members], absent[members], spanned[members], 0.5 * rounding[members]
         )
-        steps = picks.shape[-1]
+        steps = pivots.shape[-1]
         inverse[members, :steps, :steps] = torch.linalg.solve_triangular(L, eye[:steps, :steps], upper=False)
-        order[members, :steps] = order[members].gather(-1, picks)
-        sd[members, :steps] = sd[members].gather(-1, picks)
+        order[members, :steps] = order[members].gather(-1, pivots)
+        sd[members, :steps] = sd[members].gather(-1, pivots)
         r = int(rank.max())
 
     r = max(r, 1)
@@ -247,39 +247,39 @@ def rounding_share(count: Count, dtype: torch.dtype) -> Count:
 
 
 def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Cholesky of the points picked one by one, each the one of largest variance given those before.
+    """Cholesky of the points chosen one by one, each the one of largest variance given those before.
 
     ``C`` has correlation matrices (``b x M x M``, at least one point in some member) and ``absent`` marks padding
     (``b x M``). A member stops at variance ``tol`` (``b``); ``jitter`` (``b``) is added to the variance of a point
-    when it is picked.
+    when it is chosen.
 
     Returns:
-        Positions picked, ``b x r``; L with L L^T = C[picks, picks] + jitter I, ``b x r x r`` (the identity beyond a
+        Positions chosen, ``b x r``; L with L L^T = C[pivots, pivots] + jitter I, ``b x r x r`` (the identity beyond a
         member's rank); ranks, ``b``.
     """
-    left = C.diagonal(dim1=-2, dim2=-1).masked_fill(absent, 0.0)  # variance given the points picked
+    left = C.diagonal(dim1=-2, dim2=-1).masked_fill(absent, 0.0)  # variance given the points chosen
     columns = torch.zeros_like(C)
-    picks = torch.zeros_like(absent, dtype=torch.long)
-    rank = torch.zeros_like(picks[:, 0])
+    pivots = torch.zeros_like(absent, dtype=torch.long)
+    rank = torch.zeros_like(pivots[:, 0])
     steps = 0
     while steps < C.shape[-1]:
-        variance, pick = left.max(dim=-1, keepdim=True)
+        variance, pivot = left.max(dim=-1, keepdim=True)
         active = variance > tol.unsqueeze(1)
         if not bool(active.any()):
             break
-        row = pick.unsqueeze(-1)
+        row = pivot.unsqueeze(-1)
         before = columns[..., :steps]
         column = torch.take_along_dim(C, row, -2).squeeze(-2)
         column = column - (before @ torch.take_along_dim(before, row, -2).mT).squeeze(-1)
-        column = column.scatter_add(-1, pick, jitter.unsqueeze(1)) / (variance + jitter.unsqueeze(1)).sqrt()
+        column = column.scatter_add(-1, pivot, jitter.unsqueeze(1)) / (variance + jitter.unsqueeze(1)).sqrt()
         column = torch.where(active, column, 0.0)
         columns[..., steps] = column
-        picks[:, steps : steps + 1] = pick
-        left = (left - column.square()).scatter_(-1, pick, 0.0)
+        pivots[:, steps : steps + 1] = pivot
+        left = (left - column.square()).scatter_(-1, pivot, 0.0)
         rank = rank + active.squeeze(-1)
         steps += 1
-    picks = picks[:, :steps]
-    L = torch.take_along_dim(columns[..., :steps], picks.unsqueeze(-1), -2).tril_()
+    pivots = pivots[:, :steps]
+    L = torch.take_along_dim(columns[..., :steps], pivots.unsqueeze(-1), -2).tril_()
     beyond = torch.arange(steps, device=C.device) >= rank.unsqueeze(-1)
     eye = torch.eye(steps, dtype=C.dtype, device=C.device)
-    return picks, torch.where(beyond.unsqueeze(-1) | beyond.unsqueeze(-2), eye, L), rank
+    return pivots, torch.where(beyond.unsqueeze(-1) | beyond.unsqueeze(-2), eye, L), rank

@@ -38,7 +38,7 @@ from bo_robust.utils.random import stream
 
 ROUNDS = 2  # draws by leverage scores, each with the variances under the dictionary before
 GROWTH = 2.0  # conditioning redraws when there are this many times the observations of the last draw, or
-MISSED = 1.0  # when the dictionary misses more than this many noise variances of k at the points added since
+UNEXPLAINED = 1.0  # when the dictionary misses more than this many noise variances of k at the points added since
 
 
 def group_copies(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -113,7 +113,7 @@ class BKBModel(FeatureGP):
     """
 
     _stale = True  # the dictionary was drawn for other hyperparameters or data
-    _missed = 0.0  # sum of (k - ||phi||^2) / noise_var over the points added since the draw
+    _unexplained = 0.0  # sum of (k - ||phi||^2) / noise_var over the points added since the draw
     _num_drawn = 0  # observations at the last draw
     _num_asked = 0  # points that the last draw would have taken without limits on the size
     _copies: tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]] | None = None
@@ -235,9 +235,9 @@ class BKBModel(FeatureGP):
             return model
         with torch.no_grad():
             left = self.covar_module(inputs, diag=True) - self._features(inputs).square().sum(-1)
-            model._missed += float(left.clamp_min(0.0).sum() / self._posterior_weights()[1].noise_var)
+            model._unexplained += float(left.clamp_min(0.0).sum() / self._posterior_weights()[1].noise_var)
         n = model.train_targets.shape[-1]
-        if n <= self.min_size or n > GROWTH * model._num_drawn or model._missed > MISSED:
+        if n <= self.min_size or n > GROWTH * model._num_drawn or model._unexplained > UNEXPLAINED:
             model._clear_cache()
         return model
 
@@ -309,7 +309,7 @@ class BKBModel(FeatureGP):
                 self._solve()
                 members = self._choose(self._leverage_scores(points), root, number)
         self.features.inducing_points = points[members.sort().values]
-        self._cache, self._stale, self._missed = None, False, 0.0
+        self._cache, self._stale, self._unexplained = None, False, 0.0
         self._num_drawn = self.train_targets.shape[-1]
 
     def _choose(self, scores: Tensor, root: Tensor, number: int) -> Tensor:

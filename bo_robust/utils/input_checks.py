@@ -151,7 +151,7 @@ def check_kernel_matrix(K: Tensor, tol: float = 1e-8) -> None:
 def check_round(t: int) -> None:
     """Raise ``ValueError`` unless ``t``, a round counted from 1, is at least 1."""
     if not (type(t) is int or is_number(t)) or t < 1:  # the first is the usual case, checked every round
-        raise ValueError(f"t is the round about to be played, counted from 1, got {quoted(t)}.")
+        raise ValueError(f"t is the round about to be run, counted from 1, got {quoted(t)}.")
 
 
 def check_count(minimum: int, **values: int) -> None:

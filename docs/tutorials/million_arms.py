@@ -43,7 +43,7 @@ def truth(x):
 algorithm = StreamedBBKB(FiniteWidth(ARMS, delta=0.1, scale=5**-0.5), oversampling=5.0, batch_constant=0.3)
 
 
-def play(stream, rounds):
+def run_rounds(stream, rounds):
     """Rewards of the arms pulled, without their noise, and the state in the end."""
     random = torch.Generator().manual_seed(1)
     state = algorithm.init(Matern(2.5, 0.5), noise_var=NOISE**2, dim=3)
@@ -60,7 +60,7 @@ def play(stream, rounds):
 
 # %%
 begin = time.process_time()
-values, state = play(ArmStream.of_tensor(arms), ROUNDS)
+values, state = run_rounds(ArmStream.of_tensor(arms), ROUNDS)
 best = float(truth(arms).max())
 print(f"{ARMS:,} arms, {ROUNDS} rounds: {time.process_time() - begin:.1f} s of the processor")
 print(f"best arm {best:.3f}; mean of the first ten pulls {np.mean(values[:10]):.3f}, of the last ten", end=" ")
@@ -77,8 +77,8 @@ print(f"distinct arms pulled: {state.used}; points in the dictionary: {int(state
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "arms.npy"
     np.save(path, arms.numpy())
-    from_file, _ = play(ArmStream.of_file(path), 10)
-from_function, _ = play(ArmStream(lambda start, stop: arms[start:stop], 0, ARMS), 10)
+    from_file, _ = run_rounds(ArmStream.of_file(path), 10)
+from_function, _ = run_rounds(ArmStream(lambda start, stop: arms[start:stop], 0, ARMS), 10)
 print("the same ten pulls:", from_file == from_function == values[:10])
 
 # %% [markdown]

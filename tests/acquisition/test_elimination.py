@@ -324,7 +324,7 @@ def test_standardised_rewards_may_have_any_units(tkwargs, form):
     arms = torch.linspace(0, 1, 40, **tkwargs).unsqueeze(-1)
     U = [{"kernel": "rbf", "lengthscale": ell, "noise_var": NOISE_VAR} for ell in (0.1, 0.3, 1.0)]
     noise = 0.1 * torch.randn(20, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(**tkwargs)
-    played = []
+    run = []
     for center, scale in ((0.0, 1.0), (-40.0, 1e-3), (7e5, 3e4)):
         model, chosen = CandidateEnsemble(arms[:0], arms[:0], U, outcome_transform=Standardize(m=1)), []
         for eta in noise:
@@ -332,10 +332,10 @@ def test_standardised_rewards_may_have_any_units(tkwargs, form):
             chosen.append([3, 17, 31][len(chosen)] if len(chosen) < 3 else best)
             model = observe(model, arms[chosen[-1]], center + scale * (torch.sin(9 * arms[chosen[-1]]) + eta))
         left = eliminate(model, form)
-        played.append((chosen, left.active, (EliminationUCB(model, left)(arms.unsqueeze(-2)) - center) / scale))
-    for other in played[1:]:
-        assert other[0] == played[0][0]
-        torch.testing.assert_close(other[1:], played[0][1:], atol=1e-5, rtol=1e-5)
+        run.append((chosen, left.active, (EliminationUCB(model, left)(arms.unsqueeze(-2)) - center) / scale))
+    for other in run[1:]:
+        assert other[0] == run[0][0]
+        torch.testing.assert_close(other[1:], run[0][1:], atol=1e-5, rtol=1e-5)
     assert bool(left.active.all()) == (form == "errors")
 
 

@@ -96,8 +96,8 @@ def test_the_largest_bound_of_the_active_and_gradients(tkwargs, functional):
         assert choice.candidates.tolist() == [[u]]
         torch.testing.assert_close(acqf.bounds_at(x)[1], single[u].bounds_at(x)[1])
         # Whichever candidate is right, its bounds are in between.
-        ends = [one.certificate(x, 0.0) for one in single]
-        torch.testing.assert_close(acqf.certificate(x, 0.0), torch.stack(ends).amax(0))
+        ends = [one.regret_bound(x, 0.0) for one in single]
+        torch.testing.assert_close(acqf.regret_bound(x, 0.0), torch.stack(ends).amax(0))
     X.requires_grad_(True)
     assert torch.autograd.gradcheck(acqf, X)
 

@@ -80,12 +80,12 @@ def test_value_bounds_and_lacing_values_against_a_dense_solve(tkwargs):
         assert choice.point[i].tolist() == pairs[best].tolist()
         assert float(choice.regret_bound[i]) == pytest.approx((high - low)[best], abs=1e-8)
         assert float(choice.regret_bound[i]) >= var_high - var_low - 1e-9
-    certificate = acqf.certificate(x)
+    regret_bound = acqf.regret_bound(x)
     f = ValueAtRisk(0.3)
     expected = f(upper, environment.probabilities) - f(lower, environment.probabilities)
-    assert torch.allclose(certificate, expected)
+    assert torch.allclose(regret_bound, expected)
     best = acqf(x.unsqueeze(-2)).max()
-    assert (acqf.certificate(x, best) >= certificate - 1e-12).all()
+    assert (acqf.regret_bound(x, best) >= regret_bound - 1e-12).all()
 
 
 @pytest.mark.parametrize("functional", [ValueAtRisk(0.3), CVaR(0.3), WorstCase(), Mean(), MeanVariance(0.5)])
@@ -189,7 +189,7 @@ def test_columns_of_z_in_x_are_refused(tkwargs):
     """Bounds over (x, z) would give a point whose z means nothing."""
     X = rand(tkwargs, 5, 1, 3, seed=9)
     acqf = ValueAtRiskUCB(make(tkwargs), conditions(tkwargs), 0.3, 1.5)
-    for use in (acqf, acqf.select_condition, acqf.lacing_values, acqf.certificate, acqf.bounds_at):
+    for use in (acqf, acqf.select_condition, acqf.lacing_values, acqf.regret_bound, acqf.bounds_at):
         with pytest.raises(ValueError, match=r"X has 3 columns; .* Give x alone \(the bounds of x, 2 x 2"):
             use(X)
 
@@ -235,7 +235,7 @@ def test_models_of_other_points_are_refused(tkwargs):
 
 
 def test_points_under_evaluation_certify_nothing(tkwargs):
-    """Hallucinated variances are no confidence bounds: the certificate is that of the observations alone."""
+    """Hallucinated variances are no confidence bounds: the regret bound is that of the observations alone."""
     X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(tkwargs["device"])
     model = SingleTaskGP(X.to(tkwargs["dtype"]), torch.sin(5 * X.to(tkwargs["dtype"])).sum(1, keepdim=True))
     z = torch.linspace(0, 1, 7, **tkwargs).unsqueeze(-1)
@@ -243,7 +243,7 @@ def test_points_under_evaluation_certify_nothing(tkwargs):
     plain = ValueAtRiskUCB(model, FiniteEnvironment(z), 0.2, 2.0)
     pending = ValueAtRiskUCB(model, FiniteEnvironment(z), 0.2, 2.0, X_pending=x.repeat(3, 1))
     assert float(pending(x.unsqueeze(0))) < float(plain(x.unsqueeze(0)))
-    torch.testing.assert_close(pending.certificate(x), plain.certificate(x))
+    torch.testing.assert_close(pending.regret_bound(x), plain.regret_bound(x))
 
 
 def test_choices_by_hand(tkwargs):

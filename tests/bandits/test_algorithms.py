@@ -30,7 +30,7 @@ from bo_robust.confidence import (
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import RULES
-from tests.bandits.worlds import N, kernel, play, table
+from tests.bandits.worlds import N, kernel, run_rounds, table
 
 
 def test_gp_ucb_rule_by_hand(device):
@@ -51,7 +51,7 @@ def test_gp_ucb_rule_by_hand(device):
 def test_width_sees_the_realised_information_gain(device):
     width = SelfNormalisedWidth(1.0, 0.3, 0.1)
     f, noise, uniforms = table(2, 25, device)
-    chosen, state = play(GPUCB(width), kernel(device), f, noise, uniforms)
+    chosen, state = run_rounds(GPUCB(width), kernel(device), f, noise, uniforms)
     for i in range(2):
         K = kernel("cpu").matrix[chosen[:, i].cpu()][:, chosen[:, i].cpu()]
         gain = float(information_gain.exact(K, 0.1))
@@ -129,7 +129,7 @@ def test_expected_improvement_by_definition():
 def test_expected_improvement_picks_what_botorch_picks(device):
     kern = kernel(device)
     f, noise, uniforms = table(1, 12, device)
-    chosen, state = play(RandomArm(), kern, f, noise, uniforms)
+    chosen, state = run_rounds(RandomArm(), kern, f, noise, uniforms)
     rewards = f[0, chosen[:, 0]] + noise[:, 0]
     X = torch.linspace(0, 1, N, dtype=torch.float64, device=device).unsqueeze(1)
     model = SingleTaskGP(X[chosen[:, 0]], rewards.unsqueeze(1), torch.full((12, 1), 0.1).to(X), outcome_transform=None)
@@ -155,7 +155,7 @@ def test_probability_of_improvement_by_hand(device):
 
 def test_pure_variance_is_greedy_experimental_design(device):
     f, noise, uniforms = table(1, 30, device)
-    chosen, state = play(PureVariance(), kernel(device), f, noise, uniforms)
+    chosen, state = run_rounds(PureVariance(), kernel(device), f, noise, uniforms)
     gains, greedy = information_gain.greedy(kernel("cpu").matrix, 0.1, 30)
     assert float(state.posterior.information_gain) == pytest.approx(float(gains[-1]), rel=1e-9)
     assert chosen[:5, 0].cpu().tolist() == greedy[:5].tolist()

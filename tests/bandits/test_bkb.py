@@ -34,7 +34,7 @@ def values(kernel):
     return torch.sin(5.0 * kernel.arms[:, 0]) * torch.cos(3.0 * kernel.arms[:, 1])
 
 
-def play(algorithm, kernel, noise_var, rewards, uniforms, after=None):
+def run_rounds(algorithm, kernel, noise_var, rewards, uniforms, after=None):
     """Picks ``T x s`` and the last state; ``rewards(t, arms)``; ``after(t, state, arms, y)`` sees every round."""
     T, s = uniforms.shape
     state, chosen = algorithm.init(kernel, noise_var, s), []
@@ -63,7 +63,7 @@ def test_picks_are_those_of_algorithm_1(device):
     K = kernel.matrix
     noise, uniforms = draws(T, 1, device)
     rewards = noisy(kernel, noise)
-    chosen, state = play(BKB(WIDTH, q), kernel, noise_var, rewards, uniforms)
+    chosen, state = run_rounds(BKB(WIDTH, q), kernel, noise_var, rewards, uniforms)
     past, y = [], []
     mean, variance = torch.zeros(n).to(K), K.diagonal().clone()
     for t in range(T):
@@ -95,7 +95,7 @@ def test_theorem_width_reads_the_sum_of_variances(device):
     width = BKBWidth(norm_bound=1.5, noise_scale=0.2, noise_var=noise_var, delta=0.1, epsilon=0.5)
     noise, uniforms = draws(12, 2, device)
     algorithm = BKB(width, 5.0)
-    _, state = play(algorithm, kernel, noise_var, noisy(kernel, noise), uniforms)
+    _, state = run_rounds(algorithm, kernel, noise_var, noisy(kernel, noise), uniforms)
     posterior = state.posterior
     summed = (posterior.counts * posterior.variance / noise_var).sum(1)
     rounds = 1.0 + math.log(12 / noise_var + 1.0)
@@ -134,7 +134,7 @@ def worst_ratios(algorithm, kernel, noise_var, f, sd, T, s, device, seed=0):
         reach = posterior.variance.sqrt() * (w.unsqueeze(1) if isinstance(w, torch.Tensor) else w)
         error = torch.maximum(error, ((f - posterior.mean).abs() / reach).amax(1))
 
-    _, state = play(algorithm, kernel, noise_var, rewards, uniforms, after)
+    _, state = run_rounds(algorithm, kernel, noise_var, rewards, uniforms, after)
     return high, low, size, error, state
 
 
@@ -214,7 +214,7 @@ def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):
             changes += (state.posterior.dictionary != last).any(1)
         before, last = posterior.variance.clone(), state.posterior.dictionary.clone()
 
-    play(BKB(WIDTH, q, "persistent"), kernel, noise_var, noisy(kernel, noise), uniforms, compare)
+    run_rounds(BKB(WIDTH, q, "persistent"), kernel, noise_var, noisy(kernel, noise), uniforms, compare)
     assert int(changes.min()) > 5
     assert int(changes.max()) < T - 10
 
@@ -227,7 +227,9 @@ def test_same_seed_same_dictionary(redraw, device):
 
     def dictionary(where, u):
         kernel = square_kernel(40, where)
-        chosen, state = play(BKB(WIDTH, 1.0, redraw), kernel, noise_var, noisy(kernel, noise.to(where)), u.to(where))
+        chosen, state = run_rounds(
+            BKB(WIDTH, 1.0, redraw), kernel, noise_var, noisy(kernel, noise.to(where)), u.to(where)
+        )
         return (
             chosen.cpu(),
             [sorted(set(row.tolist())) for row in state.posterior.points.cpu()],

@@ -27,7 +27,7 @@ def grid(n, device):
     return torch.linspace(0, 1, n, dtype=torch.float64, device=device).unsqueeze(1)
 
 
-def play(algorithm, state, f, noise, uniforms=None, start=0):
+def run_rounds(algorithm, state, f, noise, uniforms=None, start=0):
     """Rounds from ``start`` of a noise table (T x s); arms, candidates and Infos."""
     arms, infos = [], []
     for t in range(start, len(noise)):
@@ -73,7 +73,7 @@ def test_golden_log(golden, device):
     state = algorithm.init(kernel, data["noise_var"], 1, prior_mean=prior)
     f = torch.tensor([data["f"]], dtype=torch.float64, device=device)
     noise = torch.tensor(data["noise"], dtype=torch.float64, device=device).unsqueeze(1)
-    arms, infos = play(algorithm, state, f, noise)
+    arms, infos = run_rounds(algorithm, state, f, noise)
     for row, arm, info in zip(data["log"], arms.squeeze(1).tolist(), infos, strict=True):
         assert (row["arm"], row["hypothesis"], row["eliminated"]) == (arm, int(info.candidate), bool(info.failed))
         assert float(info.left) == pytest.approx(row["lhs"], rel=1e-9, abs=1e-11)
@@ -151,7 +151,7 @@ def test_order_of_the_candidates_changes_nothing_but_indices(device):
     for order in (torch.arange(3, device=device), permutation):
         algorithm = HEGPUCB(tuple(width[u] for u in order.tolist()), 0.1, 0.1)
         state = algorithm.init(candidate_kernel(list(kernel.matrix[order])), 0.01, 5, prior_mean=prior[order])
-        arms, infos = play(algorithm, state, f, noise)
+        arms, infos = run_rounds(algorithm, state, f, noise)
         runs.append((arms, torch.stack([order[i.candidate] for i in infos]), state))
     (arms, who, a), (arms_p, who_p, b) = runs
     assert torch.equal(arms, arms_p)
@@ -175,7 +175,7 @@ def test_the_true_candidate_survives_and_wrong_ones_die(device):
     noise = draws(kernel.matrix[0], s, 40, 0.1, device, seed=9)[1]
     algorithm = HEGPUCB(BayesianFiniteWidth(n, delta), 0.1, delta)
     state = algorithm.init(kernel, 0.01, s, prior_mean=prior)
-    play(algorithm, state, f, noise)
+    run_rounds(algorithm, state, f, noise)
     own = torch.nn.functional.one_hot(true, 3).bool().to(device)
     assert float(state.posterior.active[own].double().mean()) >= 1.0 - delta
     assert float(state.posterior.active[~own].double().mean()) < 0.8
@@ -217,7 +217,7 @@ def test_likeliest_is_mle_gp_ucb_exactly(device):
     width = ConstantWidth(2.0)
     mle, he = CandidateAlgorithm(width), HEGPUCB(width, 0.1, 0.1, elimination="likeliest")
     states = [a.init(kernel, 0.01, 6) for a in (mle, he)]
-    chosen = [play(a, state, f, noise)[0] for a, state in zip((mle, he), states, strict=True)]
+    chosen = [run_rounds(a, state, f, noise)[0] for a, state in zip((mle, he), states, strict=True)]
     assert torch.equal(*chosen)
     assert torch.equal(states[1].posterior.active.double().argmax(1), states[0].posterior.map_candidate)
     assert states[0].posterior.map_candidate.unique().numel() == 2
@@ -295,5 +295,5 @@ def test_he_stable_opt_under_one_condition_is_he_gp_ucb(form, device):
     settings = (ConstantWidth(2.0), 0.1, 0.1)
     chosen = []
     for algorithm in (HEGPUCB(*settings, elimination=form), HEStableOpt(*settings, 1, elimination=form)):
-        chosen.append(play(algorithm, algorithm.init(kernel, 0.01, 4, prior_mean=prior), f, noise)[0])
+        chosen.append(run_rounds(algorithm, algorithm.init(kernel, 0.01, 4, prior_mean=prior), f, noise)[0])
     assert torch.equal(*chosen)

@@ -30,7 +30,7 @@ def problem(n, s, T, device, seed=0, noise_sd=0.3):
     return f.to(device), noise.to(device), uniforms.to(device)
 
 
-def play(algorithm, state, f, noise, uniforms):
+def run_rounds(algorithm, state, f, noise, uniforms):
     """All rounds; returns the arms pulled, T x s."""
     chosen = torch.zeros_like(noise, dtype=torch.long)
     for t, (eta, u) in enumerate(zip(noise, uniforms, strict=True)):
@@ -168,7 +168,7 @@ def test_trials_under_way_neither_change_nor_pay(monkeypatch):
         posterior = state.posterior
         before = posterior.mean.clone(), posterior.variance.clone()
         taken.clear()
-        play(algorithm, state, f, eta.unsqueeze(0), u.unsqueeze(0))
+        run_rounds(algorithm, state, f, eta.unsqueeze(0), u.unsqueeze(0))
         ended = posterior.left == 0
         for a, b in zip(before, (posterior.mean, posterior.variance), strict=True):
             assert ((a == b).all(1) == ~ended).all()
@@ -188,7 +188,7 @@ def test_few_candidates_at_the_regret_of_gp_ucb(device):
     regret, choices = {}, {}
     for name, algorithm in {"gp": GPUCB(width), 1.1: MiniGPUCB(width), "sqrt2": MiniGPUCB(width, 2**0.5)}.items():
         state = algorithm.init(kern, 0.09, s)
-        chosen = play(algorithm, state, f, noise, uniforms)
+        chosen = run_rounds(algorithm, state, f, noise, uniforms)
         regret[name] = float((f.amax(1, keepdim=True) - f.gather(1, chosen.T)).sum(1).mean())
         choices[name] = float((chosen[1:] != chosen[:-1]).double().sum(0).mean())
     assert regret[1.1] == pytest.approx(regret["gp"], rel=0.15)

@@ -36,7 +36,7 @@ def value(location):
     return float(torch.sin(6.0 * location.double()).sum())
 
 
-def play(algorithm, state, stream, uniforms, noise, each=lambda t, state, choice: None):
+def run_rounds(algorithm, state, stream, uniforms, noise, each=lambda t, state, choice: None):
     """Numbers of the arms pulled; ``stream`` may be a function of the round."""
     chosen = []
     for t, uniform in enumerate(uniforms):
@@ -55,7 +55,7 @@ def test_picks_are_those_of_bbkb(block, shortlist, device, monkeypatch):
     uniforms, noise = draws(120)
     streamed = StreamedBBKB(WIDTH, 1e6, 1.0, shortlist)
     state = streamed.init(k, NOISE_VAR, 2, device=device)
-    got = play(streamed, state, ArmStream.of_tensor(X, block), uniforms, noise)
+    got = run_rounds(streamed, state, ArmStream.of_tensor(X, block), uniforms, noise)
     stored = BBKB(WIDTH, 1e6, 1.0)
     other, want = stored.init(ArmKernel.from_covariance(k, X), NOISE_VAR), []
     for t, uniform in enumerate(uniforms):
@@ -90,7 +90,7 @@ def test_argmax_is_exact_within_a_batch(device):
         assert float(bound[choice.arm]) == pytest.approx(choice.bound, abs=1e-9)
         assert torch.equal(choice.location, X[choice.arm])
 
-    play(algorithm, state, ArmStream.of_tensor(X, 700), uniforms, noise, check)
+    run_rounds(algorithm, state, ArmStream.of_tensor(X, 700), uniforms, noise, check)
     assert ahead > 75
 
 
@@ -106,7 +106,7 @@ def test_passes_are_few(device, monkeypatch):
     monkeypatch.setattr(StreamedBBKB, "_pass", counted)
     uniforms, noise = draws(200)
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0)
-    play(
+    run_rounds(
         algorithm,
         algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2, device=device),
         ArmStream.of_tensor(places(device=device)),
@@ -123,7 +123,7 @@ def test_other_arms_every_round(device):
     state = algorithm.init(SquaredExponential(0.3), NOISE_VAR, 2, device=device)
     sets = [places(50 + 7 * (t % 5), seed=t, device=device) for t in range(60)]
     values = []
-    play(
+    run_rounds(
         algorithm,
         state,
         lambda t: ArmStream.of_tensor(sets[t]),
@@ -141,7 +141,7 @@ def test_equal_locations_are_one_arm_and_the_table_grows(device):
     X = places(300, 3, device=device)
     algorithm = StreamedBBKB(ConstantWidth(30.0), 5.0, 0.5)  # goes everywhere
     state = algorithm.init(Matern(1.5, 0.2), NOISE_VAR, 3, device=device)
-    chosen = play(algorithm, state, ArmStream.of_tensor(X), uniforms, noise)
+    chosen = run_rounds(algorithm, state, ArmStream.of_tensor(X), uniforms, noise)
     assert state.used == len(set(chosen)) > 64  # more than there was room for at first
     assert float(state.posterior.counts.sum()) == 150.0
     again = algorithm.init(Matern(1.5, 0.2), NOISE_VAR, 3, device=device)
@@ -162,7 +162,7 @@ def test_single_precision_arms_and_files(tmp_path, device):
     results = []
     for stream in (ArmStream.of_file(tmp_path / "arms.npy", 600, device), ArmStream.of_tensor(X.double(), 600)):
         state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2, device=device)
-        results.append(play(algorithm, state, stream, uniforms, noise))
+        results.append(run_rounds(algorithm, state, stream, uniforms, noise))
         assert state.posterior.mean.dtype == torch.float64
     assert results[0] == results[1]
 
@@ -298,7 +298,7 @@ def test_two_ranks_choose_as_one(tmp_path, what):
     uniforms, noise = draws(80)
     algorithm = StreamedBBKB(WIDTH, 5.0, 1.0, shortlist=50)
     state = algorithm.init(Matern(2.5, 0.3), NOISE_VAR, 2)
-    want = play(algorithm, state, ArmStream.of_tensor(places(), 500), uniforms, noise)
+    want = run_rounds(algorithm, state, ArmStream.of_tensor(places(), 500), uniforms, noise)
     codes, outputs, errors = run_ranks(tmp_path, 2, what)
     assert codes == [0, 0], errors
     assert [json.loads(o.splitlines()[-1]) for o in outputs] == [want, want]
@@ -344,7 +344,7 @@ def test_the_rounding_of_a_covariance_that_is_zero_at_the_origin():
     state = algorithm.init(GPyTorchCovariance(linear.requires_grad_(False)), NOISE_VAR, 2, dtype=torch.float32)
     assert float(state.posterior.rounding) == 0.0
     uniforms, noise = draws(20)
-    play(algorithm, state, ArmStream.of_tensor(X, 100), uniforms, noise)
+    run_rounds(algorithm, state, ArmStream.of_tensor(X, 100), uniforms, noise)
     largest = float(state.posterior.kernel.diagonal[: state.used].max())
     assert largest > 1.0
     expected = torch.finfo(torch.float32).eps * largest / NOISE_VAR

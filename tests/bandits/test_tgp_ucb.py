@@ -7,7 +7,7 @@ from bo_robust.bandits import BKB, TGPUCB
 from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.utils.input_checks import RULES
-from tests.bandits.worlds import kernel, play, table
+from tests.bandits.worlds import kernel, run_rounds, table
 
 WIDTH = ConstantWidth(1.0)
 LEVEL = TGPTruncation(0.5, 0.5)
@@ -50,6 +50,6 @@ def test_truncated_rewards_written_out(rule, device):
 
 def test_bkb_without_a_level_loses_nothing(device):
     f, noise, uniforms = heavy(30, 3, device)
-    plain, _ = play(BKB(WIDTH, 3.0), kernel(device), f, noise, uniforms)
+    plain, _ = run_rounds(BKB(WIDTH, 3.0), kernel(device), f, noise, uniforms)
     level = BKB(WIDTH, 3.0, truncation=NoTruncation(), rule="clip")
-    assert torch.equal(plain, play(level, kernel(device), f, noise, uniforms)[0])
+    assert torch.equal(plain, run_rounds(level, kernel(device), f, noise, uniforms)[0])

@@ -42,7 +42,7 @@ def table(tkwargs, s, rounds, designs=DESIGNS, w=W, seed=0):
     return f.to(**tkwargs), noise.to(**tkwargs), uniforms.to(**tkwargs)
 
 
-def play(algorithm, tkwargs, f, noise, uniforms, each=lambda state, selection: None, **sizes):
+def run_rounds(algorithm, tkwargs, f, noise, uniforms, each=lambda state, selection: None, **sizes):
     state = algorithm.init(kernel(tkwargs, **sizes), NOISE_VAR, len(f))
     arms = []
     for eta, u in zip(noise, uniforms, strict=True):
@@ -80,8 +80,8 @@ def test_a_round_by_hand(tkwargs):
 @pytest.mark.parametrize("probabilities", [None, P])
 def test_small_alpha_is_stable_opt(tkwargs, width, probabilities):
     f, noise, uniforms = table(tkwargs, 6, 40)
-    a, first = play(VUCB(width, 1e-6, W, probabilities), tkwargs, f, noise, uniforms)
-    b, second = play(StableOpt(width, W), tkwargs, f, noise, uniforms)
+    a, first = run_rounds(VUCB(width, 1e-6, W, probabilities), tkwargs, f, noise, uniforms)
+    b, second = run_rounds(StableOpt(width, W), tkwargs, f, noise, uniforms)
     assert torch.equal(a, b)
     assert torch.equal(first.posterior.mean, second.posterior.mean)
     assert torch.equal(VUCB(width, 1e-6, W, probabilities).recommend(first), StableOpt(width, W).recommend(second))
@@ -93,8 +93,10 @@ def test_a_single_condition_is_gp_ucb(tkwargs, functional, width):
     sizes = {"designs": 40, "w": 1}
     f, noise, uniforms = table(tkwargs, 4, 40, **sizes)
     for selection_rule in ("probable", "uniform", "drawn"):
-        a, _ = play(VUCB(width, functional, 1, selection_rule=selection_rule), tkwargs, f, noise, uniforms, **sizes)
-        b, _ = play(GPUCB(width), tkwargs, f, noise, uniforms, **sizes)
+        a, _ = run_rounds(
+            VUCB(width, functional, 1, selection_rule=selection_rule), tkwargs, f, noise, uniforms, **sizes
+        )
+        b, _ = run_rounds(GPUCB(width), tkwargs, f, noise, uniforms, **sizes)
         assert torch.equal(a, b)
 
 
@@ -129,7 +131,7 @@ def test_the_botorch_face_plays_the_same_pairs(tkwargs):
         seen.append(arm)
         rewards.append(f[0, arm] + noise[len(rewards), 0])
 
-    play(algorithm, tkwargs, f, noise, uniforms, check)
+    run_rounds(algorithm, tkwargs, f, noise, uniforms, check)
     assert len(set(seen)) > 5
 
 
@@ -150,7 +152,7 @@ def test_regret_is_bounded_where_the_intervals_hold(tkwargs, functional, selecti
         assert (regret <= bound + 1e-8)[inside].all()
         held.append(inside)
 
-    _, state = play(algorithm, tkwargs, f, noise, uniforms, check)
+    _, state = run_rounds(algorithm, tkwargs, f, noise, uniforms, check)
     assert torch.stack(held).all(0).double().mean() >= 0.9  # delta = 0.1, 20 trials
     regret = truth.max(1).values - truth.gather(1, algorithm.recommend(state)[:, None])[:, 0]
     middling = truth.max(1).values - truth.median(1).values
@@ -159,7 +161,7 @@ def test_regret_is_bounded_where_the_intervals_hold(tkwargs, functional, selecti
 
 def test_drawn_conditions_follow_their_probabilities(tkwargs):
     f, noise, uniforms = table(tkwargs, 60, 40)
-    arms, _ = play(VUCB(ConstantWidth(2.0), 0.2, W, P, "drawn"), tkwargs, f, noise, uniforms)
+    arms, _ = run_rounds(VUCB(ConstantWidth(2.0), 0.2, W, P, "drawn"), tkwargs, f, noise, uniforms)
     share = (arms % W).flatten().bincount(minlength=W).double() / arms.numel()
     assert (share.cpu() - torch.tensor(P, dtype=torch.float64)).abs().max() < 0.03
 

@@ -36,7 +36,7 @@ def begin(algorithm, kern, noise_var, trials):
     return algorithm.init(kern, noise_var, trials)
 
 
-def play(algorithm, kern, f, noise, uniforms, noise_var=0.1):
+def run_rounds(algorithm, kern, f, noise, uniforms, noise_var=0.1):
     """All rounds of a table of additive noise (T x s); returns arms T x s and the final state."""
     state = begin(algorithm, kern, noise_var, f.shape[0])
     chosen = []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.bkb import linear_world, np_linear, played, report_large
+from benchmarks.bkb import linear_world, np_linear, report_large, run
 from benchmarks.loop import noise_and_uniforms
 from benchmarks.plain_bkb import plain_bbkb
 from bo_robust.bandits.bbkb import BBKB
@@ -20,7 +20,7 @@ def test_plain_numpy_makes_the_same_picks(share):
     kernel, f, noise_var = linear_world(n, 3, 0)
     ours = BBKB(width, 1.0, share * noise_var) if share else BKB(width, 1.0)
     noise, uniforms = (table.squeeze(1) for table in noise_and_uniforms(0, rounds, noise_var))
-    _, regret, chosen = played(ours, kernel, f, rounds, 0, noise_var)
+    _, regret, chosen = run(ours, kernel, f, rounds, 0, noise_var)
     tables = kernel.arms.numpy(), np_linear, kernel.diagonal.numpy(), f.numpy(), noise.numpy()
     first, draws = int(uniforms[0] * n), spread(uniforms, n).numpy()
     theirs = plain_bbkb(*tables, first, draws, lambda t: 2.0, 1.0, noise_var, share * noise_var)

@@ -153,7 +153,7 @@ def test_comparisons_do_not_let_nan_pass():
 
 def test_cut_off_stops(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    took, played = gpu_common.cut_off(lambda t: None, 1000, most=-1.0)
-    assert played == 64
+    took, run = gpu_common.cut_off(lambda t: None, 1000, most=-1.0)
+    assert run == 64
     assert took >= 0.0
     assert gpu_common.cut_off(lambda t: None, 10, most=60.0)[1] == 10

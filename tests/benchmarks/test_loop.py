@@ -1,10 +1,10 @@
-"""The loop of the benchmarks plays what is selected and tells what was rewarded."""
+"""The loop of the benchmarks runs what is selected and tells what was rewarded."""
 
 from types import SimpleNamespace
 
 import torch
 
-from benchmarks.loop import additive, play, rounds, timed
+from benchmarks.loop import additive, rounds, run_rounds, timed
 
 
 class Cycle:
@@ -29,7 +29,7 @@ NOISE = torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
 
 def test_rewards_are_f_at_the_arms_and_the_noise_of_the_round():
     algorithm, uniforms = Cycle(), torch.rand(3, 2)
-    chosen = play(algorithm, "kernel", 0.5, F, NOISE, uniforms)
+    chosen = run_rounds(algorithm, "kernel", 0.5, F, NOISE, uniforms)
     assert chosen.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert algorithm.given == ("kernel", 0.5, 2, 3)
     expected = F.T + NOISE

@@ -16,7 +16,7 @@ from benchmarks.robustness.picture import gaps
 from benchmarks.robustness.summary import PLAIN, REGIMES, SETTINGS
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, build_method, play_trial
+from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, build_method, run_trial
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = {"kind": "function", "function": "branin"}
@@ -30,13 +30,13 @@ def registered(monkeypatch):
     register()
 
 
-def played(label):
+def run(label):
     method = GRID[label]
     options = {key: value for key, value in method.items() if key != "name"}
     panel = {"name": "p", "problem": BRANIN, "outliers": REGIMES["10% 10sd bad"], "horizon": 9}
     made = parse({"loop": "botorch", "panels": [{**panel, "methods": [method]}]}).panels[0]
     problem = make_design_problem("function", function="branin")
-    rows = play_trial(problem, build_method(method["name"], options), made, 1)
+    rows = run_trial(problem, build_method(method["name"], options), made, 1)
     return rows, np.array(rows["y"]) - problem.value(torch.tensor(rows["x"], dtype=torch.float64)).numpy()
 
 
@@ -44,7 +44,7 @@ def played(label):
 def test_every_method_gets_the_start_and_readings_of_the_plain_loop(label, registered):
     if GRID[label]["name"] != "RCGP":
         pytest.importorskip(GRID[label]["name"].lower())
-    (plain, of_plain), (other, of_other) = played(PLAIN), played(label)
+    (plain, of_plain), (other, of_other) = run(PLAIN), run(label)
     assert other["x"][:6] == plain["x"][:6]
     assert of_other == pytest.approx(of_plain, abs=1e-9)
     assert min(of_plain) < -5.0  # an outlier was among them
@@ -74,11 +74,11 @@ def test_finished_runs_become_rows_once(tmp_path):
 def test_finished_cells_are_not_run_again(tmp_path, capsys):
     path, names = tmp_path / "cells.jsonl", ("problem", "seed")
     todo = [(problem, seed) for seed in (0, 1) for problem in ("a", "b")]
-    played = []
+    run = []
 
     def work(cell):
-        played.append(cell)
-        if len(played) == 4:
+        run.append(cell)
+        if len(run) == 4:
             raise ZeroDivisionError("by zero")
         return {}
 
@@ -88,9 +88,9 @@ def test_finished_cells_are_not_run_again(tmp_path, capsys):
     with pytest.raises(SystemExit, match="1 cells failed"):
         grid.fill(todo, names, work, path)
     assert "by zero" in capsys.readouterr().out
-    assert played == todo
+    assert run == todo
     grid.fill(todo, names, work, path)
-    assert played == [*todo, todo[-1]]
+    assert run == [*todo, todo[-1]]
     assert len(grid.load(path)) == 4
 
 
@@ -186,7 +186,7 @@ def test_differences_are_paired_and_resampled_by_problem_and_seed():
 
 def test_differences_of_curves_are_at_the_evaluations_of_both():
     ours, theirs = row("RobustGP", 0.01), row("SingleTaskGP", 1.0) | {"curve": [[10, 1.0], [20, 1.0], [40, 1e-9]]}
-    assert gaps(ours, theirs) == {10: 0.0, 40: pytest.approx(1.0)}  # the floor
+    assert gaps(ours, theirs) == {10: 0.0, 40: pytest.approx(2.0)}  # the floor
 
 
 def test_the_picture_is_drawn_of_what_was_played(tmp_path):

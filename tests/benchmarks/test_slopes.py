@@ -1,4 +1,4 @@
-"""Slopes are exponents, and every method that has one can be played."""
+"""Slopes are exponents, and every method that has one can be run."""
 
 import pytest
 
@@ -14,12 +14,12 @@ def test_the_slope_of_a_power_is_its_exponent():
 @pytest.mark.parametrize("name", [name for name, work in WORKS.items() if work.T])
 def test_every_method_is_played_and_costs_more_where_more_is_known(name):
     work = WORKS[name]
-    played = arms(name, 30, 6)
-    assert played.seconds > 0.0
-    assert 0 < played.points <= 30
-    assert (played.rebuilt > 0) == (name in ("bkb", "bbkb"))
-    more = work.cost(60, 12, played._replace(points=2 * played.points, rebuilt=2 * played.rebuilt))
-    assert all(a > b > 0 for a, b in zip(more, work.cost(30, 6, played), strict=True))
+    run = arms(name, 30, 6)
+    assert run.seconds > 0.0
+    assert 0 < run.points <= 30
+    assert (run.rebuilt > 0) == (name in ("bkb", "bbkb"))
+    more = work.cost(60, 12, run._replace(points=2 * run.points, rebuilt=2 * run.rebuilt))
+    assert all(a > b > 0 for a, b in zip(more, work.cost(30, 6, run), strict=True))
 
 
 def test_the_cost_of_the_exact_posterior_is_that_of_its_rows():

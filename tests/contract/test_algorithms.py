@@ -40,7 +40,7 @@ from bo_robust.confidence import (
 )
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
-from tests.bandits.worlds import LENGTHSCALES, N, begin, kernel, play, table
+from tests.bandits.worlds import LENGTHSCALES, N, begin, kernel, run_rounds, table
 
 W = 5  # conditions per design, of algorithms over pairs
 FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))
@@ -131,12 +131,12 @@ def tensors_of(state):
 def test_a_batch_is_its_trials(name, device):
     algorithm = ROWS[name]
     f, noise, uniforms = table(9, 60, device)
-    together, _ = play(algorithm, kernel(device), f, noise, uniforms)
+    together, _ = run_rounds(algorithm, kernel(device), f, noise, uniforms)
     assert together.dtype == torch.long
     assert int(together.min()) >= 0
     assert int(together.max()) < N
     for i in (0, 7):
-        alone, _ = play(algorithm, kernel(device), f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
+        alone, _ = run_rounds(algorithm, kernel(device), f[i : i + 1], noise[:, i : i + 1], uniforms[:, i : i + 1])
         assert torch.equal(alone[:, 0], together[:, i])
 
 
@@ -166,7 +166,7 @@ def test_the_limit_is_gp_ucb(name, depends_on, n, device):
 def test_select_is_pure_and_settings_are_frozen(name, device):
     algorithm = ROWS[name]
     f, noise, uniforms = table(3, 10, device)
-    _, state = play(algorithm, kernel(device), f, noise, uniforms)
+    _, state = run_rounds(algorithm, kernel(device), f, noise, uniforms)
     first = algorithm.select(state, uniforms[0])  # BBKB brings variances up to date on the way, once
     before = {k: v.clone() for k, v in tensors_of(state).items()}
     second = algorithm.select(state, uniforms[0])
@@ -200,7 +200,7 @@ def test_a_trial_of_failed_pulls_learns_nothing(name, device):
     algorithm = ROWS[name]
     f, noise, uniforms = table(3, 20, device)
     noise[:, 1], noise[[0, 1, 7, 8], 0], noise[:10, 2] = float("nan"), float("inf"), -float("inf")
-    _, state = play(algorithm, kernel(device), f, noise, uniforms)
+    _, state = run_rounds(algorithm, kernel(device), f, noise, uniforms)
     fresh, posterior = begin(algorithm, kernel(device), 0.1, 3).posterior, state.posterior
     assert bool((posterior.mean.isfinite() & posterior.variance.isfinite()).all())
     assert bool((posterior.mean[0] != 0).any())
@@ -255,32 +255,32 @@ def test_an_initial_design_is_learnt(name, device):
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_copies_go_on_alike(name, device):
-    """A deep copy and a pickled one play the same arms as the state, to the same posterior up to rounding.
+    """A deep copy and a pickled one run the same arms as the state, to the same posterior up to rounding.
 
     What a state derives from its buffers is not copied, and is derived anew.
     """
     algorithm = ROWS[name]
     f, noise, uniforms = table(3, 14, device)
-    _, state = play(algorithm, kernel(device), f, noise[:8], uniforms[:8])
+    _, state = run_rounds(algorithm, kernel(device), f, noise[:8], uniforms[:8])
     copies = [copy.deepcopy(state), pickle.loads(pickle.dumps(state)), state]
-    played = []
+    run = []
     for one in copies:
         chosen = []
         for eta, u in zip(noise[8:], uniforms[8:], strict=True):
             arms = algorithm.select(one, u).arms
             algorithm.observe(one, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
             chosen.append(arms)
-        played.append(torch.stack(chosen))
+        run.append(torch.stack(chosen))
     assert torch.equal(copies[0].posterior.mean, copies[1].posterior.mean)
     torch.testing.assert_close(copies[0].posterior.mean, state.posterior.mean, rtol=1e-12, atol=1e-12)
-    assert all(torch.equal(arms, played[-1]) for arms in played)
+    assert all(torch.equal(arms, run[-1]) for arms in run)
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_float32_stays_float32(name, device):
     algorithm = ROWS[name]
     f, noise, uniforms = (x.float() for x in table(3, 10, device))
-    _, state = play(algorithm, kernel(device, dtype=torch.float32), f, noise, uniforms)
+    _, state = run_rounds(algorithm, kernel(device, dtype=torch.float32), f, noise, uniforms)
     assert state.posterior.mean.dtype == state.posterior.variance.dtype == torch.float32
     assert bool(state.posterior.mean.isfinite().all())
     assert bool((state.posterior.variance >= 0).all())

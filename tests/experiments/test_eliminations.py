@@ -46,10 +46,10 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     panel = summary["panels"][0]
     assert [label for label, entry in panel["methods"].items() if entry["eliminations"]] == ["HE"]
     found = panel["methods"]["HE"]["eliminations"]
-    # the same game, played by hand
+    # the same game, run by hand
     panel_config, problem, algorithms = built(device, trials=6)
     traces = Traces(40, 6, device, torch.float64)
-    state = loop_arms.play(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
+    state = loop_arms.run_rounds(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
     record = eliminations(state)
     assert len(record) > 0
     names = problem.candidates.names
@@ -116,7 +116,7 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     panel, _, algorithms = built(device, trials=1)
     alone = Traces(40, 1, device, torch.float64)
     problem = build_problem(panel, [7], None, device)
-    loop_arms.play(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
+    loop_arms.run_rounds(algorithms[0], problem, [7], 0, problem.noise_var, alone, initial=5)
     he = traces[(traces["method"] == "HE") & (traces["trial"] == 7)]
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 

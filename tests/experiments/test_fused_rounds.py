@@ -10,8 +10,8 @@ from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWid
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import start_state
-from bo_robust.experiments.fused_rounds import can_fuse, play_fused
-from bo_robust.experiments.loop_arms import Traces, play
+from bo_robust.experiments.fused_rounds import can_fuse, run_fused
+from bo_robust.experiments.loop_arms import Traces, run_rounds
 from bo_robust.experiments.problems import make_problem
 
 HORIZON, TRIALS = 70, range(3)
@@ -27,11 +27,11 @@ def problem(device, **changes):
     return made.to(device, torch.float64)
 
 
-def played(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
+def run(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
     monkeypatch.setattr(loop_arms, "CHUNK_ROUNDS", 32)
     if traces is None:
         traces = Traces(horizon, len(TRIALS), made.f.device, torch.float64)
-    return play(algorithm, made, TRIALS, 5, 0.5, traces, state, fuse=fuse), traces
+    return run_rounds(algorithm, made, TRIALS, 5, 0.5, traces, state, fuse=fuse), traces
 
 
 def same(a, b):
@@ -47,8 +47,8 @@ def same(a, b):
 def test_is_round_by_round_play(name, device, monkeypatch):
     made = problem(device)
     assert can_fuse(ALGORITHMS[name], made, start_state(ALGORITHMS[name], made, 0.5, len(TRIALS), HORIZON))
-    ours = played(ALGORITHMS[name], made, True, monkeypatch)
-    theirs = played(ALGORITHMS[name], made, False, monkeypatch)
+    ours = run(ALGORITHMS[name], made, True, monkeypatch)
+    theirs = run(ALGORITHMS[name], made, False, monkeypatch)
     same(ours, theirs)
     assert bool(ours[1].truncated.any()) == (name == "tgp-ucb")
 
@@ -56,14 +56,14 @@ def test_is_round_by_round_play(name, device, monkeypatch):
 def test_goes_on_from_a_state_played_round_by_round(device, monkeypatch):
     """40 rounds one by one (a block is pending), the rest in calls."""
     made, algorithm = problem(device), ALGORITHMS["tgp-ucb"]
-    state, first = played(algorithm, made, False, monkeypatch, horizon=40)
+    state, first = run(algorithm, made, False, monkeypatch, horizon=40)
     assert state.posterior.buffers.num_pending > 0
     traces = Traces(HORIZON, len(TRIALS), device, torch.float64)
     for name, values in first.tensors().items():
         getattr(traces, name)[:40] = values
     traces.rounds = 40
-    ours = played(algorithm, made, True, monkeypatch, state=state, traces=traces)
-    same(ours, played(algorithm, made, False, monkeypatch))
+    ours = run(algorithm, made, True, monkeypatch, state=state, traces=traces)
+    same(ours, run(algorithm, made, False, monkeypatch))
 
 
 def test_what_cannot_be_played_from_tables(device):
@@ -91,7 +91,7 @@ def test_a_reward_that_is_not_finite_asks_for_an_eager_round(device):
     )
     draws[2, 1] = math.inf
     traces = Traces(HORIZON, 3, device, torch.float64)
-    assert play_fused(algorithm, made, state, draws[2:], uniforms[2:], traces) == 0
+    assert run_fused(algorithm, made, state, draws[2:], uniforms[2:], traces) == 0
     assert (traces.rounds, state.round) == (0, 0)
-    assert play_fused(algorithm, made, state, draws, uniforms, traces) == 2
+    assert run_fused(algorithm, made, state, draws, uniforms, traces) == 2
     assert (traces.rounds, state.round) == (2, 2)

@@ -13,7 +13,7 @@ from bo_robust.experiments import loop_botorch
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, build_method, play_trial, winsorised
+from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, build_method, run_trial, winsorised
 from bo_robust.experiments.problems import make_design_problem
 
 BRANIN = make_design_problem("function", function="branin")
@@ -25,10 +25,10 @@ def data(methods=("SingleTaskGP",), **over):
     return {"loop": "botorch", "trials": 1, "horizon": 9, "methods": [*methods], "panels": [panel], **over}
 
 
-def played(method, trial=1, **over):
+def run(method, trial=1, **over):
     panel = parse(data([method], **over)).panels[0]
     made = build_method(panel.methods[0].name, panel.methods[0].options)
-    return play_trial(BRANIN, made, panel, trial)
+    return run_trial(BRANIN, made, panel, trial)
 
 
 def errors(rows):
@@ -38,12 +38,12 @@ def errors(rows):
 
 @pytest.fixture(scope="module")
 def plain():
-    return played("SingleTaskGP", outliers=WRONG)
+    return run("SingleTaskGP", outliers=WRONG)
 
 
 @pytest.mark.parametrize("method", [name for name in BOTORCH_METHODS if name != "SingleTaskGP"])
 def test_every_method_gets_the_start_and_readings_of_the_plain_loop(method, plain):
-    other = played(method, outliers=WRONG)
+    other = run(method, outliers=WRONG)
     assert any(plain["outlier"])
     assert other["outlier"] == plain["outlier"]
     assert other["x"][:6] == plain["x"][:6]
@@ -58,32 +58,32 @@ def test_rows_are_those_of_evaluations(plain):
     for t in range(6, 10):
         assert min(abs(plain["regret"][t - 1] - (BRANIN.best - values[:t]))) < 1e-9
     assert not any(plain["flagged"])
-    found = played("RobustGP", outliers={**WRONG, "share": 0.2}, horizon=14)
+    found = run("RobustGP", outliers={**WRONG, "share": 0.2}, horizon=14)
     assert sum(found["outlier"]) == 2
     assert found["flagged"] == found["outlier"]
 
 
 def test_equal_models_choose_the_same():
     """Without outliers "known" is the plain model."""
-    known, plain = played("known", horizon=8), played("SingleTaskGP", horizon=8)
+    known, plain = run("known", horizon=8), run("SingleTaskGP", horizon=8)
     assert (known["x"], known["y"], known["regret"][5:]) == (plain["x"], plain["y"], plain["regret"][5:])
 
 
 def test_a_trial_is_that_of_the_seed_it_counts_to():
-    assert played("known", trial=2, horizon=7)["y"] == played("known", trial=0, seed=2, horizon=7)["y"]
+    assert run("known", trial=2, horizon=7)["y"] == run("known", trial=0, seed=2, horizon=7)["y"]
 
 
 def test_a_replicate_is_measured_in_place_of_the_acquisition(monkeypatch):
     again = torch.full((1, 2), 0.25).double()
-    monkeypatch.setattr(loop_botorch, "suggest_replicates", lambda model: again)
-    rows = played({"name": "RobustGP", "replicates": True}, horizon=8)
+    monkeypatch.setattr(loop_botorch, "suggest_replicates", lambda model, candidates: again)
+    rows = run({"name": "RobustGP", "replicates": True}, horizon=8)
     assert rows["x"][6:] == [[0.25, 0.25]] * 2
 
 
 def test_a_design_of_a_table_is_measured_once():
     panel = parse(data(panels=[{"name": "t", "problem": {"kind": "laboratory"}}], horizon=14)).panels[0]
     problem = make_design_problem("laboratory")
-    rows = play_trial(problem, build_method("SingleTaskGP", {}), panel, 0)
+    rows = run_trial(problem, build_method("SingleTaskGP", {}), panel, 0)
     assert len({tuple(x) for x in rows["x"]}) == 14
     assert {tuple(x) for x in rows["x"]} <= {tuple(x) for x in problem.candidates.tolist()}
 
@@ -97,7 +97,7 @@ def test_a_warning_of_many_outliers_is_kept_with_its_evaluation(monkeypatch):
         return real(self, X, Y, outliers)
 
     monkeypatch.setattr(loop_botorch.Plain, "model", warning)
-    assert [t for t, warned in enumerate(played("SingleTaskGP", horizon=8)["warned"], 1) if warned] == [7]
+    assert [t for t, warned in enumerate(run("SingleTaskGP", horizon=8)["warned"], 1) if warned] == [7]
 
 
 def test_winsorised_rewards_lie_within_the_limits():

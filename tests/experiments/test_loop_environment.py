@@ -9,7 +9,7 @@ import torch
 
 from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, build_method
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_environment import initial_pairs, play_trial
+from bo_robust.experiments.loop_environment import initial_pairs, run_trial
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.experiments.problems.conditions import regret
 
@@ -23,17 +23,17 @@ def panel(method, **over):
     return parse({**settings, "panels": [{"name": "B", "problem": {"kind": "branin"}}]}).panels[0]
 
 
-def played(method, trial=0, problem=None, **over):
+def run(method, trial=0, problem=None, **over):
     p = panel(method, **over)
-    return play_trial(problem or BRANIN, build_method(p.methods[0].name, p.methods[0].options), p, trial)
+    return run_trial(problem or BRANIN, build_method(p.methods[0].name, p.methods[0].options), p, trial)
 
 
 def test_rows(device):
     problem = make("branin", device=device)
-    rows = played({"name": "v-ucb", **SEARCH}, problem=problem)
+    rows = run({"name": "v-ucb", **SEARCH}, problem=problem)
     assert rows["round"] == [0, 1, 2, 3]
     assert [math.isnan(s) for s in rows["fit_seconds"]] == [False, True, False, True]
-    assert all(c >= i - 1e-9 for c, i in zip(rows["certificate"], rows["interval"], strict=True))
+    assert all(c >= i - 1e-9 for c, i in zip(rows["regret_bound"], rows["interval"], strict=True))
     assert rows["point"][-1] is None
     assert all(math.isfinite(v) for v in rows["bound"][:-1])
     X = initial_pairs(problem, problem.initial, 0, 0)
@@ -51,28 +51,28 @@ def test_rows(device):
 
 
 def test_trials_are_fixed_by_their_seeds():
-    first = played("random", trial=1)
+    first = run("random", trial=1)
     torch.rand(5)
     np.random.default_rng(0).random()
-    again = played("random", trial=1)
+    again = run("random", trial=1)
     for column in ("regret", "point", "y", "chosen_regret"):
         np.testing.assert_equal(first[column], again[column])
-    assert played("random", trial=2)["point"] != first["point"]
-    assert played("random", trial=1, seed=1)["point"] != first["point"]
+    assert run("random", trial=2)["point"] != first["point"]
+    assert run("random", trial=1, seed=1)["point"] != first["point"]
 
 
 def test_methods_start_alike():
-    a, b = played("random"), played({"name": "gp-ucb-mean", **SEARCH})
+    a, b = run("random"), run({"name": "gp-ucb-mean", **SEARCH})
     assert (a["regret"][0], a["interval"][0]) == (b["regret"][0], b["interval"][0])
     assert a["point"][0] != b["point"][0]
-    assert all(math.isnan(c) for c in [*b["certificate"], *b["bound"]])
+    assert all(math.isnan(c) for c in [*b["regret_bound"], *b["bound"]])
 
 
 def test_global_random_numbers_are_left_alone():
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    played("random")
+    run("random")
     assert torch.equal(torch.rand(2), expected)
 
 
@@ -81,8 +81,8 @@ def test_the_certificate_counts_known_designs(monkeypatch):
     method = CONDITIONS_METHODS["v-ucb"]
     propose = method.propose
     monkeypatch.setattr(method, "propose", lambda self, now: replace(propose(self, now), max_upper=-100.0))
-    rows = played({"name": "v-ucb", **SEARCH})
-    assert all(c >= i - 1e-9 for c, i in zip(rows["certificate"], rows["interval"], strict=True))
+    rows = run({"name": "v-ucb", **SEARCH})
+    assert all(c >= i - 1e-9 for c, i in zip(rows["regret_bound"], rows["interval"], strict=True))
 
 
 def test_the_initial_design(device):

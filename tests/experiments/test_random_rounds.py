@@ -6,13 +6,13 @@ import torch
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import build_algorithm, build_problem
 from bo_robust.experiments.config import parse
-from bo_robust.experiments.loop_arms import Traces, play
+from bo_robust.experiments.loop_arms import Traces, run_rounds
 
 
 def traces_of(panel, problem, trials):
     traces = Traces(panel.horizon, len(trials), problem.f.device, problem.f.dtype)
     algorithm = build_algorithm(panel.methods[0], panel, problem)
-    play(algorithm, problem, trials, panel.seed, problem.noise_var, traces, initial=panel.initial or 0)
+    run_rounds(algorithm, problem, trials, panel.seed, problem.noise_var, traces, initial=panel.initial or 0)
     return traces.tensors()
 
 

@@ -45,7 +45,7 @@ def test_mean_log_regret_of_value_at_risk_by_hand(capsys):
             "panels": [{"name": "p", "problem": {"kind": "branin"}, "methods": ["random"]}],
         }
     )
-    nothing = dict.fromkeys(("certificate", "bound", "chosen_regret"), math.nan) | {"seconds": 0.1}
+    nothing = dict.fromkeys(("regret_bound", "bound", "chosen_regret"), math.nan) | {"seconds": 0.1}
     regrets = [(0, 7.0), (0, 10**-3.2), (1, 5.0), (1, 0.01)]  # the last of each trial counts: -3.2 and -2
     rows = [{"panel": "p", "method": "RANDOM", "trial": i, "regret": r, "fit_ok": True, **nothing} for i, r in regrets]
     known = {"x": [0.2], "value": 0.7, "alpha": 0.1, "notes": ""}

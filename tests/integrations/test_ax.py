@@ -157,7 +157,7 @@ def test_loop_with_pending_trials_goes_on_in_a_new_process(continued, method):
     # rewards are as reported, in the order of the trials
     rewards = [-50.0 if i == 2 and method in HEAVY else f(p) for i, p in enumerate(measured)]
     assert generator.surrogate.training_data[0].Y[:, 0].tolist() == pytest.approx(rewards[:13])
-    # sane: close to the best there is (V-UCB plays bad conditions on purpose)
+    # sane: close to the best there is (V-UCB runs bad conditions on purpose)
     if method == "v-ucb":
         assert min(abs(p["x"] - 1.0) for p in measured[5:]) < 0.15
     else:

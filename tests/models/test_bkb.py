@@ -289,8 +289,8 @@ def test_conditioning_redraws(tkwargs):
     more = same.condition_on_observations(again, rewards(again))
     assert torch.equal(same.dictionary, model.dictionary)
     assert not torch.equal(more.dictionary, model.dictionary)
-    assert model._missed == 0.0
-    assert 0.0 <= same._missed < 1e-6
+    assert model._unexplained == 0.0
+    assert 0.0 <= same._unexplained < 1e-6
     with torch.no_grad():
         fantasies = model.fantasize(far.expand(4, 1, 2), SobolQMCNormalSampler(torch.Size([3]), seed=0))
     assert fantasies.train_targets.shape == (3, 4, 301)

@@ -27,7 +27,7 @@ def fused_module(device):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Of a sweep in Triton's interpreter one case is played always, the others with the slow tests; on CUDA all are."""
+    """Of a sweep in Triton's interpreter one case is run always, the others with the slow tests; on CUDA all are."""
     if config.getoption("--device") != "cpu":
         return
     sweeps = {}

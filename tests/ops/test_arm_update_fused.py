@@ -59,7 +59,7 @@ def assert_same(a: ArmBuffers, b: ArmBuffers, dtype):
         assert torch.equal(a.row_arm[i, :m], b.row_arm[i, :m])
 
 
-def play(fused, s, n, dense, dtype, device, rounds=20, block=6, counts=None):
+def run_rounds(fused, s, n, dense, dtype, device, rounds=20, block=6, counts=None):
     """Both paths through the same rounds; the buffers of both."""
     plain, kernel = start(s, n, dense, dtype, device, block)
     buffers = copy_of(plain)
@@ -77,7 +77,7 @@ def play(fused, s, n, dense, dtype, device, rounds=20, block=6, counts=None):
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize(("s", "n"), [(1, 1), (2, 3), (1, 63), (2, 100)])
 def test_twenty_rounds_and_three_blocks(fused, s, n, dense, dtype, device):
-    play(fused, s, n, dense, dtype, device)
+    run_rounds(fused, s, n, dense, dtype, device)
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -86,7 +86,7 @@ def test_tiles_of_every_shape(fused, dense, device, monkeypatch):
     for wide, programs, rounds in ((256, 10**9, 8), (256, 1, 8), (1024, 1, 9)):
         monkeypatch.setattr(fused, "WIDEST", wide)
         monkeypatch.setattr(fused, "PROGRAMS", programs)
-        play(fused, 1, 1000, dense, torch.float64, device, rounds, block=7)
+        run_rounds(fused, 1, 1000, dense, torch.float64, device, rounds, block=7)
 
 
 def test_the_shape_of_a_tile(fused):
@@ -101,7 +101,7 @@ def test_rewards_that_are_means_of_several(fused, dense, device):
     """Counts are 0 (nothing happens) to 3; one reward counted three times is three rewards of its value."""
     g = torch.Generator().manual_seed(0)
     counts = torch.randint(4, (20, 3), generator=g).to(device, torch.float64)
-    buffers, _ = play(fused, 3, 20, dense, torch.float64, device, counts=counts)
+    buffers, _ = run_rounds(fused, 3, 20, dense, torch.float64, device, counts=counts)
     assert 0 < int((counts == 0).sum()) < 60
     assert float(buffers.counts.sum()) < float(counts.sum())  # two failed
 
@@ -171,7 +171,7 @@ def test_an_arm_out_of_range_changes_nothing(fused, dense, device):
 
 
 def test_two_runs_are_the_same_to_the_bit(fused, device):
-    runs = [play(fused, 2, 50, False, torch.float64, device, rounds=9, block=5)[0] for _ in range(2)]
+    runs = [run_rounds(fused, 2, 50, False, torch.float64, device, rounds=9, block=5)[0] for _ in range(2)]
     assert torch.equal(runs[0].mean, runs[1].mean)
     assert torch.equal(runs[0].variance, runs[1].variance)
 
@@ -209,4 +209,4 @@ def test_fused_at_scale(fused, device):
     if device.type != "cuda":
         pytest.skip("needs a GPU")
     for dtype in (torch.float64, torch.float32):
-        play(fused, 3, 100_003, False, dtype, device, rounds=80, block=16)
+        run_rounds(fused, 3, 100_003, False, dtype, device, rounds=80, block=16)

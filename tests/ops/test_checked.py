@@ -72,7 +72,7 @@ def plain(op):
         return CASES[op](PUBLIC, LIKE)
 
 
-def played(op):
+def run(op):
     """What the op gives, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -148,11 +148,11 @@ def test_wrong_results_are_noticed(value, fused_on_cpu, monkeypatch):
         module, expected, calls = fused_on_cpu(op), plain(op), []
         with monkeypatch.context() as patches:
             patches.setattr(module, name, spoilt(getattr(module, name), written, value, calls))
-            found, warned = played(op)
+            found, warned = run(op)
             assert same(found, expected), op
             done = len(calls)
-            assert same(played(op)[0], expected)
-            assert played(op)[1] == []
+            assert same(run(op)[0], expected)
+            assert run(op)[1] == []
         assert len(calls) == done > 0  # never called again
         (message,) = warned
         assert message == (
@@ -169,8 +169,8 @@ def test_kernels_that_fail_are_noticed(at, fused_on_cpu, monkeypatch):
         broken = Broken(RuntimeError("Triton Error [CUDA]: out of resources\nmore lines"), at)
         with monkeypatch.context() as patches:
             patches.setattr(module, kernel, broken)
-            found, warned = played(op)
-            again = played(op)
+            found, warned = run(op)
+            again = run(op)
         assert same(found, expected), op
         assert same(again[0], expected)
         assert again[1] == []
@@ -186,7 +186,7 @@ def test_a_module_that_cannot_be_imported_is_noticed(fused_on_cpu, monkeypatch):
         return import_module(name)
 
     monkeypatch.setattr(checked, "import_module", refuse)
-    found, (message,) = played("dtc_scores")
+    found, (message,) = run("dtc_scores")
     assert same(found, plain("dtc_scores"))
     assert "ImportError: libcuda.so.1" in message
 
@@ -199,7 +199,7 @@ def test_a_kernel_that_fails_after_its_check_leaves_nothing_half_done(at, fused_
         expected = plain(op)
         with monkeypatch.context() as patches:
             patches.setattr(fused_on_cpu(op), kernel, Broken(RuntimeError("out of resource: shared memory"), at))
-            found, warned = played(op)
+            found, warned = run(op)
         assert same(found, expected), op
         (message,) = warned
         assert f"{op} fails on cpu in torch.float64: RuntimeError: out of resource: shared memory. " in message
@@ -218,7 +218,7 @@ def test_a_kernel_that_fails_in_a_later_round_counts_nothing_twice(fused_on_cpu,
 
     real = module._stream
     monkeypatch.setattr(module, "_stream", Late())
-    found, (message,) = played("arm_update")
+    found, (message,) = run("arm_update")
     assert broken.calls == 4
     assert "out of resource: shared memory" in message
     for a, b in zip(found, expected, strict=True):

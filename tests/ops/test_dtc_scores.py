@@ -231,7 +231,7 @@ def test_columns_that_are_there_already(device, small):
     assert_scores(scores_of_columns(turned, dictionary, prior, noise), expected)
 
 
-def played(covariance, device, rounds=40, s=3):
+def run(covariance, device, rounds=40, s=3):
     """DTC states of some rounds at random arms, dictionaries of different sizes, and ten more rewards after them."""
     g = torch.Generator().manual_seed(3)
     X = torch.rand(120, 2, generator=g, dtype=torch.float64).to(device)
@@ -254,7 +254,7 @@ def played(covariance, device, rounds=40, s=3):
 @every_covariance
 def test_is_what_the_state_holds(covariance, device):
     """After a new dictionary, and after rewards that only updated F and the weights."""
-    for X, posterior in played(covariance, device):
+    for X, posterior in run(covariance, device):
         assert len(set(posterior.size.tolist())) > 1
         dictionary = Dictionary(X[posterior.points], posterior.root, posterior.factor, posterior.weights)
         scores = dtc_scores(X, dictionary, covariance, posterior.noise_var)

@@ -163,7 +163,7 @@ def is_dense(like: Tensor, trials: int) -> bool:
 
 
 def observe(posterior: ArmPosterior, arms: Tensor, rewards: Tensor, counts: Tensor | None = None) -> Tensor:
-    """Take in one reward per trial, in place; returns whether it was taken in, ``s`` bool.
+    """Observe one reward per trial, in place; returns whether it was observed, ``s`` bool.
 
     Args:
         posterior: State before the round.

@@ -119,7 +119,7 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
 
 
 def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
-    """Take in all rewards under new dictionaries, from scratch, O(n r^2); in place.
+    """Observe all rewards under new dictionaries, from scratch, O(n r^2); in place.
 
     ``keep`` has the arms of each new dictionary, ``t x n`` bool, and ``trials`` (``t`` long) says which trials these
     are; None: all. Raises ``ValueError`` if a dictionary is empty.
@@ -216,7 +216,7 @@ def _steps(kernel: ArmKernel, factors: Factors) -> tuple[Tensor, Tensor]:
 
 
 def observe(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
-    """Take in one reward per trial under the present dictionary, which may not be empty; else as :func:`count`."""
+    """Observe one reward per trial under the present dictionary, which may not be empty; else as :func:`count`."""
     ok = count(posterior, arms, rewards)
     redraw(posterior, posterior.dictionary)
     return ok

@@ -84,7 +84,7 @@ class Factors:
 
 
 def learn(factors: Factors, kernel: ArmKernel, arms: Tensor, counts: Tensor, sums: Tensor) -> None:
-    """Take in ``counts`` rewards (``s x c``, zero where there are none) of ``arms`` (``s x c``) with the given sums."""
+    """Observe ``counts`` rewards (``s x c``, zero where there are none) of ``arms`` (``s x c``) with the given sums."""
     k = kernel.between(arms, factors.points, factors.trials)
     for k_x, n, total in zip(k.unbind(1), counts.unbind(1), sums.unbind(1), strict=True):
         gain, norm = learn_(factors.factor, k_x, n)
@@ -166,9 +166,9 @@ def _clear(A: Tensor, slot: Tensor, do: Tensor) -> None:
 
 
 def add_points(
-    factors: Factors, kernel: ArmKernel, wanted: Tensor, counts: Tensor, sums: Tensor, spanned: Tensor
+    factors: Factors, kernel: ArmKernel, added: Tensor, counts: Tensor, sums: Tensor, spanned: Tensor
 ) -> Tensor:
-    """Add the ``wanted`` arms (``s x n`` bool, none in the dictionary) that the others do not span, best first.
+    """Add the ``added`` arms (``s x n`` bool, none in the dictionary) that the others do not span, best first.
 
     ``counts`` and ``sums`` are the number and the sum of the rewards per arm, ``s x n``. An arm counts as spanned when
     at most the share ``spanned`` (``s``) of its prior variance is left.
@@ -176,7 +176,7 @@ def add_points(
     Returns:
         Trials left short of an arm, ``s`` bool: it is not spanned, but too nearly so to be added by a change.
     """
-    points, is_point = padded(wanted)
+    points, is_point = padded(added)
     pulled, is_pulled = padded(counts > 0)
     counts, sums = counts.gather(1, pulled) * is_pulled, sums.gather(1, pulled) * is_pulled
     trial, trials = torch.arange(len(points), device=points.device), factors.trials

@@ -38,7 +38,7 @@ class RewardLists:
     largest: Tensor  # Largest |reward| listed, `s x n`; zero where the list is empty
     size: Tensor  # Length of the list, `s x n` long
     values: Tensor  # Listed rewards by ascending |reward|, `s x n x C`, +inf beyond the list
-    room: int = FIRST_CAPACITY - 1  # Rounds until the lengths must be looked at
+    spare: int = FIRST_CAPACITY - 1  # Rounds until the lengths must be looked at
     floor: float = 0.0  # of all levels from the last round on
 
     def truncated_sums(self, weights: Tensor, level: Tensor, clip: bool, pairs: tuple[Tensor, Tensor]) -> Tensor:
@@ -84,9 +84,9 @@ def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, ok: Tensor, floor:
             f"the truncation level fell from {lists.floor:.6g} to {floor:.6g}; ATA needs levels that never fall with t."
         )
     lists.floor = floor
-    if lists.room == 0:
+    if lists.spare == 0:
         _make_room(lists)
-    lists.room -= 1
+    lists.spare -= 1
     trials = torch.arange(arms.shape[0], device=arms.device)
     value = torch.where(ok, rewards, 0.0)
     lists.counts[trials, arms] += ok.to(value)
@@ -149,4 +149,4 @@ def _make_room(lists: RewardLists) -> None:
         more = torch.full_like(lists.values, torch.inf)
         lists.values = torch.cat([lists.values, more], 2)
         capacity *= 2
-    lists.room = capacity - 1 - longest
+    lists.spare = capacity - 1 - longest

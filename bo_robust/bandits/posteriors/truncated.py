@@ -76,7 +76,7 @@ def observe(
     new_features: Callable[[TruncatedPosterior], FeatureTable] | None = None,
     level_of: Callable[[Tensor], Number] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Take in one reward per trial and truncate all rewards anew at ``level``, in place.
+    """Observe one reward per trial and truncate all rewards anew at ``level``, in place.
 
     Args:
         posterior: State before the round.
@@ -88,7 +88,7 @@ def observe(
         level_of: Returns b_t, ``s`` or a number, for dictionaries of ``size`` arms.
 
     Returns:
-        Whether the reward was taken in, and whether it lost more than half of its weight ||u_t||^2 to truncation,
+        Whether the reward was observed, and whether it lost more than half of its weight ||u_t||^2 to truncation,
         counted over the directions; ``s`` bool each.
 
     Raises:

@@ -60,14 +60,14 @@ class Proposal:
 class ConditionsMethod(ABC):
     """Base of the methods.
 
-    Methods that ``certify`` find max_x VaR_alpha(u(x, Z)), and while l <= f <= u, 2 w sigma at the point that they
+    Methods that ``bounds_regret`` find max_x VaR_alpha(u(x, Z)). While l <= f <= u, 2 w sigma at the point that they
     choose bounds the regret of its x.
     """
 
-    certifies: ClassVar[bool] = False
+    bounds_regret: ClassVar[bool] = False
 
     def bound(self, now: Round) -> ValueAtRiskUCB:
-        """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended and certified."""
+        """The bounds on VaR_alpha(f(x, Z)) by which designs are recommended."""
         model = now.gp.model(now.X, now.Y)
         return ValueAtRiskUCB(model, now.problem.environment, ValueAtRisk(now.problem.alpha), PAPER_WIDTH, t=now.t)
 

@@ -92,7 +92,7 @@ class VUCB(UpperBound):
         scenarios: Conditions drawn anew each round, among which x and z are chosen. 0 takes all points of Z.
     """
 
-    certifies: ClassVar[bool] = True
+    bounds_regret: ClassVar[bool] = True
     functional = ValueAtRisk
 
     optimizer: Any = None

@@ -58,7 +58,7 @@ class Abalone(OverArms):
                 f"UCI abalone (Nash et al. 1994), {covariance} on standardised features; rewards "
                 f"{rewards['rewards']}; f is the real target, (rings - {rings.min():g}) / "
                 f"{rings.max() - rings.min():g}. A random arm loses {1.0 - f.mean():.3f} a round on average: divide "
-                "by it for the regret relative to random play. The features explain about half the variance of the "
+                "by it for the regret relative to random arms. The features explain about half the variance of the "
                 "rings, so the best arm (one shell of 29 rings) is partly a needle in a haystack, and B = max|f| = 1 "
                 "is not the RKHS norm of f, which is far larger. All trials share one f: a standard error over trials "
                 "covers redrawn noise, not other data."

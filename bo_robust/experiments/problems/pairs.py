@@ -1,7 +1,7 @@
 """Problems over arms that are pairs (x, z) of a design and a condition, numbered x * w + z for w conditions.
 
 Regret is that of the design under a functional of f(x, Z): its worst condition, or a value at risk. Any problem over
-the line becomes one where the design is played within a ball, and any problem of ``loop: environment`` on a grid of
+the line becomes one where the design is used within a ball, and any problem of ``loop: environment`` on a grid of
 designs.
 """
 
@@ -25,7 +25,7 @@ from bo_robust.utils.input_checks import check_count, check_positive
 
 @dataclass(frozen=True)
 class Ball(OverArms):
-    """Any problem on even points of the line, a design x played at x + delta, |delta| <= epsilon.
+    """Any problem on even points of the line, a design x used at x + delta, |delta| <= epsilon.
 
     The value of a design is its worst within the ball, cut at the ends of the line (StableOpt, Bogunovic et al. 2018;
     Ziomek et al. 2024, Appendix I).
@@ -58,7 +58,7 @@ class Ball(OverArms):
             candidates=known,
             num_conditions=len(offsets),
             functional=WorstCase(),
-            notes=f"{inner.notes} A design is played within {self.epsilon:g} of it; regret is of its worst there.",
+            notes=f"{inner.notes} A design is used within {self.epsilon:g} of it; regret is of its worst there.",
         )
 
 

@@ -99,7 +99,7 @@ class HardRewards(TensorFree):
 
 @dataclass(frozen=True, eq=False)
 class TableRewards:
-    """A reward is the arm's entry in a uniformly random row of ``table``, ``m x n``; f plays no part."""
+    """A reward is the arm's entry in a uniformly random row of ``table``, ``m x n``; f has no part."""
 
     table: Tensor
 

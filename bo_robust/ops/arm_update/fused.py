@@ -5,9 +5,9 @@ as many operations, and moves some 7 n numbers more.
 
 - What depends on the arm alone comes first, from O(m) numbers per trial. ``_take_slots`` finds the place of the arm's
   row and K_Da, cuBLAS computes R^T R K_Da (from 2 m^2 numbers, 16 MB at m = 1000), and ``_scalars`` the variance of
-  the arm, scale, surprise and gain. Nothing is read back to the host.
+  the arm, scale, innovation and gain. Nothing is read back to the host.
 - Then ``_stream`` forms the new row tile by tile, stores it and applies it to mean and variance in the same pass. It
-  adds up counts and gain as well: should it fail, the round can be played on the plain path as if nothing had been. A
+  adds up counts and gain as well: should it fail, the round can be run on the plain path as if nothing had been. A
   tile is BJ rows by BN arms, 16 KiB. With few arms tiles are narrow and tall, so that enough programs run at once.
 - Rows newer than the block have weight zero and are not read. Their number is read on the device, so the host's bound
   need not be tight. The prior row of a known arm is not stored again.
@@ -30,7 +30,7 @@ TILE_BYTES, WIDEST, NARROWEST, PROGRAMS, NUM_WARPS = 1 << 14, 256, 32, 512, 4
 # Rows read at a time where only one arm of each is needed.
 COLUMN = 256
 # Sizes that grow during a run: a kernel specialised to them would be compiled again and again.
-GROWING = ["m", "k", "capacity", "room"]
+GROWING = ["m", "k", "capacity", "slots"]
 
 
 @torch.no_grad()
@@ -158,7 +158,7 @@ def _scalars(  # type: ignore[no-untyped-def]
     m,
     k,
     capacity,
-    room,
+    slots,
     rewards,
     counts,
     noise_var,
@@ -178,7 +178,7 @@ def _scalars(  # type: ignore[no-untyped-def]
     explained = tl.zeros((BLOCK,), dtype=dtype)
     for start in range(0, k, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        p = tl.load(pending + (trial * room + i) * n + arm, mask=i < k, other=0.0)
+        p = tl.load(pending + (trial * slots + i) * n + arm, mask=i < k, other=0.0)
         tl.store(at_arm + trial * k + i, p, mask=i < k)
         explained += p * p
     if DENSE:
@@ -201,9 +201,9 @@ def _scalars(  # type: ignore[no-untyped-def]
         taken = taken & (count > 0.0)
         noise = noise / tl.where(taken, count, 1.0)
     scale = tl.where(taken, 1.0 / tl.sqrt(prior_variance + noise), 0.0)
-    surprise = tl.where(taken, reward - tl.load(mean + trial * n + arm), 0.0) * scale
+    innovation = tl.where(taken, reward - tl.load(mean + trial * n + arm), 0.0) * scale
     tl.store(steps + 4 * trial, scale)
-    tl.store(steps + 4 * trial + 1, surprise)
+    tl.store(steps + 4 * trial + 1, innovation)
     tl.store(steps + 4 * trial + 2, tl.where(taken, count, 0.0))
     tl.store(ok + trial, taken.to(tl.int8))
     # log(1 + x) without cancellation for small x (Kahan). In float64, where the logarithm is exact to rounding.
@@ -239,7 +239,7 @@ def _stream(  # type: ignore[no-untyped-def]
     m,
     k,
     capacity,
-    room,
+    slots,
     new_slot,
     variance,
     counted,
@@ -269,9 +269,9 @@ def _stream(  # type: ignore[no-untyped-def]
             tl.store(rows + (trial * capacity + slot) * n + b, row, mask=inside)
         old = tl.load(block_filled + trial).to(tl.int32)
         total = _add_rows(total, weights + trial * m, rows + trial * capacity * n, old, n, b, BJ)
-    total = _add_rows(total, at_arm + trial * k, pending + trial * room * n, k, n, b, BJ)
+    total = _add_rows(total, at_arm + trial * k, pending + trial * slots * n, k, n, b, BJ)
     new = (row - tl.sum(total, axis=0)) * tl.load(steps + 4 * trial)
-    tl.store(pending + (trial * room + k) * n + b, new, mask=inside)
+    tl.store(pending + (trial * slots + k) * n + b, new, mask=inside)
     mu = tl.load(mean + trial * n + b, mask=inside, other=0.0)
     tl.store(mean + trial * n + b, mu + new * tl.load(steps + 4 * trial + 1), mask=inside)
     left = tl.load(variance + trial * n + b, mask=inside, other=0.0) - new * new

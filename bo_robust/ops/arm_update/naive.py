@@ -19,7 +19,7 @@ C_base has two layouts.
   alternatives were tried and are unstable: the explicit inverse R^T R loses the digits of lambda / N twice over, and
   updates of the rows of C_base multiply errors by N / lambda with every new arm.
 
-So a round is O(n m) for m distinct arms, however many rounds were played. R is new in every block. Mean and variance
+So a round is O(n m) for m distinct arms, however many rounds were run. R is new in every block. Mean and variance
 are updated every round: an error e of the mean becomes (I - c e_a^T / d) e, which later rewards do not make grow
 without bound.
 
@@ -74,7 +74,7 @@ class ArmBuffers:
     noise_var: Tensor  # lambda, `s`
     mean: Tensor  # `s x n`
     variance: Tensor  # `s x n`, never negative
-    counts: Tensor  # Rewards taken in per arm, `s x n`
+    counts: Tensor  # Rewards observed per arm, `s x n`
     information_gain: Tensor  # 1/2 sum log(1 + c_t sigma_{t-1}^2(x_t) / lambda) for c_t rewards of x_t at once, `s`
     pending: Tensor  # Scaled rows p of the block, `s x b x n`
     rows: Tensor  # C_base, `s x n x n` (dense), or the prior rows K_D, `s x c x n` (low rank)
@@ -113,7 +113,7 @@ class ArmBuffers:
 def update_(
     buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel_rows: KernelRows, counts: Tensor | None = None
 ) -> Tensor:
-    """Take in one reward per trial, and return whether it was taken in, ``s`` bool.
+    """Observe one reward per trial, and return whether it was observed, ``s`` bool.
 
     Args:
         buffers: State, updated in place. There must be room for one more row per trial.
@@ -188,8 +188,8 @@ def apply_(buffers: ArmBuffers, row: Tensor, arms: Tensor, rewards: Tensor, coun
     pending = buffers.pending[:, buffers.num_pending]
     torch.mul(row, scale.unsqueeze(1), out=pending)
     buffers.num_pending += 1
-    surprise = torch.where(ok, rewards - buffers.mean.gather(1, index).squeeze(1), 0.0).mul_(scale)
-    buffers.mean.addcmul_(pending, surprise.unsqueeze(1))
+    innovation = torch.where(ok, rewards - buffers.mean.gather(1, index).squeeze(1), 0.0).mul_(scale)
+    buffers.mean.addcmul_(pending, innovation.unsqueeze(1))
     buffers.variance.addcmul_(pending, pending, value=-1.0).clamp_(min=0.0)
     taken = ok.to(scale.dtype) if counts is None else ok * counts
     buffers.counts.scatter_add_(1, index, taken.unsqueeze(1))

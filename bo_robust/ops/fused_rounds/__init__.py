@@ -24,7 +24,7 @@ MAX_ARMS = 128
 def fused_rounds(
     covariance: Tensor, mean: Tensor, f: Tensor, noise_var: Tensor, noise: Tensor, widths: Tensor, levels: Tensor
 ) -> FusedRounds:
-    """Play T rounds in all trials. No argument is written to.
+    """Run T rounds in all trials. No argument is written to.
 
     Args:
         covariance: Prior C of every trial, ``s x n x n`` with n <= 128. It may be an expanded tensor.
@@ -41,7 +41,7 @@ def fused_rounds(
     s, n = f.shape
     T = len(noise)
     if n > MAX_ARMS:
-        raise ValueError(f"fused_rounds takes at most {MAX_ARMS} arms, got {n}; play round by round.")
+        raise ValueError(f"fused_rounds takes at most {MAX_ARMS} arms, got {n}; run round by round.")
     for name, x, shape in (
         ("covariance", covariance, (s, n, n)),
         ("mean", mean, (s, n)),

@@ -28,7 +28,7 @@ def dense_posterior(K, noise_var, pulls, rewards, prior_mean=0.0):
     return mean, K.diagonal() - V.square().sum(0)
 
 
-def play(posterior, pulls, rewards):
+def run_rounds(posterior, pulls, rewards):
     for a, y in zip(pulls.unbind(0), rewards.unbind(0), strict=True):
         observe(posterior, a, y)
     return posterior
@@ -52,7 +52,7 @@ def grid_kernel(n, lengthscale, device, dtype=torch.float64):
 def test_matches_dense_solve(n, rounds, trials, dense, device):
     kernel = grid_kernel(n, 0.2, device)
     pulls, rewards = random_rounds(n, trials, rounds, device)
-    posterior = play(init(kernel, 0.3, trials, dense=dense), pulls, rewards)
+    posterior = run_rounds(init(kernel, 0.3, trials, dense=dense), pulls, rewards)
     for i in range(trials):
         mean, variance = dense_posterior(kernel.matrix.cpu(), 0.3, pulls[:, i].cpu(), rewards[:, i].cpu())
         torch.testing.assert_close(posterior.mean[i].cpu(), mean, rtol=1e-9, atol=1e-11)
@@ -78,7 +78,7 @@ def test_golden_exact(golden, device):
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), X)
     for dense in (True, False):
         posterior = init(kernel, data["noise_var"], dense=dense, block=5)
-        play(posterior, torch.arange(12, device=device).unsqueeze(1), y.unsqueeze(1))
+        run_rounds(posterior, torch.arange(12, device=device).unsqueeze(1), y.unsqueeze(1))
         expected = golden["exact"]
         torch.testing.assert_close(
             posterior.mean[0, 12:].cpu(),
@@ -102,13 +102,13 @@ def test_naive_op_equals_cpu_op(trials, dense, monkeypatch):
     kernel = grid_kernel(300, 0.02, "cpu")
     pulls, rewards = random_rounds(300, trials, 250, "cpu")
     rewards[17, 0] = float("nan")
-    fast = play(init(kernel, 0.1, trials, dense=dense), pulls, rewards)
+    fast = run_rounds(init(kernel, 0.1, trials, dense=dense), pulls, rewards)
     monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
     slow = init(kernel, 0.1, trials, dense=dense)
     for name in ("rows", "pending"):  # what is read before it is written would spread NaN
         if not (dense and name == "rows"):
             getattr(slow.buffers, name)[:, 1:].fill_(float("inf") if name == "pending" else 0.0)
-    play(slow, pulls, rewards)
+    run_rounds(slow, pulls, rewards)
     torch.testing.assert_close(fast.mean, slow.mean, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(fast.variance, slow.variance, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(fast.information_gain, slow.information_gain)
@@ -123,7 +123,7 @@ def test_trials_may_have_their_own_kernel_noise_and_prior_mean(device):
     prior = torch.tensor([1.0, -2.0], dtype=K.dtype, device=device).unsqueeze(1).expand(2, 30)
     pulls, rewards = random_rounds(30, 2, 50, device)
     for dense in (True, False):
-        posterior = play(init(ArmKernel.from_matrix(K), noise, 2, prior_mean=prior, dense=dense), pulls, rewards)
+        posterior = run_rounds(init(ArmKernel.from_matrix(K), noise, 2, prior_mean=prior, dense=dense), pulls, rewards)
         for i in range(2):
             mean, variance = dense_posterior(
                 K[i].cpu(), float(noise[i]), pulls[:, i].cpu(), rewards[:, i].cpu(), float(prior[i, 0])
@@ -139,12 +139,12 @@ def test_rows_without_a_matrix_and_gpytorch_kernels(device, monkeypatch):
     theirs.base_kernel.lengthscale = torch.tensor([0.3, 0.5, 0.7], dtype=X.dtype)
     theirs.outputscale = torch.tensor(1.7, dtype=X.dtype)
     ours = Matern(2.5, (0.3, 0.5, 0.7), 1.7)
-    tabulated = play(init(ArmKernel.from_covariance(ours, X), 0.1, 2, dense=False), pulls, rewards)
+    tabulated = run_rounds(init(ArmKernel.from_covariance(ours, X), 0.1, 2, dense=False), pulls, rewards)
     monkeypatch.setattr("bo_robust.bandits.posteriors.arm_kernel.MATRIX_MAX_ARMS", 0)
     for covariance in (ours, GPyTorchCovariance(theirs)):
         kernel = ArmKernel.from_covariance(covariance, X)
         assert kernel.matrix is None
-        by_row = play(init(kernel, 0.1, 2, dense=False), pulls, rewards)
+        by_row = run_rounds(init(kernel, 0.1, 2, dense=False), pulls, rewards)
         torch.testing.assert_close(by_row.mean, tabulated.mean, rtol=1e-8, atol=1e-9)
         torch.testing.assert_close(by_row.variance, tabulated.variance, rtol=1e-8, atol=1e-9)
 
@@ -155,7 +155,7 @@ def test_no_drift_after_20000_rounds(dense, device):
     n = 200 if dense else 1000
     kernel = grid_kernel(n, 0.2, device)
     pulls, rewards = random_rounds(n, 1, 20_000, device, distinct=n // 2)
-    posterior = play(init(kernel, 0.025, 1, dense=dense), pulls, rewards)
+    posterior = run_rounds(init(kernel, 0.025, 1, dense=dense), pulls, rewards)
     mean, variance = dense_posterior(kernel.matrix.cpu(), 0.025, pulls[:, 0].cpu(), rewards[:, 0].cpu())
     assert torch.isfinite(posterior.mean).all()
     assert float((posterior.mean[0].cpu() - mean).abs().max() / mean.abs().max()) < 1e-8
@@ -178,9 +178,9 @@ def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean
     pulls, rewards = random_rounds(333, 1, 800, "cpu", dtype=dtype)
     pulls = pulls * 3
     rewards = torch.sin(pulls / 150.0).to(dtype) + math.sqrt(noise_var) * rewards
-    posterior = play(init(kernel, noise_var, 1, dense=False), pulls, rewards)
+    posterior = run_rounds(init(kernel, noise_var, 1, dense=False), pulls, rewards)
     # the reference: the dense layout in double, itself within 1e-9 of an 80-bit solve at noise_var 1e-6
-    exact = play(init(grid_kernel(1000, 0.2, "cpu"), noise_var, 1, dense=True), pulls, rewards.double())
+    exact = run_rounds(init(grid_kernel(1000, 0.2, "cpu"), noise_var, 1, dense=True), pulls, rewards.double())
     error = (posterior.mean.double() - exact.mean).abs().max() / exact.mean.abs().max()
     assert float(error) < mean_tol
     relative = (posterior.variance.double() - exact.variance).abs() / exact.variance.clamp(min=1e-3 * noise_var)
@@ -189,12 +189,12 @@ def test_low_rank_stays_accurate_where_the_noise_is_small(dtype, noise_var, mean
 
 @pytest.mark.parametrize("trials", [1, 3])
 def test_a_block_that_ends_early(trials):
-    """As before rounds that one call plays: what was known of its pending rows is forgotten."""
+    """As before rounds that one call runs: what was known of its pending rows is forgotten."""
     kernel = grid_kernel(20, 0.2, "cpu")
     pulls, rewards = random_rounds(20, trials, 12, "cpu", distinct=3)
-    posterior = play(init(kernel, 0.1, trials), pulls[:6], rewards[:6])
+    posterior = run_rounds(init(kernel, 0.1, trials), pulls[:6], rewards[:6])
     naive.end_block_(posterior.buffers)
-    play(posterior, pulls[6:], rewards[6:])
+    run_rounds(posterior, pulls[6:], rewards[6:])
     for i in range(trials):
         mean, variance = dense_posterior(kernel.matrix, 0.1, pulls[:, i], rewards[:, i])
         torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-9, atol=1e-11)
@@ -221,7 +221,7 @@ def test_counting_rows_grows_seldom_when_all_arms_were_pulled(monkeypatch):
     counted = []
     real = arm_states._reserve
     monkeypatch.setattr(arm_states, "_reserve", lambda p: (counted.append(1), real(p)))
-    play(init(kernel, 0.1, rounds=3000), pulls, rewards)
+    run_rounds(init(kernel, 0.1, rounds=3000), pulls, rewards)
     assert len(counted) < 40
 
 
@@ -229,14 +229,14 @@ def test_cost_does_not_grow_with_repeats(device):
     """Rows are those of distinct arms, whatever the number of rounds."""
     kernel = grid_kernel(400, 0.05, device)
     pulls, rewards = random_rounds(400, 2, 2_000, device, distinct=20)
-    posterior = play(init(kernel, 0.1, 2, dense=False), pulls, rewards)
+    posterior = run_rounds(init(kernel, 0.1, 2, dense=False), pulls, rewards)
     assert posterior.buffers.rows.shape == (2, 64, 400)
     assert posterior.buffers.filled.tolist() == [20, 20]
 
 
 def test_room_for_rows_grows_with_the_arms_pulled_not_with_all_arms():
     pulls, rewards = random_rounds(400, 2, 500, "cpu", distinct=90)
-    buffers = play(init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, dense=False), pulls, rewards).buffers
+    buffers = run_rounds(init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, dense=False), pulls, rewards).buffers
     assert int(buffers.filled.max()) == 90
     assert buffers.rows.shape[1] <= 2 * 90
 
@@ -287,7 +287,7 @@ def test_any_shape_with_duplicate_arms(n, rounds, trials, dense, block, noise_va
     kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
     pulls = torch.randint(0, n, (rounds, trials), generator=g)
     rewards = size * torch.randn(rounds, trials, generator=g, dtype=torch.float64)
-    posterior = play(init(kernel, noise_var, trials, dense=dense, block=block), pulls, rewards)
+    posterior = run_rounds(init(kernel, noise_var, trials, dense=dense, block=block), pulls, rewards)
     assert float(posterior.variance.min()) >= 0.0
     for i in range(trials):
         mean, variance = dense_posterior(kernel.matrix, noise_var, pulls[:, i], rewards[:, i])

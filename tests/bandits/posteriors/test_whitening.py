@@ -48,7 +48,7 @@ def pull(white, arms, ok):
     whitening.update(white, arms, ok)
 
 
-def play(white, T, seed=0, spread=None):
+def run_rounds(white, T, seed=0, spread=None):
     """T random rounds, some of them failed; yields after each."""
     g = torch.Generator().manual_seed(seed)
     s, n = white.counts.shape
@@ -89,7 +89,7 @@ def test_every_round_has_the_directions_of_its_root(reads, root, monkeypatch, de
     white = whitening.init(table_of(Phi, root), noise, root)
     counts = torch.zeros(4, 30, dtype=torch.float64, device=device)
     tolerance = 1e-11 if root == "cholesky" or not reads else 1e-6
-    for arms, ok in play(white, 80):
+    for arms, ok in run_rounds(white, 80):
         counts[torch.arange(4), arms] += ok.double()
         U = directions(Phi, counts, noise, root)
         torch.testing.assert_close(white.directions(white.white), U, rtol=0, atol=tolerance * float(U.abs().max()))
@@ -122,7 +122,7 @@ def test_no_drift_in_2000_rounds(reads, root, monkeypatch, device):
     noise = torch.tensor([0.01, 1.0], dtype=torch.float64, device=device)
     white = whitening.init(table_of(Phi, root), noise, root)
     worst = 0.0
-    for t, _ in enumerate(play(white, 2000, spread=12)):
+    for t, _ in enumerate(run_rounds(white, 2000, spread=12)):
         if t % 97 == 0 or t > 1995:
             U = directions(Phi, white.counts, noise, root)
             error = (white.directions(white.white) - U).abs().amax((1, 2)) / U.abs().amax((1, 2))
@@ -137,7 +137,7 @@ def test_rows_of_u_have_norm_below_one(reads, root, monkeypatch, device):
     choose(monkeypatch, reads)
     Phi = fourier().to(device)
     white = whitening.init(table_of(Phi, root), torch.full((3,), 1e-3, dtype=torch.float64, device=device), root)
-    for _ in play(white, 120, spread=5):
+    for _ in run_rounds(white, 120, spread=5):
         u = white.directions(white.white)
         assert float((u.square() @ white.counts.unsqueeze(2)).max()) <= 1.0 + 1e-9
         assert float((u.abs() * white.counts.sqrt().unsqueeze(1)).max()) <= 1.0 / SETTLED_MARGIN
@@ -152,7 +152,7 @@ def test_new_features_go_on_with_the_counts(reads, root, monkeypatch, device):
     noise = torch.tensor([0.1, 1.0], dtype=torch.float64, device=device)
     white = whitening.init(FeatureTable(torch.zeros_like(X[:, :1]), None, kernel.diagonal), noise, root)
     assert torch.equal(white.variance(white.norms()), torch.ones(2, 15).to(noise))
-    for t, _ in enumerate(play(white, 40)):
+    for t, _ in enumerate(run_rounds(white, 40)):
         if t in (5, 20):
             uniform = torch.tensor([0.2, 0.7], dtype=torch.float64, device=device)
             variance = white.variance(white.norms())

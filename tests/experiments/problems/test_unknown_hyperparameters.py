@@ -69,7 +69,7 @@ def test_decomposition():
     assert float(problem.optimum) == pytest.approx(3.437432, abs=1e-6)
     assert float(f[8, 8, 4]) == float(problem.optimum)
     assert float(f[3, 3, 0]) == pytest.approx(2.276359, abs=1e-6)
-    assert torch.equal(f, f[:, :, :1].expand_as(f))  # x3 plays no part
+    assert torch.equal(f, f[:, :, :1].expand_as(f))  # x3 has no part
     normal = stats.multivariate_normal([0.8, 0.8], [[0.02, 0.015], [0.015, 0.02]])
     decoys = np.exp(-((X[:, :2].numpy() - 0.3) ** 2) / 0.02).sum(1) / (0.2 * math.pi)
     expected = (normal.pdf(X[:, :2].numpy()) + 2.5 * decoys) / 3.5
