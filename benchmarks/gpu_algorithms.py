@@ -82,14 +82,14 @@ def measure_exact(bench: Bench, targets: list[Target]) -> None:
     n, horizon = MANY_ARMS, bench.full(1000)
     for target, dtype in zip(targets, (torch.float32, torch.float64), strict=True):
         _million(n, min(100, horizon), dtype, bench.device)()
-        picks: list[Tensor] = []
-        work = partial(_append, picks, _million(n, horizon, dtype, bench.device))
+        chosen: list[Tensor] = []
+        work = partial(_append, chosen, _million(n, horizon, dtype, bench.device))
         took = seconds(work)
         with naive_ops():
             naive_s = seconds(work)
-        detail = {"rounds": horizon, "naive_s": naive_s, "distinct_arms": len(picks[0].unique())}
+        detail = {"rounds": horizon, "naive_s": naive_s, "distinct_arms": len(chosen[0].unique())}
         # One bound that ties within rounding sends the runs apart: counted, not required.
-        bench.report(target, took, {**detail, "same_picks_as_naive": int((picks[0] == picks[1]).sum())})
+        bench.report(target, took, {**detail, "same_picks_as_naive": int((chosen[0] == chosen[1]).sum())})
 
 
 class World(NamedTuple):
@@ -335,7 +335,7 @@ def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, World, Te
 
 
 def check_botorch(device: torch.device) -> None:
-    """The same picks as BoTorch's loop on 60 arms."""
+    """The same chosen as BoTorch's loop on 60 arms."""
     _against_botorch(60, 15, device)
 
 

@@ -115,10 +115,10 @@ def cut_off(step: Callable[[int], None], rounds: int, most: float) -> tuple[floa
 
 
 def require_same(what: str, a: Tensor, b: Tensor) -> None:
-    """Raise :class:`Mismatch` unless two tables of picks are equal."""
+    """Raise :class:`Mismatch` unless two tables of chosen are equal."""
     same = int((a.cpu() == b.cpu()).sum())
     if a.shape != b.shape or same < a.numel():
-        raise Mismatch(f"{what}: {same} of {a.numel()} picks are the same")
+        raise Mismatch(f"{what}: {same} of {a.numel()} chosen are the same")
 
 
 def require_close(what: str, a: Tensor, b: Tensor, tolerance: float) -> None:

@@ -148,8 +148,8 @@ def asks(n: int, repeats: int, tools: list[str]) -> None:
             took[name].append(seconds(TOOLS[name](X, Y, seed), time.process_time))
     for name, times in took.items():
         report(f"ask of {name}, n = {n}", statistics.median(times), "s", None, None, {"n": n, "d": D, "each": times})
-    for name, peers in OURS.items():
-        for peer in peers:
+    for name, baselines in OURS.items():
+        for peer in baselines:
             if {name, peer} <= set(tools):
                 report_paired(f"ask of {name} over {peer}, n = {n}", ratios(took[name], took[peer]), "ratio")
 

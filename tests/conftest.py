@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser):
-    what = "torch device the device-generic tests run on; 'rehearsal': CPU tensors that take every path of CUDA"
+    what = "torch device the device-generic tests run on; 'simulated': CPU tensors that take every path of CUDA"
     parser.addoption("--device", default="cpu", help=what)
 
 
@@ -30,7 +30,7 @@ def pytest_configure(config):
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if config.getoption("--device") == "cpu":  # Triton ops run by its interpreter, if told so before its import
         os.environ.setdefault("TRITON_INTERPRET", "1")
-    if config.getoption("--device") == "rehearsal":
+    if config.getoption("--device") == "simulated":
         linalg.rehearsed = True
         os.environ["BO_ROBUST_OPS"] = "naive"  # the interpreter tests the fused ops
 
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="session")
 def device(request) -> torch.device:
     name = request.config.getoption("--device")
-    return torch.device("cpu" if name == "rehearsal" else name)
+    return torch.device("cpu" if name == "simulated" else name)
 
 
 @pytest.fixture

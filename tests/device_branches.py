@@ -73,7 +73,7 @@ def main() -> None:
     """Run the tests on both devices, and print every call with its answers."""
     answers: dict[str, set[bool]] = {call: set() for call in calls()}
     with tempfile.TemporaryDirectory() as folder:
-        for device in ("cpu", "rehearsal"):
+        for device in ("cpu", "simulated"):
             command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.device_branches", "--device", device, *TESTS]
             done = subprocess.run([*command, *sys.argv[1:]], cwd=ROOT, env=os.environ | {ANSWERS: folder}, check=False)
             if done.returncode:

@@ -1,4 +1,4 @@
-"""What a device changes: every path of CUDA run on a CPU (`pytest --device rehearsal` runs whole suites so)."""
+"""What a device changes: every path of CUDA run on a CPU (`pytest --device simulated` runs whole suites so)."""
 
 import ast
 from pathlib import Path

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-rehearsed = False  # Whether tensors of a CPU take the paths of CUDA: only tests say so, `pytest --device rehearsal`
+rehearsed = False  # Whether tensors of a CPU take the paths of CUDA: only tests say so, `pytest --device simulated`
 
 
 def on_cuda(x: Tensor) -> bool:

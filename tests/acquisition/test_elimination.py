@@ -20,7 +20,7 @@ from bo_robust.bandits.posteriors.candidates import candidate_kernel
 from bo_robust.confidence import BayesianFiniteWidth, ConstantWidth, RKHSWidth, SelfNormalisedWidth
 from bo_robust.models import Candidate, CandidateEnsemble
 from bo_robust.utils.covariance import SquaredExponential
-from tests.worlds import rand, rbf, unit_box
+from tests.problems import rand, rbf, unit_box
 
 NOISE_VAR, DELTA = 0.01, 0.1
 WIDTH = SelfNormalisedWidth(1.0, 0.1, 0.05)

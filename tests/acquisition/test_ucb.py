@@ -15,7 +15,7 @@ from bo_robust.acquisition import GPUCB, ucb
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import TruncatedGP
-from tests.worlds import rand, rbf, unit_box
+from tests.problems import rand, rbf, unit_box
 
 NOISE_VAR = 0.1
 

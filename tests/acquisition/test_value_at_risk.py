@@ -17,7 +17,7 @@ from bo_robust.acquisition.value_at_risk import choose_condition, value_at
 from bo_robust.confidence import FiniteWidth
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
-from tests.worlds import conditions, rand, rbf
+from tests.problems import conditions, rand, rbf
 
 NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
 

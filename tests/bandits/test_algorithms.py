@@ -30,7 +30,7 @@ from bo_robust.confidence import (
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import RULES
-from tests.bandits.worlds import N, kernel, run_rounds, table
+from tests.bandits.problems import N, kernel, run_rounds, table
 
 
 def test_gp_ucb_rule_by_hand(device):

@@ -27,7 +27,7 @@ from bo_robust.features import FourierFeatures
 from bo_robust.features.leverage import draw_dictionary, keep_probability
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.random import spread
-from tests.bandits.worlds import NothingIsRead
+from tests.bandits.problems import NothingIsRead
 
 BOX = ((0.0, 1.0),)
 BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])

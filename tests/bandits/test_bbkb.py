@@ -5,7 +5,7 @@ import torch
 from bo_robust.bandits import BBKB, bbkb
 from bo_robust.bandits.posteriors import dtc
 from bo_robust.confidence import ConstantWidth
-from tests.bandits.worlds import N, kernel, table
+from tests.bandits.problems import N, kernel, table
 
 
 def test_argmax_is_exact_within_long_batches_of_a_short_list(device, monkeypatch):

@@ -108,12 +108,12 @@ def test_the_round_of_elimination_by_hand(device):
     record = eliminations(state)
     assert [(r["trial"], r["candidate"], r["round"], r["eliminated"]) for r in record] == [(0, 0, 2, True)]
     # with a noise scale so many times larger, and a hair, it passes this test
-    for hair, alive in ((1.0 - 1e-9, False), (1.0 + 1e-9, True)):
+    for hair, active in ((1.0 - 1e-9, False), (1.0 + 1e-9, True)):
         patient = HEGPUCB(ConstantWidth(2.0), 0.1 * record[0]["noise_factor"] * hair, 0.1)
         again = patient.init(kernel, 0.01, 1, prior_mean=prior)
         patient.observe(again, arm, prior.new_zeros(1))
         patient.observe(again, arm, prior.new_full((1,), -1.0))
-        assert bool(again.posterior.active[0, 0]) == alive
+        assert bool(again.posterior.active[0, 0]) == active
     # all that is left is wrong as well: kept, flagged, said once when it happens, and by the summary
     with pytest.warns(UserWarning, match=r"every candidate failed its test in trial\(s\) \[0\]"):
         said(algorithm, state, arm, prior.new_full((1,), 50.0))
@@ -226,7 +226,7 @@ def test_likeliest_is_mle_gp_ucb_exactly(device):
 def test_elimination_by_likelihood_by_hand(device):
     """One arm, k = 1, lambda = 0.01, prior means 0 and 3, reward 0: the gap is 9 / 2.02 = 4.455 > log(2 / 0.1) = 2.996.
 
-    It told log(1.01 / 0.01) / 2 = 2.31 nats, more than half a bit, so the leader chooses; the next tells 0.342 nats.
+    It told log(1.01 / 0.01) / 2 = 2.31 nats, more than half a bit, so the first chooses; the next tells 0.342 nats.
     """
     algorithm = HEGPUCB(ConstantWidth(1.0), 0.1, 0.1, elimination="likelihood")
     kernel = ArmKernel.from_matrix(torch.ones(1, 1, dtype=torch.float64, device=device))
@@ -281,9 +281,9 @@ def test_by_likelihood_the_truth_survives_as_often_as_ville_says(device):
         u = torch.zeros_like(eta)
         arms = algorithm.select(state, u).arms
         algorithm.observe(state, arms, f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta, u)
-        alive = state.posterior.active.gather(1, true.to(device).unsqueeze(1)).squeeze(1)
-        lost |= ~alive
-        wrong = 1.0 - (state.posterior.active.sum(1) - alive.long()).double().mean() / 2.0
+        active = state.posterior.active.gather(1, true.to(device).unsqueeze(1)).squeeze(1)
+        lost |= ~active
+        wrong = 1.0 - (state.posterior.active.sum(1) - active.long()).double().mean() / 2.0
     assert 0.02 < lost.double().mean() <= delta  # some lose it: the check looks at something
     assert wrong > 0.4
 

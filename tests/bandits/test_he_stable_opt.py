@@ -47,7 +47,7 @@ def test_picks_and_both_tests_by_loops(device):
     state = algorithm.init(kernel, 0.01, 3, prior_mean=prior)
     u = torch.zeros(3, dtype=torch.float64, device=device)
     chose = [[[[], [], []] for _ in range(3)] for _ in range(2)]  # test, trial, candidate -> (eta, w sigma)
-    alive = [[0, 1, 2] for _ in range(3)]
+    active = [[0, 1, 2] for _ in range(3)]
     record = []
     for t, eta in enumerate(noise, 1):
         selection = algorithm.select(state, u)
@@ -59,9 +59,9 @@ def test_picks_and_both_tests_by_loops(device):
             def bound(h, x, z, sign, mean=means[i], sd=sds[i]):
                 return mean[h][x * W + z] + sign * 1.5 * sd[h][x * W + z]
 
-            pairs = [(x, h) for x in range(DESIGNS) for h in alive[i]]
+            pairs = [(x, h) for x in range(DESIGNS) for h in active[i]]
             x, optimist = max(pairs, key=lambda p: min(bound(p[1], p[0], z, 1.0) for z in range(W)))
-            z, pessimist = min(((z, h) for z in range(W) for h in alive[i]), key=lambda p: bound(p[1], x, p[0], -1.0))
+            z, pessimist = min(((z, h) for z in range(W) for h in active[i]), key=lambda p: bound(p[1], x, p[0], -1.0))
             arm = x * W + z
             assert int(selection.arms[i]) == arm
             assert (int(selection.candidate[i]), int(selection.lower_candidate[i])) == (optimist, pessimist)
@@ -74,10 +74,10 @@ def test_picks_and_both_tests_by_loops(device):
                 left, right = abs(sum(e for e, _ in terms)), math.sqrt(xi * len(terms)) + sum(r for _, r in terms)
                 assert float(got_left[i]) == pytest.approx(left, rel=1e-9, abs=1e-12)
                 assert float(got_right[i]) == pytest.approx(right, rel=1e-9)
-                if left > right and h in alive[i] and len(alive[i]) > 1:
-                    alive[i].remove(h)
+                if left > right and h in active[i] and len(active[i]) > 1:
+                    active[i].remove(h)
                     record.append((i, h, t, test))
-        assert state.posterior.active.tolist() == [[h in kept for h in range(3)] for kept in alive]
+        assert state.posterior.active.tolist() == [[h in kept for h in range(3)] for kept in active]
     assert {test for *_, test in record} == {0, 1}  # each test eliminated someone
     by_round = sorted(((i, t, h) for i, h, t, _ in record))
     assert [(r["trial"], r["round"], r["candidate"]) for r in eliminations(state)] == by_round

@@ -7,7 +7,7 @@ from bo_robust.bandits import BKB, TGPUCB
 from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.utils.input_checks import RULES
-from tests.bandits.worlds import kernel, run_rounds, table
+from tests.bandits.problems import kernel, run_rounds, table
 
 WIDTH = ConstantWidth(1.0)
 LEVEL = TGPTruncation(0.5, 0.5)

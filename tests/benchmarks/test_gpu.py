@@ -25,7 +25,7 @@ def no_gpu(monkeypatch):
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
+def substitute(monkeypatch):
     """A bench that measures on the CPU; every op and round takes a millisecond."""
 
     def milliseconds(self, work, repeats=10):
@@ -66,20 +66,20 @@ def test_without_cuda_everything_is_checked_and_nothing_measured(no_gpu, device,
 
 
 @pytest.mark.parametrize("name", gpu.PARTS)
-def test_what_measures_runs_and_reports_its_targets(name, stand_in):
+def test_what_measures_runs_and_reports_its_targets(name, substitute):
     part = gpu_algorithms.PARTS[name]
-    part.measure(stand_in, part.targets)
-    assert [row["name"] for row in stand_in.rows] == [target.name for target in part.targets]
-    for row, target in zip(stand_in.rows, part.targets, strict=True):
+    part.measure(substitute, part.targets)
+    assert [row["name"] for row in substitute.rows] == [target.name for target in part.targets]
+    for row, target in zip(substitute.rows, part.targets, strict=True):
         assert row["value"] > 0
         assert row["met"] == target.met(row["value"])
         assert row["target"] == str(target)
 
 
-def test_ops_report_time_over_floor_and_refuse_mismatches(stand_in, monkeypatch):
+def test_ops_report_time_over_floor_and_refuse_mismatches(substitute, monkeypatch):
     op = dataclasses.replace(OPS["fused_rounds"], shapes=[OPS["fused_rounds"].small])
     wrong = dataclasses.replace(op, name="wrong", fused=lambda inputs: (*op.naive(inputs)[:2], torch.zeros(8, 2)))
-    stand_in.device = torch.device("cuda")  # takes the branch that measures; inputs are made on the CPU
+    substitute.device = torch.device("cuda")  # takes the branch that measures; inputs are made on the CPU
     make = op.make
     op, wrong = (
         dataclasses.replace(
@@ -92,16 +92,16 @@ def test_ops_report_time_over_floor_and_refuse_mismatches(stand_in, monkeypatch)
     monkeypatch.setitem(sys.modules, "benchmarks.ops.registry", type("M", (), {"OPS": {"a": op, "b": wrong}}))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("P", (), {"L2_cache_size": 1000}))
-    stand_in.bandwidth, stand_in.rates = 1e9, {torch.float64: 1e12, torch.float32: 1e12}
-    gpu.ops(stand_in)
-    right, _, failed, _ = stand_in.rows
+    substitute.bandwidth, substitute.rates = 1e9, {torch.float64: 1e12, torch.float32: 1e12}
+    gpu.ops(substitute)
+    right, _, failed, _ = substitute.rows
     # At 1 GB/s the bytes of the op are its floor; it was measured at 1 ms.
     assert right["value"] == pytest.approx(1e6 / op.bytes(op.small, torch.float64))
     assert right["detail"]["floor_by"] == "bytes"
     assert right["detail"]["fused_x_faster"] == 1.0
     assert failed["value"] is None
     assert failed["detail"]["failed"].startswith("Mismatch")
-    assert not stand_in.good
+    assert not substitute.good
 
 
 def test_a_part_that_breaks_or_disagrees_is_reported_and_the_rest_goes_on(monkeypatch, capsys):
@@ -147,7 +147,7 @@ def test_comparisons_do_not_let_nan_pass():
     require_close("x", one, one, 0.0)
     with pytest.raises(Mismatch, match="relative difference nan"):
         require_close("x", torch.tensor([1.0, torch.nan, 1.0]), one, 1.0)
-    with pytest.raises(Mismatch, match="2 of 3 picks"):
+    with pytest.raises(Mismatch, match="2 of 3 chosen"):
         require_same("x", torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]))
 
 

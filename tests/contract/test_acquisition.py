@@ -22,7 +22,7 @@ from bo_robust.acquisition import GPUCB, Elimination, EliminationUCB, StableOpt,
 from bo_robust.confidence import ConstantWidth, SelfNormalisedWidth
 from bo_robust.models import CandidateEnsemble
 from bo_robust.risk_measures.environments import FiniteEnvironment
-from tests.worlds import rand, rbf, unit_box
+from tests.problems import rand, rbf, unit_box
 
 LENGTHSCALE, NOISE_VAR, WIDTH = 0.4, 0.05, 2.0
 

@@ -40,7 +40,7 @@ from bo_robust.confidence import (
 )
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
-from tests.bandits.worlds import LENGTHSCALES, N, begin, kernel, run_rounds, table
+from tests.bandits.problems import LENGTHSCALES, N, begin, kernel, run_rounds, table
 
 W = 5  # conditions per design, of algorithms over pairs
 FOURIER = FourierFeatures(0.2, 16, ((0.0, 1.0),))

@@ -39,14 +39,14 @@ from bo_robust.models import (
     TruncatedGP,
     information_gain,
 )
-from tests import worlds
-from tests.worlds import assert_same, moments, points, rewards, unit_box
+from tests import problems
+from tests.problems import assert_same, moments, points, rewards, unit_box
 
 LENGTHSCALE, NOISE_VAR = 0.4, 0.05
 
 
 def rbf(X: Tensor) -> Kernel:
-    return worlds.rbf({"dtype": X.dtype, "device": X.device}, LENGTHSCALE)
+    return problems.rbf({"dtype": X.dtype, "device": X.device}, LENGTHSCALE)
 
 
 def fixed(X: Tensor) -> dict[str, Any]:
@@ -373,14 +373,14 @@ def test_fitting(name, tkwargs):
         torch.testing.assert_close(model.likelihood.noise.mean().item(), NOISE_VAR)
 
 
-def spoilt(x, bad):
+def contaminated(x, bad):
     return x.index_put((torch.tensor(3, device=x.device), torch.tensor(0, device=x.device)), x.new_tensor(bad))
 
 
 BAD_DATA = {
-    "reward NaN": (lambda X, Y: (X, spoilt(Y, math.nan)), "Y has 1 NaN|NaN"),
-    "reward infinite": (lambda X, Y: (X, spoilt(Y, math.inf)), "Y has 1 NaN|NaN"),
-    "point NaN": (lambda X, Y: (spoilt(X, math.nan), Y), "X has 1 NaN|NaN"),
+    "reward NaN": (lambda X, Y: (X, contaminated(Y, math.nan)), "Y has 1 NaN|NaN"),
+    "reward infinite": (lambda X, Y: (X, contaminated(Y, math.inf)), "Y has 1 NaN|NaN"),
+    "point NaN": (lambda X, Y: (contaminated(X, math.nan), Y), "X has 1 NaN|NaN"),
     "rewards of others": (lambda X, Y: (X, Y[:5]), ""),
     "two outcomes": (lambda X, Y: (X, Y.expand(8, 2)), ""),
     "flat rewards": (lambda X, Y: (X, Y.squeeze(-1)), ""),

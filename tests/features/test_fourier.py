@@ -66,7 +66,7 @@ def test_equation_1_literally(device):
     torch.testing.assert_close(got, want.to(device), rtol=0, atol=1e-12)
 
 
-ERRORS = {  # peers.md, section 5: sup error on [0, 1]^d by lengthscale and nodes
+ERRORS = {  # baselines.md, section 5: sup error on [0, 1]^d by lengthscale and nodes
     1.0: {4: 4.7e-4, 6: 1.2e-6, 8: 1.5e-9},
     0.5: {4: 6.1e-2, 6: 2.4e-3, 8: 4.9e-5, 12: 4.9e-9, 16: 1.3e-13},
     0.3: {4: 0.71, 6: 0.21, 8: 3.2e-2, 12: 1.9e-4, 16: 2.9e-7, 24: 4e-14},

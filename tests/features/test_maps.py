@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bo_robust.features.maps import FourierMap, NystromMap
-from tests.worlds import points
+from tests.problems import points
 
 
 def rbf(tkwargs, lengthscale=(0.5, 0.8), outputscale=None):

@@ -22,7 +22,7 @@ from bo_robust.features.leverage import keep_probability, theory_oversampling
 from bo_robust.models import FeatureGP, NystromMap, marginal_moments, sequential_moments
 from bo_robust.models.bkb import group_copies
 from bo_robust.utils.random import stream
-from tests.worlds import assert_same, moments, points, rewards
+from tests.problems import assert_same, moments, points, rewards
 
 pytestmark = pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
 

@@ -15,7 +15,7 @@ from gpytorch.means import ConstantMean, LinearMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import Candidate, CandidateEnsemble, candidate
-from tests.worlds import rand
+from tests.problems import rand
 
 NOISE_VAR = 0.01
 KINDS = [

@@ -22,7 +22,7 @@ from linear_operator.operators import DiagLinearOperator
 
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, marginal_moments, sequential_moments
 from bo_robust.models.feature_gp import gaussian_weights, log_evidence, precision_matrix
-from tests.worlds import assert_same, moments, points, rbf, rewards
+from tests.problems import assert_same, moments, points, rbf, rewards
 
 MAPS = ["fourier", "nystrom"]
 

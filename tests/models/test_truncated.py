@@ -13,7 +13,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.models import TruncatedGP, TruncationWarning
-from tests.worlds import assert_same, moments, points, rbf
+from tests.problems import assert_same, moments, points, rbf
 
 LENGTHSCALE = 0.4
 LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)

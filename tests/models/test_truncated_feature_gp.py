@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
 from bo_robust.models.truncated_feature_gp import truncated_sum
-from tests.worlds import assert_same, moments, points, rbf
+from tests.problems import assert_same, moments, points, rbf
 
 MAPS = ["fourier", "nystrom"]
 

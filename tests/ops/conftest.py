@@ -14,7 +14,7 @@ from bo_robust.utils import linalg
 def fused_module(device):
     """Imports ``bo_robust.ops.<name>.fused``; the interpreter must be asked for before the import."""
     if linalg.rehearsed:
-        pytest.skip("a rehearsal takes the plain ops")
+        pytest.skip("a simulated takes the plain ops")
     interpreted = device.type != "cuda"
     with pytest.MonkeyPatch.context() as patches:
         if interpreted:

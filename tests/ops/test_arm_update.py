@@ -19,7 +19,7 @@ from bo_robust.confidence import FiniteWidth, RandomisedWidth, SelfNormalisedWid
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.ops.arm_update import naive
 from bo_robust.utils.covariance import SquaredExponential
-from tests.bandits.worlds import NothingIsRead
+from tests.bandits.problems import NothingIsRead
 
 
 def test_the_watch_works():

@@ -122,7 +122,7 @@ def test_a_path_that_passes_is_checked_once_and_used(fused_on_cpu, monkeypatch):
     assert len(cases) == 4
 
 
-def spoilt(real, written, value, calls):
+def contaminated(real, written, value, calls):
     """A function with one wrong entry in what it writes: ``value``, or off by a little."""
 
     def wrong(*given):
@@ -147,7 +147,7 @@ def test_wrong_results_are_noticed(value, fused_on_cpu, monkeypatch):
     for op, (name, written, _) in FUSED.items():
         module, expected, calls = fused_on_cpu(op), plain(op), []
         with monkeypatch.context() as patches:
-            patches.setattr(module, name, spoilt(getattr(module, name), written, value, calls))
+            patches.setattr(module, name, contaminated(getattr(module, name), written, value, calls))
             found, warned = run(op)
             assert same(found, expected), op
             done = len(calls)

@@ -67,13 +67,13 @@ def test_each_candidate_is_its_own_posterior(n, device):
             S = kernel.matrix[u][a][:, a] + noise[u] * torch.eye(len(a), dtype=torch.float64, device=device)
             want = torch.distributions.MultivariateNormal(prior[u, a], S).log_prob(y)
             torch.testing.assert_close(together.evidence[i, u], want, rtol=1e-9, atol=1e-9)
-    leader = together.evidence.argmax(1)
-    assert torch.equal(together.map_candidate, leader)
-    for i, u in enumerate(leader.tolist()):
+    first = together.evidence.argmax(1)
+    assert torch.equal(together.map_candidate, first)
+    for i, u in enumerate(first.tolist()):
         assert torch.equal(together.mean[i], together.means[i, u])
         assert torch.equal(together.variance[i], together.variances[i, u])
         assert float(together.noise_var[i]) == float(noise[u])
-    together.active[0, leader[0]] = False
+    together.active[0, first[0]] = False
     assert int(together.map_candidate[0]) == int(together.evidence[0].argsort(descending=True)[1])
 
 

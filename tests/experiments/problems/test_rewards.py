@@ -164,7 +164,7 @@ def test_moment_bounds_by_hand(device):
     assert StudentT(3.0).moment_bound(1.0, 2.0) == pytest.approx(7.0)
     assert Gaussian(0.025).moment_bound(1.0, 2.0) == pytest.approx(4.025)
     assert RareSpikes(100.0, 1 / 500, 0.5).moment_bound(1.0, 1.0) == pytest.approx(21.5)
-    assert ParetoRewards().moment_bound(0.9, 1.0) == pytest.approx(5.36, abs=0.005)  # peers.md
+    assert ParetoRewards().moment_bound(0.9, 1.0) == pytest.approx(5.36, abs=0.005)  # baselines.md
     # Lomax of index 1.5 has E x^p = Gamma(1+p) Gamma(1.5-p) / Gamma(1.5): p = 1 gives 1 / 0.5
     assert SymmetricPareto(1.5, 3.0).noise_moment(1.0) == pytest.approx(6.0)
 

@@ -33,7 +33,7 @@ def test_djia29(data_dir, device):
     assert problem.f.shape == (2, 29)
     assert problem.arm_names[problem.f[0].argmax()] == "BA"
     assert problem.optimum.tolist() == pytest.approx([1.0, 1.0])
-    top = 237.33  # peers.md: B, and v = 14437.9 on the raw scale
+    top = 237.33  # baselines.md: B, and v = 14437.9 on the raw scale
     assert problem.moment_bound == pytest.approx(14437.9 / top**2, rel=1e-4)
     assert float(problem.rewards.table.max()) * top > top
     frame = pd.read_csv(data_dir / "djia29/djia29_adjclose.csv.gz", index_col="Date")
@@ -58,7 +58,7 @@ def test_cmu_light(data_dir, device):
     assert problem.f.shape == (1, 41)
     arrays = np.load(data_dir / "cmu_light/cmu_light.npz")
     means = arrays["test"].mean(axis=0)
-    assert means.max() == pytest.approx(945.54, abs=0.005)  # peers.md: B, and v = 377421
+    assert means.max() == pytest.approx(945.54, abs=0.005)  # baselines.md: B, and v = 377421
     assert problem.moment_bound == pytest.approx(377421 / 945.54**2, rel=1e-4)
     np.testing.assert_allclose(problem.f[0].numpy(), means / means.max(), rtol=1e-12)
     np.testing.assert_allclose(problem.kernel.numpy(), np.corrcoef(arrays["train"].T.astype(float)), atol=1e-10)

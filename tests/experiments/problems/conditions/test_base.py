@@ -78,7 +78,7 @@ def test_discrete_environment(dim, w, largest, device):
 
 def test_effective_support_of_the_paper_pmf():
     probabilities = unit_environment("discrete", 1, "cpu", torch.float64)["environment"].probabilities
-    assert 1.0 / float(probabilities.square().sum()) == pytest.approx(24.8, abs=0.05)  # peers.md
+    assert 1.0 / float(probabilities.square().sum()) == pytest.approx(24.8, abs=0.05)  # baselines.md
 
 
 @pytest.mark.parametrize("dim", [1, 2])

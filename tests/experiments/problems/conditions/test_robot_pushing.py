@@ -31,14 +31,14 @@ class Body:
         assert torque == 0.0
 
 
-worlds = []
+problems = []
 
 
 class World:
     def __init__(self, gravity, doSleep):
         assert gravity == (0.0, 0.0)
         self.bodies, self.joints, self.steps = [], [], 0
-        worlds.append(self)
+        problems.append(self)
 
     def CreateStaticBody(self, position):
         return Body(position)
@@ -70,7 +70,7 @@ def test_missing_box2d_names_the_wheel(monkeypatch):
 
 def test_control_loop():
     assert push(3.0, 4.0, 2.55, STAND_IN) == (0.0, 0.0)  # nothing touches the disc here
-    world = worlds[-1]
+    world = problems[-1]
     disc, hand = world.bodies
     assert world.steps == 25 + 100
     assert hand.angle == pytest.approx(math.atan(4.0 / 3.0))
@@ -84,7 +84,7 @@ def test_control_loop():
 
 def test_a_hand_on_the_centre_does_not_push():
     assert push(0.0, 0.0, 30.0, STAND_IN) == (0.0, 0.0)
-    assert worlds[-1].bodies[1].linearVelocity == (0.0, 0.0)
+    assert problems[-1].bodies[1].linearVelocity == (0.0, 0.0)
 
 
 def test_a_push_moves_the_disc(device):

@@ -1,4 +1,4 @@
-"""Small worlds over arms on a line, for tests of algorithms."""
+"""Small problems over arms on a line, for tests of algorithms."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
