@@ -80,7 +80,7 @@ def exact(n: int, T: int, run: Played, h: int = 1) -> tuple[float, float]:
 def dictionary(n: int, T: int, run: Played) -> tuple[float, float]:
     """A rebuild is O(n r^2), another round O(r) for arms on the shortlist. Eight numbers an arm, a block of k_D(x)."""
     r = run.points
-    return run.rebuilt * n * r**2 + T * min(n, SHORTLIST_SIZE) * r, 8 * n + min(n * r, BLOCK_ENTRIES)
+    return run.rebuilt * n * r**2 + T * min(n, SHORTLIST_SIZE) * r, 8 * n + min(n * r, BLOCK_ENTRIES[0])
 
 
 def cubic(n: int, _: int, __: Played) -> tuple[float, float]:

@@ -31,7 +31,7 @@ def pytest_configure(config):
     if config.getoption("--device") == "cpu":  # Triton ops run by its interpreter, if told so before its import
         os.environ.setdefault("TRITON_INTERPRET", "1")
     if config.getoption("--device") == "simulated":
-        linalg.rehearsed = True
+        linalg.simulated = True
         os.environ["BO_ROBUST_OPS"] = "naive"  # the interpreter tests the fused ops
 
 

@@ -1,4 +1,4 @@
-"""Which branches of the device are executed: ``python -m tests.device_branches`` runs tests on a CPU and rehearsed.
+"""Which branches of the device are executed: ``python -m tests.device_branches`` runs tests on a CPU and simulated.
 
 Everything that a device changes asks :func:`bo_robust.utils.linalg.on_cuda`. Every call of it is listed with the
 answers that the tests met, and the script fails if one answer is missing. It is a plugin of pytest too, which writes
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bo_robust"
-# What .ci/run rehearses.
+# What .ci/run runs with CUDA simulated.
 TESTS = [
     "tests/bandits/posteriors",
     "tests/bandits",

@@ -25,8 +25,8 @@ ASKS = {"utils/linalg.py", "experiments/build.py", "experiments/loop_botorch.py"
 
 
 @pytest.fixture
-def rehearsed(monkeypatch):
-    monkeypatch.setattr(linalg, "rehearsed", True)
+def simulated(monkeypatch):
+    monkeypatch.setattr(linalg, "simulated", True)
     with naive_ops():
         yield
 
@@ -83,7 +83,7 @@ def test_more_arms_than_a_matrix_has(algorithm, covariance, places, monkeypatch)
     """As above 4,096 arms: the covariance is evaluated where it is needed, and CUDA runs what a CPU runs."""
     monkeypatch.setattr(arm_kernel, "MATRIX_MAX_ARMS", 10)
     on_cpu, _ = run(algorithm, ArmKernel.from_covariance(covariance, places))
-    monkeypatch.setattr(linalg, "rehearsed", True)
+    monkeypatch.setattr(linalg, "simulated", True)
     with naive_ops():
         kernel = ArmKernel.from_covariance(covariance, places)
         assert kernel.matrix is None
@@ -123,7 +123,7 @@ def test_an_arm_out_of_range_raises_on_a_cpu(algorithm, arm, places):
 
 @RANGE
 @pytest.mark.parametrize("arm", [-1, N])
-def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(algorithm, arm, places, rehearsed):
+def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(algorithm, arm, places, simulated):
     state, observe = two_trials(algorithm, places)
     before, mean = state.posterior.counts.clone(), state.posterior.mean.clone()
     assert observe([1, arm]).ok.tolist() == [True, False]
@@ -140,7 +140,7 @@ def test_another_arm_than_the_repeated_one(places, monkeypatch):
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places)
     ones = torch.ones(2, dtype=torch.float64)
     for cuda in (False, True):
-        monkeypatch.setattr(linalg, "rehearsed", cuda)
+        monkeypatch.setattr(linalg, "simulated", cuda)
         state = algorithm.init(kernel, 1.0, 2)
         algorithm.observe(state, torch.tensor([1, 2]), ones)
         assert state.posterior.left.tolist() == [7, 7]  # 8 pulls: (3^2 - 1) lambda / k
@@ -167,14 +167,14 @@ def test_an_initial_design_is_not_repeated(places):
     assert state.posterior.counts.sum(1).tolist() == [2.0, 2.0]
 
 
-def test_layouts_and_changes_on_cuda(places, rehearsed, monkeypatch):
+def test_layouts_and_changes_on_cuda(places, simulated, monkeypatch):
     """Dense by bytes, and every dictionary rebuilt, because changes wait for the device once a point."""
     zero = torch.zeros(1, 5000)
     assert arm_states.is_dense(zero, 1)
     assert not arm_states.is_dense(zero, 64)
-    monkeypatch.setattr(linalg, "rehearsed", False)
+    monkeypatch.setattr(linalg, "simulated", False)
     assert not arm_states.is_dense(zero, 1)
-    monkeypatch.setattr(linalg, "rehearsed", True)
+    monkeypatch.setattr(linalg, "simulated", True)
     monkeypatch.setattr(dtc.dtc_changes, "learn", lambda *given: pytest.fail("changed"))
     _, state = run(BKB(ConstantWidth(2.0), 5.0), ArmKernel.from_covariance(SquaredExponential(0.4), places))
     assert state.posterior.changes.tolist() == [0, 0]
@@ -186,14 +186,14 @@ def test_float32_needs_full_products_on_cuda(precision, places, monkeypatch):
     kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places.float())
     matmul = torch.backends.cuda.matmul
     given = matmul.fp32_precision
-    monkeypatch.setattr(linalg, "rehearsed", False)
+    monkeypatch.setattr(linalg, "simulated", False)
     try:
         if precision == "tf32":
             matmul.fp32_precision = precision
         else:
             torch.set_float32_matmul_precision(precision)
         arm_states.init(kernel, 0.1)
-        monkeypatch.setattr(linalg, "rehearsed", True)
+        monkeypatch.setattr(linalg, "simulated", True)
         with pytest.raises(ValueError, match='set it to "ieee"'):
             arm_states.init(kernel, 0.1)
         arm_states.init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 0.1)

@@ -25,8 +25,9 @@ from torch.quasirandom import SobolEngine
 from bo_robust.bandits.posteriors.elimination import log_density
 from bo_robust.models.candidate_priors import Candidate, moved, same
 from bo_robust.models.exact_moments import MIN_VARIANCE
+from bo_robust.utils.linalg import entries_at_once
 
-BLOCK = 4096  # points evaluated at once; bounds memory to h x n x BLOCK numbers
+BLOCK = (4096, 65_536)  # points evaluated at once on a CPU and a GPU; bounds memory to h x n x BLOCK numbers
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class CandidateGPs:
 
     def marginal(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (>= 1e-12) of f at each point of ``lead x q x d`` on its own, ``lead x h x q`` each."""
-        parts = [self._marginal(x) for x in X.reshape(-1, X.shape[-1]).split(BLOCK)]
+        parts = [self._marginal(x) for x in X.reshape(-1, X.shape[-1]).split(entries_at_once(X, *BLOCK))]
         mean, variance = (torch.cat(x, 1).reshape(-1, *X.shape[:-1]).movedim(0, -2) for x in zip(*parts, strict=True))
         return mean * self.scale + self.center, variance.clamp_min(MIN_VARIANCE) * self.scale**2
 

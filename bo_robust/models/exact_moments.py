@@ -19,11 +19,12 @@ from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrateg
 from torch import Tensor
 
 from bo_robust.models.robust_gp import RobustGP
+from bo_robust.utils.linalg import entries_at_once
 
 MIN_VARIANCE = 1e-12  # as BoTorch's analytic acquisition functions
 
-# Entries of k(x, X) held at once: such a block stays in the processor's cache.
-BLOCK_ENTRIES = 1 << 17
+# Entries of k(x, X) held at once: such a block stays in the processor's cache, or takes half a GiB of a GPU.
+BLOCK_ENTRIES = (1 << 17, 1 << 26)
 
 # A subclass that overrides one of these may not be the GP of its kernel, mean and data.
 DEFINING = ("posterior", "forward", "transform_inputs", "__call__")
@@ -64,7 +65,8 @@ def exact_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor] | None:
     alpha, root = _solved(strategy)
     flat = points.reshape(-1, points.shape[-1])
     parts = []
-    for block in flat.split(max(1, BLOCK_ENTRIES // max(1, len(train)))):
+    entries = entries_at_once(flat, *BLOCK_ENTRIES)
+    for block in flat.split(max(1, entries // max(1, len(train)))):
         k = kernel(block, train).to_dense()
         prior = kernel(block, diag=True)
         mean = gp.mean_module(block) + k @ alpha

@@ -6,12 +6,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-rehearsed = False  # Whether tensors of a CPU take the paths of CUDA: only tests say so, `pytest --device simulated`
+simulated = False  # Whether tensors of a CPU take the paths of CUDA: only tests say so, `pytest --device simulated`
 
 
 def on_cuda(x: Tensor) -> bool:
     """Whether ``x`` takes the paths of CUDA, where reading a number back waits for the device."""
-    return x.is_cuda or rehearsed
+    return x.is_cuda or simulated
+
+
+def entries_at_once(x: Tensor, on_cpu: int, on_gpu: int) -> int:
+    """How many numbers a block of ``x``'s device holds: what fits the cache of a CPU starves a GPU with launches."""
+    return on_gpu if on_cuda(x) else on_cpu
 
 
 def wait_for(x: Tensor) -> None:
@@ -23,12 +28,13 @@ def wait_for(x: Tensor) -> None:
 def all_numbers(mean: Tensor, variance: Tensor) -> Tensor:
     """Whether mean and variance (``s x n``) are numbers at all arms of a trial, ``s`` bool.
 
-    Some are none after an overflow, or where rounding ruined the posterior. No reward then counts as taken in.
+    Some are none after an overflow, or where rounding ruined the posterior. No reward then counts as observed.
     """
     # No sum and no product of finite numbers is infinite but by overflow: then look again.
     if not on_cuda(mean) and math.isfinite(np.vdot(mean.numpy(), variance.numpy())):
         return mean.new_ones(len(mean), dtype=torch.bool)
-    return (mean.sum(1) + variance.sum(1)).isfinite()
+    total = mean.sum(1) + variance.sum(1)
+    return total - total == 0.0  # three launches fewer than `isfinite` takes
 
 
 def row_argmax(x: Tensor) -> Tensor:

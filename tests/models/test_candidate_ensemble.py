@@ -213,7 +213,7 @@ def test_many_points_in_blocks(tkwargs, monkeypatch):
 
     model, X = make(tkwargs), rand(tkwargs, 50, 1, 2, seed=3)
     whole = model.member_moments(X)
-    monkeypatch.setattr(module, "BLOCK", 7)
+    monkeypatch.setattr(module, "BLOCK", (7, 7))
     for a, b in zip(model.member_moments(X), whole, strict=True):
         torch.testing.assert_close(a, b)
 

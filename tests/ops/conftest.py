@@ -13,7 +13,7 @@ from bo_robust.utils import linalg
 @pytest.fixture(scope="module")
 def fused_module(device):
     """Imports ``bo_robust.ops.<name>.fused``; the interpreter must be asked for before the import."""
-    if linalg.rehearsed:
+    if linalg.simulated:
         pytest.skip("a simulated takes the plain ops")
     interpreted = device.type != "cuda"
     with pytest.MonkeyPatch.context() as patches:

@@ -27,10 +27,10 @@ from bo_robust.bandits.posteriors.dtc_changes import Factors
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
-from bo_robust.utils.linalg import on_cuda
+from bo_robust.utils.linalg import entries_at_once, on_cuda
 
-# Entries of k_D(x) evaluated at once when all arms are scored.
-BLOCK_ENTRIES = 1 << 18
+# Entries of k_D(x) evaluated at once when all arms are scored, on a CPU and a GPU.
+BLOCK_ENTRIES = (1 << 18, 1 << 23)
 # A change is: rewards of one arm, a point in, or a point out. The factors of r points are changed up to r /
 # POINTS_PER_CHANGE times at once, beyond that rebuilt (measured: benchmarks/bkb.py); and rebuilt after MAX_CHANGES in
 # all, as rounding adds up.
@@ -263,7 +263,7 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Variance of ``arms`` (``t x f``) in some ``trials`` (``t`` long), :func:`downdate` included, ``t x f``."""
     points, kernel = posterior.points[trials], posterior.kernel
-    length = max(1, 16 * BLOCK_ENTRIES // max(1, points.numel()))
+    length = max(1, 16 * entries_at_once(points, *BLOCK_ENTRIES) // max(1, points.numel()))
     parts = [
         _variance(posterior, kernel.between(some, points, trials), kernel.diagonal_of(some, trials), trials, ahead=True)
         for some in arms.split(length, 1)
@@ -307,7 +307,7 @@ def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F
 def _blocks(kernel: ArmKernel, points: Tensor, trials: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
     """k_D(x) of all arms, block by block: the arms as a slice, and ``s x r x B``."""
     s, r = points.shape
-    length = max(1, BLOCK_ENTRIES // max(1, s * r))
+    length = max(1, entries_at_once(points, *BLOCK_ENTRIES) // max(1, s * r))
     for start in range(0, kernel.num_arms, length):
         block = slice(start, min(start + length, kernel.num_arms))
         yield block, kernel.block(points, block, trials)

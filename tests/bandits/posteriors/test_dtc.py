@@ -286,7 +286,7 @@ def test_covariance_function_of_many_arms(monkeypatch, device):
         torch.testing.assert_close(posterior.variance[:, some], small.variance, rtol=0.0, atol=tol)
 
     same()
-    monkeypatch.setattr(dtc, "BLOCK_ENTRIES", 7 * 1000)  # several blocks, the last one shorter
+    monkeypatch.setattr(dtc, "BLOCK_ENTRIES", (7 * 1000, 7 * 1000))  # several blocks, the last one shorter
     dtc.rebuild(posterior, keep)
     same()
     for t in range(5):

@@ -1,0 +1,77 @@
+"""Kernel launches of the CUDA paths, counted on a CPU: what keeps them fast where no GPU is at hand.
+
+A launch is an operation of torch that is neither a view nor an allocation. Triton's kernels run as their references.
+"""
+
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bo_robust.bandits import GPUCB
+from bo_robust.bandits.posteriors.arms import ArmKernel
+from bo_robust.confidence import ConstantWidth
+from bo_robust.models import marginal_moments
+from bo_robust.ops import naive_ops
+from bo_robust.utils import linalg
+from bo_robust.utils.linalg import all_numbers
+
+FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh"}
+
+
+class Launches(TorchDispatchMode):
+    """Counts launches, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        schema = func._schema
+        returns = [r.alias_info for r in schema.returns]
+        view = all(info is not None and not info.is_write for info in returns) and returns
+        if not view and schema.name.split("::")[1] not in FREE:
+            self.names.append(schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture(autouse=True)
+def _simulated(monkeypatch):
+    monkeypatch.setattr(linalg, "simulated", True)
+    with naive_ops():
+        yield
+
+
+def counted(call):
+    call()  # caches
+    with Launches() as launches:
+        call()
+    return launches.names
+
+
+def test_views_and_allocations_are_no_launches():
+    x = torch.rand(4, 4)
+    assert counted(lambda: torch.empty(3) is x[1:].mT.reshape(12)) == ["aten::clone"]
+    assert counted(lambda: x.add_(1.0) * 2.0) == ["aten::add_", "aten::mul"]
+
+
+def test_moments_of_many_points_are_one_block():
+    """The starts of a search over designs and conditions: 4,096 x 256 points took 801 blocks of about 30 launches."""
+    X = torch.rand(100, 2, dtype=torch.float64)
+    model = SingleTaskGP(X, X.sum(-1, keepdim=True)).eval()
+    points = torch.rand(256, 256, 1, 2, dtype=torch.float64)
+    with torch.no_grad():
+        assert len(counted(lambda: marginal_moments(model, points))) <= 60
+
+
+def test_the_check_of_a_round_is_five_launches():
+    mean, variance = torch.rand(2, 3, 50)
+    assert len(counted(lambda: all_numbers(mean, variance))) <= 5
+
+
+def test_a_selection_of_gp_ucb_is_four_launches():
+    K = torch.eye(50, dtype=torch.float64)
+    algorithm = GPUCB(ConstantWidth(2.0))
+    state = algorithm.init(ArmKernel.from_matrix(K), 0.1, 3)
+    uniform = torch.rand(3, dtype=torch.float64)
+    assert len(counted(lambda: algorithm.select(state, uniform))) <= 4
