@@ -16,7 +16,7 @@ from bo_robust.ops import naive_ops
 from bo_robust.utils import linalg
 from bo_robust.utils.linalg import all_numbers
 
-FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh"}
+FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
 
 
 class Launches(TorchDispatchMode):
