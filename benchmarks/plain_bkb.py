@@ -31,7 +31,7 @@ def plain_bbkb(
     noise_var: float,
     batch_constant: float,
 ) -> list[int]:
-    """Run all rounds of ``noise`` and return the arms pulled; a ``batch_constant`` c of zero is BKB.
+    """Play all rounds of ``noise`` and return the arms pulled; a ``batch_constant`` c of zero is BKB.
 
     ``prior`` is k(x, x) of every arm, and ``draws`` has one row of uniform numbers per round, ``T x n``. A batch ends
     once the variances (of f, at its start) of its pulls add up to more than c.
@@ -39,7 +39,7 @@ def plain_bbkb(
     counts, sums = np.zeros(len(arms)), np.zeros(len(arms))
     mean, variance = np.zeros(len(arms)), prior.copy()
     phi, rest, inverse = np.zeros((len(arms), 0)), prior.copy(), np.zeros((0, 0))
-    now, spent, chosen = variance, 0.0, []
+    now, spent, picks = variance, 0.0, []
     for t, eta in enumerate(noise):
         w = width(t + 1)
         arm = first
@@ -53,7 +53,7 @@ def plain_bbkb(
                 z = phi[few]
                 now[few] = rest[few] + noise_var * ((z @ inverse) * z).sum(1)
                 arm = int(few[(mean[few] + w * np.sqrt(now[few])).argmax()])
-        chosen.append(arm)
+        picks.append(arm)
         counts[arm] += 1.0
         sums[arm] += f[arm] + eta
         spent += variance[arm]
@@ -79,4 +79,4 @@ def plain_bbkb(
         rest = np.maximum(prior - (phi * phi).sum(1), 0.0)
         variance = rest + noise_var * ((phi @ inverse) * phi).sum(1)
         now, spent = variance.copy(), 0.0
-    return chosen
+    return picks

@@ -86,11 +86,6 @@ def test_what_a_width_leaves_out_comes_from_what_is_known_and_from_the_settings(
     assert float(acqf.width) == pytest.approx(FiniteWidth(7, 0.2)(9))
 
 
-def test_defaults_are_not_shared():
-    make("gp-ucb").acquisition_options["width"]["kind"] = "broken"
-    assert make("gp-ucb").acquisition_options["width"]["kind"] == "randomised"
-
-
 def test_elimination_gives_half_of_delta_to_a_width_by_norm():
     given = make("he-gp-ucb", width={"kind": "self_normalised", "norm_bound": 2.0}, noise_scale=0.3)
     options = given.acquisition_options["width"]
@@ -115,12 +110,6 @@ def test_levels():
     for given, count in ((fourier, 9), (fourier | {"num_features": 5}, 5)):
         level = make("ata-gp-ucb", **given).build(X, Y).truncation
         assert level == ATAFourierTruncation(**tail, num_features=count)
-
-
-def test_flagged_readings_are_outliers_or_truncated():
-    X, Y = data()
-    Y[3] = 1e6
-    assert flagged(make("tgp-ucb", moment_bound=1.0).build(X, Y)).nonzero().tolist() == [[3]]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.models import RobustGP, suggest_replicates
-from bo_robust.suggest import _failure_model, _OneHot, _sentinel, _Space, _WhereTrialsSucceed, suggest
+from bo_robust.suggest import _failure_model, _sentinel, _Space, _WhereTrialsSucceed, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
 BOX = [[0.0, -1.0], [4.0, 1.0]]
@@ -236,30 +236,6 @@ def test_values_that_stand_for_failures_are_named():
     assert _sentinel(torch.cat([good, good.new_tensor([900.0, 900.0])])) == 900.0
     assert _sentinel(torch.cat([good, good.new_tensor([900.0])])) is None
     assert _sentinel(torch.cat([good, good.new_tensor([50.0, 50.0])])) is None
-
-
-def test_tables_of_pandas_and_values_in_any_order_are_taken():
-    pandas = pytest.importorskip("pandas")
-    X = designs(8).round()
-    space = {"bounds": [[0.0, -1.0], [4.0, 1.0]], "discrete": {0: [4, 0, 2, 1, 3]}}
-    one = suggest(X, f(X), **space, **SEARCH)
-    frame = pandas.DataFrame(X.numpy(), columns=["a", "b"])
-    other = suggest(frame, pandas.Series(f(X).numpy()), **space, **SEARCH)
-    assert torch.equal(one.X, other.X)
-
-
-def test_one_hot_columns():
-    space = _Space.of([[0.0, 0.0], [2.0, 10.0]], None, {}, {0: [0.0, 1.0, 2.0]}, [])
-    x = torch.tensor([[2.0, 5.0], [0.0, 10.0]], dtype=torch.float64)
-    assert space.encode(x).tolist() == [[0.0, 0.0, 1.0, 0.5], [1.0, 0.0, 0.0, 1.0]]
-    assert space.columns == 4
-
-    class Second(AcquisitionFunction):
-        def forward(self, X):
-            return X[..., 2].squeeze(-1)
-
-    wrapped = _OneHot(Second(RobustGP(torch.rand(3, 4).double(), torch.rand(3, 1).double())), {0: 3})
-    assert wrapped(torch.tensor([[[1.9, 0.3]], [[0.2, 0.3]]], dtype=torch.float64)).tolist() == [1.0, 0.0]
 
 
 X3 = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.5]]

@@ -99,11 +99,3 @@ def test_a_posterior_that_is_not_finite_bounds_nothing(tkwargs):
     acqf = ValueAtRiskUCB(gp(tkwargs), bell(tkwargs), ALPHA, 1.0)
     acqf.width.fill_(torch.nan)
     assert bool(search_lacing_value(acqf, torch.tensor([0.4], **tkwargs), 4, 2).regret_bound.isnan())
-
-
-def test_same_pick_for_a_design_alone(tkwargs):
-    acqf = ValueAtRiskUCB(gp(tkwargs), bell(tkwargs), ALPHA, 1.0)
-    x = torch.tensor([[0.1], [0.6]], **tkwargs)
-    together = search_lacing_value(acqf, x, num_starts=4, steps=10)
-    alone = torch.cat([search_lacing_value(acqf, row, num_starts=4, steps=10).z.unsqueeze(0) for row in x])
-    torch.testing.assert_close(together.z, alone, rtol=0.0, atol=1e-8)

@@ -40,15 +40,6 @@ def test_is_v_ucb_for_small_alpha(tkwargs):
     assert torch.equal(stable.select_condition(x).index, limit.select_condition(x).index)
 
 
-def test_impossible_conditions_do_not_count(tkwargs):
-    Z = torch.linspace(0, 1, 3, **tkwargs).unsqueeze(-1)
-    environment = FiniteEnvironment(Z, torch.tensor([0.0, 0.6, 0.4], **tkwargs))
-    x = torch.rand(9, 1, **tkwargs)
-    some, two = (StableOpt(gp(tkwargs, 2), e, 2.0) for e in (environment, FiniteEnvironment(Z[1:])))
-    assert torch.allclose(some(x.unsqueeze(1)), two(x.unsqueeze(1)), atol=1e-9)
-    assert torch.equal(some.select_condition(x).z, two.select_condition(x).z)
-
-
 def test_ball_prefers_the_broad_peak(tkwargs):
     """A high narrow peak at 0.2 and a broad one at 0.7: within 0.1 of x only the broad one is safe."""
     X = torch.linspace(0, 1, 60, **tkwargs).unsqueeze(-1)

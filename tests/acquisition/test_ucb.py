@@ -9,13 +9,12 @@ from botorch.models import ModelList, ModelListGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms.input import Normalize
-from botorch.optim import optimize_acqf
 
 from bo_robust.acquisition import GPUCB, ucb
 from bo_robust.confidence import ConstantWidth, FiniteWidth, RandomisedWidth, SelfNormalisedWidth, TGPWidth
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import TruncatedGP
-from tests.problems import rand, rbf, unit_box
+from tests.problems import rand, rbf
 
 NOISE_VAR = 0.1
 
@@ -88,37 +87,6 @@ def test_round_and_information_gain_reach_the_width(tkwargs, monkeypatch):
     assert float(GPUCB(model, width).width) == pytest.approx(expected, rel=1e-10)
 
 
-def test_randomised_width_is_drawn_once(tkwargs):
-    model, x = make(tkwargs), rand(tkwargs, 5, 1, 2, seed=3)
-    width = RandomisedWidth(num_arms=50)
-
-    def new(seed, model=model):
-        return GPUCB(model, width, generator=torch.Generator().manual_seed(seed))
-
-    acqf = new(0)
-    assert torch.equal(acqf(x), acqf(x))
-    assert torch.equal(acqf.width, new(0).width)
-    widths = {float(new(seed).width) for seed in range(20)}
-    assert len(widths) == 20
-    assert min(widths) >= math.sqrt(2 * math.log(25.0))
-    assert len(set(new(0, make(tkwargs, batch=(4,))).width.tolist())) == 4
-
-
-def test_two_outputs_under_one_transform(tkwargs):
-    model, x = make(tkwargs), rand(tkwargs, 10, 1, 2, seed=3)
-    X, Y = data(tkwargs)
-    both = ModelListGP(model, SingleTaskGP(X, Y))
-    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.5], **tkwargs))
-    acqf = GPUCB(both, FiniteWidth(num_arms=10, delta=0.1), posterior_transform=weights)
-    assert acqf.t == 15
-    candidates, _ = optimize_acqf(acqf, unit_box(tkwargs), q=2, num_restarts=2, raw_samples=16, sequential=True)
-    assert float(torch.pdist(candidates)) > 0.05
-    posterior = both.posterior(x.squeeze(-2))
-    mean = posterior.mean @ weights.weights
-    sigma = (posterior.variance @ weights.weights.square()).sqrt()
-    torch.testing.assert_close(acqf(x), mean + acqf.width * sigma, atol=1e-10, rtol=0)
-
-
 def test_models_without_one_posterior_are_refused(tkwargs):
     model, other = make(tkwargs), make(tkwargs, n=9)
     with pytest.raises(UnsupportedError, match="posterior transform"):
@@ -159,17 +127,6 @@ def test_random_numbers_are_drawn_only_for_widths_that_use_them(tkwargs):
             torch.testing.assert_close(first.cpu(), width(15, uniform=uniform), atol=1e-14, rtol=0)
 
 
-def test_a_width_may_use_both_the_gain_and_random_numbers(tkwargs):
-    model = make(tkwargs, batch=(3,))
-    acqf = GPUCB(
-        model,
-        lambda t, information_gain, uniform: information_gain + uniform,
-        generator=torch.Generator().manual_seed(4),
-    )
-    uniform = torch.rand(3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    torch.testing.assert_close(acqf.width, model.information_gain + uniform.to(**tkwargs), atol=1e-12, rtol=0)
-
-
 def test_a_list_of_any_models_at_one_point(tkwargs):
     X, Y = data(tkwargs)
     members, x = (make(tkwargs), SingleTaskGP(X, Y)), rand(tkwargs, 300, 1, 2, seed=3)
@@ -189,14 +146,3 @@ def test_a_list_of_any_models_at_one_point(tkwargs):
     acqf.set_X_pending(rand(tkwargs, 1, 2, seed=3))
     with pytest.raises(ValueError, match="put the GPs into a ModelListGP"):
         acqf(x)
-
-
-def test_pending_points_carry_no_gradient_and_no_alias(tkwargs):
-    acqf, pending = GPUCB(make(tkwargs), ConstantWidth(2.0)), rand(tkwargs, 2, 2, seed=5)
-    acqf.set_X_pending(pending)
-    x = rand(tkwargs, 3, 1, 2, seed=3)
-    value = acqf(x)
-    pending.zero_()
-    assert torch.equal(acqf(x), value)
-    acqf.set_X_pending(torch.empty(0, 2, **tkwargs))
-    torch.testing.assert_close(acqf(x), GPUCB(acqf.model, ConstantWidth(2.0))(x), atol=1e-12, rtol=0)

@@ -2,20 +2,15 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions import UnsupportedError
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
-from botorch.models.transforms.input import AppendFeatures, InputPerturbation, Normalize
-from botorch.models.transforms.outcome import Standardize
-from botorch.optim import optimize_acqf
+from botorch.models.transforms.input import AppendFeatures, InputPerturbation
 from botorch.utils.datasets import SupervisedDataset
-from torch.distributions import Normal
 
 from bo_robust.acquisition import GPUCB, ValueAtRiskUCB, recommend_design
-from bo_robust.acquisition.value_at_risk import choose_condition, value_at
+from bo_robust.acquisition.value_at_risk import choose_condition
 from bo_robust.confidence import FiniteWidth
-from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
+from bo_robust.risk_measures.environments import FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
 from tests.problems import conditions, rand, rbf
 
@@ -98,42 +93,6 @@ def test_gradients_are_those_of_differences(tkwargs, functional):
         assert torch.autograd.gradcheck(acqf, x, eps=1e-6, atol=1e-5)
 
 
-def test_gradients_through_a_perturbation(tkwargs):
-    model = make(tkwargs, d=2)
-
-    def relative(X):
-        return torch.stack([0.0 * X, 0.3 * X, -0.2 * X], dim=-2)
-
-    acqf = ValueAtRiskUCB(model, PerturbationEnvironment(relative), 0.4, 1.0)
-    x = rand(tkwargs, 3, 1, 2, seed=3).requires_grad_()
-    assert torch.autograd.gradcheck(acqf, x, eps=1e-6, atol=1e-5)
-    choice = acqf.select_condition(x.detach().squeeze(-2))
-    assert torch.allclose(choice.point, x.detach().squeeze(-2) + choice.z)
-
-
-def test_continuous_environment_with_transforms_and_a_noise_free_loop(tkwargs):
-    """d_z = 1, a few hundred quasi-random points: the recommendation's VaR improves on the initial designs'."""
-    bounds_z = torch.tensor([[0.25], [0.75]], **tkwargs)
-    environment = ContinuousEnvironment(bounds_z, Normal(0.5, 0.125), num_points=200)
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **tkwargs)
-    X = torch.cat([rand(tkwargs, 5, 2), 0.25 + 0.5 * rand(tkwargs, 5, 1, seed=1)], -1)
-    Y, alpha = objective(X), 0.1
-    torch.manual_seed(0)
-    for _ in range(6):
-        model = SingleTaskGP(X, Y, input_transform=Normalize(3), outcome_transform=Standardize(1))
-        acqf = ValueAtRiskUCB(model, environment, alpha, 1.5)
-        x, _ = optimize_acqf(acqf, bounds, q=1, num_restarts=2, raw_samples=32)
-        point = acqf.select_condition(x).point
-        assert point.shape == (1, 3)
-        assert 0.25 <= float(point[0, 2]) <= 0.75
-        X, Y = torch.cat([X, point]), torch.cat([Y, objective(point)])
-    model = SingleTaskGP(X, Y, input_transform=Normalize(3), outcome_transform=Standardize(1))
-    found = recommend_design(model, environment, alpha, X[:, :2])
-    true_var = ValueAtRisk(alpha)(objective(environment.points(X[:, :2])).squeeze(-1))
-    assert true_var[found.index] > true_var[:5].max()
-    assert torch.equal(found.x, X[found.index, :2])
-
-
 def test_recommend_by_hand(tkwargs):
     model, environment = make(tkwargs), conditions(tkwargs)
     queried = rand(tkwargs, 7, 2, seed=6)
@@ -142,21 +101,6 @@ def test_recommend_by_hand(tkwargs):
     values = torch.stack([CVaR(0.3)(m, environment.probabilities) for m in means]).detach()
     assert int(found.index) == int(values.argmax())
     assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
-
-
-def test_random_picks(tkwargs):
-    model, environment = make(tkwargs), conditions(tkwargs)
-    acqf = ValueAtRiskUCB(model, environment, 0.5, 3.0)
-    x = rand(tkwargs, 50, 2, seed=7)
-    x = x[acqf.lacing_values(x).sum(-1).argmax()].expand(400, 2)
-    mask = acqf.lacing_values(x[:1])[0]
-    assert int(mask.sum()) >= 2
-    g = torch.Generator().manual_seed(0)
-    counts = acqf.select_condition(x, "uniform", g).index.bincount(minlength=W).double()
-    expected = mask.double() / mask.sum()
-    assert (counts.cpu() / 400 - expected.cpu()).abs().max() < 0.1
-    counts = acqf.select_condition(x, "drawn", g).index.bincount(minlength=W).double()
-    assert (counts.cpu() / 400 - environment.probabilities.cpu()).abs().max() < 0.1
 
 
 def test_a_batched_model_has_a_choice_per_member(tkwargs):
@@ -172,17 +116,6 @@ def test_a_batched_model_has_a_choice_per_member(tkwargs):
         assert torch.equal(alone.select_condition(x[:, 0]).index, choice.index[:, i])
     with pytest.raises(ValueError, match="batch shape"):
         acqf(rand(tkwargs, 5, 2, 2, 2))
-
-
-def test_several_outputs_under_one_transform(tkwargs):
-    a, environment, x = make(tkwargs), conditions(tkwargs), rand(tkwargs, 5, 2, seed=8)
-    two = ModelListGP(a, make(tkwargs))
-    with pytest.raises(UnsupportedError):
-        ValueAtRiskUCB(two, environment, 0.3, 1.5)
-    transform = ScalarizedPosteriorTransform(torch.tensor([-1.0, 0.0], **tkwargs))
-    acqf = ValueAtRiskUCB(two, environment, 0.3, 1.5, posterior_transform=transform)
-    lower_of_a = ValueAtRiskUCB(a, environment, 0.3, 1.5).bounds_at(x)[0]
-    assert torch.allclose(acqf.bounds_at(x)[1], -lower_of_a, atol=1e-8)
 
 
 def test_columns_of_z_in_x_are_refused(tkwargs):
@@ -269,8 +202,3 @@ def test_choices_by_hand(tkwargs):
     assert choice.index.tolist() == [0, 2]
     choice = choose_condition(x, PerturbationEnvironment(z), ValueAtRisk(0.5), lower, upper)
     assert choice.point.tolist() == [[7.2], [8.2]]
-
-
-def test_value_at(tkwargs):
-    values = torch.arange(12, **tkwargs).view(2, 3, 2)
-    assert value_at(values, torch.tensor([2, 0], device=values.device)).tolist() == [[4.0, 5.0], [6.0, 7.0]]

@@ -127,41 +127,6 @@ def test_the_round_of_elimination_by_hand(device):
     assert (last["candidate"], last["round"], last["eliminated"]) == (1, 3, False)
 
 
-def test_a_failed_pull_enters_nothing(device):
-    """NaN in one trial, an elimination in the other."""
-    kernel, prior = hills(30, device)
-    algorithm = HEGPUCB(BayesianFiniteWidth(30, 0.1), 0.1, 0.1)
-    state = algorithm.init(kernel, 0.01, 2, prior_mean=prior)
-    arms = algorithm.select(state, torch.zeros(2, dtype=torch.float64, device=device)).arms
-    rewards = torch.tensor([math.nan, 0.9], dtype=torch.float64, device=device)
-    info = algorithm.observe(state, arms, rewards)
-    assert info.ok.tolist() == [False, True]
-    assert info.failed.tolist() == [False, True]
-    assert state.sums[1].tolist() == [[0, 0, 0], [0, 1, 0]]
-    assert state.posterior.active.tolist() == [[True, True, True], [True, False, True]]
-    assert not state.posterior.evidence[0].any()
-
-
-def test_order_of_the_candidates_changes_nothing_but_indices(device):
-    kernel, prior = hills(30, device)
-    f, noise = draws(kernel.matrix[0], 5, 60, 0.1, device)
-    permutation = torch.tensor([2, 0, 1], device=device)
-    width = tuple(BayesianFiniteWidth(30, 0.1, scale=c) for c in (1.0, 0.9, 1.1))  # one each: no ties
-    runs = []
-    for order in (torch.arange(3, device=device), permutation):
-        algorithm = HEGPUCB(tuple(width[u] for u in order.tolist()), 0.1, 0.1)
-        state = algorithm.init(candidate_kernel(list(kernel.matrix[order])), 0.01, 5, prior_mean=prior[order])
-        arms, infos = run_rounds(algorithm, state, f, noise)
-        runs.append((arms, torch.stack([order[i.candidate] for i in infos]), state))
-    (arms, who, a), (arms_p, who_p, b) = runs
-    assert torch.equal(arms, arms_p)
-    assert torch.equal(who, who_p)
-    assert (a.failures.at > 0).any()
-    assert torch.equal(a.failures.at[:, permutation], b.failures.at)
-    assert torch.equal(a.posterior.active[:, permutation], b.posterior.active)
-    torch.testing.assert_close(a.sums[0][:, permutation], b.sums[0], rtol=1e-12, atol=1e-12)
-
-
 def test_the_true_candidate_survives_and_wrong_ones_die(device):
     """300 functions, a hundred from each prior, 40 rounds, delta = 0.1: at least 0.9 survive (here all do)."""
     n, s, delta = 25, 300, 0.1
@@ -180,18 +145,6 @@ def test_the_true_candidate_survives_and_wrong_ones_die(device):
     assert float(state.posterior.active[own].double().mean()) >= 1.0 - delta
     assert float(state.posterior.active[~own].double().mean()) < 0.8
     assert not violated(state.posterior.active, state.failures).any()
-
-
-def test_initial_designs_are_not_tested(device):
-    kernel, prior = hills(30, device)
-    algorithm = HEGPUCB(BayesianFiniteWidth(30, 0.1), 0.1, 0.1)
-    state = algorithm.init(kernel, 0.01, 2, prior_mean=prior)
-    arms = torch.tensor([6, 6], device=device)
-    assert algorithm.observe_initial(state, arms, torch.zeros(2, dtype=torch.float64, device=device)).ok.all()
-    assert state.round == 1
-    assert state.posterior.active.all()
-    assert not state.sums[1].any()
-    assert state.posterior.evidence.argmax(1).tolist() == [0, 0]
 
 
 def test_bad_settings_are_refused(device):

@@ -8,11 +8,6 @@ from bo_robust.bandits.ranks import best_of_ranks, no_offer
 LIKE = torch.zeros(1)
 
 
-def test_the_best_of_one_process_is_its_own():
-    row = torch.tensor([1.5, 0.5, 7.0, 0.25], dtype=torch.float64)
-    assert torch.equal(best_of_ranks(lambda: row, 1, LIKE, None), row)
-
-
 def test_the_first_of_equals_with_the_largest_threshold(monkeypatch):
     rows = torch.tensor([[2.0, 0.1, 9.0], [2.0, 0.2, 4.0], [1.0, 0.9, 1.0]], dtype=torch.float64)
     monkeypatch.setattr("bo_robust.bandits.ranks.gathered", lambda *args: rows)
@@ -23,17 +18,3 @@ def test_no_arm_on_any_rank_is_an_error():
     assert no_offer(2, LIKE).tolist() == [-math.inf, -math.inf, 0.0, 0.0, 0.0]
     with pytest.raises(ValueError, match="no arms to choose from"):
         best_of_ranks(lambda: no_offer(2, LIKE), 2, LIKE, None)
-
-
-def test_candidates_that_are_still_to_be_chosen_are_no_error():
-    row = no_offer(0, LIKE)
-    row[1] = math.inf  # no candidates: another pass is needed
-    assert best_of_ranks(lambda: row, 0, LIKE, None)[1] == math.inf
-
-
-def test_an_error_reaches_the_caller():
-    def fails():
-        raise ValueError("broken arms")
-
-    with pytest.raises(ValueError, match="broken arms"):
-        best_of_ranks(fails, 1, LIKE, None)

@@ -5,9 +5,9 @@ import torch
 
 from bo_robust.bandits import BKB, TGPUCB
 from bo_robust.confidence import ConstantWidth
-from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
+from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.utils.input_checks import RULES
-from tests.bandits.problems import kernel, run_rounds, table
+from tests.bandits.problems import kernel, table
 
 WIDTH = ConstantWidth(1.0)
 LEVEL = TGPTruncation(0.5, 0.5)
@@ -46,10 +46,3 @@ def test_truncated_rewards_written_out(rule, device):
     assert 3 <= lost <= 37
     for state in states:
         torch.testing.assert_close(state.posterior.mean[0], mean, rtol=0.0, atol=1e-7)
-
-
-def test_bkb_without_a_level_loses_nothing(device):
-    f, noise, uniforms = heavy(30, 3, device)
-    plain, _ = run_rounds(BKB(WIDTH, 3.0), kernel(device), f, noise, uniforms)
-    level = BKB(WIDTH, 3.0, truncation=NoTruncation(), rule="clip")
-    assert torch.equal(plain, run_rounds(level, kernel(device), f, noise, uniforms)[0])

@@ -1,27 +1,20 @@
-import copy
-import warnings
-
 import pytest
 import torch
 from botorch.acquisition import qKnowledgeGradient
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize, Warp
-from botorch.models.transforms.outcome import Standardize
+from botorch.models.transforms.input import Warp
 from botorch.sampling import SobolQMCNormalSampler
-from botorch.utils.datasets import SupervisedDataset
-from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import BKBModel
 from bo_robust.acquisition import GPUCB
 from bo_robust.confidence import BKBWidth, ConstantWidth, FiniteWidth, SelfNormalisedWidth
-from bo_robust.features.leverage import keep_probability, theory_oversampling
+from bo_robust.features.leverage import theory_oversampling
 from bo_robust.models import FeatureGP, NystromMap, marginal_moments, sequential_moments
 from bo_robust.models.bkb import group_copies
-from bo_robust.utils.random import stream
 from tests.problems import assert_same, moments, points, rewards
 
 pytestmark = pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
@@ -80,17 +73,6 @@ def test_the_dictionary_of_all_points_gives_the_exact_gp(tkwargs):
         torch.testing.assert_close(model.effective_dimension, d_eff, atol=1e-8, rtol=0)
 
 
-def test_few_points_are_all_in_the_dictionary(tkwargs):
-    X = points(tkwargs, 40, seed=1).repeat(4, 1)
-    model = make(tkwargs, X=X, min_size=128)
-    assert torch.equal(model.dictionary, X[:40])
-    assert_same(model, exact(model), points(tkwargs, 9), tol=1e-8)
-    new = points(tkwargs, 2, seed=4)
-    grown = make(tkwargs, n=20, min_size=128).condition_on_observations(new, rewards(new))
-    assert grown.dictionary_size == 22
-    assert_same(grown, exact(grown), points(tkwargs, 9), tol=1e-8)
-
-
 def test_a_drawn_dictionary_is_dtc_on_its_points(tkwargs):
     model, X = make(tkwargs), points(tkwargs, 9, 1)
     assert 20 < model.dictionary_size < 200
@@ -98,23 +80,6 @@ def test_a_drawn_dictionary_is_dtc_on_its_points(tkwargs):
     assert_same(model, plain, X, tol=1e-10)
     torch.testing.assert_close(model.log_evidence(), plain.log_evidence(), atol=1e-8, rtol=0)
     torch.testing.assert_close(model.information_gain, plain.information_gain, atol=1e-10, rtol=0)
-
-
-def test_counts_equal_copies(tkwargs):
-    distinct = points(tkwargs, 90, seed=1)
-    counts = torch.arange(90, device=distinct.device) % 4 + 1
-    shuffled = torch.randperm(int(counts.sum()), generator=torch.Generator().manual_seed(0)).to(distinct.device)
-    X = distinct.repeat_interleave(counts, dim=0)[shuffled]
-    model = make(tkwargs, X=X, likelihood=GaussianLikelihood().to(**tkwargs))
-    model.likelihood.noise = 0.2
-    model.train()
-    assert model.dictionary_size < 90
-    assert model.dictionary.unique(dim=0).shape == model.dictionary.shape
-    plain = on_dictionary(model, X, model.train_targets.unsqueeze(-1))
-    assert_same(model, plain, points(tkwargs, 9, 1), tol=1e-10)
-    torch.testing.assert_close(model.information_gain, plain.information_gain, atol=1e-9, rtol=0)
-    total = plain.posterior(X.unsqueeze(-2)).variance.sum() / model.likelihood.noise
-    torch.testing.assert_close(model.effective_dimension, total.squeeze().detach(), atol=1e-8, rtol=0)
 
 
 def test_the_variance_does_not_starve(tkwargs):
@@ -152,82 +117,6 @@ def test_accuracy_of_leverage_score_dictionaries(tkwargs):
 
 
 # ---------------------------------------------------------------------------------------------- the draw
-
-
-def test_the_same_seed_draws_the_same_dictionary(tkwargs):
-    torch.manual_seed(0)
-    one, other = make(tkwargs, seed=3), make(tkwargs, seed=4)
-    state = torch.get_rng_state()
-    again = make(tkwargs, seed=3)
-    assert torch.equal(again.dictionary, one.dictionary)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert one.dictionary.shape != other.dictionary.shape or not torch.equal(one.dictionary, other.dictionary)
-    one.train()
-    assert torch.equal(one.dictionary, again.dictionary)  # a function of data, hyperparameters and seed
-
-
-def test_the_draw_is_the_one_of_the_leverage_module(tkwargs):
-    """One Bernoulli draw with p = min(1, q sigma~^2) of the variances under the dictionary before (Algorithm 1)."""
-    X = points(tkwargs, 200, seed=1)
-    model = make(tkwargs, X=torch.cat([X, X[:50]]), oversampling=2.0)
-    scores = moments(model, X.unsqueeze(-2))[1].flatten() / 0.1
-    counts = torch.ones(200, **tkwargs)
-    counts[:50] = 2.0
-    members = model._choose(scores, counts.sqrt(), 1)
-    uniform = torch.as_tensor(stream(0, "dictionary", 1, 250).random(200), device=X.device)
-    expected = (uniform < keep_probability(scores, 2.0, counts)).nonzero().squeeze(-1)
-    assert torch.equal(members.sort().values, expected)
-    assert 20 < len(expected) < 150
-
-
-def test_transforms(tkwargs):
-    normalize = Normalize(d=2, bounds=torch.tensor([[0.0, -1.0], [4.0, 1.0]], **tkwargs))
-    raw = normalize.untransform(points(tkwargs, 200, seed=1))
-    plain = make(tkwargs, X=points(tkwargs, 200, seed=1), Y=rewards(raw))
-    moved = make(tkwargs, X=raw, input_transform=normalize)
-    X = points(tkwargs, 5)
-    torch.testing.assert_close(plain.dictionary, moved.dictionary, atol=1e-12, rtol=0)
-    torch.testing.assert_close(moments(plain, X), moments(moved, normalize.untransform(X)), atol=1e-9, rtol=0)
-    y = rewards(points(tkwargs, 300, seed=1))
-    scaled = make(tkwargs, noise_var=0.1 * float(y.var()), outcome_transform=Standardize(m=1))
-    other = make(tkwargs, Y=(y - y.mean()) / y.std())
-    assert torch.equal(scaled.dictionary, other.dictionary)
-    torch.testing.assert_close(moments(scaled, X)[1], moments(other, X)[1] * y.var(), atol=1e-10, rtol=0)
-
-
-def test_sizes_are_kept(tkwargs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        capped = make(tkwargs, max_size=15)  # a fit may change what is needed
-    with pytest.warns(UserWarning, match=r"cut from \d+ to max_size = 15 points: .*Raise max_size"):
-        assert capped.dictionary_size == 15
-    capped.train()
-    with pytest.warns(UserWarning, match="cut from"):
-        assert capped.dictionary_size == 15
-    free = make(tkwargs)
-    least = make(tkwargs, min_size=free.dictionary_size + 30)
-    assert least.dictionary_size == free.dictionary_size + 30
-    assert make(tkwargs, max_size=10, min_size=128).min_size == 10
-
-
-def test_the_posterior_follows_hyperparameters_and_data(tkwargs):
-    model = make(tkwargs, noise_var=None)
-    before = model.dictionary_size
-    model.covar_module.lengthscale = 0.1
-    model.train()
-    assert torch.equal(model.features.inducing_points, make(tkwargs, noise_var=None).dictionary)  # fits keep it
-    assert model.dictionary_size > before + 30
-    model.eval()
-    model.set_train_data(model.train_inputs[0] * 0.1, model.train_targets)
-    assert bool((model.dictionary <= 0.1).all())
-    linear = make(tkwargs, covar_module=LinearKernel().to(**tkwargs))
-    assert_same(linear, exact(linear), points(tkwargs, 5), tol=1e-7)
-    with pytest.warns(match=r"torch\.float32"):
-        single = make(tkwargs | {"dtype": torch.float32}, X=points(tkwargs, 300, seed=1).float(), covar_module=None)
-    double = make(tkwargs, covar_module=single.covar_module.double())
-    X = points(tkwargs, 6)
-    single.covar_module.float()
-    assert float((moments(single, X.float())[0] - moments(double.float(), X.float())[0]).abs().max()) < 0.02
 
 
 # ---------------------------------------------------------------------------------------------- fitting
@@ -274,32 +163,6 @@ def test_conditioning_under_the_same_dictionary(tkwargs):
     assert_same(grown, whole, points(tkwargs, 5, 3), tol=1e-9)
     assert_same(grown, whole, points(tkwargs, 5, 1), tol=1e-9)
     assert model.train_targets.shape == (300,)
-
-
-def test_conditioning_redraws(tkwargs):
-    model = make(tkwargs)
-    far = torch.tensor([[3.0, 3.0]], **tkwargs)  # k(x, x) is ten noise variances
-    grown = model.condition_on_observations(far, torch.ones(1, 1, **tkwargs))
-    assert torch.equal(grown.dictionary[-1:], far)
-    assert grown.posterior(far).variance.item() == pytest.approx(0.1 / 1.1, rel=0.01)
-    assert grown.posterior(far).mean.item() == pytest.approx(1.0 / 1.1, rel=0.01)
-    assert_same(grown, make(tkwargs, X=grown.train_inputs[0], Y=grown.train_targets.unsqueeze(-1)), far, tol=1e-12)
-    again = model.dictionary[:1]  # copies of what the dictionary holds: nothing is missed, until n has doubled
-    same = model.condition_on_observations(again.expand(300, 2), rewards(again.expand(300, 2)))
-    more = same.condition_on_observations(again, rewards(again))
-    assert torch.equal(same.dictionary, model.dictionary)
-    assert not torch.equal(more.dictionary, model.dictionary)
-    assert model._unexplained == 0.0
-    assert 0.0 <= same._unexplained < 1e-6
-    with torch.no_grad():
-        fantasies = model.fantasize(far.expand(4, 1, 2), SobolQMCNormalSampler(torch.Size([3]), seed=0))
-    assert fantasies.train_targets.shape == (3, 4, 301)
-    assert torch.equal(fantasies.dictionary, model.dictionary)
-    torch.testing.assert_close(fantasies.effective_dimension[1, 2], fantasies.effective_dimension[0, 0])
-    rebuilt = copy.deepcopy(fantasies)
-    rebuilt.train()
-    assert_same(rebuilt, fantasies, points(tkwargs, 5), tol=1e-9)
-    assert rebuilt.log_evidence().shape == (3, 4)
 
 
 @pytest.mark.parametrize("where", ["explained", "unknown"])
@@ -349,19 +212,6 @@ def test_widths_get_the_round_the_information_gain_and_the_effective_dimension(t
 # ---------------------------------------------------------------------------------------------- module
 
 
-def test_construct_inputs(tkwargs):
-    X = points(tkwargs, 30)
-    names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
-    data = SupervisedDataset(X, rewards(X), **names)
-    assert BKBModel.construct_inputs(data).keys() == {"train_X", "train_Y"}
-    noisy = SupervisedDataset(X, rewards(X), Yvar=torch.full((30, 1), 0.25, **tkwargs), **names)
-    inputs = BKBModel.construct_inputs(noisy, oversampling=8.0, max_size=20, seed=5, task_feature=0)
-    assert inputs.keys() == {"train_X", "train_Y", "noise_var", "oversampling", "max_size", "seed"}
-    model = BKBModel(**inputs, min_size=10)
-    assert (model.seed, model.max_size, model.oversampling) == (5, 20, 8.0)
-    assert model.likelihood.noise.item() == pytest.approx(0.25 / float(rewards(X).var()))
-
-
 # ---------------------------------------------------------------------------------------------- copies of a point
 
 
@@ -371,13 +221,3 @@ def test_copies_by_hand():
     assert first.tolist() == [0, 1]  # in the order seen, not sorted
     torch.testing.assert_close(root.square(), torch.tensor([3.0, 1.0]).double())
     torch.testing.assert_close(targets / root, torch.tensor([3.0, 5.0]).double())
-
-
-def test_normal_equations_stay():
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randint(3, (20, 2), generator=generator).double()
-    y = torch.randn(20, generator=generator, dtype=torch.float64)
-    first, root, targets = group_copies(X, y)
-    weighted = X[first] * root.unsqueeze(1)
-    torch.testing.assert_close(weighted.mT @ weighted, X.mT @ X)
-    torch.testing.assert_close(weighted.mT @ targets, X.mT @ y)

@@ -8,7 +8,6 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Normalize
 from botorch.models.transforms.outcome import Log, Standardize
-from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.transforms import is_ensemble
 from gpytorch.kernels import Kernel, MaternKernel, MultitaskKernel, RBFKernel
 from gpytorch.means import ConstantMean, LinearMean, ZeroMean
@@ -156,17 +155,6 @@ def test_input_transforms(tkwargs):
         make(tkwargs, input_transform=AppendFeatures(torch.zeros(2, 1, **tkwargs)))
 
 
-def test_construct_inputs(tkwargs):
-    X = rand(tkwargs, 5, 2)
-    data = SupervisedDataset(X, f(X), Yvar=torch.ones(5, 1, **tkwargs), feature_names=["a", "b"], outcome_names=["y"])
-    inputs = CandidateEnsemble.construct_inputs(
-        data, candidates=KINDS, outcome_transform=Standardize(m=1), task_feature=0
-    )
-    built = CandidateEnsemble(**inputs)
-    assert built.standardises
-    assert torch.equal(built.train_targets, f(X)[:, 0])
-
-
 def test_candidates_that_are_the_same_are_warned_of(tkwargs):
     twice = [KINDS[0], KINDS[1], {**KINDS[0], "name": "again"}]
     with pytest.warns(UserWarning, match=r"candidates 0 \(rbf.* and 2 \(again\) are the same"):
@@ -206,16 +194,6 @@ def test_hallucinated_points_keep_means_and_shrink_variances(tkwargs):
     assert torch.equal(hallucinated.weights, model.weights)
     with pytest.raises(ValueError, match="hallucinated points"):
         hallucinated.condition_on_observations(pending, f(pending))
-
-
-def test_many_points_in_blocks(tkwargs, monkeypatch):
-    import bo_robust.models.candidate_gps as module
-
-    model, X = make(tkwargs), rand(tkwargs, 50, 1, 2, seed=3)
-    whole = model.member_moments(X)
-    monkeypatch.setattr(module, "BLOCK", (7, 7))
-    for a, b in zip(model.member_moments(X), whole, strict=True):
-        torch.testing.assert_close(a, b)
 
 
 def test_standardised_rewards_may_have_any_units(tkwargs):

@@ -59,12 +59,6 @@ def test_other_modules_are_fitted_by_botorch():
     assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
 
 
-def test_options_are_botorchs():
-    kept = {"optimizer_kwargs": {"options": {"maxiter": 2}}}
-    ours, theirs = fit(SingleTaskGP(*data()), optimizer=fit_evidence, **kept), fit(SingleTaskGP(*data()), **kept)
-    assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
-
-
 def test_many_rewards_are_fitted_by_some(monkeypatch):
     np.testing.assert_array_equal(fit_rows(800), np.arange(800))
     rows = fit_rows(5000)
@@ -113,9 +107,3 @@ def test_inputs_far_from_zero_lose_nothing():
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
         found.append(model.covar_module.lengthscale.detach())
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=0.0)
-
-
-def test_a_model_with_nothing_to_learn_is_refused_as_by_botorch():
-    model = SingleTaskGP(*data()).requires_grad_(False)
-    with pytest.raises(RuntimeError, match="No parameters"):
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)

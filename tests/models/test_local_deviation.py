@@ -9,7 +9,6 @@ from botorch.acquisition.analytic import LogNoisyExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -17,7 +16,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from scipy import stats
 
 from bo_robust import RobustGP
-from bo_robust.models import OutlierPrior, marginal_moments
+from bo_robust.models import OutlierPrior
 from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
 from bo_robust.models.marginal_likelihood import Prior
@@ -168,44 +167,6 @@ class TestVarianceInflation:
         low, mirror = fit(RobustGP(X, -Y)), fit(RobustGP(X, -Y, maximize=False))
         assert float(mirror.posterior(X[best:]).variance) > 100.0 * float(low.posterior(X[best:]).variance)
 
-    def test_fantasies_condition_it(self):
-        X, Y = self.one()
-        best = int(Y.argmax())
-        model = fit(RobustGP(X, Y))
-        before = model.posterior(X[best:]).variance
-        model.posterior(X)
-        after = model.condition_on_observations(X[best:], Y[:1]).posterior(X[best:]).variance
-        assert float(after) < 0.1 * float(before)
-
-    def test_inputs_may_have_any_units(self):
-        X, Y = self.one()
-        model = fit(RobustGP(X, Y))
-        other = fit(RobustGP(100.0 * X - 50.0, Y, input_transform=Normalize(2)))
-        torch.testing.assert_close(
-            other.posterior(100.0 * X - 50.0).variance, model.posterior(X).variance, rtol=0.2, atol=1e-4
-        )
-
-    def test_moments_that_are_written_out_have_it(self):
-        X, Y = self.one()
-        model = fit(RobustGP(X, Y))
-        posterior = model.posterior(X)
-        mean, variance, *_ = marginal_moments(model, X)
-        torch.testing.assert_close(variance, posterior.variance.squeeze(-1), rtol=1e-4, atol=1e-8)
-        torch.testing.assert_close(mean, posterior.mean.squeeze(-1))
-
-    @pytest.mark.parametrize(("near", "seed"), [(1, 1), (1, 3), (3, 2), (3, 6), (5, 2)])
-    def test_a_loaded_model_predicts_what_the_saved_one_did(self, near, seed):
-        """Also where a search at the fitted hyperparameters alone would choose other inliers."""
-        X, Y = peak(near=near, seed=seed)
-        noise = torch.full_like(Y, 1e-4) if seed == 3 else None
-        model, other = fit(RobustGP(X, Y, noise)), RobustGP(X, Y, noise)
-        other.load_state_dict(model.state_dict())
-        other.load_state_dict(model.state_dict())  # where there are outliers already
-        first, second = model.posterior(X), other.posterior(X)
-        assert torch.equal(first.mean, second.mean)
-        assert torch.equal(first.variance, second.variance)
-        assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items())
-
     def test_only_observations_beyond_all_inliers_have_it(self):
         """One that lies below all of them, but above its prediction, is not worth a look."""
         n, y = 8, np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, -3.0, 7.0])
@@ -301,22 +262,3 @@ def test_the_kernel_by_hand():
     torch.testing.assert_close(kernel(x).to_dense(), expected)
     torch.testing.assert_close(kernel(x, diag=True), expected.diagonal())
     assert not kernel.state_dict()
-
-
-def test_a_deviation_has_its_size_in_the_units_that_its_rows_bring():
-    """The unit of the inliers grows many times when those of the peak come back."""
-    torch.manual_seed(3)
-    X = torch.rand(40, 2, dtype=torch.float64)
-    Y = 10.0 * (-0.5 * (X - 0.5).square().sum(1, keepdim=True) / 0.06**2).exp()
-    Y = Y + 0.02 * torch.randn(40, 1, dtype=torch.float64)
-    model = fit(RobustGP(X, Y))
-    assert bool(model.inlier_mask[Y.argmax()])
-    assert float(model.inlier_probability[model.inlier_mask].min()) > 0.5
-
-
-def test_many_columns_have_local_deviations():
-    draws = torch.Generator().manual_seed(0)
-    X = torch.rand(12, 345, generator=draws, dtype=torch.float64)
-    Y = X[:, :1].clone()
-    Y[3] = 60.0
-    assert not fit(RobustGP(X, Y)).inlier_mask[3]

@@ -6,7 +6,7 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Log
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 
 from bo_robust.models import information_gain, marginal_moments, sequential_moments
 
@@ -37,17 +37,6 @@ def test_marginals_equal_the_posterior_whatever_the_blocks(tkwargs, shape, q):
         assert m.shape == v.shape == (*shape, q)
         torch.testing.assert_close(m, mean, atol=1e-12, rtol=0)
         torch.testing.assert_close(v, variance, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("shape", [(1,), (4,), (30, 1), (30, 4), (3, 2, 1), ()])
-def test_marginals_of_a_batched_model(tkwargs, shape):
-    model = single(tkwargs, batch=(4,))
-    X = torch.rand(*shape, 2, 2, **tkwargs)
-    mean, variance = direct(model, X)
-    m, v = marginal_moments(model, X, block=16)
-    assert m.shape == mean.shape
-    torch.testing.assert_close(m, mean, atol=1e-12, rtol=0)
-    torch.testing.assert_close(v, variance, atol=1e-12, rtol=0)
 
 
 def test_a_shape_that_does_not_fit_the_batch_is_refused(tkwargs):
@@ -98,19 +87,6 @@ def test_sequential_moments_condition_one_point_at_a_time(tkwargs):
             torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
 
 
-def test_sequential_moments_of_a_batched_model(tkwargs):
-    model = single(tkwargs, batch=(4,))
-    pending = torch.rand(2, 2, **tkwargs)
-    X = torch.rand(6, 1, 1, 2, **tkwargs)
-    for a, b in zip(
-        sequential_moments(model, X, X_pending=pending),
-        marginal_moments(model, X, X_pending=pending),
-        strict=True,
-    ):
-        assert a.shape == b.shape == (6, 4, 1)
-        torch.testing.assert_close(a, b, atol=1e-10, rtol=0)
-
-
 def test_several_outputs_need_a_transform_to_one(tkwargs):
     models = [single(tkwargs, seed=1), single(tkwargs, seed=2, n=9)]
     both, X = ModelListGP(*models), torch.rand(30, 1, 2, **tkwargs)
@@ -158,24 +134,6 @@ def test_information_gain_by_hand(tkwargs):
     yvar = torch.tensor([[0.5], [0.25]], **tkwargs)
     model = SingleTaskGP(X, torch.zeros_like(X), yvar, covar_module=kernel, outcome_transform=None)
     assert float(information_gain(model)) == pytest.approx(0.5 * math.log(15.0 - 8.0 / math.e), abs=1e-12)
-
-
-def test_information_gain_sees_the_transformed_inputs_in_both_modes(tkwargs):
-    model = single(
-        tkwargs,
-        batch=(2,),
-        input_transform=Normalize(d=2, bounds=torch.tensor([[0.0, 0.0], [5.0, 5.0]], **tkwargs)),
-        covar_module=ScaleKernel(MaternKernel()),
-        train_Yvar=None,
-    )
-    model.train()
-    in_training = information_gain(model)
-    model.posterior(torch.rand(1, 2, **tkwargs))
-    assert not model.training
-    K = model.covar_module(model.train_inputs[0]).to_dense() / model.likelihood.noise.unsqueeze(-1)
-    expected = 0.5 * torch.logdet(torch.eye(15, **tkwargs) + K)
-    torch.testing.assert_close(information_gain(model), expected, atol=1e-9, rtol=0)
-    torch.testing.assert_close(in_training, expected, atol=1e-9, rtol=0)
 
 
 def test_information_gain_needs_one_exact_gp(tkwargs):

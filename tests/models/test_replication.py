@@ -5,13 +5,10 @@ import math
 import pytest
 import torch
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.acquisition.objective import GenericMCObjective
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.optim import optimize_acqf
-from botorch.utils.multi_objective.hypervolume import Hypervolume
-from botorch.utils.multi_objective.pareto import is_non_dominated
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
@@ -138,21 +135,6 @@ class TestOneModel:
             with pytest.raises(ValueError, match=message):
                 suggest_replicates(model, **options)
 
-    def test_a_batch_is_filled_up_away_from_its_replicate(self):
-        """The candidate is an error at a bad point; with variance inflation the acquisition goes there as well."""
-        torch.manual_seed(5)
-        X = torch.rand(20, 2, dtype=torch.float64)
-        Y = torch.sin(6.0 * X).sum(1, keepdim=True) + 0.05 * torch.randn_like(X[:, :1])
-        Y[(X - 0.78).norm(dim=1).argmin()] += 15.0
-        apart = []
-        for sides in ({}, {"maximize": None}):
-            model = fit(RobustGP(X, Y, **sides))
-            batch = suggest_replicates(model, maximize=True, q=2)
-            acqf = qLogNoisyExpectedImprovement(model, X, X_pending=batch)
-            x, _ = optimize_acqf(acqf, BOX, q=1, num_restarts=4, raw_samples=64)
-            apart.append(float(torch.cdist(x, batch)))
-        assert apart[0] < 0.1 < 0.5 < apart[1]
-
     def test_an_outlier_on_the_bad_side_contradicts_nothing(self):
         X, Y = spiked()
         X, Y = torch.cat([X, X[4:5]]), torch.cat([Y, Y[4:5] - 30.0])
@@ -169,11 +151,6 @@ class TestOneModel:
 def constrained(X):
     """Large x + z is good where x^2 + z^2 <= 1/2: the best is 1, at (1/2, 1/2)."""
     return torch.stack([X.sum(-1), X.square().sum(-1) - 0.5], -1)
-
-
-def opposed(X):
-    """The best are between (.2, .2) and (.8, .8)."""
-    return torch.stack([-(X - 0.2).square().sum(-1), -(X - 0.8).square().sum(-1)], -1)
 
 
 def start(outcomes, errors):
@@ -253,27 +230,6 @@ def test_an_error_in_objective_or_constraint_does_not_decide(errors):
     assert ours > 0.97
     assert our_cost < 0.01
     assert theirs < 0.9 or their_cost > 0.5
-
-
-@pytest.mark.slow
-def test_errors_in_two_objectives_leave_the_front_where_it_is():
-    X, Y = start(opposed, lambda values: {(3, 0): ERROR, (8, 1): ERROR})
-    covered, wrong = [], []
-    for make in (RobustGP, SingleTaskGP):
-        models, points = loop(
-            opposed,
-            X,
-            Y,
-            (make, make),
-            lambda models, X: qLogNoisyExpectedHypervolumeImprovement(models, [-1.5, -1.5], X),
-        )
-        mean = recommendable_means(models, points)
-        front = is_non_dominated(mean)
-        truth = opposed(points[front])
-        covered.append(Hypervolume(torch.tensor([-0.8, -0.8])).compute(truth))
-        wrong.append(float((mean[front] - truth).abs().max()))
-    assert covered[0] > 0.51 > 0.49 > covered[1]  # 0.553 at most
-    assert wrong[0] < 0.05 < 1.0 < wrong[1]
 
 
 def test_a_list_is_asked_as_its_models_were_made():

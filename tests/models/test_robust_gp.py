@@ -18,7 +18,6 @@ from botorch.models.transforms.input import (
     OneHotToNumeric,
     Warp,
 )
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from gpytorch.priors import GammaPrior
@@ -99,21 +98,6 @@ def test_outliers_leave_no_trace(name, n, d, seed, known):
     for standard in (model.to_standard_model(), model.train().to_standard_model()):
         assert type(standard) is SingleTaskGP
         assert_equal(standard, other, d)
-
-
-@pytest.mark.filterwarnings("ignore::linear_operator.utils.warnings.NumericalWarning")
-@pytest.mark.parametrize("variance", [1e-12, 0.01])
-@pytest.mark.parametrize("size", [0.0, 1e6])
-def test_known_noise_far_below_the_spread(variance, size):
-    """GPyTorch rounds up noise far below the variance of Y: the model does as SingleTaskGP, the search does not."""
-    X, Y, _ = data(20, noise=0.0)
-    X, Y = torch.cat([X, X[:1]]), torch.cat([Y, Y[:1]])
-    Y[7] += size
-    noise = torch.full_like(Y, variance)
-    model = fit(RobustGP(X, Y, noise, maximize=None))
-    assert outliers(model) == ([7] if size else [])
-    keep = model.inlier_mask
-    assert_equal(model, fit(SingleTaskGP(X[keep], Y[keep], noise[keep])))
 
 
 def test_before_a_fit_all_are_inliers():
@@ -241,13 +225,6 @@ def test_no_outliers_as_the_limit():
     assert_equal(model, fit(SingleTaskGP(X, Y)))
 
 
-def test_a_second_fit_ends_where_the_first_did():
-    X, Y, rows = data(wrong=3)
-    model, again = fit(fit(RobustGP(X, Y))), fit(RobustGP(X, Y))
-    assert outliers(model) == rows
-    assert_equal(model, again, tol=1e-3)
-
-
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_point_observed_to_be_bad_is_not_recommended(sign):
     X, Y, _ = data(20)
@@ -280,13 +257,6 @@ class TestBadInput:
         model = fit(RobustGP(X, Y))
         assert outliers(model) == []
         assert bool(moments(model)[0].isfinite().all())
-
-    @pytest.mark.parametrize("level", [0.0, 0.1, 1e12])
-    def test_equal_observations(self, level):
-        X, Y, _ = data()
-        model = fit(RobustGP(X, torch.full_like(Y, level)))
-        assert outliers(model) == []
-        torch.testing.assert_close(moments(model)[0], torch.full((7, 1), level, dtype=Y.dtype), rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize(("dtype", "huge"), [(torch.float64, 1e300), (torch.float32, 1e38)])
     def test_huge_observations(self, dtype, huge):
@@ -387,19 +357,6 @@ class TestState:
         torch.testing.assert_close(model.train_X_all, 4.0 * X)
         assert outliers(fit(model)) == rows
 
-    @pytest.mark.parametrize("predicting", [True, False])
-    def test_new_data_under_an_input_transform(self, predicting):
-        """Given to a model that predicts too: BoTorch keeps transformed inputs there, and restores the old ones."""
-        X, Y, rows = data(30, seed=1, wrong=3)
-        bounds = torch.tensor([[0.0, 0.0], [4.0, 4.0]], dtype=X.dtype)
-        made = {"input_transform": Normalize(2, bounds=bounds), "outcome_transform": None}
-        model = RobustGP(4.0 * X[:20], Y[:20], **made).train(not predicting)
-        model.set_train_data(4.0 * X, Y.squeeze(-1), strict=False)
-        assert model.training is not predicting
-        torch.testing.assert_close(model.train_X_all, 4.0 * X)
-        assert_equal(model, RobustGP(4.0 * X, Y, **made))
-        assert outliers(fit(model)) == rows
-
     def test_known_noise_keeps_its_data(self):
         X, Y, _ = data()
         with pytest.raises(ValueError, match="make a new one"):
@@ -456,11 +413,3 @@ class TestLoops:
         fit_gpytorch_mll(SumMarginalLogLikelihood(both.likelihood, both))
         assert [outliers(model) for model in both.models[:2]] == [rows, others]
         assert_equal(both.models[0], fit(RobustGP(X, Y)))
-
-    def test_construct_inputs_takes_what_ax_adds(self):
-        X, Y, _ = data()
-        training = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
-        model = RobustGP(**RobustGP.construct_inputs(training, outlier_share=0.1, categorical_features=[0]))
-        assert model.outlier_prior.share == 0.1
-        assert model.outlier_prior.density == 0.05
-        assert torch.equal(model.train_X_all, X)

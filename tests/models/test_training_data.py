@@ -1,14 +1,10 @@
-import warnings
-
 import pytest
 import torch
-from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 
 from bo_robust.models.training_data import (
     one_noise_likelihood,
     recommendable,
-    rewards_as_they_are,
 )
 
 X, Y = torch.zeros(3, 2).double(), torch.zeros(3, 1).double()
@@ -24,15 +20,6 @@ def test_one_noise():
     for several in (GaussianLikelihood(batch_shape=torch.Size([2])), FixedNoiseGaussianLikelihood(torch.ones(3))):
         with pytest.raises(ValueError, match="one noise variance for all observations"):
             one_noise_likelihood("Model", None, several, torch.float64)
-
-
-def test_only_the_advice_to_standardise_is_silenced():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with rewards_as_they_are():
-            warnings.warn("Data (outcome observations) is not standardized (std = 9).", InputDataWarning, stacklevel=1)
-            warnings.warn("Data (input features) is not contained to the unit cube.", InputDataWarning, stacklevel=1)
-    assert [str(w.message)[:12] for w in caught] == ["Data (input "]
 
 
 def test_points_observed_to_be_bad_are_not_recommended():

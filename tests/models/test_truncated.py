@@ -4,11 +4,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.warnings import InputDataWarning
-from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import Normalize
 from botorch.sampling import SobolQMCNormalSampler
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
@@ -72,34 +68,6 @@ def test_levels_as_a_tensor(tkwargs):
     assert batched.truncated.sum(dim=(-2, -1)).tolist()[1] == 12
 
 
-@pytest.mark.parametrize("transform", [False, True])
-@pytest.mark.parametrize("fresh", [False, True])
-def test_conditioning_equals_construction_on_all_data(tkwargs, transform, fresh):
-    def new(n):
-        bounds = torch.tensor([[0.0, 0.0], [2.0, 3.0]], **tkwargs)
-        return Normalize(d=2, bounds=bounds) if transform else None
-
-    whole = make(tkwargs, n=20, input_transform=new(20))
-    X, Y = whole.train_inputs[0].clone(), whole.rewards
-    part = TruncatedGP(
-        X[:12], Y[:12], LEVEL, noise_var=0.3, covar_module=rbf(tkwargs, LENGTHSCALE), input_transform=new(12)
-    )
-    if not fresh:
-        part.posterior(points(tkwargs, 1))
-    # Chosen so that the level of the right round matters: |y| is between b_1 = 1 and b_17 = 2.03.
-    assert ((Y[12:].abs() > 1.0) & ~whole.truncated[12:]).any()
-    grown = part.condition_on_observations(X[12:17], Y[12:17]).condition_on_observations(X[17:], Y[17:])
-    assert_same(grown, whole, points(tkwargs, 6, 3))
-    assert torch.equal(grown.rewards, whole.rewards)
-    assert torch.equal(grown.truncated, whole.truncated)
-    torch.testing.assert_close(grown.levels, whole.levels, atol=1e-14, rtol=0)
-    assert torch.equal(grown.likelihood.noise, whole.likelihood.noise)
-    torch.testing.assert_close(grown.information_gain, whole.information_gain, atol=1e-9, rtol=0)
-    assert part.rewards.shape == (12, 1)  # unchanged
-    grown.train()
-    assert_same(grown, whole, points(tkwargs, 6, 3))  # and again from the data instead of updated caches
-
-
 def test_conditioning_with_fixed_noise_of_several_values(tkwargs):
     yvar = torch.linspace(0.1, 0.5, 12, **tkwargs).unsqueeze(-1)
     model = make(tkwargs, train_Yvar=yvar)
@@ -112,71 +80,12 @@ def test_conditioning_with_fixed_noise_of_several_values(tkwargs):
     assert learned.condition_on_observations(X, Y).train_targets.shape == (13,)
 
 
-def test_fantasies_are_not_truncated(tkwargs):
-    model = make(tkwargs)
-    X = points(tkwargs, 3, 2)
-    sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
-    tiny = make(tkwargs, truncation=torch.full((12, 1), 1e-6, **tkwargs))  # truncates every reward
-    for m in (model, tiny):
-        fantasies = m.fantasize(X, sampler)
-        assert fantasies.train_targets.shape == (16, 3, 14)
-        assert fantasies.rewards.shape == fantasies.levels.shape == (16, 3, 14, 1)
-        assert torch.equal(fantasies.train_targets[..., 12:], fantasies.rewards[..., 12:, 0])
-        assert not fantasies.truncated[..., 12:, :].any()
-        assert torch.equal(fantasies.truncated[2, 1, :12], m.truncated)
-        assert fantasies.posterior(points(tkwargs, 5)).mean.shape == (16, 3, 5, 1)
-        assert float(fantasies.rewards[..., 12:, 0].abs().max()) > 1e-2
-    plain = SingleTaskGP(
-        tiny.train_inputs[0],
-        torch.zeros_like(tiny.rewards),
-        torch.full_like(tiny.rewards, 0.3),
-        covar_module=tiny.covar_module,
-        mean_module=tiny.mean_module,
-        outcome_transform=None,
-    )
-    assert_same(tiny.fantasize(X, sampler), plain.fantasize(X, sampler), points(tkwargs, 5), tol=1e-9)
-
-
 def test_fantasies_at_a_batch_of_batches_learn_further(tkwargs):
     model = make(tkwargs)
     fantasies = model.fantasize(points(tkwargs, 4, 3, 2), SobolQMCNormalSampler(torch.Size([5]), seed=0))
     assert fantasies.likelihood.noise_covar.noise.shape == (4, 3, 14)  # that of the points, not of their outcomes
     X, Y = points(tkwargs, 4, 3, 1, seed=8), torch.ones(5, 4, 3, 1, 1, **tkwargs)
     assert fantasies.condition_on_observations(X, Y).train_targets.shape == (5, 4, 3, 15)
-
-
-def test_a_batch_of_trials_equals_single_trials(tkwargs):
-    batch = make(tkwargs, batch=(3,))
-    assert batch.batch_shape == (3,)
-    X = points(tkwargs, 5)
-    mean, variance = moments(batch, X)
-    assert mean.shape == (3, 5, 1)
-    for s in range(3):
-        one = TruncatedGP(
-            batch.train_inputs[0][s], batch.rewards[s], LEVEL, noise_var=0.3, covar_module=rbf(tkwargs, LENGTHSCALE)
-        )
-        torch.testing.assert_close(mean[s], moments(one, X)[0], atol=1e-9, rtol=0)
-        torch.testing.assert_close(variance[s], moments(one, X)[1], atol=1e-9, rtol=0)
-        torch.testing.assert_close(batch.information_gain[s], one.information_gain, atol=1e-9, rtol=0)
-
-
-def test_noise_and_levels_come_from_the_construction(tkwargs):
-    """Not from a state; the whole model keeps them."""
-    fixed, other = make(tkwargs, noise_var=0.7), make(tkwargs, noise_var=0.2, truncation=NoTruncation())
-    assert not {"rewards", "levels"} & fixed.state_dict().keys()
-    other.load_state_dict(fixed.state_dict())
-    assert float(other.likelihood.noise[0]) == 0.2
-    assert other.truncation == NoTruncation()
-    assert fixed.float().rewards.dtype == fixed.levels.dtype == fixed.train_targets.dtype == torch.float32
-
-
-def test_a_move_that_changes_nothing_keeps_the_caches(tkwargs):
-    model = make(tkwargs)
-    model.posterior(points(tkwargs, 1))
-    cache = model.prediction_strategy
-    model.to(**tkwargs)  # BoTorch's analytic acquisition functions do this on every call
-    assert cache is not None
-    assert model.prediction_strategy is cache
 
 
 def test_setting_train_data_truncates(tkwargs):
@@ -221,29 +130,6 @@ def test_a_reward_at_its_level_is_kept(tkwargs):
     assert model.truncated[:, 0].tolist() == [False, False, True, True]
 
 
-def test_a_schedule_may_return_one_number(tkwargs):
-    model = make(tkwargs, truncation=lambda t: 2.0)
-    levels = torch.full((12, 1), 2.0, **tkwargs)
-    assert_same(model, make(tkwargs, truncation=levels), points(tkwargs, 5), tol=0.0)
-    grown = model.condition_on_observations(points(tkwargs, 2), torch.tensor([[1.9], [2.1]], **tkwargs))
-    assert torch.equal(grown.levels[12:], levels[:2])
-    assert grown.train_targets[12:].tolist() == [1.9, 0.0]
-
-
-def test_only_the_advice_to_standardise_is_silenced(tkwargs):
-    X, Y = points(tkwargs, 6), torch.arange(6.0, **tkwargs).unsqueeze(-1) / 10.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        TruncatedGP(X, Y, LEVEL, noise_var=0.1)
-        TruncatedGP(X[:1], Y[:1], LEVEL)
-    with pytest.warns(InputDataWarning, match="not contained to the unit cube"):
-        TruncatedGP(X + 1.0, Y, LEVEL, noise_var=0.1)
-    with pytest.warns(InputDataWarning, match="double precision"):
-        TruncatedGP(X.float(), Y.float(), LEVEL, noise_var=0.1)
-    with pytest.warns(InputDataWarning, match="not standardized"):  # filters are as before
-        SingleTaskGP(X, Y, outcome_transform=None)
-
-
 def test_many_truncated_rewards_are_said(tkwargs):
     """Their share, and whether the largest rewards are among them; few are no news, nor are fantasies."""
     X, Y = points(tkwargs, 20), torch.linspace(-1.0, 1.0, 20, **tkwargs).unsqueeze(-1)
@@ -279,44 +165,6 @@ def test_many_truncated_rewards_are_said(tkwargs):
     with warnings.catch_warnings():
         warnings.simplefilter("error", TruncationWarning)
         model.fantasize(X[:2], SobolQMCNormalSampler(torch.Size([3]), seed=0))
-
-
-def test_construct_inputs(tkwargs):
-    X, Y = points(tkwargs, 5), torch.randn(5, 1, **tkwargs)
-    names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
-    data = SupervisedDataset(X, Y, Yvar=torch.full_like(Y, 0.1), **names)
-    inputs = TruncatedGP.construct_inputs(data, truncation=LEVEL)
-    assert inputs.keys() == {"train_X", "train_Y", "train_Yvar", "truncation", "rule"}
-    assert float(TruncatedGP(**inputs).likelihood.noise[0]) == pytest.approx(0.1)
-    inputs = TruncatedGP.construct_inputs(
-        data,
-        truncation=LEVEL,
-        noise_var=0.5,
-        categorical_features={0: 2},
-        fidelity_features=[1],
-        task_feature=0,
-    )
-    model = TruncatedGP(**inputs)
-    assert float(model.likelihood.noise[0]) == 0.5
-    assert torch.equal(model.rewards, Y)
-    data = SupervisedDataset(X, Y, **names)
-    inputs = TruncatedGP.construct_inputs(data, truncation=LEVEL)
-    assert isinstance(TruncatedGP(**inputs).likelihood, GaussianLikelihood)
-    inputs = TruncatedGP.construct_inputs(data, {"kind": "tgp", "moment_bound": 4.0, "alpha": 0.5})
-    assert inputs["truncation"] == TGPTruncation(moment_bound=4.0, alpha=0.5)
-    assert TruncatedGP.construct_inputs(data, truncation={"kind": "none"})["truncation"] == NoTruncation()
-    levels = torch.ones(5, 1, **tkwargs)
-    assert TruncatedGP.construct_inputs(data, truncation=levels)["truncation"] is levels
-
-
-def test_extreme_rewards_on_repeated_points(tkwargs):
-    X = points(tkwargs, 3).repeat(4, 1)
-    Y = torch.tensor([1e300, -1e300, 1e-300] * 4, **tkwargs).unsqueeze(-1)
-    model = TruncatedGP(X, Y, LEVEL, noise_var=1e-4, covar_module=rbf(tkwargs, LENGTHSCALE))
-    assert int(model.truncated.sum()) == 8
-    mean, variance = moments(model, X)
-    assert float(mean.abs().max()) < 1e-290
-    assert ((variance > 0) & (variance < 1e-4)).all()
 
 
 def test_the_clip_rule_keeps_the_level_with_its_sign(tkwargs):

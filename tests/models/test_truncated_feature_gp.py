@@ -1,23 +1,16 @@
 import math
 import warnings
-from unittest.mock import patch
 
 import pytest
 import torch
 from botorch.cross_validation import loo_cv
 from botorch.exceptions import UnsupportedError
-from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms.input import Normalize
-from botorch.sampling import SobolQMCNormalSampler
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import MaternKernel
 from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation
+from bo_robust.confidence.truncation import ATAFourierTruncation
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
 from bo_robust.models.truncated_feature_gp import truncated_sum
 from tests.problems import assert_same, moments, points, rbf
@@ -86,52 +79,6 @@ def test_the_level_is_that_of_the_number_of_rewards(tkwargs):
     assert grown.truncation_level == schedule(16) > schedule(14)
 
 
-@pytest.mark.parametrize("kind", MAPS)
-def test_conditioning_truncates_all_rewards_anew(tkwargs, kind):
-    schedule = ATANystromTruncation(moment_bound=0.5, alpha=0.2, delta=0.1, horizon=20, num_features=2)
-    whole = make(tkwargs, kind, n=20, truncation=schedule)
-    X, Y = whole.train_inputs[0], whole.train_targets.unsqueeze(-1)
-    part = TruncatedFeatureGP(
-        X[:12], Y[:12], chosen_map(tkwargs, kind), schedule, noise_var=0.3, covar_module=whole.covar_module
-    )
-    assert 0 < part.truncated_share < 1
-    grown = part.condition_on_observations(X[12:17], Y[12:17]).condition_on_observations(X[17:], Y[17:])
-    assert isinstance(grown, TruncatedFeatureGP)
-    assert_same(grown, whole, points(tkwargs, 6, 3))
-    assert grown.truncated_share == whole.truncated_share
-    many = part.condition_on_observations(X[12:14], torch.stack([Y[12:14], -Y[12:14]]))
-    assert many.batch_shape == (2,)
-    for i, y in enumerate((Y[12:14], -Y[12:14])):
-        one = part.condition_on_observations(X[12:14], y)
-        for a, b in zip(moments(many, points(tkwargs, 4)), moments(one, points(tkwargs, 4)), strict=True):
-            torch.testing.assert_close(a[i], b, atol=1e-10, rtol=0)
-
-
-@pytest.mark.parametrize("kind", MAPS)
-def test_fantasies_are_not_truncated(tkwargs, kind):
-    model, X, test_X = make(tkwargs, kind), points(tkwargs, 3, 2), points(tkwargs, 5)
-    fantasies = model.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=0))
-    assert fantasies.train_targets.shape == (4, 3, 16)
-    assert fantasies.drawn.tolist() == [False] * 14 + [True] * 2
-    assert fantasies.truncation_level == model.truncation_level
-    assert fantasies.truncated_share == pytest.approx(model.truncated_share)
-    # Gaussian observations of N(theta, lambda V^-1), theta the truncated estimate, by a dense solve.
-    R, U, phi = directions(model)
-    products = U * model.train_targets
-    theta = R.mT @ torch.where(products.abs() > 0.4, 0.0, products).sum(-1)
-    new, y = phi(X[1]), fantasies.train_targets[2, 1, 14:].detach()
-    V = torch.linalg.inv(R.mT @ R)
-    theta = torch.linalg.solve(V + new.mT @ new, V @ theta + new.mT @ y)
-    mean, _ = moments(fantasies, test_X)
-    torch.testing.assert_close(mean[2, 1, :, 0], phi(test_X) @ theta, atol=1e-8, rtol=0)
-    # Again from the data, and after real rewards: only these are truncated.
-    later = fantasies.condition_on_observations(points(tkwargs, 1), torch.full((1, 1), 0.1, **tkwargs))
-    assert later.drawn.tolist() == [False] * 14 + [True] * 2 + [False]
-    assert later.posterior(test_X).mean.shape == (4, 3, 5, 1)
-    fantasies.train()
-    torch.testing.assert_close(moments(fantasies, test_X)[0], mean, atol=1e-8, rtol=0)
-
-
 def test_all_rewards_truncated_is_said(tkwargs):
     model = make(tkwargs, truncation=1e-9)
     scale = float(model.train_targets.abs().median())
@@ -147,51 +94,6 @@ def test_all_rewards_truncated_is_said(tkwargs):
         X = points(tkwargs, 3)
         zeros = TruncatedFeatureGP(X, torch.zeros(3, 1, **tkwargs), FourierMap(6), 1.0, covar_module=rbf(tkwargs))
         assert not moments(zeros, X)[0].any()
-
-
-@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
-@pytest.mark.parametrize("kind", MAPS)
-def test_rewards_far_beyond_the_level_are_said(tkwargs, kind, root):
-    """Directions that the data hardly inform have products below any level, so that r is never exactly zero."""
-    X = points(tkwargs, 50, seed=2)
-    Y = 1e4 * (1.0 + X[..., :1])
-    features = FourierMap(16) if kind == "fourier" else NystromMap(X[:40])
-    options = {"noise_var": 1.0, "covar_module": rbf(tkwargs), "root": root}
-    with pytest.warns(
-        TruncationWarning, match=r"100% of the rewards are truncated.* b_t is 1, the median \|reward\| 1\.\d+e\+04"
-    ):
-        mean, _ = moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
-    assert float(mean.abs().max()) < 100.0
-    Y[:24] = X[:24, :1]
-    with pytest.warns(TruncationWarning, match="52% of the rewards are truncated, the 26 largest among them"):
-        moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
-    Y[:30] = X[:30, :1]  # three fifths within the level: no warning
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        moments(TruncatedFeatureGP(X, Y, features, 1.0, **options), X)
-
-
-@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
-@pytest.mark.parametrize("kind", MAPS)
-def test_float32_with_many_repeats_of_few_points(device, kind, root):
-    """V has eigenvalues from 1e-4 to 1e4, more than the digits of float32; it is float64 inside."""
-    variances = []
-    for dtype in (torch.float64, torch.float32):
-        tkwargs = {"dtype": dtype, "device": device}
-        X = points(tkwargs, 3).repeat(6000, 1)
-        Y = torch.sin(5.0 * X[..., :1])
-        features = FourierMap(12) if kind == "fourier" else NystromMap(points(tkwargs, 10, seed=3))
-        options = {"noise_var": 1e-4, "covar_module": rbf(tkwargs), "root": root}
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", category=InputDataWarning)
-            model = TruncatedFeatureGP(X, Y, features, math.inf, **options)
-            mean, variance = moments(model, points(tkwargs, 20, seed=4))
-        assert float((moments(model, X[:3])[0] - Y[:3]).abs().max()) < 1e-3
-        assert mean.dtype == variance.dtype == dtype
-        variances.append(variance.double())
-    torch.testing.assert_close(variances[1], variances[0], atol=2e-4, rtol=0)
-    assert float(variances[0].max()) > 0.1
 
 
 def test_one_outlier_moves_the_mean_little(tkwargs):
@@ -250,60 +152,12 @@ def test_evidence_is_that_of_winsorised_rewards(tkwargs):
 # ---------------------------------------------------------------------------------------------- acquisition, module
 
 
-def test_input_transform_and_scaling_warnings(tkwargs):
-    bounds = torch.tensor([[-1.0, 0.0], [3.0, 0.5]], **tkwargs)
-    X, Y = points(tkwargs, 6), 50.0 + torch.arange(6.0, **tkwargs).unsqueeze(-1)
-    raw = X * (bounds[1] - bounds[0]) + bounds[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plain = TruncatedFeatureGP(X, Y, FourierMap(16), 30.0, noise_var=0.3)
-        model = TruncatedFeatureGP(
-            raw, Y, FourierMap(16), 30.0, noise_var=0.3, input_transform=Normalize(d=2, bounds=bounds)
-        )
-    for a, b in zip(moments(model, raw[:3]), moments(plain, X[:3]), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-9, rtol=0)
-
-
 def test_setting_train_data(tkwargs):
     schedule = ATAFourierTruncation(moment_bound=4.0, alpha=0.5, delta=0.1, horizon=100, num_features=36)
     model, other = make(tkwargs, truncation=schedule), make(tkwargs, n=17, truncation=schedule)
     model.set_train_data(other.train_inputs[0], other.train_targets, strict=False)
     assert model.drawn.shape == (17,)
     assert_same(model, other, points(tkwargs, 4), tol=0.0)
-
-
-def test_construct_inputs(tkwargs):
-    X = points(tkwargs, 5)
-    data = SupervisedDataset(X, heavy(X), feature_names=["a", "b"], outcome_names=["y"])
-    options = {"moment_bound": 4.0, "alpha": 1.0, "delta": 0.1, "horizon": 100, "num_features": 16}
-    inputs = TruncatedFeatureGP.construct_inputs(
-        data,
-        {"kind": "fourier", "nodes": 4},
-        {"kind": "ata_fourier", **options},
-        noise_var=0.5,
-        root="cholesky",
-        rule="clip",
-        fidelity_features=[1],
-    )
-    model = TruncatedFeatureGP(**inputs, covar_module=rbf(tkwargs))
-    assert model.truncation == ATAFourierTruncation(**options)
-    assert (model.root, model.rule, float(model.likelihood.noise)) == ("cholesky", "clip", 0.5)
-    assert TruncatedFeatureGP.construct_inputs(data, FourierMap(4), 2.0)["truncation"] == 2.0
-    with pytest.raises(ValueError, match="unknown truncation 'ata'"):
-        TruncatedFeatureGP.construct_inputs(data, FourierMap(4), {"kind": "ata"})
-    del options["num_features"]  # counted
-    for features, count in (({"kind": "fourier", "nodes": 3}, 9), ({"kind": "nystrom", "size": 4}, 4)):
-        level = TruncatedFeatureGP.construct_inputs(data, features, {"kind": "ata_nystrom", **options})["truncation"]
-        assert level == ATANystromTruncation(**options, num_features=count)
-
-
-def test_rewards_that_are_mostly_truncated(tkwargs):
-    X = points(tkwargs, 12)
-    Y = torch.zeros(12, 1, **tkwargs)
-    Y[3] = 1e6
-    model = TruncatedFeatureGP(X, Y, FourierMap(6), 1.0, noise_var=0.1, covar_module=rbf(tkwargs))
-    assert model.mostly_truncated(0.1).nonzero().tolist() == [[3]]
-    assert not model.mostly_truncated(1.0).any()
 
 
 # ---------------------------------------------------------------------------------------------- truncated sums
@@ -338,32 +192,3 @@ def by_definition(root, features, rewards, level):
     products = root @ features.mT * rewards.unsqueeze(-2)
     beyond = products.abs() > level
     return torch.where(beyond, 0.0, products).sum(-1), products.clamp(-level, level).sum(-1)
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.integers(1, 6),
-    st.sampled_from([(), (1,), (3,), (2, 3)]),
-    st.lists(st.sampled_from([0.0, 1e300, -1e300, 1.0, -1.0, 2.5, -7.0, 100.0]), max_size=40),
-    st.sampled_from([0.0, 1.0, 2.5, 10.0, 1e3]),
-    st.integers(1, 9),
-    st.integers(0, 2**32),
-)
-def test_any_rewards_in_batches_and_chunks(p, batch, rewards, level, chunk, seed):
-    """Whole features make every sum exact, whatever its order."""
-    generator = torch.Generator().manual_seed(seed)
-    t = len(rewards)
-    root, features = (torch.randint(-2, 3, (*batch, rows, p), generator=generator).double() for rows in (p, t))
-    y = torch.tensor(rewards, dtype=torch.float64).expand(*batch, t)
-    with patch("bo_robust.models.truncated_feature_gp.CHUNK", chunk):
-        zeroed = truncated_sum(root, features, y, level)
-        clipped = truncated_sum(root, features, y, level, "clip")
-    for found, expected in zip((zeroed, clipped), by_definition(root, features, y, level), strict=True):
-        assert torch.equal(found, expected)
-
-
-def test_a_product_that_overflows_is_truncated(device):
-    root = 1e10 * torch.eye(2, dtype=torch.float64, device=device)
-    features = torch.ones(3, 2, dtype=torch.float64, device=device)
-    rewards = torch.tensor([1e300, -1e300, 1e-10], dtype=torch.float64, device=device)
-    assert truncated_sum(root, features, rewards, 5.0).tolist() == [1.0, 1.0]

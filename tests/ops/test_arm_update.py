@@ -22,11 +22,6 @@ from bo_robust.utils.covariance import SquaredExponential
 from tests.bandits.problems import NothingIsRead
 
 
-def test_the_watch_works():
-    with NothingIsRead(), pytest.raises(AssertionError, match="reads a tensor"):
-        float(torch.ones(1))
-
-
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize(
     "algorithm",

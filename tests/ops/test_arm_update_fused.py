@@ -89,61 +89,6 @@ def test_tiles_of_every_shape(fused, dense, device, monkeypatch):
         run_rounds(fused, 1, 1000, dense, torch.float64, device, rounds, block=7)
 
 
-def test_the_shape_of_a_tile(fused):
-    assert fused._tile(1, 10**6, 8) == (8, 256)
-    assert fused._tile(1, 10**6, 4) == (8, 512)
-    assert fused._tile(1, 1000, 8) == (64, 32)
-    assert fused._tile(64, 1000, 8) == (16, 128)
-
-
-@pytest.mark.parametrize("dense", [True, False])
-def test_rewards_that_are_means_of_several(fused, dense, device):
-    """Counts are 0 (nothing happens) to 3; one reward counted three times is three rewards of its value."""
-    g = torch.Generator().manual_seed(0)
-    counts = torch.randint(4, (20, 3), generator=g).to(device, torch.float64)
-    buffers, _ = run_rounds(fused, 3, 20, dense, torch.float64, device, counts=counts)
-    assert 0 < int((counts == 0).sum()) < 60
-    assert float(buffers.counts.sum()) < float(counts.sum())  # two failed
-
-
-@pytest.mark.parametrize("dense", [True, False])
-def test_nothing_beside_the_rows_in_use_is_touched(fused, dense, device):
-    """Buffers in the middle of NaN, NaN in rows and pending rows not in use, no arm in places not in use."""
-    s, n, dtype = 2, 37, torch.float64
-    plain, kernel = start(s, n, dense, dtype, device, block=9)
-    arms, rewards = pulls(18, s, n, dtype, device)
-    for t in range(11):  # the second block has begun
-        naive.update_(plain, arms[t], rewards[t], kernel.rows)
-    buffers, margins = copy_of(plain), []
-    for name in ("mean", "variance", "counts", "information_gain", "pending", "rows", "noise_var"):
-        x = getattr(buffers, name)
-        flat = torch.full((x.numel() + 4096,), torch.nan, dtype=dtype, device=device)
-        middle = flat[2048 : 2048 + x.numel()].view_as(x)
-        setattr(buffers, name, middle.copy_(x))
-        margins += [flat[:2048], flat[2048 + x.numel() :]]
-    buffers.pending[:, buffers.num_pending :] = torch.nan
-    if not dense:
-        for i, m in enumerate(buffers.filled.tolist()):
-            buffers.rows[i, m:] = torch.nan
-            buffers.row_arm[i, m:] = 10**12
-    for t in range(11, 18):
-        fused.update_(buffers, arms[t], rewards[t], kernel.rows)
-        naive.update_(plain, arms[t], rewards[t], kernel.rows)
-    assert_same(buffers, plain, dtype)
-    assert all(margin.isnan().all() for margin in margins)
-    assert buffers.pending[:, buffers.num_pending :].isnan().all()
-
-
-def test_arguments_may_be_strided(fused, device):
-    plain, kernel = start(4, 30, False, torch.float64, device)
-    buffers = copy_of(plain)
-    arms, rewards = pulls(16, 4, 30, torch.float64, device)
-    for t in range(4):
-        fused.update_(buffers, arms[4 * t : 4 * t + 4].T[t], rewards[4 * t : 4 * t + 4].T[t], kernel.rows)
-        naive.update_(plain, arms[4 * t : 4 * t + 4, t], rewards[4 * t : 4 * t + 4, t], kernel.rows)
-    assert_same(buffers, plain, torch.float64)
-
-
 @pytest.mark.parametrize("name", ["mean", "variance", "pending", "rows"])
 def test_buffers_must_be_contiguous(fused, name, device):
     buffers, kernel = start(2, 30, False, torch.float64, device)
@@ -168,12 +113,6 @@ def test_an_arm_out_of_range_changes_nothing(fused, dense, device):
     assert torch.equal(buffers.variance[:2], before.variance[:2])
     assert buffers.counts.sum(1).tolist() == [0.0, 0.0, 1.0]
     assert_same(buffers, plain, torch.float64)
-
-
-def test_two_runs_are_the_same_to_the_bit(fused, device):
-    runs = [run_rounds(fused, 2, 50, False, torch.float64, device, rounds=9, block=5)[0] for _ in range(2)]
-    assert torch.equal(runs[0].mean, runs[1].mean)
-    assert torch.equal(runs[0].variance, runs[1].variance)
 
 
 def test_tiny_gains_keep_their_digits_in_float32(fused, device):

@@ -91,35 +91,11 @@ def test_every_fused_op_passes_its_check(fused_module, device):
             assert checked.check(op, device, dtype) is None, (op, dtype)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize(("op", "index"), [(op, i) for op, cases in PRODUCTION.items() for i in range(len(cases))])
-def test_tiles_of_the_sizes_that_pay(op, index, dtype, fused_module, device):
-    """In the interpreter the first of each op. It takes minutes for more; test_tiles_of_every_shape has the rest."""
-    if device.type == "cpu" and (index or dtype == torch.float32):
-        pytest.skip("too slow for the interpreter")
-    assert checked.agree(op, PRODUCTION[op][index], torch.empty(0, dtype=dtype, device=device))
-
-
 def one_round(dtype=torch.float32):
     """One round of a trial with two arms, by the op; its arm."""
     C, mean = torch.eye(2, dtype=dtype).unsqueeze(0), torch.tensor([[1.0, 2.0]], dtype=dtype)
     one = torch.ones(1, dtype=dtype)
     return fused_rounds.fused_rounds(C, mean, mean, one, one.unsqueeze(0), one.unsqueeze(0), one)
-
-
-def test_a_path_that_passes_is_checked_once_and_used(fused_on_cpu, monkeypatch):
-    cases, fused = [], fused_on_cpu("fused_rounds")
-    real = CASES["fused_rounds"]
-    monkeypatch.setitem(CASES, "fused_rounds", lambda *given: cases.append(given) or real(*given))
-    for _ in range(3):
-        assert one_round().arms.tolist() == [[1]]
-    assert len(cases) == 2  # the plain path and the fused one
-    with monkeypatch.context() as patches:
-        patches.setattr(fused, "fused_rounds", lambda *given: "fused")
-        assert one_round() == "fused"
-    one_round(torch.float64)  # another dtype is another kernel
-    assert len(cases) == 4
 
 
 def contaminated(real, written, value, calls):
@@ -203,26 +179,6 @@ def test_a_kernel_that_fails_after_its_check_leaves_nothing_half_done(at, fused_
         assert same(found, expected), op
         (message,) = warned
         assert f"{op} fails on cpu in torch.float64: RuntimeError: out of resource: shared memory. " in message
-
-
-def test_a_kernel_that_fails_in_a_later_round_counts_nothing_twice(fused_on_cpu, monkeypatch):
-    """The last kernel of the fourth round of a shape cannot be launched; the ones before it were."""
-    checked.check("arm_update", CPU, torch.float64)
-    expected, module = plain("arm_update"), fused_on_cpu("arm_update")
-    broken = Broken(RuntimeError("out of resource: shared memory"), "launch")
-
-    class Late:
-        def __getitem__(self, grid):
-            broken.calls += 1
-            return real[grid] if broken.calls <= 3 else broken
-
-    real = module._stream
-    monkeypatch.setattr(module, "_stream", Late())
-    found, (message,) = run("arm_update")
-    assert broken.calls == 4
-    assert "out of resource: shared memory" in message
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("error", [ValueError("noise must be T x s"), torch.OutOfMemoryError("4 GiB")])

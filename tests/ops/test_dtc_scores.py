@@ -110,45 +110,6 @@ def test_is_the_definition(covariance, d, device, small):
     )
 
 
-@pytest.mark.parametrize("family", [SquaredExponential, lambda ell: Matern(2.5, ell)])
-def test_a_lengthscale_per_dimension(family, device):
-    arms, dictionary, noise = problem(40, (30, 20), 3, family((0.3, 0.6, 5.0)), device)
-    scores = dtc_scores(arms, dictionary, family((0.3, 0.6, 5.0)), noise)
-    assert_scores(scores, dtc_scores_direct(arms, dictionary, family((0.3, 0.6, 5.0)), noise), 1e-11)
-    assert (scores.mean - dtc_scores(arms, dictionary, family(0.3), noise).mean).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("B", [0, 1, 2, 15, 37, 101])
-@pytest.mark.parametrize("sizes", [(1,), (25,), (3, 40), (8,) * 12])
-def test_chunks_and_groups_of_trials(B, sizes, device, small):
-    covariance = Matern(1.5, 0.4)
-    arms, dictionary, noise = problem(B, sizes, 2, covariance, device)
-    scores = dtc_scores(arms, dictionary, covariance, noise)
-    assert scores.mean.shape == scores.variance.shape == (len(sizes), B)
-    assert_scores(scores, dtc_scores_direct(arms, dictionary, covariance, noise))
-
-
-@every_covariance
-def test_float32_arms_are_scored_in_the_dtype_of_the_dictionary(covariance, device):
-    arms, dictionary, noise = problem(40, (30, 20), 3, covariance, device)
-    scores = dtc_scores(arms.float(), dictionary, covariance, noise)
-    assert scores.mean.dtype == torch.float64
-    assert_scores(scores, dtc_scores_direct(arms.float().double(), dictionary, covariance, noise), 1e-11)
-
-
-def test_what_float32_arms_cost(device):
-    """Upper bounds move by less than 1e-5, at most one choice in a hundred changes: 200 posteriors of 500 arms."""
-    covariance, changed, largest = COVARIANCES["matern52"], 0, 0.0
-    for seed in range(50):
-        arms, dictionary, noise = problem(500, (30, 25, 20, 15), 3, covariance, device, seed=seed)
-        exact, rounded = (dtc_scores(x, dictionary, covariance, noise) for x in (arms, arms.float()))
-        bounds = [scores.mean + 2.0 * scores.variance.sqrt() for scores in (exact, rounded)]
-        largest = max(largest, float((bounds[0] - bounds[1]).abs().max()))
-        changed += int((bounds[0].argmax(1) != bounds[1].argmax(1)).sum())
-    assert 0.0 < largest < 1e-5
-    assert changed <= 2
-
-
 @every_covariance
 def test_float32_dictionary(covariance, device):
     arms, dictionary, noise = problem(40, (12, 9), 5, covariance, device)
@@ -157,24 +118,6 @@ def test_float32_dictionary(covariance, device):
     scores = dtc_scores(arms, dictionary, covariance, noise)
     assert scores.variance.dtype == torch.float32
     assert_scores(Scores(scores.mean.double(), scores.variance.double()), expected, 1e-4)
-
-
-@every_covariance
-@pytest.mark.parametrize("shift", [0.0, 1e4])
-def test_near_the_dictionary(covariance, shift, device):
-    """At its points nothing is left of the prior; beside them, and far from the origin, accuracy stays."""
-    _, dictionary, noise = problem(1, (40,), 2, covariance, device)
-    points = dictionary.points[0] + shift
-    step = 1e-6 * torch.randn(points.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    arms = torch.cat([points, points + step.to(device)])
-    moved = Dictionary(points[None], dictionary.root, dictionary.factor, dictionary.weights)
-    none = torch.zeros_like(noise)
-    expected = dtc_scores_direct(arms, moved, covariance, none).variance
-    variance = dtc_scores(arms, moved, covariance, none).variance
-    torch.testing.assert_close(variance, expected, rtol=0, atol=1e-11)
-    if shift == 0.0:
-        # dictionary_root's own accuracy: 4e-11 of the points it drops, and rounding
-        assert float(variance[0, : len(points)].max()) < 1e-10
 
 
 def test_empty_dictionary_is_the_prior(device):
@@ -193,42 +136,6 @@ def test_any_covariance(device, small):
     arms, dictionary, noise = problem(45, (20, 12), 2, COVARIANCES["matern52"], device)
     scores = dtc_scores(arms.float(), dictionary, GPyTorchCovariance(kernel), noise)
     assert_scores(scores, dtc_scores(arms.float(), dictionary, COVARIANCES["matern52"], noise), 1e-7)
-
-
-class Lookup:
-    """A covariance on numbers of things: a table of it."""
-
-    def __init__(self, K):
-        self.K = K
-
-    def __call__(self, X1, X2):
-        return self.K[X1.squeeze(-1)][:, X2.squeeze(-1)]
-
-    def diagonal(self, X):
-        return self.K.diagonal()[X.squeeze(-1)]
-
-
-def test_arms_that_are_no_vectors(device, small):
-    covariance = Matern(1.5, 0.4)
-    arms, dictionary, noise = problem(60, (20,), 2, covariance, device)
-    X = torch.cat([dictionary.points[0], arms])
-    numbers = torch.arange(len(X), device=device).unsqueeze(1)
-    r = dictionary.points.shape[1]
-    numbered = Dictionary(numbers[None, :r], dictionary.root, dictionary.factor, dictionary.weights)
-    scores = dtc_scores(numbers[r:], numbered, Lookup(covariance(X, X)), noise)
-    assert_scores(scores, dtc_scores(arms, dictionary, covariance, noise))
-
-
-def test_columns_that_are_there_already(device, small):
-    covariance = COVARIANCES["matern52"]
-    arms, dictionary, noise = problem(45, (20, 12), 2, covariance, device)
-    k = torch.stack([covariance(arms, points) for points in dictionary.points])
-    expected = dtc_scores(arms, dictionary, covariance, noise)
-    prior = covariance.diagonal(arms)
-    for diagonal in (prior, prior.expand(2, -1), prior[:1]):
-        assert_scores(scores_of_columns(k, dictionary, diagonal, noise), expected)
-    turned = k.mT.contiguous().mT
-    assert_scores(scores_of_columns(turned, dictionary, prior, noise), expected)
 
 
 def run(covariance, device, rounds=40, s=3):
@@ -259,13 +166,6 @@ def test_is_what_the_state_holds(covariance, device):
         dictionary = Dictionary(X[posterior.points], posterior.root, posterior.factor, posterior.weights)
         scores = dtc_scores(X, dictionary, covariance, posterior.noise_var)
         assert_scores(scores, posterior, 1e-8)
-
-
-def test_no_gradient(device):
-    arms, dictionary, noise = problem(5, (4,), 2, COVARIANCES["se"], device)
-    scores = dtc_scores(arms.requires_grad_(), dictionary, COVARIANCES["se"], noise)
-    assert not scores.mean.requires_grad
-    assert not scores.variance.requires_grad
 
 
 def test_every_device_can_take_the_plain_path(device):
@@ -342,24 +242,6 @@ def test_fused_reads_columns_beyond_32_bits(fused, device, tmp_path):
     apart = apart.as_strided((20, 3), (1, step)).copy_(arms)
     scores = fused.dtc_scores(apart, dictionary, form_of(covariance, dictionary.points), noise)
     assert_scores(scores, dtc_scores_direct(arms.float().double(), dictionary, covariance, noise), 1e-11)
-
-
-def test_fused_extremes(fused, device):
-    """No arms, no dictionary, a far arm, and a float32 dictionary."""
-    covariance = SquaredExponential(0.4, 1.5)
-    arms, dictionary, noise = problem(3, (5,), 2, covariance, device)
-    form = form_of(covariance, dictionary.points)
-    assert fused.dtc_scores(arms[:0], dictionary, form, noise).mean.shape == (1, 0)
-    far = fused.dtc_scores(arms + 1e6, dictionary, form, noise)
-    assert far.mean.tolist() == [[0.0] * 3]
-    assert far.variance.tolist() == [[1.5] * 3]
-    none = Dictionary(*(noise.new_zeros(1, 0, *last) for last in [(2,), (0,), (0,), ()]))
-    assert fused.dtc_scores(arms, none, form, noise).variance.tolist() == [[1.5] * 3]
-    expected = dtc_scores_direct(arms, dictionary, covariance, noise)
-    arms, dictionary, noise = problem(3, (5,), 2, covariance, device, torch.float32)
-    scores = fused.dtc_scores(arms, dictionary, form_of(covariance, dictionary.points), noise)
-    assert scores.mean.dtype == torch.float32
-    assert_scores(Scores(scores.mean.double(), scores.variance.double()), expected, 1e-4)
 
 
 def test_fused_at_scale(fused, device):

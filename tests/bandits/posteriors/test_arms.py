@@ -3,16 +3,13 @@
 import math
 from copy import deepcopy
 
-import gpytorch
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bo_robust.bandits.posteriors import arms as arm_states
 from bo_robust.bandits.posteriors.arms import ArmKernel, init, observe
 from bo_robust.ops.arm_update import naive
-from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential
+from bo_robust.utils.covariance import Matern, SquaredExponential
 
 
 def dense_posterior(K, noise_var, pulls, rewards, prior_mean=0.0):
@@ -132,39 +129,6 @@ def test_trials_may_have_their_own_kernel_noise_and_prior_mean(device):
             torch.testing.assert_close(posterior.variance[i].cpu(), variance, rtol=1e-9, atol=1e-11)
 
 
-def test_rows_without_a_matrix_and_gpytorch_kernels(device, monkeypatch):
-    X = torch.rand(80, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
-    pulls, rewards = random_rounds(80, 2, 120, device)
-    theirs = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=3)).to(X)
-    theirs.base_kernel.lengthscale = torch.tensor([0.3, 0.5, 0.7], dtype=X.dtype)
-    theirs.outputscale = torch.tensor(1.7, dtype=X.dtype)
-    ours = Matern(2.5, (0.3, 0.5, 0.7), 1.7)
-    tabulated = run_rounds(init(ArmKernel.from_covariance(ours, X), 0.1, 2, dense=False), pulls, rewards)
-    monkeypatch.setattr("bo_robust.bandits.posteriors.arm_kernel.MATRIX_MAX_ARMS", 0)
-    for covariance in (ours, GPyTorchCovariance(theirs)):
-        kernel = ArmKernel.from_covariance(covariance, X)
-        assert kernel.matrix is None
-        by_row = run_rounds(init(kernel, 0.1, 2, dense=False), pulls, rewards)
-        torch.testing.assert_close(by_row.mean, tabulated.mean, rtol=1e-8, atol=1e-9)
-        torch.testing.assert_close(by_row.variance, tabulated.variance, rtol=1e-8, atol=1e-9)
-
-
-@pytest.mark.parametrize("dense", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_no_drift_after_20000_rounds(dense, device):
-    """Near-singular SE kernel on 1000 points (200 when dense), 20,000 rounds, against a fresh dense solve."""
-    n = 200 if dense else 1000
-    kernel = grid_kernel(n, 0.2, device)
-    pulls, rewards = random_rounds(n, 1, 20_000, device, distinct=n // 2)
-    posterior = run_rounds(init(kernel, 0.025, 1, dense=dense), pulls, rewards)
-    mean, variance = dense_posterior(kernel.matrix.cpu(), 0.025, pulls[:, 0].cpu(), rewards[:, 0].cpu())
-    assert torch.isfinite(posterior.mean).all()
-    assert float((posterior.mean[0].cpu() - mean).abs().max() / mean.abs().max()) < 1e-8
-    assert float((posterior.variance[0].cpu() - variance).abs().max() / variance.abs().max()) < 1e-8
-    # and of every single variance, down to a few 1e-6 of the prior variance of 1
-    assert float(((posterior.variance[0].cpu() - variance).abs() / variance).max()) < 1e-6
-    assert float(posterior.variance.min()) >= 0.0
-
-
 @pytest.mark.parametrize("path", ["cpu", "naive"])
 @pytest.mark.parametrize(
     ("dtype", "noise_var", "mean_tol", "variance_tol"),
@@ -201,51 +165,11 @@ def test_a_block_that_ends_early(trials):
         torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("rounds", [None, 4000])
-def test_rows_are_counted_often_enough(rounds, monkeypatch):
-    """Without looking at the data the branch-free path still reads rows near the number in use."""
-    monkeypatch.setattr(arm_states.arm_update, "update_", lambda b, a, y, k, *_: naive.update_(b, a, y, k.rows))
-    kernel = grid_kernel(400, 0.05, "cpu")
-    pulls, rewards = random_rounds(400, 2, 1000, "cpu", distinct=20)
-    posterior = init(kernel, 0.1, 2, rounds=rounds)
-    most = 0
-    for a, y in zip(pulls.unbind(0), rewards.unbind(0), strict=True):
-        observe(posterior, a, y)
-        most = max(most, posterior.buffers.num_rows)
-    assert most <= 20 + 64
-
-
-def test_counting_rows_grows_seldom_when_all_arms_were_pulled(monkeypatch):
-    kernel = grid_kernel(257, 0.05, "cpu")
-    pulls, rewards = random_rounds(257, 1, 3000, "cpu", distinct=256)
-    counted = []
-    real = arm_states._reserve
-    monkeypatch.setattr(arm_states, "_reserve", lambda p: (counted.append(1), real(p)))
-    run_rounds(init(kernel, 0.1, rounds=3000), pulls, rewards)
-    assert len(counted) < 40
-
-
-def test_cost_does_not_grow_with_repeats(device):
-    """Rows are those of distinct arms, whatever the number of rounds."""
-    kernel = grid_kernel(400, 0.05, device)
-    pulls, rewards = random_rounds(400, 2, 2_000, device, distinct=20)
-    posterior = run_rounds(init(kernel, 0.1, 2, dense=False), pulls, rewards)
-    assert posterior.buffers.rows.shape == (2, 64, 400)
-    assert posterior.buffers.filled.tolist() == [20, 20]
-
-
 def test_room_for_rows_grows_with_the_arms_pulled_not_with_all_arms():
     pulls, rewards = random_rounds(400, 2, 500, "cpu", distinct=90)
     buffers = run_rounds(init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, dense=False), pulls, rewards).buffers
     assert int(buffers.filled.max()) == 90
     assert buffers.rows.shape[1] <= 2 * 90
-
-
-def test_room_reserved_for_rounds_fits_into_the_bytes_allowed(monkeypatch):
-    monkeypatch.setattr(arm_states, "RESERVE_BYTES", 2**20)
-    buffers = init(grid_kernel(400, 0.05, "cpu"), 0.1, 2, rounds=10_000, dense=False).buffers
-    taken = 8 * (buffers.rows.numel() + buffers.root.numel())  # float64
-    assert 0.95 * 2**20 < taken <= 2**20
 
 
 def test_failed_pulls_change_nothing(device):
@@ -267,32 +191,6 @@ def test_failed_pulls_change_nothing(device):
         )
         torch.testing.assert_close(posterior.mean[1].cpu(), mean)
         torch.testing.assert_close(posterior.variance[1].cpu(), variance, rtol=1e-9, atol=1e-12)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    n=st.integers(1, 12),
-    rounds=st.integers(1, 40),
-    trials=st.integers(1, 3),
-    dense=st.booleans(),
-    block=st.integers(1, 20),
-    noise_var=st.floats(1e-4, 10.0),
-    size=st.sampled_from([1e-3, 1.0, 1e6]),
-    seed=st.integers(0, 10_000),
-)
-def test_any_shape_with_duplicate_arms(n, rounds, trials, dense, block, noise_var, size, seed):
-    g = torch.Generator().manual_seed(seed)
-    X = torch.rand(n, 1, generator=g, dtype=torch.float64)
-    X = X[torch.randint(0, n, (n,), generator=g)]  # duplicates: a singular kernel matrix
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
-    pulls = torch.randint(0, n, (rounds, trials), generator=g)
-    rewards = size * torch.randn(rounds, trials, generator=g, dtype=torch.float64)
-    posterior = run_rounds(init(kernel, noise_var, trials, dense=dense, block=block), pulls, rewards)
-    assert float(posterior.variance.min()) >= 0.0
-    for i in range(trials):
-        mean, variance = dense_posterior(kernel.matrix, noise_var, pulls[:, i], rewards[:, i])
-        torch.testing.assert_close(posterior.mean[i], mean, rtol=1e-6, atol=1e-7 * size)
-        torch.testing.assert_close(posterior.variance[i], variance, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("s", [1, 2])

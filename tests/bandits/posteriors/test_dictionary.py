@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from bo_robust.bandits.posteriors import whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.bandits.posteriors.dictionary import NystromDictionary, empty_table
+from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.features.leverage import draw_dictionary, keep_probability
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.random import spread
@@ -59,20 +58,3 @@ def test_without_copies_every_arm_is_drawn_once(device):
     assert all_.item() == N  # kept with probability 1 - .8^50
     once = draw_dictionary(keep_probability(given[0], 1.0), spread(given[2], N))
     assert some.item() == int(once.sum()) < N / 2
-
-
-def test_a_trial_without_rewards_draws_from_all_arms(device):
-    kernel = kernel_of(device)
-    counts = torch.zeros(2, N, dtype=torch.float64, device=device)
-    counts[1, 3] = 5.0
-    uniform = torch.full((2,), 0.5, dtype=torch.float64, device=device)
-    table = NystromDictionary(1e-9).draw(kernel, torch.ones_like(counts), counts, uniform)  # keeps one by rescue
-    assert torch.isfinite(table.features).all()
-    assert float(table.residual[1, 3]) < 1e-9
-    assert bool((table.features.square().sum((1, 2)) > 0).all())
-
-
-def test_empty_table_is_the_prior(device):
-    kernel = kernel_of(device)
-    white = whitening.init(empty_table(kernel), torch.tensor([0.1, 2.0]).to(kernel.diagonal), "symmetric")
-    assert torch.equal(white.variance(white.norms()), kernel.diagonal.expand(2, -1))

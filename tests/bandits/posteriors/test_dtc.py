@@ -131,21 +131,6 @@ def test_golden_bkb(golden, device):
         torch.testing.assert_close(got[0, T:], want, rtol=1e-9, atol=0.0)
 
 
-def test_counts_are_copies(device):
-    """Three arms at one place, pulled once each, are one arm pulled three times."""
-    X = points(6, 1, device=device)
-    once, copies = (ArmKernel.from_covariance(MATERN, x) for x in (X, torch.cat([X, X[2:3], X[2:3]])))
-    a, b = dtc.init(once, 0.1), dtc.init(copies, 0.1)
-    y = torch.tensor([[0.3], [1.0], [-0.4], [0.8]], dtype=torch.float64, device=device)
-    told(a, torch.tensor([[0], [2], [2], [2]], device=device), y)
-    told(b, torch.tensor([[0], [2], [6], [7]], device=device), y)
-    dtc.rebuild(a, torch.tensor([[1, 0, 1, 0, 0, 0]], device=device).bool())
-    dtc.rebuild(b, torch.tensor([[1, 0, 1, 0, 0, 0, 1, 1]], device=device).bool())
-    torch.testing.assert_close(a.mean, b.mean[:, :6], rtol=0.0, atol=1e-12)
-    torch.testing.assert_close(a.variance, b.variance[:, :6], rtol=0.0, atol=1e-12)
-    assert (a.size.tolist(), b.size.tolist()) == ([2], [4])
-
-
 def test_variance_does_not_starve_far_from_the_dictionary(device):
     X = torch.linspace(0.0, 10.0, 21, dtype=torch.float64, device=device).unsqueeze(1)
     posterior = dtc.init(ArmKernel.from_covariance(SquaredExponential(0.3), X), 0.01)
@@ -155,33 +140,6 @@ def test_variance_does_not_starve_far_from_the_dictionary(device):
     assert bool((posterior.variance <= 1.0).all())
     assert float(posterior.variance[0, :4].max()) < 1e-3
     torch.testing.assert_close(posterior.variance[0, 12:], torch.ones_like(X[12:, 0]), rtol=0.0, atol=1e-12)
-
-
-def test_sub_batches_of_trials(device):
-    """Rebuilding some trials, with longer and with shorter dictionaries, leaves the others as they are."""
-    n, s = 25, 4
-    for per_trial in (0, s):
-        kernel = matern_kernel(n, device, per_trial)
-        noise = torch.tensor([0.02, 0.1, 0.5, 1.0], dtype=torch.float64, device=device)
-        arms, rewards = rounds_of(30, s, n, device)
-        posterior = told(dtc.init(kernel, noise, s), arms, rewards)
-        keep = masks((3, 6, 2, 5), n, device)
-        dtc.rebuild(posterior, keep)
-        for trials, sizes in (([1, 3], (11, 8)), ([2], (1,)), ([3, 1, 0], (2, 4, 3))):
-            chosen = torch.tensor(trials, device=device)
-            rest = [i for i in range(s) if i not in trials]
-            before = posterior.mean[rest].clone(), posterior.variance[rest].clone()
-            keep[chosen] = masks(sizes, n, device, seed=len(trials))
-            dtc.rebuild(posterior, keep[chosen], chosen)
-            assert torch.equal(posterior.mean[rest], before[0])
-            assert torch.equal(posterior.variance[rest], before[1])
-            check(posterior, keep, arms, rewards)
-            assert posterior.size.tolist() == keep.sum(1).tolist()
-            # what is stored per trial serves the next observation too
-            more = rounds_of(1, s, n, device, seed=len(trials))
-            dtc.observe(posterior, more[0][0], more[1][0])
-            arms, rewards = torch.cat([arms, more[0]]), torch.cat([rewards, more[1]])
-            check(posterior, keep, arms, rewards)
 
 
 # Observations under one dictionary -------------------------------------------------------------------------
@@ -208,102 +166,4 @@ def test_observe_is_a_rebuild(per_trial, device):
     torch.testing.assert_close(posterior.information_gain, gain)
 
 
-def test_downdate_moves_the_factor_and_nothing_per_arm(device):
-    kernel, n, s = matern_kernel(20, device), 20, 2
-    arms, rewards = rounds_of(10, s, n, device)
-    posterior = told(dtc.init(kernel, 0.2, s), arms, rewards)
-    keep = masks((5, 8), n, device)
-    dtc.rebuild(posterior, keep)
-    mean, variance = posterior.mean.clone(), posterior.variance.clone()
-    everywhere = torch.arange(n, device=device).expand(s, n)
-    trials = torch.arange(s, device=device)
-    torch.testing.assert_close(dtc.variance_of(posterior, everywhere, trials), variance, rtol=0.0, atol=1e-12)
-    more, values = rounds_of(6, s, n, device, seed=3, failed=0.3)
-    assert not bool(values.isfinite().all())
-    for a, y in zip(more, values, strict=True):
-        ok = dtc.count(posterior, a, y)
-        dtc.downdate(posterior, a, ok)
-    assert torch.equal(posterior.mean, mean)
-    assert torch.equal(posterior.variance, variance)
-    got = dtc.variance_of(posterior, everywhere, trials)
-    assert bool((got <= variance + 1e-12).all())
-    last = dtc.variance_of(posterior, everywhere[1:, 4:7], trials[1:])
-    dtc.rebuild(posterior, keep)
-    torch.testing.assert_close(got, posterior.variance, rtol=0.0, atol=1e-10)
-    torch.testing.assert_close(last, posterior.variance[1:, 4:7], rtol=0.0, atol=1e-10)
-
-
-def test_variance_of_with_a_kernel_per_trial(device):
-    n, s = 15, 3
-    posterior = dtc.init(matern_kernel(n, device, s), 0.2, s)
-    told(posterior, *rounds_of(12, s, n, device))
-    dtc.rebuild(posterior, masks((2, 4, 6), n, device))
-    trials = torch.tensor([2, 0], device=device)
-    arms = torch.tensor([[0, 7, 7], [3, 14, 1]], device=device)
-    torch.testing.assert_close(
-        dtc.variance_of(posterior, arms, trials), posterior.variance[trials].gather(1, arms), rtol=0.0, atol=1e-12
-    )
-
-
-@pytest.mark.parametrize("lengthscale", [0.05, 0.3])
-def test_long_chain_stays_with_a_rebuild(lengthscale, device):
-    """2,000 rank-one observations against everything from scratch; smooth kernels have near-singular dictionaries."""
-    X = points(120, 1, device=device)
-    kernel = ArmKernel.from_covariance(SquaredExponential(lengthscale), X)
-    arms, rewards = rounds_of(2000, 1, 120, device, seed=1)
-    keep = masks((25,), 120, device)
-    posterior = dtc.init(kernel, 0.01)
-    dtc.rebuild(posterior, keep)
-    for a, y in zip(arms, rewards, strict=True):
-        dtc.observe(posterior, a, y)
-    fresh = told(dtc.init(kernel, 0.01), arms, rewards)
-    dtc.rebuild(fresh, keep)
-    torch.testing.assert_close(posterior.variance / 0.01, fresh.variance / 0.01, rtol=0.0, atol=1e-8)
-    torch.testing.assert_close(posterior.mean, fresh.mean, rtol=0.0, atol=1e-8)
-    assert bool((posterior.variance >= 0.0).all())
-
-
 # Kernels without a matrix, blocks, dtypes, mistakes --------------------------------------------------------------
-
-
-def test_covariance_function_of_many_arms(monkeypatch, device):
-    n, s = 5000, 2
-    X = points(n, 3, device=device)
-    kernel = ArmKernel.from_covariance(MATERN, X)
-    assert kernel.matrix is None
-    arms, rewards = rounds_of(30, s, n, device)
-    keep = masks((6, 10), n, device)
-    posterior = told(dtc.init(kernel, 0.1, s), arms, rewards)
-    dtc.rebuild(posterior, keep)
-    some = torch.cat([keep.any(0).nonzero().squeeze(1), arms.unique(), torch.arange(0, n, 97, device=device)]).unique()
-    places = torch.full((n,), -1, device=device)
-    places[some] = torch.arange(len(some), device=device)
-    small = told(dtc.init(ArmKernel.from_covariance(MATERN, X[some]), 0.1, s), places[arms], rewards)
-    dtc.rebuild(small, keep[:, some])
-
-    def same(tol=1e-11):
-        torch.testing.assert_close(posterior.mean[:, some], small.mean, rtol=0.0, atol=tol)
-        torch.testing.assert_close(posterior.variance[:, some], small.variance, rtol=0.0, atol=tol)
-
-    same()
-    monkeypatch.setattr(dtc, "BLOCK_ENTRIES", (7 * 1000, 7 * 1000))  # several blocks, the last one shorter
-    dtc.rebuild(posterior, keep)
-    same()
-    for t in range(5):
-        dtc.observe(posterior, arms[t], rewards[t])
-        dtc.observe(small, places[arms[t]], rewards[t])
-    same()
-    trials = torch.arange(s, device=device)
-    chosen = some.expand(s, -1)
-    torch.testing.assert_close(dtc.variance_of(posterior, chosen, trials), small.variance, rtol=0.0, atol=1e-11)
-
-
-def test_dictionary_of_points_without_variance():
-    """Nothing is learnt of a function that is zero where it is looked at."""
-    one = dtc.init(ArmKernel.from_matrix(torch.diag(torch.tensor([0.0, 1.0], dtype=torch.float64))), 0.1)
-    dtc.count(one, torch.tensor([0]), torch.ones(1, dtype=torch.float64))
-    dtc.rebuild(one, torch.tensor([[True, False]]))
-    assert one.mean.tolist() == [[0.0, 0.0]]
-    assert one.variance.tolist() == [[0.0, 1.0]]
-    with pytest.raises(ValueError, match="are empty; put at least one point"):
-        dtc.rebuild(one, torch.zeros(1, 2, dtype=torch.bool))

@@ -91,93 +91,6 @@ def test_points_that_others_span(device):
         assert bool((rank < posterior.size).all())
 
 
-def test_copies_take_the_place_of_each_other(device):
-    """Arms at the same place: whichever is in the dictionary, the posterior is the same."""
-    X = points(60, 2, device=device).repeat(2, 1)
-    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), X)
-    changed = 0
-    for _, posterior, keep in walk(kernel, 0.1, 2, 100, device, size=60, flips=2):
-        changed += int((posterior.changes > 0).any())
-        check(posterior, keep)
-    assert changed > 30
-
-
-def test_slots_are_packed(device):
-    kernel = ArmKernel.from_covariance(Matern(2.5, 0.3), points(300, 3, device=device))
-    most = 0
-    changed = 0
-    for t, posterior, keep in walk(kernel, 0.1, 2, 250, device, size=60, flips=6):
-        changed += int((posterior.changes > 0).any())
-        most = max(most, posterior.points.shape[1] - int(posterior.size.max()))
-        if t % 25 == 0:
-            check(posterior, keep)
-    assert changed > 200
-    assert 16 < most <= 60
-
-
-def test_covariance_function(device, monkeypatch):
-    from bo_robust.ops.dtc_scores import naive
-
-    monkeypatch.setattr(naive, "CPU_ENTRIES", 20_000)  # several chunks
-    X = points(4200, 3, device=device)
-    kernel = ArmKernel.from_covariance(Matern(2.5, 0.4), X)
-    assert kernel.matrix is None
-    changed = 0
-    for t, posterior, keep in walk(kernel, 0.05, 2, 20, device, size=40, flips=2):
-        changed += int((posterior.changes > 0).any())
-        if t % 5 == 4:
-            check(posterior, keep)
-    assert changed > 10
-
-
-@pytest.mark.slow
-def test_chain_refreshes_itself(device):
-    """10^4 changes stay within 1e-8 of a fresh posterior, on the scale of the noise."""
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.15), points(100, 2, device=device))
-    steps = walk(kernel, 0.01, 1, 2500, device, size=50, flips=3)
-    for t, posterior, keep in steps:
-        assert int(posterior.changes.max()) <= dtc.MAX_CHANGES
-        if t % 250 == 249:
-            want = fresh(posterior, keep)
-            torch.testing.assert_close(posterior.variance / 0.01, want.variance / 0.01, rtol=0.0, atol=1e-8)
-            torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-8)
-
-
-def test_told_of_and_then_redrawn(device):
-    """Pulls known ahead move variances before they are learnt, and redrawing some trials leaves the others' ahead."""
-    kernel, n, s = ArmKernel.from_covariance(Matern(1.5, 0.3), points(50, 2, device=device)), 50, 3
-    posterior = dtc.init(kernel, 0.1, s)
-    keep = torch.zeros(s, n, dtype=torch.bool, device=device)
-    keep[:, :20] = True
-    dtc.rebuild(posterior, keep)
-    everywhere, trials = torch.arange(n, device=device).expand(s, n), torch.arange(s, device=device)
-    for arm in (3, 30, 3, 41):
-        arms = torch.full((s,), arm, device=device)
-        dtc.downdate(posterior, arms, dtc.count(posterior, arms, torch.ones(s, dtype=torch.float64, device=device)))
-    ahead = dtc.variance_of(posterior, everywhere, trials)
-    torch.testing.assert_close(ahead, fresh_of_counts(posterior, keep).variance, rtol=0.0, atol=1e-11)
-    keep[1, 20:22] = True
-    dtc.redraw(posterior, keep[1:2], trials[1:2])
-    torch.testing.assert_close(
-        dtc.variance_of(posterior, everywhere, trials)[[0, 2]], ahead[[0, 2]], rtol=0, atol=1e-12
-    )
-    want = fresh_of_counts(posterior, keep)
-    torch.testing.assert_close(posterior.variance[1], want.variance[1], rtol=0.0, atol=1e-11)
-    torch.testing.assert_close(posterior.mean[1], want.mean[1], rtol=0.0, atol=1e-11)
-    assert float(posterior.mean[0].abs().max()) == 0.0
-    dtc.redraw(posterior, keep)
-    assert posterior.ahead is None
-    torch.testing.assert_close(posterior.variance, want.variance, rtol=0.0, atol=1e-11)
-    torch.testing.assert_close(posterior.mean, want.mean, rtol=0.0, atol=1e-11)
-
-
-def fresh_of_counts(posterior, keep):
-    new = dtc.init(posterior.kernel, posterior.noise_var, len(keep))
-    new.counts, new.sums = posterior.counts.clone(), posterior.sums.clone()
-    dtc.rebuild(new, keep)
-    return new
-
-
 @pytest.mark.parametrize(("dtype", "noise_var"), [(torch.float64, 1e-8), (torch.float32, 1e-2)])
 def test_where_changes_would_lose_digits_everything_is_rebuilt(dtype, noise_var, device):
     kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(40, 2, device=device).to(dtype))
@@ -214,18 +127,6 @@ def test_variance_that_rounding_made_negative(device):
     dtc.redraw(posterior, keep)
     assert int(posterior.changes) > 0
     torch.testing.assert_close(posterior.variance, fresh(posterior, keep).variance, rtol=0.0, atol=1e-11)
-
-
-def test_trials_change_by_different_numbers_of_points(device):
-    """One point in one trial and three in the other: both are changes, and nothing is rebuilt."""
-    kernel = ArmKernel.from_covariance(Matern(1.5, 0.3), points(60, 2, device=device))
-    posterior, keep = dtc.init(kernel, 0.1, 2), torch.zeros(2, 60, dtype=torch.bool, device=device)
-    keep[:, :30] = True
-    dtc.rebuild(posterior, keep)
-    keep[0, 40], keep[1, 40:43] = True, True
-    dtc.redraw(posterior, keep)
-    assert posterior.changes.tolist() == [1, 3]
-    check(posterior, keep)
 
 
 def test_an_interrupted_change_is_made_good(device):

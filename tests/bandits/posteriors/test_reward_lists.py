@@ -8,7 +8,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bo_robust.bandits.posteriors import reward_lists
-from bo_robust.bandits.posteriors.reward_lists import FIRST_CAPACITY
 
 ARMS = 3
 LIKE = torch.zeros(1, ARMS, dtype=torch.float64)
@@ -107,23 +106,3 @@ def test_what_settles_by_hand(device):
     insert(lists, 0, 3.0, 2.0)  # b sqrt(5) = 4.47
     assert lists.size.tolist() == [[0, 0, 0]]
     assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25 + 2.5 + 3.0)
-
-
-def test_lists_grow_when_nothing_settles(device):
-    lists = reward_lists.init(LIKE.to(device))
-    g = torch.Generator().manual_seed(0)
-    values = torch.randn(200, generator=g, dtype=torch.float64).tolist()
-    for y in values:
-        insert(lists, 2, y, 1e-6)
-    assert int(lists.size[0, 2]) == 200
-    assert lists.values.shape[2] == 16 * FIRST_CAPACITY
-    assert lists.values[0, 2, :200].tolist() == sorted(values, key=abs)
-
-
-def test_a_falling_level_is_refused_and_changes_nothing(device):
-    lists = reward_lists.init(LIKE.to(device))
-    insert(lists, 0, 2.0, 1.0)
-    with pytest.raises(ValueError, match=r"level fell from 1 to 0\.5"):
-        insert(lists, 0, 3.0, 0.5)
-    assert lists.counts.tolist() == [[1.0, 0.0, 0.0]]
-    assert lists.floor == 1.0

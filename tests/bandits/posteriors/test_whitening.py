@@ -4,12 +4,8 @@ import pytest
 import torch
 
 from bo_robust.bandits.posteriors import whitening
-from bo_robust.bandits.posteriors.arms import ArmKernel
-from bo_robust.bandits.posteriors.dictionary import NystromDictionary
-from bo_robust.bandits.posteriors.reward_lists import SETTLED_MARGIN
 from bo_robust.bandits.posteriors.whitening import FeatureTable
 from bo_robust.features import FourierFeatures
-from bo_robust.utils.covariance import SquaredExponential
 
 BRANCHES = pytest.mark.parametrize("reads", [True, False], ids=["reading", "branch-free"])
 
@@ -72,14 +68,6 @@ def test_compression_keeps_the_features_and_drops_nothing_else(device):
     assert FeatureTable.compressed(Phi.float()).axes.dtype == torch.float32
 
 
-def test_compression_of_zero_and_repeated_features(device):
-    zero = FeatureTable.compressed(torch.zeros(4, 3, dtype=torch.float64, device=device))
-    assert zero.coordinates.tolist() == [[0.0]] * 4
-    same = FeatureTable.compressed(torch.ones(4, 3, dtype=torch.float64, device=device))
-    assert same.coordinates.shape == (4, 1)
-    torch.testing.assert_close(same.features, torch.ones(4, 3).to(same.features), rtol=0, atol=1e-14)
-
-
 @pytest.mark.parametrize("root", whitening.ROOTS)
 @BRANCHES
 def test_every_round_has_the_directions_of_its_root(reads, root, monkeypatch, device):
@@ -99,21 +87,6 @@ def test_every_round_has_the_directions_of_its_root(reads, root, monkeypatch, de
     assert white.rounds == 80
 
 
-@pytest.mark.parametrize("outputscale", [1.0, 4.0])
-def test_a_jump_of_v_by_a_factor_of_four(outputscale, device):
-    # k(x, x) = 3 lambda: the first pull takes one eigenvalue of V from lambda to 4 lambda, where the frozen Newton
-    # iteration meets a root that is not positive in one step (see tests/ops/test_inverse_root.py)
-    X = torch.linspace(0, 1, 20, dtype=torch.float64, device=device).unsqueeze(1)
-    Phi = FourierFeatures(0.2, 12, ((0.0, 1.0),), outputscale=outputscale)(X)
-    noise = torch.tensor([outputscale / 3], dtype=torch.float64, device=device)
-    white = whitening.init(FeatureTable.compressed(Phi), noise, "symmetric")
-    pull(white, torch.tensor([7], device=device), torch.tensor([True], device=device))
-    counts = torch.nn.functional.one_hot(torch.tensor([7], device=device), 20).double()
-    torch.testing.assert_close(
-        white.directions(white.white), directions(Phi, counts, noise, "symmetric"), rtol=0, atol=1e-6
-    )
-
-
 @pytest.mark.parametrize("root", whitening.ROOTS)
 @BRANCHES
 def test_no_drift_in_2000_rounds(reads, root, monkeypatch, device):
@@ -128,41 +101,6 @@ def test_no_drift_in_2000_rounds(reads, root, monkeypatch, device):
             error = (white.directions(white.white) - U).abs().amax((1, 2)) / U.abs().amax((1, 2))
             worst = max(worst, float(error.max()))
     assert worst < (1e-6 if root == "symmetric" and reads else 1e-10)
-
-
-@pytest.mark.parametrize("root", whitening.ROOTS)
-@BRANCHES
-def test_rows_of_u_have_norm_below_one(reads, root, monkeypatch, device):
-    # |u_ia| <= 1 / sqrt(c_a), what the settling of rewards rests on; met nearly with equality at small noise
-    choose(monkeypatch, reads)
-    Phi = fourier().to(device)
-    white = whitening.init(table_of(Phi, root), torch.full((3,), 1e-3, dtype=torch.float64, device=device), root)
-    for _ in run_rounds(white, 120, spread=5):
-        u = white.directions(white.white)
-        assert float((u.square() @ white.counts.unsqueeze(2)).max()) <= 1.0 + 1e-9
-        assert float((u.abs() * white.counts.sqrt().unsqueeze(1)).max()) <= 1.0 / SETTLED_MARGIN
-
-
-@pytest.mark.parametrize("root", whitening.ROOTS)
-@BRANCHES
-def test_new_features_go_on_with_the_counts(reads, root, monkeypatch, device):
-    choose(monkeypatch, reads)
-    X = torch.rand(15, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(device)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), X)
-    noise = torch.tensor([0.1, 1.0], dtype=torch.float64, device=device)
-    white = whitening.init(FeatureTable(torch.zeros_like(X[:, :1]), None, kernel.diagonal), noise, root)
-    assert torch.equal(white.variance(white.norms()), torch.ones(2, 15).to(noise))
-    for t, _ in enumerate(run_rounds(white, 40)):
-        if t in (5, 20):
-            uniform = torch.tensor([0.2, 0.7], dtype=torch.float64, device=device)
-            variance = white.variance(white.norms())
-            table = NystromDictionary(2.0).draw(kernel, variance, white.counts, uniform)
-            whitening.replace_features(white, table)
-        if t >= 5:
-            U = directions(white.table.features, white.counts, noise, root)
-            torch.testing.assert_close(white.directions(white.white), U, rtol=0, atol=1e-6)
-            variance = kernel.diagonal - white.table.features.square().sum(2) + noise.unsqueeze(1) * U.square().sum(1)
-            torch.testing.assert_close(white.variance(white.norms()), variance, rtol=1e-6, atol=1e-9)
 
 
 def test_long_jumps_of_v_take_an_eigendecomposition_of_their_trial_only(monkeypatch, device):

@@ -9,7 +9,6 @@ from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, RhoKG, 
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
-from bo_robust.methods import METHODS
 from bo_robust.utils.random import stream
 
 TINY = {
@@ -97,12 +96,6 @@ def test_lnso_is_for_continuous_z():
         build_method("v-ucb", {"optimizer": {"kind": "lnso"}}).propose(round_of(make("branin")))
 
 
-def test_v_ucb_has_the_papers_width_through_every_door():
-    paper = build_method("v-ucb", {})
-    assert (paper.selection_rule, paper.schedule) == ("probable", PAPER_WIDTH)
-    assert METHODS["v-ucb"].settings["width"] == paper.width
-
-
 def test_systematic_resampling(device):
     problem = make("branin", device=device)
     torch.manual_seed(0)
@@ -144,17 +137,6 @@ def test_knowledge_gradient_against_a_loop(device):
     (gradient,) = torch.autograd.grad(together.sum(), X)
     assert bool(gradient.isfinite().all())
     assert float(gradient.abs().max()) > 0.0
-
-
-def test_conditions_of_several_dimensions_are_not_of_one_corner():
-    """Every 8th or 16th of quasi-random points lies in a slab; the draws are to cover each half of each coordinate."""
-    torch.manual_seed(0)
-    problem = make("hartmann3_12", z="continuous")
-    middle = problem.z_bounds.mean(0)
-    for n in (16, 32):
-        halves = torch.stack([(resample(problem, n) > middle).double().mean(0) for _ in range(20)])
-        assert float(halves.min()) > 0.1
-        assert float(halves.max()) < 0.9
 
 
 class _NaNGradient(AcquisitionFunction):

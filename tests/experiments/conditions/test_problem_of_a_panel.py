@@ -63,9 +63,3 @@ def test_loops_do_not_mix(tmp_path):
     (tmp_path / "b.yaml").write_text("include: [a.yaml]\n")
     with pytest.raises(RunError, match="whose `loop:` is another"):
         load_config(tmp_path / "b.yaml")
-
-
-def test_a_setting_that_is_null_is_none_and_not_the_default():
-    for name, key in (("v-ucb", "selection_rule"), ("mc-var", "samples")):
-        with pytest.raises(RunError, match=f"{key} .*None"):
-            parse(data(methods=[{"name": name, key: None}]))

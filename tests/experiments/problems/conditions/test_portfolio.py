@@ -28,14 +28,6 @@ def test_constants(problem):
     assert problem.probabilities.tolist() == pytest.approx([0.01] * 100)
 
 
-def test_saved_hyperparameters(data_dir):
-    covariance, noise_var, constant = saved_gp(json.loads(verified("borisk_portfolio_surrogate", data_dir)))
-    # From the data folder's README.
-    assert covariance.lengthscale == pytest.approx((0.2209, 7.1345, 0.2523, 0.5368, 2.5114), abs=1e-4)
-    assert (covariance.nu, covariance.outputscale) == (2.5, pytest.approx(4.4518, abs=1e-4))
-    assert (noise_var, constant) == (pytest.approx(0.01377, abs=1e-5), pytest.approx(-0.5330, abs=1e-4))
-
-
 def test_posterior_mean_predicts_the_return(problem, data, data_dir):
     X, loss = data
     covariance, noise_var, constant = saved_gp(json.loads(verified("borisk_portfolio_surrogate", data_dir)))
@@ -68,11 +60,3 @@ def test_optimum(problem):
     assert best.x.tolist() == pytest.approx([0.0, 1.0, 0.589], abs=0.01)
     X = torch.rand(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(best.x)
     assert float(value_at_risk(problem, X).max()) < best.value
-
-
-def test_single_precision(data_dir, device, problem):
-    single = make("portfolio", data_dir=data_dir, device=device, dtype=torch.float32)
-    X = torch.rand(20, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
-    y = single.f(X.float())
-    assert y.dtype == torch.float32
-    torch.testing.assert_close(y.double(), problem.f(X), atol=0.05, rtol=0.0)
