@@ -230,7 +230,7 @@ def verdict(claim: Claim, panel: Mapping[str, Any]) -> Verdict:
     for ours, relation, theirs in claim.compared():
         found = by_pair[ours, theirs]
         values = [panel["methods"][label][claim.measure] for label in (ours, theirs)]
-        a, b = (value[0] if isinstance(value, list | tuple) else value for value in values)
+        a, b = (round(value[0] if isinstance(value, list | tuple) else value, 12) + 0.0 for value in values)
         higher, lower = found["significant"] and found["mean"] > 0, found["significant"] and found["mean"] < 0
         holds.append(lower if relation == "<" else not higher)
         contrary = contrary or higher
