@@ -4,19 +4,27 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
+from botorch.models import SingleTaskGP
 from scipy import stats
 
 from bo_robust.bandits import (
     GPUCB,
+    IRGPUCB,
     TGPUCB,
+    ExpectedImprovement,
     ProbabilityOfImprovement,
+    PureMean,
     PureVariance,
+    RandomArm,
 )
-from bo_robust.bandits.baselines import log_expected_improvement
+from bo_robust.bandits.baselines import incumbent, log_expected_improvement
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import (
     ConstantWidth,
     FiniteWidth,
+    RandomisedWidth,
+    SelfNormalisedWidth,
     information_gain,
 )
 from bo_robust.confidence.truncation import TGPTruncation
@@ -38,6 +46,17 @@ def test_gp_ucb_rule_by_hand(device):
         selection = algorithm.select(state, torch.zeros(1, device=device))
         assert selection.arms.tolist() == [arm]
         assert selection.width == w
+
+
+def test_width_sees_the_realised_information_gain(device):
+    width = SelfNormalisedWidth(1.0, 0.3, 0.1)
+    f, noise, uniforms = table(2, 25, device)
+    chosen, state = run_rounds(GPUCB(width), kernel(device), f, noise, uniforms)
+    for i in range(2):
+        K = kernel("cpu").matrix[chosen[:, i].cpu()][:, chosen[:, i].cpu()]
+        gain = float(information_gain.exact(K, 0.1))
+        shown = GPUCB(width).select(state, uniforms[0]).width[i]
+        assert float(shown) == pytest.approx(1.0 + 0.3 * math.sqrt(2 * (gain + 1 + math.log(10))), rel=1e-9)
 
 
 def test_tgp_zeroes_with_the_level_of_the_round(golden, device):
@@ -83,6 +102,16 @@ def test_tgp_rules_by_hand(rule, device):
         assert bool(info.ok) == math.isfinite(y)
 
 
+def test_irgp_width_follows_its_law(device):
+    # zeta = 2 log(n/2) + Exp(rate 1/2): mean 2 log(n/2) + 2, never below 2 log(n/2)
+    algorithm = IRGPUCB(RandomisedWidth(N))
+    state = algorithm.init(kernel(device), 0.1, 20_000)
+    u = torch.rand(20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
+    zeta = algorithm.select(state, u).width.square()
+    assert float(zeta.min()) >= 2 * math.log(N / 2)
+    assert float(zeta.mean()) == pytest.approx(2 * math.log(N / 2) + 2.0, abs=4 * 2.0 / math.sqrt(20_000))
+
+
 def test_expected_improvement_by_definition():
     z = torch.tensor([-3.0, -1.0, -0.999, 0.0, 2.0, 10.0], dtype=torch.float64)
     expected = torch.tensor(
@@ -95,6 +124,22 @@ def test_expected_improvement_by_definition():
     asymptote = -0.5 * far.square() - 0.5 * math.log(2 * math.pi) - 2 * far.abs().log()
     torch.testing.assert_close(out, asymptote, rtol=1e-2, atol=0)
     assert out[0] < out[1] < out[2]
+
+
+def test_expected_improvement_picks_what_botorch_picks(device):
+    kern = kernel(device)
+    f, noise, uniforms = table(1, 12, device)
+    chosen, state = run_rounds(RandomArm(), kern, f, noise, uniforms)
+    rewards = f[0, chosen[:, 0]] + noise[:, 0]
+    X = torch.linspace(0, 1, N, dtype=torch.float64, device=device).unsqueeze(1)
+    model = SingleTaskGP(X[chosen[:, 0]], rewards.unsqueeze(1), torch.full((12, 1), 0.1).to(X), outcome_transform=None)
+    model.covar_module.lengthscale = 0.2
+    model.mean_module.constant.data.zero_()
+    model.eval()
+    best = model.posterior(X[chosen[:, 0]]).mean.max()
+    theirs = LogExpectedImprovement(model, best_f=best)(X.unsqueeze(1))
+    assert float(incumbent(state.posterior)) == pytest.approx(float(best), rel=1e-6)
+    assert int(ExpectedImprovement().select(state, uniforms[0]).arms) == int(theirs.argmax())
 
 
 def test_probability_of_improvement_by_hand(device):
@@ -114,6 +159,24 @@ def test_pure_variance_is_greedy_experimental_design(device):
     gains, greedy = information_gain.greedy(kernel("cpu").matrix, 0.1, 30)
     assert float(state.posterior.information_gain) == pytest.approx(float(gains[-1]), rel=1e-9)
     assert chosen[:5, 0].cpu().tolist() == greedy[:5].tolist()
+
+
+def test_pure_mean_starts_at_random_until_a_reward_came(device):
+    algorithm = PureMean()
+    state = algorithm.init(kernel(device), 0.1, 2)
+    u = torch.tensor([0.5, 0.99], dtype=torch.float64, device=device)
+    assert algorithm.select(state, u).arms.tolist() == [20, 39]
+    arms = torch.tensor([3, 30], device=device)
+    algorithm.observe(state, arms, torch.tensor([float("nan"), 2.0], dtype=torch.float64, device=device))
+    assert algorithm.select(state, u).arms.tolist() == [20, 30]  # the first pull of trial 0 failed
+
+
+def test_random_arms_are_uniform(device):
+    algorithm = RandomArm()
+    state = algorithm.init(kernel(device), 0.1, 40_000)
+    u = torch.rand(40_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
+    counts = algorithm.select(state, u).arms.bincount(minlength=N).cpu().numpy()
+    assert stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_gp_ucb_confidence_covers_a_gp_draw(device):

@@ -10,13 +10,14 @@ import torch
 from rich.console import Console
 
 from bo_robust.bandits import ATAGPUCB
-from bo_robust.bandits.posteriors import reward_lists, whitening
+from bo_robust.bandits.posteriors import reward_lists, truncated, whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.confidence import ATAFourierWidth, ATANystromWidth, ConstantWidth, PublishedATAWidth, RandomisedWidth
 from bo_robust.confidence.truncation import (
     ATAFourierTruncation,
     ATANystromTruncation,
+    NoTruncation,
     PublishedATATruncation,
     TGPTruncation,
 )
@@ -180,6 +181,41 @@ def test_a_run_is_algorithm_2(reads, root, kind, monkeypatch, device):
 
 
 @pytest.mark.parametrize(
+    ("redraw", "rounds"), [(1.0, list(range(1, 13))), (1.5, [1, 2, 3, 5, 8, 12]), (2.0, [1, 2, 4, 8])]
+)
+def test_redraw_schedule(redraw, rounds, monkeypatch, device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, redraw))
+    state, drawn, draw = algorithm.init(kernel, 0.1, 2), [], NystromDictionary.draw
+
+    def watched(*args):
+        drawn.append(state.round + 1)
+        return draw(*args)
+
+    monkeypatch.setattr(NystromDictionary, "draw", watched)
+    eta, uniforms = heavy(12, 2, device)
+    for t in range(12):
+        algorithm.observe(state, algorithm.select(state, uniforms[t]).arms, eta[t], uniforms[t])
+    assert drawn == rounds
+
+
+def test_between_redraws_features_stay_and_no_uniform_is_needed(device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), square(20, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), NoTruncation(), NystromDictionary(1.0, 2.0))
+    state = algorithm.init(kernel, 0.1, 2)
+    eta, uniforms = heavy(12, 2, device)
+    arms = torch.tensor([3, 4], device=device)
+    with pytest.raises(ValueError, match="needs `uniform`"):
+        algorithm.observe(state, arms, eta[0])
+    assert state.posterior.counts.sum() == 0
+    for t in range(2):
+        algorithm.observe(state, arms, eta[t], uniforms[t])
+    table = state.posterior.whitening.table
+    algorithm.observe(state, arms, eta[2])
+    assert state.posterior.whitening.table is table
+
+
+@pytest.mark.parametrize(
     "algorithm",
     [
         ATAGPUCB(RandomisedWidth(40), TGPTruncation(0.05, 0.7), FourierFeatures(0.2, 10, BOX), root, rule)
@@ -260,6 +296,23 @@ def test_intervals_cover_with_student_t_noise(device):
     assert narrow < 0.5
 
 
+def test_intervals_cover_with_pareto_rewards(device):
+    """Lemma 1 with Pareto rewards of shape 2 and scale f / 2, mean f: E y^1.9 = 20 (f / 2)^1.9."""
+    g = torch.Generator().manual_seed(1)
+    a = torch.rand(200, 25, generator=g, dtype=torch.float64)
+    X = line(25, "cpu")
+    f = 0.2 * a @ SquaredExponential(0.3)(X, X)
+    assert float(f.min()) > 0
+
+    def draw(at):
+        u = 1.0 - torch.rand(at.shape, generator=g, dtype=torch.float64)
+        return 0.5 * at * u.pow(-0.5).to(at)
+
+    wide, narrow = cover(f.to(device), draw, 20.0 * float(f.max() / 2) ** 1.9, 0.9, "cholesky")
+    assert wide >= 0.9
+    assert narrow < 0.5
+
+
 @pytest.mark.parametrize("features", [{"kind": "fourier", "nodes": 16}, {"kind": "nystrom", "oversampling": 2.0}])
 @pytest.mark.parametrize("root", whitening.ROOTS)
 def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
@@ -282,3 +335,15 @@ def test_a_run_that_truncates_everything_warns(features, root, tmp_path):
     assert "b_t = " in warning
     assert "median |reward|" in warning
     assert summary["panels"][0]["methods"]["ATA"]["truncated"] > 0.9
+
+
+def test_mean_of_a_trial_is_finite_whatever_the_rewards(device):
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.3), line(10, device))
+    algorithm = ATAGPUCB(ConstantWidth(1.0), TGPTruncation(1.0, 1.0), FourierFeatures(0.3, 10, BOX))
+    state = algorithm.init(kernel, 0.1, 2)
+    for y in (1e308, -1e308, 1e308, 5e-324, 0.0, 1e300):
+        uniform = torch.full((2,), 0.5, dtype=torch.float64, device=device)
+        arms = algorithm.select(state, uniform).arms
+        algorithm.observe(state, arms, torch.tensor([y, -y], dtype=torch.float64, device=device))
+        assert torch.isfinite(state.posterior.mean).all()
+    assert isinstance(state.posterior, truncated.TruncatedPosterior)

@@ -157,3 +157,20 @@ def test_regret_is_bounded_where_the_intervals_hold(tkwargs, functional, selecti
     regret = truth.max(1).values - truth.gather(1, algorithm.recommend(state)[:, None])[:, 0]
     middling = truth.max(1).values - truth.median(1).values
     assert regret.mean() < 0.3 * middling.mean()
+
+
+def test_drawn_conditions_follow_their_probabilities(tkwargs):
+    f, noise, uniforms = table(tkwargs, 60, 40)
+    arms, _ = run_rounds(VUCB(ConstantWidth(2.0), 0.2, W, P, "drawn"), tkwargs, f, noise, uniforms)
+    share = (arms % W).flatten().bincount(minlength=W).double() / arms.numel()
+    assert (share.cpu() - torch.tensor(P, dtype=torch.float64)).abs().max() < 0.03
+
+
+def test_observed_conditions_are_taken_as_they_come(tkwargs):
+    """Any pair may be observed, whatever was selected."""
+    algorithm = VUCB(ConstantWidth(2.0), 0.2, W, P)
+    state = algorithm.init(kernel(tkwargs), NOISE_VAR, 2)
+    assert algorithm.recommend(state).tolist() == [0, 0]
+    u = torch.zeros(2, **tkwargs)
+    algorithm.observe(state, torch.tensor([7, 33], device=u.device), torch.tensor([1.0, -1.0], **tkwargs), u)
+    assert algorithm.recommend(state).tolist() == [1, 6]

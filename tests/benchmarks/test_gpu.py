@@ -4,14 +4,15 @@ What measures on CUDA is run on a CPU with stand-ins for CUDA's clocks and at sm
 reports is tested here; its numbers mean nothing and are asserted nowhere.
 """
 
+import dataclasses
 import json
 import sys
 
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_algorithms
-from benchmarks.gpu_common import Bench, Mismatch, Target
+from benchmarks import gpu, gpu_algorithms, gpu_common
+from benchmarks.gpu_common import Bench, Mismatch, Target, require_close, require_same
 from benchmarks.ops.registry import OPS
 
 CPU = torch.device("cpu")
@@ -75,6 +76,34 @@ def test_what_measures_runs_and_reports_its_targets(name, substitute):
         assert row["target"] == str(target)
 
 
+def test_ops_report_time_over_floor_and_refuse_mismatches(substitute, monkeypatch):
+    op = dataclasses.replace(OPS["fused_rounds"], shapes=[OPS["fused_rounds"].small])
+    wrong = dataclasses.replace(op, name="wrong", fused=lambda inputs: (*op.naive(inputs)[:2], torch.zeros(8, 2)))
+    substitute.device = torch.device("cuda")  # takes the branch that measures; inputs are made on the CPU
+    make = op.make
+    op, wrong = (
+        dataclasses.replace(
+            o,
+            make=lambda shape, device, dtype: make(shape, "cpu", dtype),
+            fused=o.fused if o.name == "wrong" else o.naive,
+        )
+        for o in (op, wrong)
+    )
+    monkeypatch.setitem(sys.modules, "benchmarks.ops.registry", type("M", (), {"OPS": {"a": op, "b": wrong}}))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: type("P", (), {"L2_cache_size": 1000}))
+    substitute.bandwidth, substitute.rates = 1e9, {torch.float64: 1e12, torch.float32: 1e12}
+    gpu.ops(substitute)
+    right, _, failed, _ = substitute.rows
+    # At 1 GB/s the bytes of the op are its floor; it was measured at 1 ms.
+    assert right["value"] == pytest.approx(1e6 / op.bytes(op.small, torch.float64))
+    assert right["detail"]["floor_by"] == "bytes"
+    assert right["detail"]["fused_x_faster"] == 1.0
+    assert failed["value"] is None
+    assert failed["detail"]["failed"].startswith("Mismatch")
+    assert not substitute.good
+
+
 def test_a_part_that_breaks_or_disagrees_is_reported_and_the_rest_goes_on(monkeypatch, capsys):
     def disagree(device):
         raise Mismatch("3 of 4 chosen are the same")
@@ -97,3 +126,34 @@ def test_a_part_that_breaks_or_disagrees_is_reported_and_the_rest_goes_on(monkey
         None,
     ]
     assert not bench.good
+
+
+def test_what_is_cut_off_or_quick_meets_no_target(capsys):
+    target = Target("x", "s", 2.0)
+    bench = Bench(CPU, quick=False)
+    bench.report(target, 1.0, {})
+    bench.report(target, 1.0, {}, whole=False)
+    bench.report(target, 3.0, {})
+    bench.report(Target("y", "x", 20.0, at_least=True), 21.0, {})
+    assert [row["met"] for row in bench.rows] == [True, False, False, True]
+    quick = Bench(CPU, quick=True)
+    quick.report(target, 1.0, {})
+    assert quick.rows[0]["met"] is None
+    assert quick.rows[0]["target"] == "<= 2 (at full size)"
+
+
+def test_comparisons_do_not_let_nan_pass():
+    one = torch.ones(3)
+    require_close("x", one, one, 0.0)
+    with pytest.raises(Mismatch, match="relative difference nan"):
+        require_close("x", torch.tensor([1.0, torch.nan, 1.0]), one, 1.0)
+    with pytest.raises(Mismatch, match="2 of 3 chosen"):
+        require_same("x", torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]))
+
+
+def test_cut_off_stops(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    took, run = gpu_common.cut_off(lambda t: None, 1000, most=-1.0)
+    assert run == 64
+    assert took >= 0.0
+    assert gpu_common.cut_off(lambda t: None, 10, most=60.0)[1] == 10

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from benchmarks.loop import run_rounds
+from benchmarks.loop import additive, rounds, run_rounds, timed
 
 
 class Cycle:
@@ -39,3 +39,11 @@ def test_rewards_are_f_at_the_arms_and_the_noise_of_the_round():
         assert torch.equal(uniform, uniforms[t])
         assert torch.equal(arms, chosen[t])
         assert torch.equal(rewards, expected[t])
+
+
+def test_every_round_is_timed_once():
+    algorithm = Cycle()
+    state = algorithm.init(None, 1.0, 2, 3)
+    seen = list(timed(rounds(algorithm, state, additive(F, NOISE), torch.zeros(3, 2))))
+    assert [one.arms.tolist() for _, one in seen] == [[0, 0], [1, 1], [2, 2]]
+    assert all(seconds >= 0.0 for seconds, _ in seen)

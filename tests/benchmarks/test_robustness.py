@@ -1,5 +1,6 @@
 """The robustness suite: rows of finished runs, the same readings for its own methods, and the report's arithmetic."""
 
+import json
 import math
 
 import numpy as np
@@ -12,7 +13,7 @@ from benchmarks.robustness import rcgp, summary
 from benchmarks.robustness.methods import GRID, register
 from benchmarks.robustness.picture import draw as draw_picture
 from benchmarks.robustness.picture import gaps
-from benchmarks.robustness.summary import REGIMES
+from benchmarks.robustness.summary import PLAIN, REGIMES, SETTINGS
 from bo_robust.experiments import run as runs
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.loop_botorch import BOTORCH_METHODS, build_method, run_trial
@@ -39,6 +40,17 @@ def run(label):
     return rows, np.array(rows["y"]) - problem.value(torch.tensor(rows["x"], dtype=torch.float64)).numpy()
 
 
+@pytest.mark.parametrize("label", [label for label, method in GRID.items() if method["name"] not in BOTORCH_METHODS])
+def test_every_method_gets_the_start_and_readings_of_the_plain_loop(label, registered):
+    if GRID[label]["name"] != "RCGP":
+        pytest.importorskip(GRID[label]["name"].lower())
+    (plain, of_plain), (other, of_other) = run(PLAIN), run(label)
+    assert other["x"][:6] == plain["x"][:6]
+    assert of_other == pytest.approx(of_plain, abs=1e-9)
+    assert min(of_plain) < -5.0  # an outlier was among them
+    assert other["regret"][-1] >= 0.0
+
+
 def test_finished_runs_become_rows_once(tmp_path):
     methods = [{"name": "SingleTaskGP"}, {"name": "known"}]
     panels = [
@@ -57,6 +69,29 @@ def test_finished_runs_become_rows_once(tmp_path):
     suite.add(rows, path)
     suite.add(rows, path)
     assert len(grid.load(path)) == len(rows) == 2 * 2 * 2
+
+
+def test_finished_cells_are_not_run_again(tmp_path, capsys):
+    path, names = tmp_path / "cells.jsonl", ("problem", "seed")
+    todo = [(problem, seed) for seed in (0, 1) for problem in ("a", "b")]
+    run = []
+
+    def work(cell):
+        run.append(cell)
+        if len(run) == 4:
+            raise ZeroDivisionError("by zero")
+        return {}
+
+    grid.fill(todo[:2], names, work, path)
+    with path.open("a") as file:
+        file.write('{"problem": "bran')  # an interruption within a line
+    with pytest.raises(SystemExit, match="1 cells failed"):
+        grid.fill(todo, names, work, path)
+    assert "by zero" in capsys.readouterr().out
+    assert run == todo
+    grid.fill(todo, names, work, path)
+    assert run == [*todo, todo[-1]]
+    assert len(grid.load(path)) == 4
 
 
 def row(method, regret, problem="levy2", regime="10% 10sd either", seed=0):
@@ -83,6 +118,51 @@ def made():
         for method, regret in regrets.items():
             rows += [row(method, regret, problem, seed=seed), row(method, 0.1, problem, "clean", seed)]
     return rows
+
+
+def test_the_report_is_the_arithmetic_of_its_rows():
+    of_settings = [row(method, 9.0, SETTINGS[0]) for method in ("SingleTaskGP", "RobustGP", "known")]
+    lines = {line["name"]: line for line in summary.summarise([*made(), *of_settings], range(2))}
+    ours = lines["10% 10sd either: RobustGP against SingleTaskGP"]
+    assert ours["value"] == pytest.approx(-1.0)
+    assert ours["detail"]["pairs"] == 3  # without the function of settings
+    share = lines["contaminated: RobustGP, share of what knowing the outliers gains"]
+    assert share["value"] == pytest.approx(0.5)
+    assert share["detail"]["95 %"] == [0.5, 0.5]
+    assert lines["clean narrow peaks: RobustGP against SingleTaskGP"]["detail"]["pairs"] == 1
+    assert lines["10% 10sd either: RCGP against SingleTaskGP"]["value"] == pytest.approx(math.log10(0.5))
+    json.dumps(list(lines.values()))
+
+
+def test_late_warnings_of_bad_ends_are_counted():
+    regime = "30% 10sd either"
+    regrets = {"SingleTaskGP": 1.0, "known": 0.01, "RobustGP": 0.9}
+    rows = [row(method, regret, regime=regime, seed=s) for method, regret in regrets.items() for s in range(4)]
+    name = "30% outliers: RobustGP, share of what knowing them gains"
+    for warned, late in ((None, 0), (20, 0), (38, 4)):
+        cells = [r | {"warned": warned} for r in rows]
+        line = {line["name"]: line for line in summary.summarise(cells, range(4))}[name]
+        assert line["detail"]["runs that end above .5 sd"] == 4
+        assert line["detail"]["of them with a warning"] == late
+
+
+def test_every_faulty_regime_weighs_alike():
+    """Half of the gain at one regime, all of it at the others; a seed that lacks a regime does not count."""
+    faulty = [name for name, regime in REGIMES.items() if regime and "share" in regime]
+    rows = [row("RobustGP", 0.1 if regime == faulty[0] else 0.01, regime=regime) for regime in faulty]
+    rows += [
+        row(method, regret, regime=regime)
+        for regime in faulty
+        for method, regret in (("SingleTaskGP", 1.0), ("known", 0.01))
+    ]
+    rows += [row(method, 1.0, regime=faulty[0], seed=1) for method in ("SingleTaskGP", "RobustGP")] + [
+        row("known", 0.001, regime=faulty[0], seed=1)
+    ]
+    lines = {line["name"]: line for line in summary.summarise(rows, range(2))}
+    share = lines["every regime with outliers: RobustGP, share of what knowing the outliers gains"]
+    assert share["detail"]["pairs"] == len(faulty) == 7
+    assert share["value"] == pytest.approx(1.0 - 0.5 / 7)
+    assert lines["contaminated: RobustGP, share of what knowing the outliers gains"]["detail"]["pairs"] == 3
 
 
 def test_differences_are_paired_and_resampled_by_problem_and_seed():

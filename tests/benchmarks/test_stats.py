@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.common import report
-from benchmarks.stats import Paired, cpu_times
+from benchmarks.stats import Paired, cpu_times, differences, ratios, report_paired, report_ratio
 
 
 def told(capsys):
@@ -42,3 +42,21 @@ def test_intervals_cover_the_median():
         low, high = Paired(tuple(values)).interval
         covered += low <= math.log(2.0) <= high
     assert 0.94 < covered / 2000 < 0.98  # 1 - 2 P(B(9, 1/2) < 2) = .961
+
+
+def test_a_speed_and_a_quality_are_judged_alike(capsys):
+    report_ratio("speed", [4.0, 6.0, 9.0, 2.0, 2.0], [2.0, 2.0, 3.0, 1.0, 2.0], 2.0)
+    row = told(capsys)
+    assert (row["value"], row["target"], row["met"]) == (2.0, ">= 2", True)
+    assert row["detail"] == {"interval": [1.0, 3.0], "pairs": 5}
+    report_paired("regret", differences([1.0] * 5, [2.0, 3.0, 2.0, 0.0, 5.0]), "less", most=-2.0)
+    row = told(capsys)
+    assert (row["value"], row["target"], row["met"]) == (-1.0, "<= -2", False)
+    report_ratio("chosen differ", [4.0] * 5, [1.0] * 5, 2.0, also=False)
+    assert told(capsys)["met"] is False
+
+
+def test_few_pairs_are_not_judged(capsys):
+    report_paired("few", ratios([4.0] * 4, [1.0] * 4), "x", least=2.0)
+    row = told(capsys)
+    assert (row["value"], row["met"], row["detail"]["interval"]) == (4.0, None, [None, None])

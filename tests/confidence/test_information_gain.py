@@ -67,9 +67,32 @@ def test_exact_by_hand(device):
     assert float(ig.exact(torch.empty(0, 0, dtype=torch.float64, device=device), 1.0)) == 0.0
 
 
+def test_exact_and_dimension_of_a_batch_equal_singles(device):
+    K = torch.stack([kernel_matrix(5, seed, device) for seed in range(6)]).reshape(2, 3, 5, 5)
+    gain, dimension = ig.exact(K, 0.3), ig.effective_dimension(K, 0.3)
+    assert gain.shape == dimension.shape == (2, 3)
+    for i, j in itertools.product(range(2), range(3)):
+        assert float(gain[i, j]) == pytest.approx(dense_gain(K[i, j], range(5), 0.3), rel=1e-12)
+        assert float(dimension[i, j]) == pytest.approx(float(ig.effective_dimension(K[i, j], 0.3)), rel=1e-12)
+
+
 def test_effective_dimension_by_hand(device):
     K = torch.diag(torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64, device=device))
     assert float(ig.effective_dimension(K, 1.0)) == pytest.approx(1.25)  # 1/2 + 3/4 + 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    noise_var=st.floats(1e-3, 10.0),
+    chosen=st.lists(st.integers(0, 5), min_size=1, max_size=12),
+)
+def test_increments_sum_to_the_determinant(seed, noise_var, chosen):
+    K = kernel_matrix(6, seed, "cpu", rank=3)  # singular, and the chosen repeat
+    variances = torch.stack([dense_variances(K, chosen[:t], noise_var)[p] for t, p in enumerate(chosen)])
+    total = float(ig.increments(variances, noise_var).sum())
+    index = torch.as_tensor(chosen)
+    assert total == pytest.approx(float(ig.exact(K[index][:, index], noise_var)), rel=1e-8)
 
 
 def test_increments_by_hand(device):
@@ -96,6 +119,17 @@ def test_greedy_prefers_the_first_of_equals_and_repeats_a_lone_point(device):
     gains, chosen = ig.greedy(torch.ones(1, 1, dtype=torch.float64, device=device), 1.0, 4)
     assert chosen.tolist() == [0] * 4
     assert gains.tolist() == pytest.approx([0.5 * math.log(1 + t) for t in range(1, 5)])
+
+
+def test_greedy_stays_exact_over_a_long_run_on_a_near_singular_kernel(device):
+    X = torch.linspace(0, 1, 30, dtype=torch.float64, device=device)[:, None]
+    K = se_matrix(X, 0.3)
+    gains, chosen = ig.greedy(K, 1e-3, 1000)
+    counts = torch.bincount(chosen, minlength=30).double()
+    root = counts.sqrt()
+    eye = torch.eye(30, dtype=torch.float64, device=device)
+    want = 0.5 * torch.linalg.slogdet(eye + root[:, None] * K * root / 1e-3).logabsdet
+    assert float(gains[-1]) == pytest.approx(float(want), rel=1e-9)
 
 
 @settings(max_examples=20, deadline=None)
@@ -152,6 +186,14 @@ def test_spectral_bound_is_the_best_integer_allocation(spectrum, noise_var, T):
             if sum(allocation) == t
         )
         assert float(got[t - 1]) == pytest.approx(0.5 / SHARE * best, rel=1e-9, abs=1e-12)
+
+
+def test_spectral_bound_with_more_points_than_rounds(device):
+    # T = 2 < n: the two largest once each, log(1 + 4) + log(1 + 3) > log(1 + 8)
+    spectrum = torch.tensor([0.1, 3.0, 0.2, 4.0], dtype=torch.float64, device=device)
+    assert ig.spectral_bound(spectrum, 1.0, 2).tolist() == pytest.approx(
+        [0.5 / SHARE * math.log(5.0), 0.5 / SHARE * math.log(20.0)]
+    )
 
 
 def test_rates_by_hand():

@@ -32,6 +32,15 @@ def test_largest_width_so_far_counts(device):
     assert rising.tolist() == pytest.approx([8.0, 24.0])
 
 
+def test_batch_equals_singles(device):
+    g = torch.Generator().manual_seed(0)
+    widths = torch.rand(3, 7, dtype=torch.float64, generator=g).to(device)
+    gamma = torch.rand(3, 7, dtype=torch.float64, generator=g).cumsum(-1).to(device)
+    got = gp_ucb_regret_bound(widths, gamma, 0.3)
+    for i in range(3):
+        assert torch.equal(got[i], gp_ucb_regret_bound(widths[i], gamma[i], 0.3))
+
+
 def test_gp_ucb_stays_below_the_bound():
     """Cumulative regret of dense GP-UCB on GP samples, against the bound with gamma replaced by the realised
     gain (sharpest) and by the greedy and the spectral bound on gamma_T (a priori)."""

@@ -59,6 +59,15 @@ def test_gaussian_rewards():
     assert found.noise_var == pytest.approx(SIGMA**2, rel=0.05)
 
 
+def test_noise_var_is_that_of_clipped_rewards():
+    rng = np.random.default_rng(15)
+    y = signs(rng) * rng.pareto(1.7, N)
+    found = propose_constants(y)
+    assert 0.05 < found.alpha < 0.5
+    b = 2.0 * found.truncation(1)
+    assert found.noise_var == pytest.approx(np.clip((y - found.centre) / found.scale, -b, b).var(ddof=1))
+
+
 def test_alpha_seldom_exceeds_what_has_a_moment():
     rng = np.random.default_rng(27)
     with warnings.catch_warnings():
@@ -89,6 +98,22 @@ def test_arms_take_f_out_of_the_noise():
     assert pooled.noise_var * pooled.scale**2 > 100.0
     # v covers f at the arms farthest from the centre, 20 away: twice the limit of 401 / scale^2.
     assert with_arms.moment_bound * with_arms.scale**2 == pytest.approx(2.0 * 401.0, rel=0.1)
+
+
+def test_few_rewards_of_an_arm_are_pooled():
+    y = np.random.default_rng(18).standard_normal(400)
+    assert propose_constants(y, np.arange(400) % 20).moment_bound == propose_constants(y).moment_bound
+
+
+def test_some_rewards_of_far_arms_are_pooled_around_medians():
+    arms = np.repeat(np.arange(5), 50)
+    y = 10.0 * arms + np.random.default_rng(26).standard_normal(250)
+    found = propose_constants(y, arms)
+    medians = np.array([np.median(y[arms == a]) for a in range(5)])
+    noise = propose_constants(y - medians[arms])
+    largest = np.abs(medians - found.centre).max()
+    expected = (largest + math.sqrt(noise.moment_bound) * noise.scale) ** 2 / found.scale**2
+    assert found.moment_bound == pytest.approx(expected, rel=0.05)  # The rewards r have a centre of their own.
 
 
 @pytest.mark.parametrize("per_arm", [40, 50, 55])

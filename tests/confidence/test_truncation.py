@@ -85,11 +85,49 @@ def test_tensor_of_rounds(name, device):
     assert level(t.float()).dtype == torch.float32
 
 
+@settings(max_examples=50, deadline=None)
+@given(t=st.integers(1, 10**6), alpha=st.floats(0.01, 1.0), v=st.floats(1e-6, 1e6))
+@pytest.mark.parametrize("name", ["tgp", "ata_fourier", "ata_nystrom"])
+def test_grows_with_t_and_v(name, t, alpha, v):
+    level = TRUNCATIONS[name](**{**EXAMPLES[name], "alpha": alpha, "moment_bound": v})
+    wider = TRUNCATIONS[name](**{**EXAMPLES[name], "alpha": alpha, "moment_bound": 2.0 * v})
+    assert 0.0 < level(t) <= level(t + 1)
+    assert wider(t) == pytest.approx(2.0 ** (1.0 / (1.0 + alpha)) * level(t), rel=1e-12)
+
+
+def test_truncate_keeps_the_boundary_and_zeroes_beyond(device):
+    y = torch.tensor([2.0, -2.0, 2.0000001, -3.0, 0.5], dtype=torch.float64, device=device)
+    assert truncate(y, 2.0).tolist() == [2.0, -2.0, 0.0, 0.0, 0.5]
+    assert torch.equal(truncate(y, NoTruncation()(1)), y)
+    assert truncate(y.float(), 1.0).dtype == torch.float32
+    assert truncate(torch.tensor([2, -3]), 2.0).tolist() == [2.0, 0.0]  # counts are rewards too
+
+
 def test_rules_by_hand(device):
     y = torch.tensor([2.0, -2.0, 2.5, -3.0, 0.5], dtype=torch.float64, device=device)
     assert torch.equal(truncate(y, 2.0, "zero"), truncate(y, 2.0))
     assert truncate(y, 2.0, "clip").tolist() == [2.0, -2.0, 2.0, -2.0, 0.5]
     assert truncate(y.float(), 2.0, "clip").dtype == torch.float32
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_broadcast_levels_and_keep_all_at_infinity(rule, device):
+    y = torch.tensor([[1.0, 5.0], [-4.0, 2.0]], device=device)
+    levels = torch.tensor([[3.0], [4.0]], device=device)
+    beyond = {"zero": 0.0, "clip": 3.0}[rule]
+    assert truncate(y, levels, rule).tolist() == [[1.0, beyond], [-4.0, 2.0]]
+    assert torch.equal(truncate(y, math.inf, rule), y)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_truncate_does_not_hide_failed_pulls(rule, device):
+    y = torch.tensor([math.nan, math.inf, -math.inf], device=device)
+    kept = truncate(y, math.inf, rule)
+    assert math.isnan(kept[0])
+    assert kept[1:].tolist() == [math.inf, -math.inf]
+    cut = truncate(y, 2.0, rule)
+    assert math.isnan(cut[0])
+    assert cut[1:].tolist() == ([2.0, -2.0] if rule == "clip" else [0.0, 0.0])
 
 
 @settings(max_examples=50, deadline=None)
@@ -110,6 +148,16 @@ BAD = {
     "num_features": [0, 1.5],
     "num_directions": [0, 1.5],
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "bad"),
+    [(name, field, bad) for name, args in EXAMPLES.items() for field in args for bad in BAD[field]]
+    + [(name, "scale", 0.0) for name in EXAMPLES if name != "none"],
+)
+def test_bad_argument_is_named(name, field, bad):
+    with pytest.raises(ValueError, match=rf"^{field}\b"):
+        TRUNCATIONS[name](**{**EXAMPLES[name], field: bad})
 
 
 def test_most_of_a_weight_beyond_the_level(device):

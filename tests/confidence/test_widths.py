@@ -149,6 +149,40 @@ def test_scale_multiplies_the_width(name):
     assert fifth(6, 1.5, 0.4) == pytest.approx(0.2 * whole(6, 1.5, 0.4), rel=1e-14)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", WIDTHS)
+def test_tensor_of_trials_equals_single_numbers(name, dtype, device):
+    width = make(name, scale=0.3)
+    gains, draws = [0.0, 0.7, 12.5], [0.0, 0.4, 0.999]
+    got = width(
+        11,
+        torch.tensor(gains, dtype=dtype, device=device),
+        torch.tensor(draws, dtype=dtype, device=device),
+    )
+    want = torch.tensor([width(11, g, u) for g, u in zip(gains, draws, strict=True)], dtype=dtype, device=device)
+    if isinstance(got, float):  # depends on t alone
+        got = torch.full_like(want, got)
+    torch.testing.assert_close(got, want, rtol=1e-5 if dtype == torch.float32 else 1e-13, atol=0.0)
+    assert got.device == want.device
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_tensors_do_not_touch_the_host(name):
+    # tensors on the meta device have no values: any read of one raises
+    gain = torch.empty(5, dtype=torch.float64, device="meta")
+    width = make(name)(4, gain, gain)
+    assert isinstance(width, float) if name in GAIN_FREE else width.shape == (5,)
+
+
+@settings(max_examples=30, deadline=None)
+@given(t=st.integers(1, 10**6), gain=st.floats(0.0, 500.0), more=st.floats(0.0, 10.0))
+@pytest.mark.parametrize("name", sorted(set(WIDTHS) - {"randomised"}))
+def test_never_decreases_in_t_or_gain(name, t, gain, more):
+    width = make(name)
+    assert width(t + 1, gain) >= width(t, gain) >= 0.0
+    assert width(t, gain + more) >= width(t, gain)
+
+
 @settings(max_examples=30, deadline=None)
 @given(t=st.integers(2, 10**5), alpha=st.floats(0.05, 1.0), gain=st.floats(0.0, 100.0))
 def test_tgp_width_uses_the_level_of_the_last_observation(t, alpha, gain):
@@ -187,6 +221,13 @@ def test_self_normalised_width_covers_at_small_noise_var_with_the_rescaled_noise
 
     assert covered(1.0 / math.sqrt(noise_var)) >= 1 - delta
     assert covered(1.0) < 0.5
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_bad_scale(name, bad):
+    with pytest.raises(ValueError, match="scale"):
+        make(name, scale=bad)
 
 
 BAD = {

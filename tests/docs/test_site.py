@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from docs.hooks import MARKER, ROOT, command_reference, home
+from docs.hooks import MARKER, ROOT, cells, command_reference, home
 
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", flags=re.M | re.S)
@@ -122,6 +122,15 @@ def test_every_family_has_its_parts():
         assert len([line for line in loop if line and not line.startswith(("import", "from"))]) <= 15, family
 
 
+@pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))
+def test_a_page_can_be_read_to_its_end(page):
+    assert len((PAGES / page).read_text(encoding="utf-8").split()) <= 1200
+
+
+def test_all_pages_can_be_read_in_an_hour():
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in PAGES.glob("*.md")) <= 9000
+
+
 MAP = (PAGES / "contributing.md").read_text(encoding="utf-8").split("| to change | look in |\n| --- | --- |\n")[1]
 
 
@@ -159,11 +168,31 @@ def test_the_files_that_pages_include_exist():
     assert [name for name in included if not (ROOT / name).is_file()] == []
 
 
+def test_no_page_sends_its_reader_to_the_readme():
+    assert [page.name for page in PAGES.rglob("*.md") if "readme" in page.read_text(encoding="utf-8").lower()] == []
+
+
 def test_links_of_the_readme_lead_to_the_site():
     assert home("[a](docs/pages/gp_ucb.md#a-loop), [b](CHANGELOG.md)") == "[a](gp_ucb.md#a-loop), [b](changelog.md)"
     assert home("[c](docs/results/speed.md)") == "[c](results/speed.md)"
     assert home("![p](benchmarks/results/x.png) [t](docs/tutorials/o.py)") == "![p](results/x.png) [t](tutorials/o.md)"
     assert home("[MIT](LICENSE), [torch](https://pytorch.org)") == "MIT, [torch](https://pytorch.org)"
+
+
+def test_cells_of_a_script():
+    prose, code = cells("# %% [markdown]\n# # Title\n#\n# text\n\n# %%\nx = 1  # %% no marker\n")
+    assert prose == ("prose", "# Title\n\ntext")
+    assert code == ("code", "x = 1  # %% no marker")
+
+
+def test_roles_become_links():
+    pytest.importorskip("griffe")
+    from docs.roles import linked
+
+    assert linked("see :class:`~bo_robust.GPUCB`") == (
+        'see <autoref identifier="bo_robust.GPUCB" optional><code>GPUCB</code></autoref>'
+    )
+    assert linked("as :class:`.bkb.BKB`") == "as `BKB`"
 
 
 def test_the_citation_file_names_every_method():

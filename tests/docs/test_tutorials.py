@@ -1,6 +1,8 @@
 """Every tutorial runs with small settings; what the site shows of them was printed by the code that is there."""
 
+import contextlib
 import importlib.util
+import io
 import json
 import re
 
@@ -93,3 +95,26 @@ def test_lunar_lander():
     assert re.search(r"partly in the wrong unit: \d of 17 flagged, rows \[0[],]", printed)  # row 0 is
     again = torch.full((6,), 0.5, dtype=torch.float64)
     assert names["fly"](again, 0.5, 3) == names["fly"](again, 0.5, 3)
+
+
+def test_the_steering_is_gymnasiums_heuristic():
+    lander = pytest.importorskip("gymnasium.envs.box2d.lunar_lander")
+    pytest.importorskip("Box2D")
+    gymnasium = pytest.importorskip("gymnasium")
+    _, names = small("lunar_lander", DESIGNS=2, LOOKS=1, INITIAL=3, ROUNDS=0, FLIGHTS=1, FRESH=2)
+    env = gymnasium.make("LunarLander-v3", enable_wind=True, wind_power=15.0)
+    state, _ = env.reset(seed=0)
+    for _ in range(100):
+        ours = names["action"](state, names["GAINS"].tolist())
+        assert ours == lander.heuristic(env, state)
+        state, _, over, _, _ = env.step(ours)
+        if over:
+            break
+
+
+def test_without_the_simulator_the_landing_says_so(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        printed, _ = small("lunar_lander")
+    assert printed == 'gymnasium[box2d] is not installed: pip install "gymnasium[box2d]"\n'

@@ -2,12 +2,13 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_robust.ops.weighted_quantile import quantile_index, tail_weights, weighted_quantile
+from bo_robust.ops.weighted_quantile import quantile_index, sorted_masses, tail_weights, weighted_quantile
 
 
 @pytest.fixture
@@ -34,6 +35,15 @@ def test_by_hand(tkwargs):
         assert float(weighted_quantile(h, None, alpha)) == expected
 
 
+def test_agrees_with_the_golden_numbers(golden, tkwargs):
+    assert len(golden["value_at_risk"]) == 5
+    for case in golden["value_at_risk"]:
+        p = torch.tensor(case["probabilities"], **tkwargs)
+        for name in ("lower", "upper"):
+            h = torch.tensor(case[name], **tkwargs)
+            assert weighted_quantile(h, p, case["alpha"]).tolist() == case[f"var_{name}"]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_agrees_with_the_definition_ties_and_zero_weights_included(data):
@@ -57,6 +67,48 @@ def test_agrees_with_the_definition_ties_and_zero_weights_included(data):
     assert values[index] == expected
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("w", [3, 7, 10, 49, 100])
+def test_cumulative_weights_equal_to_alpha_reach_it(w, dtype, device):
+    h = torch.arange(w, dtype=dtype, device=device).flip(0)
+    p = torch.full((w,), 1.0 / w, dtype=dtype, device=device)
+    for k in range(1, w):
+        for weights in (None, p):
+            assert float(weighted_quantile(h, weights, k / w)) == k - 1
+            assert float(weighted_quantile(h, weights, k / w + 2e-6)) == k
+
+
+def test_one_point_and_tiny_alpha(tkwargs):
+    h = torch.tensor([[5.0]], **tkwargs)
+    assert weighted_quantile(h, None, 0.3).tolist() == [5.0]
+    h = torch.tensor([1.0, 2.0, 3.0], **tkwargs)
+    assert float(weighted_quantile(h, torch.tensor([0.0, 0.5, 0.5], **tkwargs), 1e-12)) == 2.0
+    assert float(weighted_quantile(h, None, 1e-12)) == 1.0
+    assert float(weighted_quantile(h, torch.tensor([0.5, 0.5, 0.0], **tkwargs), 1.0 - 1e-12)) == 2.0
+
+
+def test_batches_of_values_and_weights(tkwargs):
+    g = torch.Generator().manual_seed(0)
+    h = torch.randn(4, 5, 9, generator=g, dtype=torch.float64).to(**tkwargs)
+    p = torch.rand(4, 5, 9, generator=g, dtype=torch.float64).to(**tkwargs)
+    p = p / p.sum(-1, keepdim=True)
+    together = weighted_quantile(h, p, 0.37)
+    assert together.shape == (4, 5)
+    for i in range(4):
+        for j in range(5):
+            assert together[i, j] == weighted_quantile(h[i, j], p[i, j], 0.37)
+    assert torch.equal(weighted_quantile(h, p[0, 0], 0.37)[1, 2], weighted_quantile(h[1, 2], p[0, 0], 0.37))
+    assert weighted_quantile(h.mT, p[0, 0, :5], 0.37).shape == (4, 9)
+
+
+def test_nan_sorts_last(tkwargs):
+    h = torch.tensor([[torch.nan, 1.0, 2.0], [torch.nan] * 3], **tkwargs)
+    p = torch.tensor([0.2, 0.4, 0.4], **tkwargs)
+    for weights in (None, p):
+        assert weighted_quantile(h, weights, 0.5)[0] == 2.0
+        assert weighted_quantile(h, weights, 0.5)[1].isnan()
+
+
 def test_gradient_goes_to_the_selected_value(tkwargs):
     g = torch.Generator().manual_seed(2)
     h = torch.randn(6, 8, generator=g, dtype=torch.float64).to(**tkwargs).requires_grad_()
@@ -75,6 +127,13 @@ def test_tail_weights_by_hand(tkwargs):
     c = tail_weights(h, p, 0.5)
     assert torch.allclose(c, torch.tensor([0.0, 0.2, 0.4, 0.4], **tkwargs), atol=1e-12)
     assert torch.allclose(tail_weights(h, None, 0.3), torch.tensor([0.0, 1 / 6, 0, 5 / 6], **tkwargs), atol=1e-12)
+
+
+def test_masses_are_exact_in_any_order():
+    p = torch.tensor(np.random.default_rng(0).dirichlet(np.full(60, 0.1)), dtype=torch.float64)
+    totals = {int(sorted_masses(torch.randperm(60).double(), p)[1][-1]) for _ in range(20)}
+    assert len(totals) == 1
+    assert abs(totals.pop() - 2**52) <= 60
 
 
 def test_bad_input_is_refused(tkwargs):

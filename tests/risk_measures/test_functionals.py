@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
+from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase, as_functional
+from bo_robust.risk_measures.selection_rules import select_by_rule
 
 # Few distinct numbers, so that ties are common, and any floats.
 NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
@@ -47,6 +48,21 @@ def test_lacing_values_exist(case, alpha):
     mask = var.lacing(lower, upper, p)
     assert (lower[mask] <= var(lower, p)).all()
     assert (upper[mask] >= var(upper, p)).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 300), st.integers(0, 10_000), st.integers(1, 99))
+def test_lacing_values_exist_where_sums_of_weights_hit_alpha(w, seed, percent):
+    """alpha is the probability of points that l and u put first in different orders: float sums would differ."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(w))
+    k = max(1, w * percent // 100)
+    alpha = float(np.clip(p[:k].sum() + rng.choice([0.0, 1e-9, -1e-9, 1e-16]), 1e-9, 1 - 1e-9))
+    lower, upper = np.empty(w), np.empty(w)
+    lower[:k], upper[:k] = -w + rng.permutation(k), w + rng.permutation(k)
+    lower[k:], upper[k:] = rng.permutation(w - k), 3 * w + rng.permutation(w - k)
+    mask = ValueAtRisk(alpha).lacing(torch.tensor(lower), torch.tensor(upper), torch.tensor(p / p.sum()))
+    assert mask.any()
 
 
 @settings(max_examples=300, deadline=None)
@@ -131,6 +147,21 @@ def test_cvar_is_lacing_at_the_level_of_the_largest_gap(tkwargs):
     # VaR(l) at levels 1/4, 1/2: 0, 1; VaR(u): 0.1, 2.1. The largest gap 1.1 is at 1/2: l <= 1 and u >= 2.1.
     assert CVaR(0.5).lacing(lower, upper).tolist() == [False, True, False, False]
     assert CVaR(0.25).lacing(lower, upper).tolist() == ValueAtRisk(0.25).lacing(lower, upper).tolist()
+
+
+def test_a_number_is_the_alpha_of_a_value_at_risk():
+    assert as_functional(0.1) == ValueAtRisk(0.1)
+    assert as_functional(Mean()) == Mean()
+
+
+def test_lacing_values_of_the_mean_are_probable_ones(device):
+    """u(z) - l(z) >= F(u) - F(l), and not only the widest interval, which may be where nothing ever happens."""
+    p = torch.tensor([0.001, 0.5, 0.4, 0.099], dtype=torch.float64, device=device)
+    lower = torch.zeros(4, dtype=torch.float64, device=device)
+    upper = torch.tensor([9.0, 1.0, 2.0, 0.5], dtype=torch.float64, device=device)
+    mask = Mean().lacing(lower, upper, p)  # mean gap: .009 + .5 + .8 + .0495 = 1.3585
+    assert mask.tolist() == [True, False, True, False]
+    assert int(select_by_rule(mask, upper - lower, p, "probable")) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -2,10 +2,11 @@
 
 import math
 
+import gpytorch
 import pytest
 import torch
 
-from bo_robust.utils.covariance import Matern, SquaredExponential, distances_by_differences
+from bo_robust.utils.covariance import GPyTorchCovariance, Matern, SquaredExponential, distances_by_differences
 
 
 def test_by_hand(device):
@@ -19,6 +20,31 @@ def test_by_hand(device):
     c = math.sqrt(5) * r
     assert float(Matern(2.5, scales)(a, b)) == pytest.approx((1 + c + c * c / 3) * math.exp(-c), rel=1e-12)
     assert float(Matern(0.5, scales, 2.0)(a, b)) == pytest.approx(2 * math.exp(-r), rel=1e-12)
+
+
+@pytest.mark.parametrize("n1", [1, 5, 200])
+def test_agrees_with_gpytorch(n1, device):
+    g = torch.Generator().manual_seed(0)
+    A, B = (torch.rand(n, 3, generator=g, dtype=torch.float64).to(device) for n in (n1, 150))
+    ell = torch.tensor([0.2, 0.7, 1.5], dtype=torch.float64, device=device)
+    pairs = [(SquaredExponential((0.2, 0.7, 1.5)), gpytorch.kernels.RBFKernel(ard_num_dims=3))]
+    pairs += [
+        (Matern(nu, (0.2, 0.7, 1.5)), gpytorch.kernels.MaternKernel(nu=nu, ard_num_dims=3)) for nu in (0.5, 1.5, 2.5)
+    ]
+    for ours, theirs in pairs:
+        theirs = theirs.to(A)
+        theirs.lengthscale = ell
+        wrapped = GPyTorchCovariance(theirs)
+        torch.testing.assert_close(ours(A, B), wrapped(A, B), rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(ours.diagonal(A), wrapped.diagonal(A))
+        torch.testing.assert_close(ours(A, A).diagonal(), ours.diagonal(A), rtol=1e-6, atol=1e-7)
+        assert not wrapped(A, B).requires_grad
+
+
+def test_far_from_the_origin_distances_keep_their_digits(device):
+    X = (torch.linspace(0, 1, 200, dtype=torch.float64, device=device) + 1e6).unsqueeze(1)
+    near = X - 1e6
+    torch.testing.assert_close(SquaredExponential(0.2)(X, X), SquaredExponential(0.2)(near, near), rtol=0, atol=1e-8)
 
 
 def test_distancesdistances_by_differences(device):

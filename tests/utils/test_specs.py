@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bo_robust.utils.specs import SpecError, build, quoted, typed
+from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted, typed
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,18 @@ def test_unions_containers_and_unknown_hints():
     assert typed(object, Any, "x") is object
     with pytest.raises(SpecError, match="x must be a mapping or tuple, got 3"):
         typed(3, Mapping[str, Any] | tuple[int, ...], "x")
+
+
+def test_long_values_are_cut():
+    assert quoted("a" * 500) == "'" + "a" * 79 + "..."
+    with pytest.raises(SpecError) as error:
+        kind_of(["x" * 10_000], "width")
+    assert len(str(error.value)) < 200
+
+
+def test_nearest_without_anything_near():
+    assert nearest("zzz", ["b", "a"]) == "choose one of: a, b"
+    assert nearest("BA", ["b-a", "z"]) == "did you mean 'b-a'? (one of: b-a, z)"
 
 
 def test_what_is_cut_off_is_never_written_out():

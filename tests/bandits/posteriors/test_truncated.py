@@ -9,6 +9,7 @@ from bo_robust.bandits.posteriors import truncated, whitening
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dictionary import NystromDictionary
 from bo_robust.bandits.posteriors.whitening import FeatureTable
+from bo_robust.confidence.truncation import ATAFourierTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.utils.covariance import SquaredExponential
 from bo_robust.utils.input_checks import RULES
@@ -138,6 +139,82 @@ def test_every_round_is_the_definition(reads, root, rule, kind, monkeypatch, dev
         torch.testing.assert_close(posterior.information_gain, 0.5 * torch.logdet(V), rtol=tol, atol=0)
 
 
+@pytest.mark.parametrize(
+    ("root", "rule", "reads", "T"),
+    [
+        pytest.param("symmetric", "zero", True, 2000, marks=pytest.mark.slow),
+        ("symmetric", "zero", False, 700),
+        ("symmetric", "clip", True, 700),
+        pytest.param("cholesky", "zero", True, 2000, marks=pytest.mark.slow),
+        ("cholesky", "clip", False, 700),
+    ],
+)
+def test_long_runs_at_the_level_of_the_theorem(root, rule, reads, T, monkeypatch, device):
+    """No drift; settled rewards are never truncated (brute force over all of them); the lists stay short."""
+    choose(monkeypatch, reads)
+    s, m, delta = 2, 14, 0.1
+    table = to(feature_table("fourier 1d", root), device)
+    # symmetric Pareto rewards of tail index 1.6: E|y|^1.5 = 16
+    truncation = ATAFourierTruncation(16.0, 0.5, delta, T, m)
+    noise = torch.tensor([0.1, 1.0], dtype=torch.float64, device=device)
+    posterior = truncated.init(table, noise, root, rule)
+    record, g, tol = Record(s, device), torch.Generator().manual_seed(1), tolerance(root, reads)
+    longest, compared, listed = 0, 0, []
+    pareto = torch.rand(T, s, generator=g, dtype=torch.float64).pow(-1 / 1.6)
+    pareto *= torch.where(torch.rand(T, s, generator=g) < 0.5, -1.0, 1.0)
+    pulls = torch.randint(0, 25, (T, s), generator=g)
+    pulls = torch.where(pulls < 12, pulls % 3, pulls)  # three arms take half of the pulls
+    for t in range(1, T + 1):
+        arms, rewards = pulls[t - 1].to(device), pareto[t - 1].to(device)
+        truncated.observe(posterior, arms, rewards, truncation(t))
+        record.add(arms, rewards)
+        if t % 100 and t <= T - 3:
+            continue
+        longest = max(longest, int(posterior.lists.size.max()))
+        listed.append(float(posterior.lists.size.double().mean()))
+        mean, variance, gap, _ = direct(table, record, noise, truncation(t), root, rule)
+        close(posterior.variance, variance, tol)
+        # products within the error of u of the level may go either way: several in 10^5
+        far = gap > (1e-8 if tol == 1e-6 else 1e-11)
+        close(posterior.mean[far], mean[far], tol)
+        compared += int(far.sum())
+        u = posterior.whitening.directions(posterior.whitening.white).abs().amax(1)
+        for i in range(s):
+            for a in range(25):
+                y = record.y[i, record.arms[i] == a].abs().sort(descending=True).values
+                settled = y[int(posterior.lists.size[i, a]) :]
+                assert bool((settled * u[i, a] <= truncation(t)).all())
+    assert compared > 0.95 * s * (T / 100 + 2)
+    assert sum(listed) / len(listed) < math.log(2 * m * T / delta)
+    assert max(listed) < math.log(2 * m * T / delta)
+    assert longest < 60  # of up to 330 rewards an arm
+
+
+@ROOTS
+@BRANCHES
+def test_a_level_far_too_small_is_still_right(reads, root, monkeypatch, device):
+    choose(monkeypatch, reads)
+    table = to(feature_table("fourier 1d", root), device)
+    noise = torch.tensor([0.5], dtype=torch.float64, device=device)
+    posterior = truncated.init(table, noise, root)
+    record, g = Record(1, device), torch.Generator().manual_seed(2)
+    level = 1e-4
+    for t in range(1, 151):
+        arms = torch.randint(0, 3, (1,), generator=g).to(device)
+        rewards = torch.randn(1, generator=g, dtype=torch.float64).to(device)
+        _, lost = truncated.observe(posterior, arms, rewards, level)
+        record.add(arms, rewards)
+        if t % 30 == 0:
+            mean, variance, gap, _ = direct(table, record, noise, level, root, "zero")
+            assert float(gap) > 1e-5
+            # the mean is a sum of what little is kept of directions with tiny u: relative to the level
+            torch.testing.assert_close(posterior.mean, mean, rtol=1e-6, atol=1e-6 * level)
+            close(posterior.variance, variance, tolerance(root, reads))
+            assert bool(lost)
+    assert posterior.lists.values.shape[2] == 128
+    assert float(posterior.lists.size.sum()) > 145
+
+
 @ROOTS
 @BRANCHES
 def test_everything_truncated_gives_mean_zero_and_says_so(reads, root, monkeypatch, device):
@@ -189,6 +266,23 @@ def check_golden(table, root, data, expected, tol, device):
         torch.testing.assert_close(got, torch.tensor(expected[name], dtype=torch.float64), rtol=tol, atol=0)
 
 
+@ROOTS
+@BRANCHES
+def test_truncated_rewards_come_back(reads, root, monkeypatch, device):
+    # One feature 1, lambda = 1, b = 1: after t pulls u = 1 / sqrt(1 + t). The reward 2 is lost until u 2 <= 1, t = 3.
+    choose(monkeypatch, reads)
+    table = FeatureTable(torch.ones(1, 1, dtype=torch.float64, device=device))
+    posterior = truncated.init(table, torch.ones(1, dtype=torch.float64, device=device), root)
+    arm = torch.zeros(1, dtype=torch.long, device=device)
+    means, flags = [], []
+    for y in (2.0, 0.0, 0.0, 0.0):
+        _, lost = truncated.observe(posterior, arm, torch.tensor([y], dtype=torch.float64, device=device), 1.0001)
+        means.append(float(posterior.mean))
+        flags.append(bool(lost))
+    assert means == pytest.approx([0.0, 0.0, 2 / 4, 2 / 5], rel=1e-6)
+    assert flags == [True, False, False, False]
+
+
 @pytest.mark.parametrize("rule", RULES)
 @BRANCHES
 def test_rules_by_hand(reads, rule, monkeypatch, device):
@@ -203,3 +297,39 @@ def test_rules_by_hand(reads, rule, monkeypatch, device):
     expected = {"zero": 0.2, "clip": (0.6 + math.sqrt(3)) / 3}[rule]
     assert posterior.mean[0].tolist() == pytest.approx([expected, 0.0], rel=1e-6)
     assert posterior.variance[0].tolist() == pytest.approx([1 / 3, 1.0], rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e300, 1e308])
+@pytest.mark.parametrize("rule", RULES)
+@ROOTS
+@BRANCHES
+def test_huge_rewards_do_no_more_than_a_truncated_one(reads, root, rule, size, monkeypatch, device):
+    # where u is 1e-12 and less even the large one is kept, and so are its 0.5 at most, but such u weigh nothing
+    choose(monkeypatch, reads)
+    table = to(feature_table("fourier 1d", root), device)
+    noise = torch.tensor([0.5], dtype=torch.float64, device=device)
+    huge, large = truncated.init(table, noise, root, rule), truncated.init(table, noise, root, rule)
+    g = torch.Generator().manual_seed(5)
+    for t in range(60):
+        arms = torch.randint(0, 5, (1,), generator=g).to(device)
+        y = float(torch.randn(1, generator=g))
+        for posterior, value in ((huge, size), (large, 1e12)):
+            reward = math.copysign(value, y) if t % 4 == 0 else y
+            reward = torch.tensor([reward], dtype=torch.float64, device=device)
+            truncated.observe(posterior, arms, reward, 0.5)
+    assert bool(huge.mean.isfinite().all())
+    close(huge.mean, large.mean, 1e-6)
+
+
+@pytest.mark.parametrize(("most", "said"), [(0.45, False), (0.49, False), (0.51, True), (0.55, True)])
+def test_truncated_means_more_than_half_of_the_weight(device, most, said):
+    """One arm whose directions hold given shares of its weight; only the largest is beyond the level."""
+    rest = 1.0 - most
+    shares = torch.tensor([most, 0.4 * rest, 0.35 * rest, 0.25 * rest], dtype=torch.float64, device=device)
+    noise_var = torch.ones(1, dtype=torch.float64, device=device)
+    # After one reward V = I + phi phi^T, so that u is phi / sqrt(2) where ||phi|| = 1.
+    state = truncated.init(whitening.FeatureTable(shares.sqrt().unsqueeze(0)), noise_var)
+    u = (shares / 2.0).sqrt()
+    level, arm = float(u[0] + u[1]) / 2.0, torch.zeros(1, dtype=torch.long, device=device)
+    ok, lost = truncated.observe(state, arm, noise_var, level)
+    assert (bool(ok), bool(lost)) == (True, said)
