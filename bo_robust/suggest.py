@@ -376,9 +376,9 @@ class _Outputs:
                     stacklevel=4,
                 )
         scaled = ((every - center) / scale).clamp(-LARGEST, LARGEST) if n else every
-        return (
-            cls(scaled, center, scale, m) if centered or not n else cls(scaled + center / scale, 0.0 * center, scale, m)
-        )
+        if n and not centered:
+            scaled, center = scaled + center / scale, torch.zeros_like(center)
+        return cls(scaled, center, scale, m)
 
 
 @dataclass(frozen=True)

@@ -422,7 +422,7 @@ COLUMNS: dict[str, list[Column]] = {
     "environment": [
         Column("log10 regret", _log_regret),
         _column("median regret", "median_regret", "{:.3g}"),
-        _column("regret_bound", "regret_bound", "{:.3g}"),
+        _column("regret bound", "regret_bound", "{:.3g}"),
         _column("held", "regret_bound_held", "{:.0%}"),
         _column("sec.", "seconds", "{:.3g}"),
     ],

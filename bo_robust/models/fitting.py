@@ -11,7 +11,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Indices, StationaryEvidence, blas_threads, evidence_of
+from bo_robust.models.marginal_likelihood import IMPOSSIBLE, Indices, StationaryEvidence, evidence_of, one_thread
 from bo_robust.utils.random import stream
 
 MOST = 800  # rewards that hyperparameters are fitted to: the evidence of n takes O(n^3), and more would teach little
@@ -22,6 +22,7 @@ def fit_rows(n: int) -> Indices:
     return np.sort(stream(0, "fit", n).permutation(n)[:MOST])
 
 
+@one_thread
 def fit_evidence(
     mll: MarginalLogLikelihood, closure: Callable[..., Any] | None = None, **options: Any
 ) -> OptimizationResult:
@@ -44,9 +45,8 @@ def fit_evidence(
         return fit_gpytorch_mll_scipy(mll, closure=closure, **options)
     targets: Tensor = model.train_targets
     y, rows = targets.detach().cpu().double().numpy(), fit_rows(len(targets))
-    with blas_threads(len(rows)):
-        theta = evidence.maximise(y, rows)
-        loss, _ = evidence.loss(theta, y, rows)
+    theta = evidence.maximise(y, rows)
+    loss, _ = evidence.loss(theta, y, rows)
     if loss >= IMPOSSIBLE:
         raise NotPSDError("no covariance matrix of the training points has a Cholesky factor.")
     evidence.assign(theta)

@@ -7,7 +7,6 @@ default modules, because autograd takes several times as long. ``ModuleEvidence`
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -34,17 +33,9 @@ FLOOR = min_fixed_noise.value(torch.float64)  # GPyTorch's, of known noise varia
 LARGEST = 50.0  # logarithm of a lengthscale or noise variance
 SMALLEST = 1e-10  # of a lengthscale or noise variance that has no lower bound
 LEAST_UNIT = 1e-100  # a unit whose square is not rounded to zero
-MANY_ROWS = 500  # from which on threads of BLAS bring more than they cost
-_threads = ThreadpoolController()
-
-
-def blas_threads(n: int) -> Any:
-    """A context with one thread of BLAS for fewer than 500 rows, with all for more.
-
-    OpenBLAS's threads wait spinning: for a few hundred rows they cost more than they bring, and many times as much
-    where other processes hold the cores. BoTorch's fits have one thread of it, too.
-    """
-    return _threads.limit(limits=1, user_api="blas") if n < MANY_ROWS else nullcontext()
+# OpenBLAS's threads wait spinning: for a few hundred rows they cost more than they bring, and many times as much where
+# other processes hold the cores. BoTorch's fits have one thread of it, too.
+one_thread: Any = ThreadpoolController().wrap(limits=1, user_api="blas")
 
 
 class Prior(NamedTuple):

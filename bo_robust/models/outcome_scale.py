@@ -89,10 +89,6 @@ class ScaledOutcome(OutcomeTransform):
         super().__init__()
         self.scale = scale
 
-    @property
-    def _is_linear(self) -> bool:
-        return self.scale.is_identity
-
     def forward(self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """w of observations; a root continues as an odd function, as fantasies of small outcomes may be below 0.
 

@@ -50,9 +50,9 @@ p(y) = p(w) T'(y), while p_0 stays as it is, since a gross error knows no scale,
 of T is an outlier. The posterior of a scale is proportional to exp(J), where J of all but the given scale is
 ``scale_evidence`` less. Inliers are the rows that are inliers with a probability of at least 1/2 over the scales.
 
-**Rounding.** The search adds at least the noise of rounding, of variance c^2 / 12 for cells of width c. They are at
-least as wide as the smallest difference of observations, and as the cell that holds as many of n normal numbers of
-standard deviation s as are equal.
+**Rounding.** Where observations are equal, the search adds at least the noise of rounding, of variance c^2 / 12 for
+cells of width c. They are at least as wide as the smallest difference of observations, and as the cell that holds as
+many of n normal numbers of standard deviation s as are equal.
 
 **Outlier statistics.** Let e be the leave-one-out residual of an observation given the other inliers, v its variance,
 and h its o + log p_0. The standardised residual is e / sqrt(v), its limit sqrt(2 max(0, log N(0; 0, v) - h)), and the
@@ -72,7 +72,7 @@ import torch
 
 from bo_robust.models.conditioned_gp import LEAST_PIVOT, ConditionedGP, Rows
 from bo_robust.models.local_deviation import LocalDeviation, LocalDeviations
-from bo_robust.models.marginal_likelihood import Array, Evidence
+from bo_robust.models.marginal_likelihood import Array, Evidence, one_thread
 from bo_robust.models.outcome_scale import IDENTITY, OutcomeScale
 from bo_robust.models.reward_units import Units, spread_units
 from bo_robust.utils.input_checks import check_positive, is_number, quoted
@@ -183,8 +183,11 @@ def _rounding(y: Array, scale: float) -> float:
     return max(float(np.diff(values).min()), alike) / math.sqrt(12.0)
 
 
-def detect_over_scales(searches: Sequence[OutlierSearch]) -> tuple[int, OutlierDetection]:
-    """The most probable of these scales, the given one first, and the detection there, with its inliers over all."""
+def detect_over_scales(searches: Sequence[OutlierSearch]) -> tuple[OutcomeScale, OutlierDetection]:
+    """The most probable scale of these searches, and the detection there, with its inliers over all scales.
+
+    The first search is in the given scale.
+    """
     found = [searches[0].fit()]
     # What has no value in a scale must be a gross error in the given one, too.
     inliers = found[0].inlier_mask
@@ -193,17 +196,14 @@ def detect_over_scales(searches: Sequence[OutlierSearch]) -> tuple[int, OutlierD
     evidence = np.array([each.log_evidence for each in found])
     evidence[1:] -= searches[0].prior.scale_evidence
     if len(found) == 1 or not np.isfinite(evidence[0]):
-        return 0, found[0]
+        return searches[0].scale, found[0]
     best = int(np.nanargmax(evidence))
     weights = np.nan_to_num(np.exp(evidence - evidence[best]))
     weights /= weights.sum()
-    inlier, probability = (
-        np.asarray(sum(w * x for w, x in zip(weights, each, strict=True)))
-        for each in ([each.inlier_mask for each in found], [each.inlier_probability for each in found])
-    )
-    return best, found[best]._replace(
-        inlier_mask=searches[best].domain & (inlier >= 0.5), inlier_probability=probability
-    )
+    inlier = weights @ np.stack([each.inlier_mask for each in found]) >= 0.5
+    probability = weights @ np.stack([each.inlier_probability for each in found])
+    chosen = found[best]._replace(inlier_mask=searches[best].domain & inlier, inlier_probability=probability)
+    return searches[best].scale, chosen
 
 
 class OutlierSearch:
@@ -239,6 +239,7 @@ class OutlierSearch:
         most_equal = 2 * np.count_nonzero(y == given.center) > len(y)
         self._uses_gp = len(y) >= prior.min_observations and not most_equal
         # From here on in the outcome scale.
+        self.scale = scale
         self.domain, slope, y = _in_scale(y, scale)
         self._log_slope = float(slope.sum())
         self._log_p0 -= slope
@@ -249,6 +250,7 @@ class OutlierSearch:
         self._away = np.where(np.isfinite(y), y, self._y) - center
         self._deviations = LocalDeviations(places, np.where(self.domain, self._log_p0, math.inf), prior)
 
+    @one_thread
     def fit(self, first: Rows | None = None) -> OutlierDetection:
         """Choose inliers and hyperparameters together, starting from the hyperparameters of the model.
 
@@ -269,13 +271,13 @@ class OutlierSearch:
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
         inliers, deviations = self._with_deviations(theta, best)
         if deviations:
-            every = self.domain
             own = self._objective(self._given(self._fit_theta(inliers), inliers))
             # An infinite value is no evidence: the noise of that fit would confirm equal gross errors.
-            if -math.inf < own <= visited[every.tobytes()][0]:
-                inliers = every.copy()
+            if -math.inf < own <= visited[self.domain.tobytes()][0]:
+                inliers = self.domain.copy()
         return self._result(theta, inliers, deviations)
 
+    @one_thread
     def detect(self, known_inliers: Rows | None = None, look_for_deviations: bool = True) -> OutlierDetection:
         """Choose inliers at the hyperparameters of the model.
 

@@ -98,7 +98,7 @@ def suggest_replicates(
 def _nearly_equal(model: RobustGP) -> Tensor:
     """Which other rows have nearly the same f, ``n x n`` bool."""
     with torch.no_grad():
-        covariance = model.kernel_of_f(model.train_X_all)
+        covariance = model.prior_covariance()
     scale = covariance.diagonal().sqrt()
     correlation = covariance / (scale * scale.unsqueeze(-1))
     return (correlation >= SAME) & ~torch.eye(len(scale), dtype=torch.bool, device=scale.device)

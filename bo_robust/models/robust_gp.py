@@ -32,7 +32,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from bo_robust.models.local_deviation import LocalDeviation
-from bo_robust.models.marginal_likelihood import as_array, blas_threads, evidence_of
+from bo_robust.models.marginal_likelihood import as_array, evidence_of
 from bo_robust.models.outcome_scale import (
     IDENTITY,
     OutcomeScale,
@@ -199,9 +199,8 @@ class RobustGP(MovableGP):
     def custom_fit(self, mll: MarginalLogLikelihood, **options: Any) -> MarginalLogLikelihood:
         """Choose the inliers and fit the hyperparameters to them; ``fit_gpytorch_mll`` calls this."""
         scales = outcome_scales(self.train_Y_all.squeeze(-1)) if self._learns_scale else [self.outcome_scale]
-        with blas_threads(len(self.train_Y_all)):
-            best, detection = detect_over_scales(self._search(*scales))
-        self._set_scale(scales[best])
+        scale, detection = detect_over_scales(self._search(*scales))
+        self._set_scale(scale)
         self._use(detection, restandardise=True)
         self._warn(detection.explained)
         fit_gpytorch_mll(type(mll)(self.likelihood, self.to_standard_model()), **options)
@@ -258,9 +257,9 @@ class RobustGP(MovableGP):
         maximize = self.maximize if maximize is None else maximize
         return (self.train_Y_all if maximize is None or maximize else -self.train_Y_all).squeeze(-1)
 
-    def kernel_of_f(self, X: Tensor) -> Tensor:
-        """Prior covariance of f at points ``n x d``, ``n x n``, without variance inflation."""
-        return cast(Tensor, cast(Kernel, self._modules["covar_module"])(self._points_seen(X)).to_dense())
+    def prior_covariance(self) -> Tensor:
+        """Prior covariance of f at all points, ``n x n``, without variance inflation."""
+        return cast(Tensor, cast(Kernel, self._modules["covar_module"])(self._points_seen()).to_dense())
 
     def replication_candidates(self, maximize: bool | None = None, replicates: Tensor | None = None) -> Tensor:
         """Rows of observations that are better than all that the others support, and need a replicate.
@@ -329,9 +328,7 @@ class RobustGP(MovableGP):
         """
         known = None if known_inliers is None else known_inliers.cpu().numpy()
         (search,) = self._search(self.outcome_scale)
-        with blas_threads(len(self.train_Y_all)):
-            detection = search.detect(known, look_for_deviations=self.maximize is not None)
-        self._use(detection, restandardise)
+        self._use(search.detect(known, look_for_deviations=self.maximize is not None), restandardise)
         self.eval()
 
     def set_train_data(
@@ -378,15 +375,14 @@ class RobustGP(MovableGP):
             same = reduce(torch.logical_and, map(near, given)) | reduce(torch.logical_and, map(near_seen, kernel))
         return same & ~torch.eye(len(X), dtype=torch.bool, device=X.device)
 
-    def _points_seen(self, X: Tensor | None = None) -> Tensor:
-        """Points, by default all, as the kernel sees training points; an input transform learns nothing from that."""
-        X = self.train_X_all if X is None else X
+    def _points_seen(self) -> Tensor:
+        """All points as the kernel sees training points; an input transform learns nothing from that."""
         transform: Any = getattr(self, "input_transform", None)
         if transform is None:
-            return X
+            return self.train_X_all
         training = transform.training
         with torch.no_grad():
-            seen: Tensor = transform.eval().preprocess_transform(X)
+            seen: Tensor = transform.eval().preprocess_transform(self.train_X_all)
         transform.train(training)
         return seen
 

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from bo_robust import RobustGP
 from bo_robust.models.conditioned_gp import ConditionedGP
-from bo_robust.models.marginal_likelihood import Prior, blas_threads, evidence_of
+from bo_robust.models.marginal_likelihood import Prior, evidence_of
 from bo_robust.models.outlier_detection import OutlierPrior, OutlierSearch
 from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units
 
@@ -221,13 +221,16 @@ class TestSearch:
         assert 6 <= found.detect().inlier_mask.sum() < 12
 
 
-def test_small_searches_have_one_thread():
+def test_a_search_has_one_thread(monkeypatch):
+    found, evidence = search(*data())
+    threads = []
+    monkeypatch.setattr(
+        type(evidence), "maximise", lambda *arguments: threads.append(threads_of_blas()) or evidence.start
+    )
     with threadpool_limits(limits=2, user_api="blas"):
-        with blas_threads(499):
-            assert set(threads_of_blas()) == {1}
-        with blas_threads(500):
-            assert set(threads_of_blas()) == {2}
+        found.fit()
         assert set(threads_of_blas()) == {2}
+    assert {count for counts in threads for count in counts} == {1}
 
 
 def threads_of_blas():
