@@ -4,7 +4,7 @@ The device and its two ceilings (copy bandwidth, matrix product per dtype); ever
 naive on the GPU against fused, and its time over the floor; then the algorithms. Nothing is timed before its results
 were checked, and no speed is reported of what failed its check.
 
-One JSON object a line, ``gpu.json`` in the output folder, and a short table last. At most 8 minutes, 90 s with
+One JSON object a line, ``gpu.json`` in the output folder, and a short table last. At most 4 minutes, 90 s with
 ``--quick`` (fewer shapes and rounds, which meet no target). Without CUDA only the checks run, on small shapes, and
 every line says that nothing was measured.
 """
@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
@@ -28,12 +29,13 @@ import torch
 
 from benchmarks import common
 from benchmarks.gpu_algorithms import PARTS
-from benchmarks.gpu_common import Bench, Mismatch, Target
+from benchmarks.gpu_common import COMPARED, CORES, Bench, Mismatch, Target
 from benchmarks.ops import Op
+from bo_robust.utils import linalg
 
 DTYPES = (torch.float64, torch.float32)
-# Parts that would begin later are skipped.
-LAST_BEGIN = {True: 75.0, False: 400.0}
+# Parts that would begin later, in seconds, are skipped.
+LAST_BEGIN = {True: 60.0, False: 220.0}
 
 
 def ceilings(bench: Bench) -> None:
@@ -103,14 +105,15 @@ def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def run(bench: Bench, only: list[str]) -> None:
-    """The parts named, whatever becomes of one."""
+def run(bench: Bench, only: list[str], save: Callable[[], None] = lambda: None) -> None:
+    """The parts named, whatever becomes of one; ``save`` is called after each: a command may be killed at its limit."""
     began, cuda = time.perf_counter(), bench.device.type == "cuda"
     if cuda:
         ceilings(bench)
     if "ops" in only:
         ops(bench)
     for name in (name for name in PARTS if name in only):
+        save()
         part, reported = PARTS[name], len(bench.rows)
         late = time.perf_counter() - began > LAST_BEGIN[bench.quick]
         try:
@@ -120,13 +123,18 @@ def run(bench: Bench, only: list[str]) -> None:
                     part.measure(bench, part.targets)
                     torch.cuda.empty_cache()
                     continue
-            for target in part.targets:
+            compared = [Target(f"{game}_{row}", unit) for game in part.compared for row, unit in COMPARED]
+            for target in [*part.targets, *compared]:
                 bench.skip(target, "out of time" if late else "no CUDA device", checked=not late)
         except Exception as error:
             done = {row["name"] for row in bench.rows[reported:]}
-            for target in part.targets:
-                if target.name not in done:
-                    bench.fail(target, error)
+            left = [target for target in part.targets if target.name not in done]
+            for target in left or [Target(f"{name}: what follows its targets", "")]:
+                bench.fail(target, error)
+
+
+SHOWN = ("naive_ms", "fused_ms", "floor_ms", "gpu_s", "cpu_1_s", f"cpu_{CORES}_s", "gpu_us_a_round", "gpu_busy")
+SHOWN += ("naive_s", "spread", "rounds_played")
 
 
 def show(bench: Bench) -> None:
@@ -135,7 +143,10 @@ def show(bench: Bench) -> None:
         value, met = row["value"], row["met"]
         text = row["detail"].get("failed") or row["detail"].get("skipped") if value is None else f"{value:.4g}"
         verdict = {None: "", True: "yes", False: "NO"}[met]
-        print(f"{row['name']:55} {text:>12} {row['unit']:20} {row['target'] or '':12} {verdict}".rstrip())
+        detail = row["detail"]
+        about = [f"{k} {detail[k]:.3g}" for k in SHOWN if detail.get(k) is not None]
+        line = f"{row['name']:52} {text:>8} {row['unit']:12} {row['target'] or '':8} {verdict:3} {' '.join(about)}"
+        print(line.rstrip())
 
 
 def device(cuda: bool) -> dict[str, Any]:
@@ -143,16 +154,14 @@ def device(cuda: bool) -> dict[str, Any]:
     if not cuda:
         return {"cuda": False}
     about = torch.cuda.get_device_properties(0)
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = (
-        subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip() if which(query[0]) else ""
-    )
+    query = ["nvidia-smi", "--query-gpu=driver_version,clocks.sm,clocks.mem,temperature.gpu", "--format=csv,noheader"]
+    found = which(query[0]) and subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
     return {
         "cuda": torch.version.cuda,
         "name": about.name,
         "capability": [about.major, about.minor],
         "memory_GiB": round(about.total_memory / 2**30, 1),
-        "driver": driver or None,
+        "driver, clocks of the multiprocessors and the memory, temperature": found or None,
         "triton": metadata.version("triton") if find_spec("triton") else None,
     }
 
@@ -162,10 +171,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     names = ["ops", *PARTS]
     parser.add_argument("--quick", action="store_true", help="90 s: fewer shapes and rounds, which meet no target")
+    parser.add_argument("--simulate", action="store_true", help="the checks on CUDA's path of the CPU, times empty")
     parser.add_argument("--only", choices=names, nargs="+", default=names)
     parser.add_argument("--out", type=Path, help="folder of gpu.json; without CUDA nothing is written by default")
     arguments = parser.parse_args()
-    cuda = torch.cuda.is_available()
+    cuda = torch.cuda.is_available() and not arguments.simulate
+    linalg.simulated = arguments.simulate
     if not cuda:  # Triton ops are checked by its interpreter, if told so before it is imported
         os.environ["TRITON_INTERPRET"] = "1"
     torch.set_num_threads(1)
@@ -177,16 +188,23 @@ def main() -> None:
     about = {"environment": environment, "device": device(cuda)}
     print(json.dumps(about), flush=True)
     folder = arguments.out or (common.ROOT / "benchmarks" / "results" / "gpu" if cuda else None)
-    for name in arguments.only:
-        run(bench, [name])
-        total = round(time.perf_counter() - began, 1)
-        if folder is not None:  # after every part: a command may be killed at its limit
+
+    def total() -> float:
+        return round(time.perf_counter() - began, 1)
+
+    def save() -> None:
+        if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total}, indent=1)
+            text = json.dumps({**about, "quick": arguments.quick, "rows": bench.rows, "total_s": total()}, indent=1)
             (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
+
+    run(bench, arguments.only, save)
+    if cuda:
+        about["device after"] = device(cuda)
+    save()
     show(bench)
     place = torch.cuda.get_device_name() if cuda else "NOT MEASURED: no CUDA device; checks only, on small shapes"
-    print(f"{place}; {total} s; {'all checks passed' if bench.good else 'SOMETHING FAILED, see above'}")
+    print(f"{place}; {total()} s; {'all checks passed' if bench.good else 'SOMETHING FAILED, see above'}")
     sys.exit(not bench.good)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 import time
 import traceback
@@ -16,7 +17,14 @@ from torch import Tensor
 
 from benchmarks import common, stats
 
-__all__ = ["Bench", "Mismatch", "Target", "cut_off", "require_close", "require_same", "seconds"]
+__all__ = [
+    "COMPARED", "CORES", "Bench", "Mismatch", "Target", "cpu_seconds", "cut_off", "launches", "require_close",
+    "require_same", "seconds",
+]  # fmt: skip
+
+# The rows of a game that CPU and GPU run, and their units.
+COMPARED = (("cpu_over_gpu", "x, the better CPU"), ("launches", "a round"))
+CORES = len(os.sched_getaffinity(0))
 
 
 class Mismatch(Exception):
@@ -79,6 +87,24 @@ class Bench:
         """Rounds to play: a tenth of them in a quick run."""
         return rounds // 10 if self.quick else rounds
 
+    def seconds(self, work: Callable[[], Any], runs: int = 3) -> tuple[float, dict[str, Any]]:
+        """Median wall time of some runs, and their number and spread: the slowest less the fastest, over the median."""
+        times = [seconds(work) for _ in range(runs)]
+        median = statistics.median(times)
+        return median, {"runs": runs, "spread": (max(times) - min(times)) / median}
+
+    def compare(self, name: str, game: Callable[[torch.device, int], Callable[[], Any]], rounds: int) -> None:
+        """Two rows about a game of some rounds: the CPU's time over the GPU's, and what a round launches."""
+        on_gpu, on_cpu = game(self.device, rounds), game(torch.device("cpu"), rounds)
+        on_gpu()
+        gpu_s, detail = self.seconds(on_gpu)
+        by_threads = {f"cpu_{threads}_s": cpu_seconds(on_cpu, threads) for threads in (1, CORES)}
+        detail |= {"gpu_s": gpu_s, **by_threads, "rounds": rounds}
+        self.report(Target(f"{name}_{COMPARED[0][0]}", COMPARED[0][1]), min(by_threads.values()) / gpu_s, detail)
+        kernels, busy_s, wall_s = launches(on_gpu)
+        detail = {"gpu_us_a_round": 1e6 * busy_s / rounds, "gpu_busy": busy_s / gpu_s, "profiled_s": wall_s}
+        self.report(Target(f"{name}_{COMPARED[1][0]}", COMPARED[1][1]), kernels / rounds, detail)
+
     def milliseconds(self, work: Callable[[], Any], repeats: int = 10) -> float:
         """Median of CUDA events around calls of ``work``, after two calls that warm up."""
         for _ in range(2):
@@ -98,6 +124,26 @@ def seconds(work: Callable[[], Any]) -> float:
     """Wall time of one call, the device idle before and after it."""
     torch.cuda.synchronize()
     return stats.seconds(work)
+
+
+def cpu_seconds(work: Callable[[], Any], threads: int) -> float:
+    """Wall time of one call with some threads of BLAS."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return stats.seconds(work)
+    finally:
+        torch.set_num_threads(before)
+
+
+def launches(work: Callable[[], Any]) -> tuple[int, float, float]:
+    """Kernels and copies that a call launches, the seconds that the GPU is busy with them, and the call's own."""
+    activity = torch.profiler.ProfilerActivity
+    kind = activity.CUDA if torch.cuda.is_available() else activity.CPU
+    with torch.profiler.profile(activities=[kind], acc_events=True) as profile:
+        took = seconds(work)
+    events = [event for event in profile.events() if event.device_type is torch.autograd.DeviceType.CUDA]
+    return len(events), 1e-6 * sum(event.device_time for event in events), took
 
 
 def cut_off(step: Callable[[int], None], rounds: int, most: float) -> tuple[float, int]:

@@ -36,7 +36,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests of what only a CPU does are not for the other devices."""
+    """Tests of what only a CPU does are not for the other devices; on CUDA, neither are those that take no device."""
+    if config.getoption("--device").startswith("cuda"):
+        without = [item for item in items if "device" not in item.fixturenames and "gpu" not in item.fixturenames]
+        config.hook.pytest_deselected(items=without)
+        items[:] = [item for item in items if item not in set(without)]
     if config.getoption("--device") != "cpu":
         for item in items:
             for mark in item.iter_markers("cpu_only"):
