@@ -14,7 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
+from scipy.linalg import get_lapack_funcs, solve_triangular
 from torch import Tensor
 
 from bo_robust.utils.covariance import Covariance
@@ -58,7 +60,7 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     factorised as it stands if every point keeps more than eps^(2/3) of its variance (3.7e-11 in float64) given all
     others; the diagonal of the inverse shows it. Others have near duplicates, or more points than the numerical rank.
     There points are chosen by largest remaining variance until none has more than ``tol`` left: a diagonally pivoted
-    Cholesky, vectorised over the batch.
+    Cholesky.
 
     A pivot p is known to about eps, so what its point explains elsewhere is known to the share eps / p. Had the point
     been dropped, all of that would be missing; so every pivot above the rounding error is kept: ``tol`` is M eps, as in
@@ -79,7 +81,7 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
     M eps        22           2e-14 (2e-14)              -3e-15 (-5e-15)
     ============ ============ ========================== ====================================
 
-    The host waits for the device once, and where some dictionary needs pivoting also once per point chosen.
+    The host waits for the device once, and twice where some dictionary needs pivoting.
 
     Args:
         K_D: k(x, x') of the points of the dictionaries, ``... x M x M``. Points of zero variance are dropped.
@@ -127,11 +129,11 @@ def dictionary_root(K_D: Tensor, mask: Tensor | None = None, tol: float | None =
 
     if num_dependent:
         members = dependent.nonzero().squeeze(-1)
-        pivots, L, rank[members] = pivoted_cholesky(
+        pivots, inverses, rank[members] = pivoted_cholesky(
             C[members], absent[members], spanned[members], 0.5 * rounding[members]
         )
         steps = pivots.shape[-1]
-        inverse[members, :steps, :steps] = torch.linalg.solve_triangular(L, eye[:steps, :steps], upper=False)
+        inverse[members, :steps, :steps] = inverses
         order[members, :steps] = order[members].gather(-1, pivots)
         sd[members, :steps] = sd[members].gather(-1, pivots)
         r = int(rank.max())
@@ -247,39 +249,32 @@ def rounding_share(count: Count, dtype: torch.dtype) -> Count:
 
 
 def pivoted_cholesky(C: Tensor, absent: Tensor, tol: Tensor, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Cholesky of the points chosen one by one, each the one of largest variance given those before.
+    """Inverse Cholesky factors of the points chosen one by one, each the one of largest variance given those before.
 
     ``C`` has correlation matrices (``b x M x M``, at least one point in some member) and ``absent`` marks padding
-    (``b x M``). A member stops at variance ``tol`` (``b``); ``jitter`` (``b``) is added to the variance of a point
-    when it is chosen.
+    (``b x M``). A member stops at variance ``tol`` (``b``); ``jitter`` (``b``) is added to its diagonal. LAPACK does it
+    on the host: a device would wait for every point, and the triangular solves of cuBLAS, by inverted blocks, lose half
+    of the digits where pivots are as small as rounding (seen on an H100).
 
     Returns:
-        Positions chosen, ``b x r``; L with L L^T = C[pivots, pivots] + jitter I, ``b x r x r`` (the identity beyond a
-        member's rank); ranks, ``b``.
+        Positions chosen, ``b x r``; L^-1 with L L^T = C[pivots, pivots] + jitter I, ``b x r x r`` (the identity beyond
+        a member's rank); ranks, ``b``.
     """
-    left = C.diagonal(dim1=-2, dim2=-1).masked_fill(absent, 0.0)  # variance given the points chosen
-    columns = torch.zeros_like(C)
-    pivots = torch.zeros_like(absent, dtype=torch.long)
-    rank = torch.zeros_like(pivots[:, 0])
-    steps = 0
-    while steps < C.shape[-1]:
-        variance, pivot = left.max(dim=-1, keepdim=True)
-        active = variance > tol.unsqueeze(1)
-        if not bool(active.any()):
-            break
-        row = pivot.unsqueeze(-1)
-        before = columns[..., :steps]
-        column = torch.take_along_dim(C, row, -2).squeeze(-2)
-        column = column - (before @ torch.take_along_dim(before, row, -2).mT).squeeze(-1)
-        column = column.scatter_add(-1, pivot, jitter.unsqueeze(1)) / (variance + jitter.unsqueeze(1)).sqrt()
-        column = torch.where(active, column, 0.0)
-        columns[..., steps] = column
-        pivots[:, steps : steps + 1] = pivot
-        left = (left - column.square()).scatter_(-1, pivot, 0.0)
-        rank = rank + active.squeeze(-1)
-        steps += 1
-    pivots = pivots[:, :steps]
-    L = torch.take_along_dim(columns[..., :steps], pivots.unsqueeze(-1), -2).tril_()
-    beyond = torch.arange(steps, device=C.device) >= rank.unsqueeze(-1)
-    eye = torch.eye(steps, dtype=C.dtype, device=C.device)
-    return pivots, torch.where(beyond.unsqueeze(-1) | beyond.unsqueeze(-2), eye, L), rank
+    (pstrf,) = get_lapack_funcs(("pstrf",), dtype=str(C.dtype).removeprefix("torch."))
+    chosen, factors = [], []
+    on_host = (x.cpu().numpy() for x in (C, absent, tol, jitter))
+    for matrix, padding, least, added in zip(*on_host, strict=True):
+        present = np.flatnonzero(~padding)
+        matrix = matrix[np.ix_(present, present)]
+        np.fill_diagonal(matrix, matrix.diagonal() + added)
+        L, pivots, rank, _ = pstrf(matrix, tol=least + added, lower=1)
+        chosen.append(present[pivots[:rank] - 1])
+        factors.append(np.tril(L[:rank, :rank]))
+    steps = max(map(len, chosen))
+    pivots, inverse = np.zeros((len(C), steps), dtype=np.int64), np.tile(np.eye(steps, dtype=L.dtype), (len(C), 1, 1))
+    for i, (positions, L) in enumerate(zip(chosen, factors, strict=True)):
+        rank = len(positions)
+        pivots[i, :rank] = positions
+        inverse[i, :rank, :rank] = solve_triangular(L, np.eye(rank, dtype=L.dtype), lower=True, check_finite=False)
+    ranks = torch.tensor([len(positions) for positions in chosen], device=C.device)
+    return torch.from_numpy(pivots).to(C.device), torch.from_numpy(inverse).to(C.device), ranks

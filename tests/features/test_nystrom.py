@@ -171,11 +171,12 @@ def test_plain_and_pivoted_agree(device):
     plain = dictionary_root(K)
     assert plain.order.tolist() == list(range(12))
     present, none = torch.zeros(1, 12, dtype=torch.bool, device=device), torch.zeros(1).to(K)
-    order, L, rank = pivoted_cholesky(K.unsqueeze(0), present, none + 1e-11, none)
+    order, inverse, rank = pivoted_cholesky(K.unsqueeze(0), present, none + 1e-11, none)
+    L = torch.linalg.inv(inverse)
     assert rank.tolist() == [12]
     assert sorted(order[0].tolist()) == list(range(12)) != order[0].tolist()
     torch.testing.assert_close(gram(L[0]), K[order[0]][:, order[0]], rtol=0.0, atol=1e-14)
-    pivoted = DictionaryRoot(order[0], torch.linalg.inv(L[0]), rank[0])
+    pivoted = DictionaryRoot(order[0], inverse[0], rank[0])
     got, want = (gram(r.features(covariance(test, X))) for r in (pivoted, plain))
     torch.testing.assert_close(got, want, rtol=0.0, atol=1e-12)
 
@@ -333,7 +334,7 @@ def test_directions_that_matter_elsewhere_are_kept(lengthscale, size, device):
     exact = dtc_variance_in_60_digits(X, size, lengthscale, 0.01)
     ours, fewer = (variance_of_regression(X, size, lengthscale, 0.01, tol) / exact for tol in (None, 4e-11))
     assert ours.min() > 0.95
-    assert ours.max() < 0.4 * fewer.max()
+    assert ours.max() < 0.5 * fewer.max()  # of points that tie, rounding chooses one, and the ratio is .3 or .42
     assert ours.log().mean() < 0.7 * fewer.log().mean()
 
 
