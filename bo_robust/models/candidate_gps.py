@@ -228,7 +228,10 @@ class CandidateGPs:
         probe = SobolEngine(d, scramble=True, seed=0).draw(4).to(self.points)
         shown: list[tuple[Tensor, Tensor]] = []
         for v, c in enumerate(self.candidates):
+            columns = [m.active_dims for m in c.covar_module.modules() if getattr(m, "active_dims", None) is not None]
             try:
+                if any(int(numbers.max()) >= d for numbers in columns):  # on CUDA an assertion, which ends the process
+                    raise IndexError
                 mean = 0.0 * probe[:, 0] if c.mean_module is None else c.mean_module(probe)
                 shown.append((c.covar_module(probe).to_dense(), mean))
                 fits = shown[-1][0].shape == (4, 4) and mean.shape == (4,)
