@@ -133,7 +133,7 @@ def run(bench: Bench, only: list[str], save: Callable[[], None] = lambda: None) 
                 bench.fail(target, error)
 
 
-SHOWN = ("naive_ms", "fused_ms", "floor_ms", "gpu_s", "cpu_1_s", f"cpu_{CORES}_s", "gpu_us_a_round", "gpu_busy")
+SHOWN: tuple[str, ...] = ("naive_ms", "fused_ms", "floor_ms", "gpu_s", "cpu_1_s", f"cpu_{CORES}_s", "gpu_us_a_round", "gpu_busy")
 SHOWN += ("naive_s", "spread", "rounds_played")
 
 

@@ -42,7 +42,7 @@ def test_conditions_are_the_grid_of_the_inner_problem():
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        ({"kind": "ball", "of": {"kind": "djia29"}}, "even points of the line"),
+        ({"kind": "ball", "of": {"kind": "many_arms", "num_arms": 20}}, "even points of the line"),
         ({"kind": "ball", "of": {"kind": "branin"}}, "unknown `of` of problem 'ball'"),
         ({"kind": "conditions", "of": {"kind": "branin", "z": "continuous"}}, "Z finite"),
         ({"kind": "gp_draw"}, "needs designs with conditions"),
