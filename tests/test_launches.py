@@ -14,6 +14,7 @@ from bo_robust.confidence import ConstantWidth
 from bo_robust.models import marginal_moments
 from bo_robust.ops import naive_ops
 from bo_robust.utils import linalg
+from bo_robust.utils.covariance import Matern
 from bo_robust.utils.linalg import all_numbers
 
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
@@ -75,3 +76,42 @@ def test_a_selection_of_gp_ucb_is_four_launches():
     state = algorithm.init(ArmKernel.from_matrix(K), 0.1, 3)
     uniform = torch.rand(3, dtype=torch.float64)
     assert len(counted(lambda: algorithm.select(state, uniform))) <= 4
+
+
+@pytest.fixture
+def triton_counted(monkeypatch):
+    """The fused arm update in place of the plain one, its kernels counted and not run."""
+    pytest.importorskip("triton")
+    from bo_robust.ops.arm_update import fused, naive
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *args, **kwargs: torch.empty(1).zero_()  # one launch
+
+    for name in ("_take_slots", "_scalars", "_stream"):
+        monkeypatch.setattr(fused, name, Kernel())
+    monkeypatch.setattr(naive, "update_", fused.update_)
+
+
+@pytest.mark.parametrize(("n", "most"), [(50, 5), (40_000, 20)], ids=["dense", "low rank"])
+def test_a_round_of_gp_ucb_launches_few_kernels(n, most, triton_counted):
+    """With a matrix 14, and 42 with a covariance function, before."""
+    X = torch.rand(n, 6, dtype=torch.float64)
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X)
+    if n == 50:
+        kernel = ArmKernel.from_matrix(kernel.rows(torch.arange(n)))
+    algorithm = GPUCB(ConstantWidth(2.0))
+    state = algorithm.init(kernel, 0.1, 1, rounds=60)
+    uniform, rewards = torch.rand(1, dtype=torch.float64), torch.rand(1, dtype=torch.float64)
+
+    def one_round():
+        algorithm.observe(state, algorithm.select(state, uniform).arms, rewards)
+
+    names = counted(one_round)
+    assert len(names) <= most, names
+
+
+def test_a_covariance_row_is_ten_launches():
+    X = torch.rand(1000, 6, dtype=torch.float64)
+    kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X)
+    assert len(counted(lambda: kernel.rows(torch.tensor([3])))) <= 10

@@ -54,6 +54,8 @@ def distances_by_differences(X1: Tensor, X2: Tensor) -> Tensor:
     The points are ``... x n1 x d`` and ``... x n2 x d``; their batch axes broadcast.
     """
     batch = torch.broadcast_shapes(X1.shape[:-2], X2.shape[:-2])
+    if on_cuda(X1) and math.prod(batch) * X1.shape[-2] * X2.shape[-2] * X1.shape[-1] <= 1 << 24:  # few launches
+        return torch.linalg.vector_norm(X1.unsqueeze(-2) - X2.unsqueeze(-3), dim=-1)
     squares = X1.new_zeros(*batch, X1.shape[-2], X2.shape[-2])
     for a, b in zip(X1.unbind(-1), X2.unbind(-1), strict=True):
         difference = a.unsqueeze(-1) - b.unsqueeze(-2)
@@ -110,11 +112,11 @@ class Matern:
     def __call__(self, X1: Tensor, X2: Tensor) -> Tensor:
         """The matrix of k(x, x')."""
         c = _distance(X1, X2, self.lengthscale).mul_(math.sqrt(2.0 * self.nu))
-        decay = torch.exp(-c)
+        decay = c.neg().exp_()
         if self.nu == 1.5:
-            decay.mul_(c.add_(1.0))
+            decay.addcmul_(decay, c)
         elif self.nu == 2.5:
-            decay.mul_(c.mul(1.0 / 3.0).add_(1.0).mul_(c).add_(1.0))
+            decay.mul_(torch.addcmul(c + 1.0, c, c, value=1.0 / 3.0))
         return decay if self.outputscale == 1.0 else decay.mul_(self.outputscale)
 
 

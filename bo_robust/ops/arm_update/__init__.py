@@ -10,7 +10,7 @@ from bo_robust.ops.arm_update import cpu, naive
 from bo_robust.ops.arm_update.cpu import PriorRows
 from bo_robust.ops.arm_update.naive import LONG_BLOCK, SHORT_BLOCK, ArmBuffers, KernelRows
 from bo_robust.ops.checked import dispatch
-from bo_robust.utils.linalg import all_numbers, on_cuda
+from bo_robust.utils.linalg import on_cuda
 
 __all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "PriorRows", "update_"]
 
@@ -18,12 +18,8 @@ __all__ = ["LONG_BLOCK", "SHORT_BLOCK", "ArmBuffers", "KernelRows", "PriorRows",
 def update_(
     buffers: ArmBuffers, arms: Tensor, rewards: Tensor, kernel: PriorRows, counts: Tensor | None = None
 ) -> Tensor:
-    """See :func:`bo_robust.ops.arm_update.naive.update_`.
-
-    Nothing counts as taken in where mean and variance are no numbers after it.
-    """
+    """See :func:`bo_robust.ops.arm_update.naive.update_`."""
     if not on_cuda(arms):
         return cpu.update_(buffers, arms, rewards, kernel, counts)
     given = buffers, arms, rewards.detach(), kernel.rows, counts
-    ok = dispatch("arm_update", buffers.mean, lambda fused: fused.update_(*given), lambda: naive.update_(*given))
-    return ok & all_numbers(buffers.mean, buffers.variance)
+    return dispatch("arm_update", buffers.mean, lambda fused: fused.update_(*given), lambda: naive.update_(*given))

@@ -45,8 +45,7 @@ def update_(
     if not 0 <= min(pulled) <= max(pulled) < n:
         raise ValueError(f"arms must be between 0 and {n - 1}, got {pulled}.")
     if buffers.dense and s > FEW_TRIALS:
-        ok = naive.update_(buffers, arms, rewards.detach(), kernel.rows, counts)
-        return ok.logical_and_(all_numbers(buffers.mean, buffers.variance))
+        return naive.update_(buffers, arms, rewards.detach(), kernel.rows, counts)
     if buffers.num_pending == buffers.pending.shape[1]:
         naive.end_block_(buffers)
     numbers = [1.0] * s if counts is None else counts.tolist()

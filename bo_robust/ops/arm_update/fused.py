@@ -63,7 +63,7 @@ def update_(
         )
         BJ, BN = _tile(s, n, like.element_size())
         blocks = s * triton.cdiv(n, BN)
-        written = (new_slot, buffers.variance, buffers.counts, buffers.information_gain)
+        written = (new_slot, buffers.variance, buffers.counts, buffers.information_gain, ok)
         _stream[(blocks,)](*shared, *written, DENSE=buffers.dense, BJ=BJ, BN=BN, num_warps=NUM_WARPS)
     buffers.num_pending += 1
     return ok.view(torch.bool)
@@ -244,6 +244,7 @@ def _stream(  # type: ignore[no-untyped-def]
     variance,
     counted,
     information_gain,
+    ok,
     DENSE: tl.constexpr,
     BJ: tl.constexpr,
     BN: tl.constexpr,
@@ -272,10 +273,13 @@ def _stream(  # type: ignore[no-untyped-def]
     total = _add_rows(total, at_arm + trial * k, pending + trial * slots * n, k, n, b, BJ)
     new = (row - tl.sum(total, axis=0)) * tl.load(steps + 4 * trial)
     tl.store(pending + (trial * slots + k) * n + b, new, mask=inside)
-    mu = tl.load(mean + trial * n + b, mask=inside, other=0.0)
-    tl.store(mean + trial * n + b, mu + new * tl.load(steps + 4 * trial + 1), mask=inside)
+    mu = tl.load(mean + trial * n + b, mask=inside, other=0.0) + new * tl.load(steps + 4 * trial + 1)
+    tl.store(mean + trial * n + b, mu, mask=inside)
     left = tl.load(variance + trial * n + b, mask=inside, other=0.0) - new * new
     tl.store(variance + trial * n + b, tl.where(left < 0.0, 0.0, left), mask=inside)
+    finite = (tl.abs(mu) < float("inf")) & (tl.abs(left) < float("inf"))  # false for NaN
+    if tl.sum((inside & ~finite).to(tl.int32), axis=0) > 0:
+        tl.store(ok + trial, 0)
     if program % blocks == 0:
         at = counted + trial * n + arm
         tl.store(at, tl.load(at) + tl.load(steps + 4 * trial + 2))

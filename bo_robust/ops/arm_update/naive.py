@@ -35,6 +35,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bo_robust.utils.linalg import all_numbers
+
 # Rounds of a block, by measurement. A short block reads few pending rows. A long one factorises seldom, which matters
 # in the low-rank layout while rows are short.
 SHORT_BLOCK = 32
@@ -128,7 +130,8 @@ def update_(
     rewards = torch.where((arms >= 0) & (arms <= last), rewards, math.nan)
     arms = arms.clamp(0, last)
     base = _dense_rows(buffers, arms) if buffers.dense else _low_rank_rows_(buffers, arms, kernel_rows)
-    return apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
+    ok = apply_(buffers, posterior_row(buffers, base, arms), arms, rewards, counts)
+    return ok & all_numbers(buffers.mean, buffers.variance)
 
 
 def begin_round_(buffers: ArmBuffers) -> None:
