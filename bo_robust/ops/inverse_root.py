@@ -9,10 +9,10 @@ with E and d frozen at the last eigendecomposition, all matrices in the basis E,
 
     X <- X + (I - X V X) / (sqrt(d_i) + sqrt(d_j)).
 
-X and V need not commute. The fixed point is the root of the CURRENT V, so errors do not
-accumulate. ||I - X V X|| is a residual to stop by. The iteration contracts by about the relative change of V since the
-last eigendecomposition. A new one is due if MAX_STEPS do not suffice, and after a jump, trace(X V X - I) >= 1: from
-there the iteration could reach a root that is not positive definite (from X = 1, V = 4 it steps to X = -1/2 at once).
+X and V need not commute. The fixed point is the root of the CURRENT V, so errors do not accumulate. ||I - X V X|| is a
+residual to stop by. The iteration contracts by about the relative change of V since the last eigendecomposition. A new
+one is due if MAX_STEPS do not suffice, and after a jump, trace(X V X - I) >= 1: from there the iteration could reach a
+root that is not positive definite (from X = 1, V = 4 it steps to X = -1/2 at once).
 """
 
 import math
@@ -37,12 +37,16 @@ def eigen_root(V: Tensor) -> tuple[Tensor, Tensor]:
 def newton_schulz(V: Tensor, smallest: float, largest: float) -> Tensor:
     """V^{-1/2} of symmetric V (``s x k x k``) whose eigenvalues lie between ``smallest`` > 0 and ``largest``.
 
-    With V = L L^T and the polar decomposition L = V^{1/2} U, it is U L^{-1}. U has the singular vectors of L, and
-    singular values of 1. The scaled Newton-Schulz iteration U <- U (3 rho I - rho^3 U^T U) / 2 from U = L takes them
-    there: the two-sided bound on them, kept on the host, gives the rho that brings both ends to the same distance, and
-    says when all are 1 to rounding (Chen & Chow 2014; a step lifts a small one by 2.6, without rho by 1.5). Nothing is
-    read back from the device. Whatever U, the squares U L^{-1} phi are as exact as the factor L.
+    ``ValueError`` if these are no such bounds.
+
+    With a Cholesky factor V = L L^T and the polar decomposition L = V^{1/2} U it is U L^{-1}. From U = L, the iteration
+    U <- U (3 rho I - rho^3 U^T U) / 2 takes all singular values of U to 1. Their bounds, kept on the host, give rho and
+    say when to stop: p(x) = (3 rho x - rho^3 x^3) / 2 takes both bounds to the same value, and none beyond 1 (Chen &
+    Chow 2014: a small singular value grows 2.6 times a step, with rho = 1 only 1.5 times). Nothing is read back from
+    the device. U is orthogonal to rounding, so that U L^{-1} is a root of V^{-1} as exactly as L^{-1} is.
     """
+    if not 0.0 < smallest <= largest < math.inf:  # the iteration would not end
+        raise ValueError(f"the eigenvalues of V cannot lie between {smallest:g} and {largest:g}.")
     factor = torch.linalg.cholesky_ex(V)[0]  # not `cholesky`, which waits to see whether it succeeded
     U, low, high = factor, math.sqrt(smallest), math.sqrt(largest)
     rounding = 4.0 * torch.finfo(V.dtype).eps

@@ -45,6 +45,18 @@ def test_newton_schulz_reaches_rounding(k, condition, kind, device):
     torch.testing.assert_close(got.mT @ got @ V, torch.eye(k).to(V), rtol=0, atol=1e-14 * max(10.0, condition))
 
 
+def test_the_bounds_of_newton_schulz_may_be_far(device):
+    V, root = matrix(torch.tensor([2.0, 3.0, 5.0, 5.0], dtype=torch.float64))
+    got = inverse_root.newton_schulz(V.unsqueeze(0).to(device), 1e-3, 1e5)[0].cpu()
+    torch.testing.assert_close(got, root, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (1.0, math.inf), (math.nan, 1.0), (1.0, math.nan), (2.0, 1.0)])
+def test_bounds_that_newton_schulz_could_not_end_with(bounds):
+    with pytest.raises(ValueError, match="eigenvalues of V"):
+        inverse_root.newton_schulz(torch.eye(2).unsqueeze(0), *bounds)
+
+
 def start(V: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Eigenvectors, V in their basis, its root and the gaps: what the iteration goes on from."""
     E, d = inverse_root.eigen_root(V)

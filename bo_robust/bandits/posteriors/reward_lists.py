@@ -32,8 +32,8 @@ class RewardLists:
     C is the capacity of the lists.
     """
 
-    # Of every arm the sum of its settled rewards, then the others by ascending |reward|, after zeros, `s x n x (1 + C)`:
-    # cumulative sums are those of the smallest rewards. A reward of zero settles at once, so that zeros are empty slots.
+    # Of every arm the sum of its settled rewards, then zeros, then the listed rewards by ascending |reward|,
+    # `s x n x (1 + C)`: cumulative sums are those of the smallest. A zero is an empty slot, as zero settles at once.
     table: Tensor
     spare: int = FIRST_CAPACITY  # Rounds until the lengths must be looked at
     floor: float = 0.0  # of all levels from the last round on
@@ -45,7 +45,7 @@ class RewardLists:
 
     @property
     def values(self) -> Tensor:
-        """Listed rewards by ascending |reward|, after zeros, ``s x n x C``."""
+        """Listed rewards by ascending |reward|, behind zeros, ``s x n x C``."""
         return self.table[:, :, 1:]
 
     @property
@@ -119,7 +119,7 @@ def insert(lists: RewardLists, arms: Tensor, rewards: Tensor, counts: Tensor) ->
     size, order = size.sort(1)
     row = row.gather(1, order)
     threshold = counts.sqrt().mul_(lists.floor * SETTLED_MARGIN).unsqueeze(1)
-    settled = torch.where(size <= threshold, row, 0.0)
+    settled = row * (size <= threshold)
     row -= settled
     torch.sum(settled, 1, out=row[:, 0])
     lists.table.scatter_(1, at, row.unsqueeze(1))

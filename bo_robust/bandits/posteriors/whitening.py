@@ -69,8 +69,8 @@ class Whitening:
     white: Tensor  # Y, `s x k x n`, in the coordinates of `axes`
     axes: Tensor | None  # From coordinates of `white` to feature directions, `p x k` or `s x p x k`; None for identity
     rounds: int = 0  # Rounds observed
-    # Smallest and largest lambda and largest ||z||^2, which bound the eigenvalues of V: set only where V^{-1/2} is found
-    # by an iteration of as many steps as the bounds need, on CUDA
+    # Smallest and largest lambda, and largest ||z||^2: they bound the eigenvalues of V, and set the number of steps to
+    # V^{-1/2} on CUDA. Not set on a CPU.
     bounds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     # Z in the basis of the last eigendecomposition, `s x n x k`. This and what follows are set only for the symmetric
     # root on a CPU.
