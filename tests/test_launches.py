@@ -8,13 +8,15 @@ import torch
 from botorch.models import SingleTaskGP
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bo_robust.bandits import GPUCB
+from bo_robust.bandits import ATAGPUCB, GPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth
+from bo_robust.confidence.truncation import TGPTruncation
+from bo_robust.features import FourierFeatures
 from bo_robust.models import marginal_moments
 from bo_robust.ops import naive_ops
 from bo_robust.utils import linalg
-from bo_robust.utils.covariance import Matern
+from bo_robust.utils.covariance import Matern, SquaredExponential
 from bo_robust.utils.linalg import all_numbers
 
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "_unsafe_view"}
@@ -115,3 +117,19 @@ def test_a_covariance_row_is_ten_launches():
     X = torch.rand(1000, 6, dtype=torch.float64)
     kernel = ArmKernel.from_covariance(Matern(2.5, 0.5), X)
     assert len(counted(lambda: kernel.rows(torch.tensor([3])))) <= 10
+
+
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+def test_a_round_of_ata_is_80_launches(root):
+    """Selection included, after 20,000 rounds: the iteration for V^{-1/2} takes the more steps the more there were."""
+    X = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(1)
+    algorithm = ATAGPUCB(ConstantWidth(2.0), TGPTruncation(0.1, 0.9), FourierFeatures(0.1, 32, ((0.0, 1.0),)), root)
+    state = algorithm.init(ArmKernel.from_covariance(SquaredExponential(0.1), X), 1.0, 3)
+    state.posterior.whitening.rounds = 20_000
+    uniform = torch.rand(3, dtype=torch.float64)
+
+    def play():
+        arms = algorithm.select(state, uniform).arms
+        algorithm.observe(state, arms, uniform)
+
+    assert len(counted(play)) <= 80

@@ -40,9 +40,21 @@ def test_exact(condition, device):
 def test_newton_schulz_reaches_rounding(k, condition, kind, device):
     # rounding: eps times the condition number, as an eigendecomposition has it too
     V, root = matrix(spectrum(kind, condition, k))
-    got = inverse_root.newton_schulz(V.to(device), inverse_root.products_needed(condition, k)).cpu()
-    assert torch.equal(got, got.mT)
+    got = inverse_root.newton_schulz(V.unsqueeze(0).to(device), 1.0 / condition, 1.0)[0].cpu()
     assert float((got - root).norm() / root.norm()) < 1e-14 * max(10.0, 10.0 * condition)
+    torch.testing.assert_close(got.mT @ got @ V, torch.eye(k).to(V), rtol=0, atol=1e-14 * max(10.0, condition))
+
+
+def test_the_bounds_of_newton_schulz_may_be_far(device):
+    V, root = matrix(torch.tensor([2.0, 3.0, 5.0, 5.0], dtype=torch.float64))
+    got = inverse_root.newton_schulz(V.unsqueeze(0).to(device), 1e-3, 1e5)[0].cpu()
+    torch.testing.assert_close(got, root, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (1.0, math.inf), (math.nan, 1.0), (1.0, math.nan), (2.0, 1.0)])
+def test_bounds_that_newton_schulz_could_not_end_with(bounds):
+    with pytest.raises(ValueError, match="eigenvalues of V"):
+        inverse_root.newton_schulz(torch.eye(2).unsqueeze(0), *bounds)
 
 
 def start(V: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -63,7 +63,7 @@ def init(table: FeatureTable, noise_var: Tensor, root: str = "symmetric", rule: 
     check_rule(rule)
     check_finite("the features of the arms", table.coordinates)
     white = whitening.init(table, noise_var, root)
-    variance = white.variance(white.norms())
+    variance = white.variance(white.squares())
     mean, gain = torch.zeros_like(variance), torch.zeros_like(noise_var)
     return TruncatedPosterior(white, mean, variance, gain, lists=reward_lists.init(mean), rule=rule, level=gain.clone())
 
@@ -96,14 +96,17 @@ def observe(
     """
     white = posterior.whitening
     check_pulls(posterior.information_gain, arms, rewards)
-    trials = torch.arange(arms.shape[0], device=arms.device)
-    ok = rewards.isfinite()
-    reward_lists.insert(posterior.lists, arms, rewards, ok, level)
-    ratio = posterior.variance[trials, arms] / white.noise_var
-    posterior.information_gain += 0.5 * torch.log1p(ratio) * ok
-    whitening.count(white, arms, ok)
+    reward_lists.raise_floor(posterior.lists, level)
+    # On a GPU the time of a round is that of its launches: these are fewer than with `isfinite` and indices of trials.
+    finite = rewards.nan_to_num(0.0, posinf=0.0, neginf=0.0)
+    ok, at = finite == rewards, arms.unsqueeze(1)
+    weight = ok.to(finite)
+    ratio = posterior.variance.gather(1, at).squeeze(1) / white.noise_var
+    posterior.information_gain.addcmul_(ratio.log1p_(), weight, value=0.5)
+    whitening.count(white, arms, weight)
+    reward_lists.insert(posterior.lists, arms, finite, white.counts.gather(1, at).squeeze(1))
     if new_features is None:
-        whitening.update(white, arms, ok)
+        whitening.update(white, arms, weight)
     else:
         whitening.replace_features(white, new_features(posterior))
         posterior.drawn = white.rounds
@@ -111,23 +114,29 @@ def observe(
     posterior.level = posterior.level.new_empty(len(arms)).fill_(level)
     if level_of is not None and size is not None:
         posterior.level.copy_(torch.as_tensor(level_of(size)))
-    refresh(posterior)
-    u = white.directions(white.white[trials, :, arms].unsqueeze(2))
-    truncated = mostly_beyond(u, rewards.unsqueeze(1), posterior.level.view(-1, 1, 1)).squeeze(1)
-    return ok & all_numbers(posterior.mean, posterior.variance), truncated & ok
+    u = refresh(posterior, arms)
+    truncated = mostly_beyond(u, finite.unsqueeze(1), posterior.level.view(-1, 1, 1)).squeeze(1)
+    return ok & all_numbers(posterior.mean, posterior.variance), truncated
 
 
-def refresh(posterior: TruncatedPosterior) -> None:
-    """Recompute mean and variance in place, from the whitened features and the rewards at the last level."""
+def refresh(posterior: TruncatedPosterior, arms: Tensor) -> Tensor:
+    """Recompute mean and variance in place, from the whitened features and the rewards at the last level.
+
+    Returns u_a of one arm per trial (``s``, long), ``s x p x 1``.
+    """
     white, lists = posterior.whitening, posterior.lists
-    norms = white.norms()
-    posterior.variance = white.variance(norms)
+    squares = white.squares()
+    posterior.variance = white.variance(squares)
     clip = posterior.rule == "clip"
     if whitening.reads_data(white):
-        r = _few_truncated(white, lists, norms, posterior.level, clip)
-    else:
-        r = _any_truncated(white, lists, posterior.level, clip)
-    posterior.mean = (r.unsqueeze(1) @ white.white).squeeze(1)
+        r = _few_truncated(white, lists, squares.sqrt_(), posterior.level, clip)
+        posterior.mean = (r.unsqueeze(1) @ white.white).squeeze(1)
+        return white.directions(white.columns(arms))
+    # On a GPU every arm in every direction, without a branch or a read-back.
+    u = white.white.mT if white.axes is None else white.white.mT @ white.axes.mT
+    r = lists.truncated_sums(u, posterior.level.unsqueeze(1), clip).sum(1)
+    posterior.mean = (u @ r.unsqueeze(2)).squeeze(2)
+    return u.gather(1, arms.view(-1, 1, 1).expand(-1, 1, u.shape[2])).mT
 
 
 def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, level: Tensor, clip: bool) -> Tensor:
@@ -135,15 +144,15 @@ def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, level: T
 
     |u_ia| <= ||y_a||, so an arm whose largest listed reward times that norm is within the level loses nothing.
     """
-    touched = norms * lists.largest > level.unsqueeze(1)
-    total = lists.total
+    largest, total = lists.largest, lists.total
+    touched = norms * largest > level.unsqueeze(1)
     correction: Tensor | float = 0.0
     if touched.any():
         most = int(touched.sum(1).max())
         touched, arms = touched.to(torch.uint8).topk(most, 1)  # the touched arms of a trial, then any others
         columns = white.white.gather(2, arms.unsqueeze(1).expand(-1, white.white.shape[1], -1))
         u = white.directions(columns)
-        beyond = u.abs().amax(1) * lists.largest.gather(1, arms) > level.unsqueeze(1)
+        beyond = u.abs().amax(1) * largest.gather(1, arms) > level.unsqueeze(1)
         trials, slots = (beyond & touched.bool()).nonzero(as_tuple=True)
         if len(trials):
             pairs = trials, arms[trials, slots]
@@ -152,14 +161,3 @@ def _few_truncated(white: Whitening, lists: RewardLists, norms: Tensor, level: T
             correction = white.in_coordinates(r)
             total = total.index_put(pairs, total.new_zeros(()))
     return (white.white @ total.unsqueeze(2)).squeeze(2) + correction
-
-
-def _any_truncated(white: Whitening, lists: RewardLists, level: Tensor, clip: bool) -> Tensor:
-    """B^T r (``s x k``), every arm in every direction: for a GPU, without a branch or a read-back."""
-    s, n = lists.total.shape
-    device = lists.total.device
-    u = white.directions(white.white)
-    trials = torch.arange(s, device=device).repeat_interleave(n)
-    arms = torch.arange(n, device=device).repeat(s)
-    sums = lists.truncated_sums(u.mT.reshape(s * n, -1), level[trials], clip, (trials, arms))
-    return white.in_coordinates(sums.reshape(s, n, -1).sum(1))

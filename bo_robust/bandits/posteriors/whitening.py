@@ -69,7 +69,9 @@ class Whitening:
     white: Tensor  # Y, `s x k x n`, in the coordinates of `axes`
     axes: Tensor | None  # From coordinates of `white` to feature directions, `p x k` or `s x p x k`; None for identity
     rounds: int = 0  # Rounds observed
-    condition: float = 0.0  # max ||z||^2 / min lambda: the condition number of V is at most 1 + rounds * condition
+    # Smallest and largest lambda, and largest ||z||^2: they bound the eigenvalues of V, and set the number of steps to
+    # V^{-1/2} on CUDA. Not set on a CPU.
+    bounds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     # Z in the basis of the last eigendecomposition, `s x n x k`. This and what follows are set only for the symmetric
     # root on a CPU.
     basis: Tensor | None = None
@@ -77,14 +79,18 @@ class Whitening:
     inverse: Tensor | None = None  # V^{-1/2} in that basis, `s x k x k`
     gap: Tensor | None = None  # 1 / (sqrt(d_i) + sqrt(d_j)) of its eigenvalues d, `s x k x k`
 
-    def norms(self) -> Tensor:
-        """||y_a|| of every arm, ``s x n``: no entry u_ia is larger."""
-        return self.white.square().sum(1).sqrt_()
+    def squares(self) -> Tensor:
+        """||y_a||^2 of every arm, ``s x n``: no u_ia^2 is larger."""
+        return self.white.square().sum(1)
 
-    def variance(self, norms: Tensor) -> Tensor:
+    def variance(self, squares: Tensor) -> Tensor:
         """sigma_t^2 of f at every arm (without noise), ``s x n``: lambda ||y_a||^2, plus the residual."""
-        variance = norms.square().mul_(self.noise_var.unsqueeze(1))
+        variance = squares * self.noise_var.unsqueeze(1)
         return variance if self.table.residual is None else variance.add_(self.table.residual)
+
+    def columns(self, arms: Tensor) -> Tensor:
+        """y_a of one arm per trial (``s``, long), ``s x k x 1``."""
+        return self.white.gather(2, arms.view(-1, 1, 1).expand(-1, self.white.shape[1], 1))
 
     def directions(self, white: Tensor) -> Tensor:
         """Columns of U = R Phi^T, ``s x p x c``, from columns of ``white``, ``s x k x c``."""
@@ -114,7 +120,7 @@ def replace_features(whitening: Whitening, table: FeatureTable) -> None:
     whitening.table = table
     if not reads_data(whitening):
         norms = torch.einsum("...nk,...nk->...n", table.coordinates, table.coordinates)
-        whitening.condition = float(norms.max() / whitening.noise_var.min())
+        whitening.bounds = (float(whitening.noise_var.min()), float(whitening.noise_var.max()), float(norms.max()))
     recompute(whitening)
 
 
@@ -123,24 +129,22 @@ def count(whitening: Whitening, arms: Tensor, ok: Tensor) -> None:
 
     Y is stale until :func:`update` or :func:`replace_features`.
     """
-    trials = torch.arange(arms.shape[0], device=arms.device)
-    whitening.counts[trials, arms] += ok.to(whitening.counts)
+    whitening.counts.scatter_add_(1, arms.unsqueeze(1), ok.to(whitening.counts).unsqueeze(1))
     whitening.rounds += 1
 
 
 def update(whitening: Whitening, arms: Tensor, ok: Tensor) -> None:
     """Bring Y up to date in place with the last :func:`count`, whose arguments these are."""
-    trials = torch.arange(arms.shape[0], device=arms.device)
-    weight = ok.to(whitening.counts).unsqueeze(1)
     if whitening.root == "cholesky":
         if whitening.rounds % CHOLESKY_REFRESH == 0:
             recompute(whitening)
         else:
-            update_cholesky_(whitening.white, whitening.white[trials, :, arms] * weight)
+            update_cholesky_(whitening.white, whitening.columns(arms).squeeze(2) * ok.unsqueeze(1))
     elif whitening.basis is None:
         recompute(whitening)
     else:
-        _follow(whitening, whitening.basis[trials, arms] * weight)
+        trials = torch.arange(arms.shape[0], device=arms.device)
+        _follow(whitening, whitening.basis[trials, arms] * ok.unsqueeze(1))
 
 
 def recompute(whitening: Whitening) -> None:
@@ -162,8 +166,9 @@ def recompute(whitening: Whitening) -> None:
         whitening.white = whitening.inverse @ whitening.basis.mT
     else:
         whitening.axes = whitening.table.axes
-        products = inverse_root.products_needed(1.0 + whitening.rounds * whitening.condition, Z.shape[-1])
-        whitening.white = inverse_root.newton_schulz(V, products) @ Z.mT
+        smallest, largest, longest = whitening.bounds
+        root = inverse_root.newton_schulz(V, smallest, largest + whitening.rounds * longest)
+        whitening.white = root @ Z.mT
 
 
 def reads_data(whitening: Whitening) -> bool:

@@ -21,22 +21,21 @@ PULLS = st.lists(st.tuples(st.integers(0, ARMS - 1), NUMBERS, st.booleans(), st.
 SHARES = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5, 0.25, -0.125, 1e-300]), min_size=3, max_size=3)
 
 
-def insert(lists, arm, value, level, ok=True):
-    reward = torch.tensor([value], dtype=torch.float64, device=lists.counts.device)
-    arms = torch.tensor([arm], device=lists.counts.device)
-    good = torch.tensor([ok], device=lists.counts.device)
-    reward_lists.insert(lists, arms, reward, good, level)
+def insert(lists, arm, value, level, count):
+    """One reward, the ``count``-th of the arm."""
+    reward, counts = lists.table.new_tensor([value]), lists.table.new_tensor([count])
+    reward_lists.raise_floor(lists, level)
+    reward_lists.insert(lists, torch.tensor([arm], device=lists.table.device), reward, counts)
 
 
 def check_invariants(lists, rewards, level):
     """``rewards``: those of every arm."""
     for a in range(ARMS):
         size = int(lists.size[0, a])
-        listed, values = lists.values[0, a, :size], rewards[a]
+        capacity, values = lists.values.shape[2], rewards[a]
+        listed = lists.values[0, a, capacity - size :]
         assert bool((listed.abs().diff() >= 0).all())
-        assert bool(lists.values[0, a, size:].eq(math.inf).all())
-        assert size < lists.values.shape[2]
-        assert int(lists.counts[0, a]) == len(values)
+        assert bool(lists.values[0, a, : capacity - size].eq(0.0).all())
         assert float(lists.largest[0, a]) == (float(listed.abs().max()) if size else 0.0)
         # what is settled is within the level for every |u| <= 1 / sqrt(c); listed are the largest
         by_size = sorted((abs(v) for v in values), reverse=True)
@@ -56,14 +55,14 @@ def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
     level = first
     for arm, value, ok, rise in pulls:
         level *= 1.0 + rise
-        insert(lists, arm, value if ok else 0.0, level, ok)
         if ok:
             rewards[arm].append(value)
+        insert(lists, arm, value if ok else 0.0, level, len(rewards[arm]))
     check_invariants(lists, rewards, level)
     counts = [max(len(r), 1) for r in rewards]
     u = torch.tensor([[share / math.sqrt(c) for share in shares] for c in counts], dtype=torch.float64)
     pairs = torch.zeros(ARMS, dtype=torch.long, device=device), torch.arange(ARMS, device=device)
-    got = lists.truncated_sums(u.to(device), torch.full_like(lists.counts[0], level), clip, pairs)
+    got = lists.truncated_sums(u.to(device), torch.full_like(lists.settled[0], level), clip, pairs)
     for a in range(ARMS):
         for i in range(3):
             w = float(u[a, i])
@@ -78,9 +77,9 @@ def test_any_sequence_of_rewards(pulls, first, shares, clip, device):
 def test_by_hand(level, kept, clip, device):
     # level 1e-9 lists everything; u = 1 then reads the sum at any higher level
     lists = reward_lists.init(LIKE.to(device))
-    for y in (-2.0, 1.0, -4.0, 3.0):
-        insert(lists, 1, y, 1e-9)
-    assert lists.values[0, 1, :5].tolist() == [1.0, -2.0, 3.0, -4.0, math.inf]
+    for count, y in enumerate((-2.0, 1.0, -4.0, 3.0), 1):
+        insert(lists, 1, y, 1e-9, count)
+    assert lists.values[0, 1, -5:].tolist() == [0.0, 1.0, -2.0, 3.0, -4.0]
     assert lists.largest[0].tolist() == [0.0, 4.0, 0.0]
     assert lists.total[0].tolist() == [0.0, -2.0, 0.0]
     kept = [1.0, -2.0, 3.0, -4.0] if kept is None else kept
@@ -94,15 +93,14 @@ def test_by_hand(level, kept, clip, device):
 def test_what_settles_by_hand(device):
     # b = 1: after the 4th reward of an arm everything up to sqrt(4) = 2 is settled (minus the margin of 1e-5)
     lists = reward_lists.init(LIKE.to(device))
-    for y in (1.9, -1.5, 2.5):
-        insert(lists, 0, y, 1.0)
-    assert lists.values[0, 0, :3].tolist() == [1.9, 2.5, math.inf]  # -1.5 < sqrt(3) < 1.9
-    insert(lists, 0, 0.25, 1.0)
-    assert lists.values[0, 0, :2].tolist() == [2.5, math.inf]
+    for count, y in enumerate((1.9, -1.5, 2.5), 1):
+        insert(lists, 0, y, 1.0, count)
+    assert lists.values[0, 0, -3:].tolist() == [0.0, 1.9, 2.5]  # -1.5 < sqrt(3) < 1.9
+    insert(lists, 0, 0.25, 1.0, 4)
+    assert lists.values[0, 0, -2:].tolist() == [0.0, 2.5]
     assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25)
-    insert(lists, 0, 9.0, 1.0, ok=False)
-    assert lists.counts[0].tolist() == [4.0, 0.0, 0.0]
-    assert lists.values[0, 0, :2].tolist() == [2.5, math.inf]
-    insert(lists, 0, 3.0, 2.0)  # b sqrt(5) = 4.47
+    insert(lists, 0, 0.0, 1.0, 4)  # a failed pull
+    assert lists.values[0, 0, -2:].tolist() == [0.0, 2.5]
+    insert(lists, 0, 3.0, 2.0, 5)  # b sqrt(5) = 4.47
     assert lists.size.tolist() == [[0, 0, 0]]
     assert float(lists.settled[0, 0]) == pytest.approx(1.9 - 1.5 + 0.25 + 2.5 + 3.0)

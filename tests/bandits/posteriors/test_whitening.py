@@ -82,7 +82,7 @@ def test_every_round_has_the_directions_of_its_root(reads, root, monkeypatch, de
         U = directions(Phi, counts, noise, root)
         torch.testing.assert_close(white.directions(white.white), U, rtol=0, atol=tolerance * float(U.abs().max()))
         variance = noise.unsqueeze(1) * U.square().sum(1)
-        torch.testing.assert_close(white.variance(white.norms()), variance, rtol=tolerance, atol=0)
+        torch.testing.assert_close(white.variance(white.squares()), variance, rtol=tolerance, atol=0)
     assert torch.equal(white.counts, counts)
     assert white.rounds == 80
 
