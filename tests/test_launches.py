@@ -8,7 +8,7 @@ import torch
 from botorch.models import SingleTaskGP
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bo_robust.bandits import ATAGPUCB, GPUCB
+from bo_robust.bandits import ATAGPUCB, BBKB, GPUCB
 from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.confidence import ConstantWidth
 from bo_robust.confidence.truncation import TGPTruncation
@@ -133,3 +133,20 @@ def test_a_round_of_ata_is_80_launches(root):
         algorithm.observe(state, arms, uniform)
 
     assert len(counted(play)) <= 80
+
+
+def test_a_round_of_bbkb_in_a_batch_lowers_its_shortlist():
+    """135 before, of which some waited."""
+    X = torch.rand(2000, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = ArmKernel.from_covariance(SquaredExponential(0.5), X)
+    algorithm = BBKB(ConstantWidth(2.0), 5.0, 100.0)
+    state = algorithm.init(kernel, 0.1, 1, rounds=60)
+    uniform = torch.full((1,), 0.5, dtype=torch.float64)
+
+    def one_round():
+        algorithm.observe(state, algorithm.select(state, uniform).arms, uniform, uniform)
+
+    for _ in range(3):
+        one_round()
+    names = counted(one_round)
+    assert len(names) <= 60, names

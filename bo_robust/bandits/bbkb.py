@@ -43,7 +43,8 @@ class BBKBState(State):
     """State of BBKB; mean and variance of the posterior are those of the start of the batch."""
 
     spent: Tensor | None = None  # Sum of the variances, at the start of the batch, of the arms it pulled, `s`
-    shortlist: Shortlist | None = None  # Shortlist of this batch
+    shortlist: Shortlist | None = None  # Shortlist of this batch, its variances the present ones
+    features: Tensor | None = None  # F k_D(x) of the arms listed, `s x K x r`: what lowers their variances
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,11 @@ class BBKB(FeatureSpaceAlgorithm):
         if posterior.ahead is None:  # every trial at the start of a batch
             return Selection(largest_bound(posterior.mean, posterior.variance, w), w)
         assert state.shortlist is not None
+        listed = state.shortlist
         width = torch.as_tensor(w).to(posterior.noise_var).expand_as(posterior.noise_var)
-        arms = posterior.noise_var.new_zeros(len(width), dtype=torch.long)
-        sure = torch.zeros_like(state.shortlist.valid)
-        if len(trials := state.shortlist.valid.nonzero().squeeze(1)):
-            known = state.shortlist.take(trials)
-            places, _, sure[trials] = best_of(known, width[trials], partial(dtc.variance_of, posterior, trials=trials))
-            state.shortlist.variance[trials] = known.variance
-            arms[trials] = known.arms.gather(1, places.unsqueeze(1)).squeeze(1)
-        if len(trials := (~sure).nonzero().squeeze(1)):
+        arms, sure = listed.best(width)
+        if not sure.all():
+            trials = (~sure).nonzero().squeeze(1)
             arms[trials] = _look_again(state, trials, width[trials])
         return Selection(arms, w)
 
@@ -113,17 +110,22 @@ class BBKB(FeatureSpaceAlgorithm):
         state.round += 1
         state.spent += posterior.variance.gather(1, arms.unsqueeze(1)).squeeze(1) * ok
         # The first reward always ends a batch: until then the dictionary is empty.
-        over = (state.spent > self.batch_constant) | (state.round == 1)
-        if not over.all():
+        over = state.spent > self.batch_constant if state.round > 1 else torch.ones_like(ok)
+        ended = over.tolist()
+        if not all(ended):
             # Trials whose batch is over change here too; redraw then replaces what they have.
-            dtc.downdate(posterior, arms, ok)
-        if over.any():
+            change = dtc.downdate(posterior, arms, ok)
+            if state.features is not None:
+                state.features = dtc.lower(state.features, state.shortlist.variance, change, posterior.noise_var)
+        if any(ended):
             trials = over.nonzero().squeeze(1)
             keep = new_dictionary(posterior, self.oversampling, spread(uniform, posterior.counts.shape[1]))
             dtc.redraw(posterior, keep[trials], trials)
             ok = ok & all_numbers(posterior.mean, posterior.variance)
             state.spent[trials] = 0.0
             state.shortlist.forget(trials)
+            if all(ended):
+                state.features = None
         return Info(ok)
 
 
@@ -137,17 +139,29 @@ def _look_again(state: BBKBState, trials: Tensor, width: Tensor) -> Tensor:
     variance.scatter_(
         1, known.arms, torch.where(known.valid.unsqueeze(1), known.variance, variance.gather(1, known.arms))
     )
-    present = partial(dtc.variance_of, posterior, trials=trials)
     size = state.shortlist.arms.shape[1]
-    chosen = largest_bounds(mean, variance, width, size)
-    places, _, sure = best_of(chosen, width, present)
-    arms = chosen.arms.gather(1, places.unsqueeze(1)).squeeze(1)
+    chosen, features = _present(posterior, largest_bounds(mean, variance, width, size), trials)
+    arms, sure = chosen.best(width)
     # With all arms listed nothing is outside: the second choice is certain.
     if not sure.all():
         variance.scatter_(1, chosen.arms, chosen.variance)
         everything = largest_bounds(mean, variance, width, variance.shape[1])
-        arms, _, _ = best_of(everything, width, present)
+        arms, _, _ = best_of(everything, width, partial(dtc.variance_of, posterior, trials=trials))
         # The arms are in ascending order, so the variances that best_of refreshed are still those of arms 0, 1, ...
-        chosen = largest_bounds(mean, everything.variance, width, size)
+        chosen, features = _present(posterior, largest_bounds(mean, everything.variance, width, size), trials)
     state.shortlist.put(trials, chosen)
+    s, (_, K, r) = len(posterior.noise_var), features.shape
+    if state.features is None or state.features.shape[2] < r:
+        old = state.features
+        state.features = features.new_zeros(s, K, r)
+        if old is not None:
+            state.features[:, :, : old.shape[2]] = old
+    state.features[trials] = features
     return arms
+
+
+def _present(posterior: DTCPosterior, shortlist: Shortlist, trials: Tensor) -> tuple[Shortlist, Tensor]:
+    """The shortlist of some trials with its present variances, and the features of its arms."""
+    variance, features = dtc.variance_and_features(posterior, shortlist.arms, trials)
+    shortlist.variance = torch.minimum(variance, shortlist.variance)
+    return shortlist, features

@@ -40,6 +40,11 @@ class Shortlist:
         """A number that no unlisted arm's bound exceeds at ``width`` (``s``), ``s``."""
         return self.outside + (width - self.width).clamp(min=0.0) * self.outside_sd
 
+    def best(self, width: Tensor) -> tuple[Tensor, Tensor]:
+        """The arm of largest bound by the variances as they are, and whether that is above every unlisted arm's."""
+        bound, place = torch.addcmul(self.mean, self.variance.sqrt(), width.unsqueeze(1)).max(1, keepdim=True)
+        return self.arms.gather(1, place).squeeze(1), bound.squeeze(1) > self.threshold(width)
+
     def forget(self, trials: Tensor) -> None:
         """Void the shortlists of these ``trials``, because a batch ended."""
         self.outside[trials] = torch.inf

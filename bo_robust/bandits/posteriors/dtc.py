@@ -23,7 +23,7 @@ from torch import Tensor
 from bo_robust.bandits.posteriors import dtc_changes
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel, noise_of_trials
 from bo_robust.bandits.posteriors.arms import check_pulls, within
-from bo_robust.bandits.posteriors.dtc_changes import Factors
+from bo_robust.bandits.posteriors.dtc_changes import Factors, RankOne
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
@@ -108,13 +108,14 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     if shapes, dtypes or devices do not fit, or an arm is out of range; on CUDA its reward is a failed pull.
     """
     check_pulls(posterior.noise_var, arms, rewards)
-    n = posterior.counts.shape[1]
-    arms, rewards = within(arms, rewards, n)
-    trials = torch.arange(arms.shape[0], device=arms.device)
-    ok = rewards.isfinite()
-    posterior.information_gain += 0.5 * torch.log1p(posterior.variance[trials, arms] / posterior.noise_var) * ok
-    posterior.counts[trials, arms] += ok.to(rewards)
-    posterior.sums[trials, arms] += torch.where(ok, rewards, 0.0)
+    arms, rewards = within(arms, rewards, posterior.counts.shape[1])
+    at, finite = arms.unsqueeze(1), rewards.nan_to_num(0.0, posinf=0.0, neginf=0.0)
+    ok = finite == rewards
+    weight = ok.to(finite)
+    ratio = posterior.variance.gather(1, at).squeeze(1) / posterior.noise_var
+    posterior.information_gain.addcmul_(ratio.log1p_(), weight, value=0.5)
+    posterior.counts.scatter_add_(1, at, weight.unsqueeze(1))
+    posterior.sums.scatter_add_(1, at, finite.unsqueeze(1))
     return ok
 
 
@@ -222,16 +223,30 @@ def observe(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     return ok
 
 
-def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> None:
+def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> RankOne:
     """Lower what :func:`variance_of` returns by one more pull of ``arms`` (``s``) where ``ok``, O(r^2).
 
-    Nothing else of the posterior changes.
+    Nothing else of the posterior changes. Returns what :func:`lower` needs.
     """
     if posterior.ahead is None:
         posterior.ahead = posterior.factor.clone()
     trials = torch.arange(arms.shape[0], device=arms.device)
     k = posterior.kernel.between(arms.unsqueeze(1), posterior.points, trials).squeeze(1)
-    dtc_changes.learn_(posterior.ahead, k, ok.to(k))
+    return dtc_changes.learn_(posterior.ahead, k, ok.to(k))
+
+
+def lower(features: Tensor, variance: Tensor, change: RankOne, noise_var: Tensor) -> Tensor:
+    """Lower the ``variance`` of arms (``s x f``, in place) as :func:`downdate` did, O(f r); returns their new features.
+
+    ``features`` are F k_D(x), ``s x f x r``, written to.
+    """
+    more = change.u.shape[1] - features.shape[2]
+    if more > 0:  # other trials got larger dictionaries
+        features = torch.nn.functional.pad(features, (0, more))
+    c = features @ change.u
+    lost = noise_var * change.n / (1.0 + change.norm)
+    variance.addcmul_(c.squeeze(2).square(), lost.unsqueeze(1), value=-1.0).clamp_(min=0.0)
+    return features.baddbmm_(c * change.step, change.u.mT, alpha=-1.0)
 
 
 def dictionary_of(posterior: DTCPosterior) -> Dictionary:
@@ -262,13 +277,16 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
 
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Variance of ``arms`` (``t x f``) in some ``trials`` (``t`` long), :func:`downdate` included, ``t x f``."""
-    points, kernel = posterior.points[trials], posterior.kernel
+    points = posterior.points[trials]
     length = max(1, 16 * entries_at_once(points, *BLOCK_ENTRIES) // max(1, points.numel()))
-    parts = [
-        _variance(posterior, kernel.between(some, points, trials), kernel.diagonal_of(some, trials), trials, ahead=True)
-        for some in arms.split(length, 1)
-    ]
-    return torch.cat(parts, 1)
+    return torch.cat([variance_and_features(posterior, some, trials)[0] for some in arms.split(length, 1)], 1)
+
+
+def variance_and_features(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of few arms, and F k_D(x) of each, ``t x f x r``."""
+    kernel = posterior.kernel
+    k, prior = kernel.between(arms, posterior.points[trials], trials), kernel.diagonal_of(arms, trials)
+    return _variance(posterior, k, prior, trials, ahead=True)
 
 
 def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:
@@ -277,15 +295,16 @@ def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:
     assert kernel.arms is not None
     assert kernel.covariance is not None
     k, prior = kernel.covariance(X, kernel.arms[posterior.points]), kernel.covariance.diagonal(X)
-    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead))
+    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead)[0])
 
 
-def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor, ahead: bool) -> Tensor:
-    """Variance of f points, ``t x f``, from k_D(x) (``t x f x r``) and k(x, x)."""
+def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor, ahead: bool) -> tuple[Tensor, Tensor]:
+    """Variance of f points, ``t x f``, from k_D(x) (``t x f x r``) and k(x, x), and F k_D(x)."""
     factor = posterior.ahead if ahead and posterior.ahead is not None else posterior.factor
     explained = (k @ posterior.root[trials].mT).square().sum(2)
-    left = (k @ factor[trials].mT).square().sum(2) * posterior.noise_var[trials].unsqueeze(1)
-    return (prior - explained).clamp_(min=0.0) + left
+    features = k @ factor[trials].mT
+    left = features.square().sum(2) * posterior.noise_var[trials].unsqueeze(1)
+    return (prior - explained).clamp_(min=0.0) + left, features
 
 
 def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
