@@ -142,7 +142,7 @@ def launches(work: Callable[[], Any]) -> tuple[int, float, float]:
     kind = activity.CUDA if torch.cuda.is_available() else activity.CPU
     with torch.profiler.profile(activities=[kind], acc_events=True) as profile:
         took = seconds(work)
-    events = [event for event in profile.events() if event.device_type is torch.autograd.DeviceType.CUDA]
+    events = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     return len(events), 1e-6 * sum(event.device_time for event in events), took
 
 

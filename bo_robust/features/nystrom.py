@@ -171,7 +171,9 @@ def symmetric_axes(F_D: Tensor, mask: Tensor | None = None) -> Tensor:
     used = gram.diagonal(dim1=-2, dim2=-1) > 0
     # A negative eigenvalue marks the padding, so that eigh cannot mix it with the features.
     trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
-    eigenvalues, W = torch.linalg.eigh(gram - torch.diag_embed(torch.where(used, 0.0, trace)))
+    # On the host: cuSOLVER's eigenvectors of tiny eigenvalues are too coarse (variances off by 1e-3 on an H100).
+    found = torch.linalg.eigh((gram - torch.diag_embed(torch.where(used, 0.0, trace))).cpu())
+    eigenvalues, W = found.eigenvalues.to(F_D), found.eigenvectors.to(F_D)
     axes = F_D @ W
     axes = axes / torch.linalg.vector_norm(axes, dim=-2, keepdim=True)
     axes = torch.where((eigenvalues > -0.5 * trace).unsqueeze(-2), axes, 0.0)
