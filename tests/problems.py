@@ -5,7 +5,9 @@ sees the same.
 """
 
 import torch
+from botorch.fit import fit_gpytorch_mll
 from gpytorch.kernels import RBFKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.risk_measures.environments import FiniteEnvironment
 
@@ -41,6 +43,17 @@ def rbf(tkwargs, lengthscale=0.5, batch=()):
 def conditions(tkwargs):
     """Six conditions z of one column, of different probabilities."""
     return FiniteEnvironment(rand(tkwargs, 6, 1, seed=1), torch.tensor([0.3, 0.05, 0.25, 0.1, 0.2, 0.1], **tkwargs))
+
+
+def fit(model, **options):
+    """The model, with its hyperparameters learnt."""
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), **options)
+    return model
+
+
+def outliers(model):
+    """The rows that a RobustGP flags."""
+    return (~model.inlier_mask).nonzero().flatten().tolist()
 
 
 def moments(model, X):
