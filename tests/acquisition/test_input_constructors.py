@@ -51,15 +51,10 @@ def test_constructor_is_registered_and_passes_everything_on(model):
 
 
 def test_widths_from_specs(model):
-    expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.1)).width
-    acqf = build(model, width={"kind": "finite", "num_arms": 9})
-    assert torch.equal(acqf.width, expected)
-    expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.02)).width
-    for options in (
-        {"delta": 0.02, "width": {"kind": "finite", "num_arms": 9}},
-        {"width": {"kind": "finite", "num_arms": 9, "delta": 0.02}},
-    ):
-        assert torch.equal(build(model, **options).width, expected)
+    spec = {"kind": "finite", "num_arms": 9}
+    for options, delta in (({}, 0.1), ({"delta": 0.02}, 0.02), ({"width": spec | {"delta": 0.02}}, 0.02)):
+        expected = GPUCB(model, FiniteWidth(num_arms=9, delta=delta)).width
+        assert torch.equal(build(model, **{"width": spec} | options).width, expected)
     # Widths without a delta do not get one.
     assert float(build(model, width={"kind": "constant", "value": 2.0}).width) == 2.0
     assert build(model, width={"kind": "randomised", "num_arms": 4}).width > 0

@@ -96,9 +96,8 @@ def reference(model):
     mll = ExactMarginalLogLikelihood(model.likelihood, model.train())
     loss = -N * mll(model(*model.train_inputs), model.train_targets)
     loss.backward()
-    return float(loss.detach()), np.concatenate(
-        [p.grad.numpy().reshape(-1) for p in model.parameters() if p.requires_grad]
-    )
+    gradients = [p.grad.flatten() for p in model.parameters() if p.requires_grad]
+    return float(loss.detach()), torch.cat(gradients).numpy()
 
 
 def differences(evidence, theta, y, kept, unit=1.0, step=1e-6):

@@ -44,7 +44,7 @@ class TestOneModel:
     @pytest.mark.parametrize(
         ("readings", "flagged", "confirmed", "candidates"),
         [
-            ([0.1], [], [7, 20], [7, 20]),  # they agree, and a third one makes sure
+            ([0.1], [], [7, 20], [20, 7]),  # they agree, and a third one makes sure
             ([0.1, -0.1], [], [], []),
             ([0.1, -8.0], [7, 20], [], []),  # twice wrong
             ([-8.0], [7], [], []),
@@ -58,9 +58,8 @@ class TestOneModel:
     ):
         """``readings`` of the point of row 7, relative to its observation, which is too good by 8."""
         X, Y = spiked()
-        model = fit(
-            RobustGP(torch.cat([X, X[[7] * len(readings)]]), torch.cat([Y, Y[7] + Y.new_tensor([readings]).mT]))
-        )
+        again = Y[7] + Y.new_tensor([readings]).mT
+        model = fit(RobustGP(torch.cat([X, X[7].expand(len(again), 2)]), torch.cat([Y, again])))
         assert outliers(model) == flagged
         assert model.confirmed_by_replicate.nonzero().flatten().tolist() == confirmed
         assert model.replication_candidates().tolist() == candidates
