@@ -14,17 +14,20 @@ from bo_robust.risk_measures.environments import FiniteEnvironment
 
 def table(values, probabilities, alpha, device="cpu"):
     """A problem whose f at x is (values of z) + x, on the points 0, 1, 2, ..."""
-    column = torch.tensor(values, dtype=torch.float64, device=device)
-    points = torch.arange(len(values), dtype=torch.float64, device=device).unsqueeze(-1)
+
+    def tensor(entries):
+        return torch.tensor(entries, dtype=torch.float64, device=device)
+
+    column, points = tensor(values), torch.arange(len(values), dtype=torch.float64, device=device).unsqueeze(-1)
     return ConditionsProblem(
         name="table",
         f=lambda X: column[X[..., 1].long()] + X[..., 0],
-        x_bounds=torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device),
-        z_bounds=torch.tensor([[0.0], [99.0]], dtype=torch.float64, device=device),
+        x_bounds=tensor([[0.0], [1.0]]),
+        z_bounds=tensor([[0.0], [99.0]]),
         noise_var=1.0,
         alpha=alpha,
         initial=1,
-        environment=FiniteEnvironment(points, torch.tensor(probabilities, dtype=torch.float64, device=device)),
+        environment=FiniteEnvironment(points, tensor(probabilities)),
     )
 
 
