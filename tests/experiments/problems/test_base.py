@@ -80,9 +80,7 @@ def test_trials():
 @pytest.mark.parametrize(
     ("call", "changes", "message"),
     [
-        (make, {"f": F[0]}, "f must be s x n"),
-        (make, {"f": F[:0]}, "f must be s x n"),
-        (make, {"f": F.long()}, "f must be s x n"),
+        *((make, {"f": f}, "f must be s x n") for f in (F[0], F[:0], F.long())),
         (make, {"f": F * math.nan}, "NaN"),
         (make, {"kernel": torch.eye(2, dtype=torch.float64)}, "3 x 3 or 2 x 3 x 3"),
         (make, {"kernel": torch.eye(3)}, "kernel matrix is torch.float32"),
