@@ -339,12 +339,9 @@ def test_defaults_and_what_is_refused(tkwargs):
         ({"width": ConstantWidth}, "width must be a schedule"),
         ({"width": (WIDTH, WIDTH)}, "2 widths for 3 candidates"),
         ({"maximize": 1}, "maximize must be True or False"),
-        ({"noise_scale": 0.0}, "noise_scale"),
-        ({"delta": 1.0}, "delta"),
-        ({"num_initial": -1}, "num_initial"),
+        *(({name: bad}, name) for name, bad in (("noise_scale", 0.0), ("delta", 1.0), ("num_initial", -1))),
         ({"chosen": long[:9]}, "chosen must be 10 or 10 x 2"),
-        ({"chosen": long + 3}, "from -1"),
-        ({"chosen": long.double()}, "dtype long"),
+        *(({"chosen": bad}, match) for bad, match in ((long + 3, "from -1"), (long.double(), "dtype long"))),
         ({"chosen": long, "elimination": "likelihood"}, "chosen is for the test by errors"),
     ):
         with pytest.raises(ValueError, match=match):

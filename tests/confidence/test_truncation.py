@@ -133,20 +133,13 @@ def test_rewards_within_the_level_are_kept(y, level, rule):
         assert kept == {"zero": 0.0, "clip": math.copysign(level, y)}[rule]
 
 
-BAD = {
-    "moment_bound": [0.0, -1.0, math.nan],
-    "alpha": [0.0, 1.2],
-    "delta": [0.0, 1.0],
-    "horizon": [0],
-    "num_features": [0, 1.5],
-    "num_directions": [0, 1.5],
-}
+BAD = dict.fromkeys(("moment_bound", "scale"), (0.0, -1.0, math.nan)) | {"alpha": [0.0, 1.2], "delta": [0.0, 1.0]}
+BAD |= dict.fromkeys(("horizon", "num_features", "num_directions"), (0, 1.5))
 
 
 @pytest.mark.parametrize(
     ("name", "field", "bad"),
-    [(name, field, bad) for name, args in EXAMPLES.items() for field in args for bad in BAD[field]]
-    + [(name, "scale", 0.0) for name in EXAMPLES if name != "none"],
+    [(name, field, bad) for name, args in EXAMPLES.items() if args for field in (*args, "scale") for bad in BAD[field]],
 )
 def test_bad_argument_is_named(name, field, bad):
     with pytest.raises(ValueError, match=rf"^{field}\b"):

@@ -201,26 +201,11 @@ def test_self_normalised_width_covers_at_small_noise_var_with_the_rescaled_noise
     assert covered(1.0) < 0.5
 
 
-BAD = {
-    "delta": [0.0, 1.0, -0.1, 1.5, math.nan],
-    "alpha": [0.0, -0.5, 1.01, math.nan],
-    "moment_bound": [0.0, -1.0, math.inf],
-    "noise_var": [0.0, -1.0, math.nan],
-    "num_arms": [0, -3, 2.5],
-    "dim": [0],
-    "horizon": [0],
-    "num_features": [0, 1.5],
-    "num_directions": [0, 1.5],
-    "norm_bound": [0.0, -1.0],
-    "norm_bound_squared": [0.0],
-    "noise_scale": [0.0],
-    "epsilon": [0.0, 1.0],
-    "a": [0.0, 0.0125],  # 4 * 2 * 0.0125 = 0.1 = delta
-    "b": [0.0],
-    "r": [-1.0],
-    "value": [-0.1, math.nan],
-    "scale": [0.0, -1.0, math.inf, math.nan],
-}
+POSITIVE = ("moment_bound", "noise_var", "norm_bound", "norm_bound_squared", "noise_scale", "b", "scale")
+WHOLE = ("num_arms", "dim", "horizon", "num_features", "num_directions")
+BAD = dict.fromkeys(POSITIVE, (0.0, -1.0, math.inf, math.nan)) | dict.fromkeys(WHOLE, (0, -3, 1.5))
+BAD |= {"delta": [0.0, 1.0, -0.1, 1.5, math.nan], "alpha": [0.0, -0.5, 1.01, math.nan], "epsilon": [0.0, 1.0]}
+BAD |= {"a": [0.0, 0.0125], "r": [-1.0], "value": [-0.1, math.nan]}  # 4 * 2 * 0.0125 = 0.1 = delta
 
 
 @pytest.mark.parametrize(

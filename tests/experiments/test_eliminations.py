@@ -20,12 +20,8 @@ from bo_robust.experiments.problems.base import CandidatePriors
 from bo_robust.experiments.summary import closing_lines
 
 B2 = {"kind": "self_normalised", "norm_bound": 2.0}
-ALL = [
-    {"name": "he-gp-ucb", "label": "HE", "width": B2},
-    {"name": "mle-gp-ucb", "label": "MLE", "width": B2},
-    {"name": "expected-ucb", "label": "Expected", "width": B2},
-    {"name": "gp-ucb", "label": "oracle", "width": B2},
-]
+NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}
+ALL = [{"name": name, "label": label, "width": B2} for name, label in NAMES.items()]
 
 
 def config(problem="unknown_period", methods=ALL, **panel):

@@ -28,21 +28,12 @@ LEFT = {"summary.json", "traces.parquet", "00-short.png", "01-t3.png"}
 
 def plain(trials=3, horizon=60, **changes):
     """Two panels of two methods over arms: four jobs, the last two of them longer."""
-    return {
-        "name": "test",
-        "trials": trials,
-        "horizon": horizon,
-        "methods": [
-            {"name": "gp-ucb", "label": "GP", "width": {"kind": "finite", "scale": 5.0**-0.5}},
-            {"name": "tgp-ucb", "label": "TGP", "width": {"kind": "tgp", "scale": 0.1}},
-        ],
-        "compare": [["TGP", "GP"]],
-        "panels": [
-            {"name": "short", "problem": {"kind": "rkhs_function"}, "horizon": 5},
-            {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}},
-        ],
-        **changes,
-    }
+    gp = {"name": "gp-ucb", "label": "GP", "width": {"kind": "finite", "scale": 5.0**-0.5}}
+    tgp = {"name": "tgp-ucb", "label": "TGP", "width": {"kind": "tgp", "scale": 0.1}}
+    short = {"name": "short", "problem": {"kind": "rkhs_function"}, "horizon": 5}
+    t3 = {"name": "t3", "problem": {"kind": "rkhs_function", "noise": {"kind": "student_t", "df": 3}}}
+    settings = {"name": "test", "trials": trials, "horizon": horizon, "compare": [["TGP", "GP"]]}
+    return settings | {"methods": [gp, tgp], "panels": [short, t3]} | changes
 
 
 CONDITIONS = {

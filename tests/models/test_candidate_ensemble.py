@@ -3,13 +3,11 @@ import warnings
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
-from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Normalize
 from botorch.models.transforms.outcome import Log, Standardize
 from botorch.utils.transforms import is_ensemble
 from gpytorch.kernels import Kernel, MaternKernel, MultitaskKernel, RBFKernel
 from gpytorch.means import ConstantMean, LinearMean
-from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.models import Candidate, CandidateEnsemble, candidate
 from tests.problems import gp_of_candidate, rand
@@ -110,10 +108,9 @@ def test_a_subset_is_the_ensemble_of_these_candidates(tkwargs):
     assert make(tkwargs, candidates=[Candidate(MaternKernel(), 0.1)]).names == ("candidate 0",)
 
 
-def test_stock_acquisitions_and_fitting(tkwargs):
+def test_analytic_acquisitions_see_one_posterior(tkwargs):
     model = make(tkwargs)
     assert not is_ensemble(model)
-    assert fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model)).model is model
     x = rand(tkwargs, 5, 1, 2, seed=2)
     expected = (model.posterior(x).mean + 2.0 * model.posterior(x).variance.sqrt())[..., 0, 0]
     torch.testing.assert_close(UpperConfidenceBound(model, beta=4.0)(x), expected)
@@ -192,19 +189,20 @@ def test_standardised_rewards_may_have_any_units(tkwargs):
     assert constant.evidence.isfinite().all()
 
 
-def test_candidates_that_do_not_fit_the_points_are_refused(tkwargs):
-    for wrong in (
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize(
+    "wrong",
+    [
         candidate("rbf", [0.1, 0.2, 0.3], 0.1),
         candidate("rbf", 0.1, 0.1, groups=[[0], [5]]),
-        Candidate(RBFKernel(active_dims=(7,)), 0.1),
-        Candidate(MultitaskKernel(RBFKernel(), 2), 0.1),
-        Candidate(RBFKernel(), 0.1, LinearMean(3)),
-        Candidate(RBFKernel(), 0.1, ConstantMean(batch_shape=torch.Size([2]))),
-    ):
-        for rows in (0, 3):
-            X, Y = rand(tkwargs, 3, 2)[:rows], rand(tkwargs, 3, 1)[:rows]
-            with pytest.raises(ValueError, match=r"candidate 1 .* does not fit points of 2 columns"):
-                CandidateEnsemble(X, Y, [Candidate(RBFKernel(), 0.1), wrong])
+        *(Candidate(kernel, 0.1) for kernel in (RBFKernel(active_dims=(7,)), MultitaskKernel(RBFKernel(), 2))),
+        *(Candidate(RBFKernel(), 0.1, m) for m in (LinearMean(3), ConstantMean(batch_shape=torch.Size([2])))),
+    ],
+)
+def test_candidates_that_do_not_fit_the_points_are_refused(tkwargs, wrong, rows):
+    X, Y = rand(tkwargs, 3, 2)[:rows], rand(tkwargs, 3, 1)[:rows]
+    with pytest.raises(ValueError, match=r"candidate 1 .* does not fit points of 2 columns"):
+        CandidateEnsemble(X, Y, [Candidate(RBFKernel(), 0.1), wrong])
 
 
 GOOD = {"kernel": "rbf", "lengthscale": 0.1, "noise_var": 0.1}

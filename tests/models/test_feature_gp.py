@@ -105,19 +105,19 @@ def test_evidence_and_its_gradients_are_those_of_dense_matrices(tkwargs, kind):
 
 
 def test_construct_inputs(tkwargs):
-    X = points(tkwargs, 5)
-    names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
-    data = SupervisedDataset(X, rewards(X), **names)
-    noisy = SupervisedDataset(X, rewards(X), Yvar=torch.full((5, 1), 0.1, **tkwargs), **names)
-    chosen = FourierMap(4)
-    assert FeatureGP.construct_inputs(data, chosen).keys() == {"train_X", "train_Y", "features"}
+    X, chosen = points(tkwargs, 5), FourierMap(4)
+
+    def data(**noise):
+        return SupervisedDataset(X, rewards(X), feature_names=["a", "b"], outcome_names=["y"], **noise)
+
+    noisy = data(Yvar=torch.full((5, 1), 0.1, **tkwargs))
+    assert FeatureGP.construct_inputs(data(), chosen).keys() == {"train_X", "train_Y", "features"}
     inputs = FeatureGP.construct_inputs(noisy, chosen, task_feature=0, categorical_features={0: 2})
     assert inputs["features"] is chosen
     noise = FeatureGP(**inputs).likelihood.noise.item()  # of standardised rewards
     assert noise == pytest.approx(0.1 / float(rewards(X).var()))
     assert FeatureGP.construct_inputs(noisy, {"kind": "fourier", "nodes": 4}, noise_var=0.5)["noise_var"] == 0.5
-    inputs = FeatureGP.construct_inputs(data, {"kind": "nystrom", "inducing_points": X.tolist()})
+    inputs = FeatureGP.construct_inputs(data(), {"kind": "nystrom", "inducing_points": X.tolist()})
     torch.testing.assert_close(FeatureGP(**inputs).features.inducing_points, X)
-    differing = SupervisedDataset(X, rewards(X), Yvar=torch.rand(5, 1, **tkwargs), **names)
     with pytest.raises(ValueError, match="one noise variance for all observations; pass noise_var"):
-        FeatureGP.construct_inputs(differing, chosen)
+        FeatureGP.construct_inputs(data(Yvar=torch.rand(5, 1, **tkwargs)), chosen)

@@ -70,23 +70,26 @@ class TestOneModel:
 
     @pytest.mark.parametrize("others", [[], [0.3, 0.5]])
     def test_an_observation_far_above_equal_ones_is_measured_again(self, others):
-        """Alone it is an inlier, as it may be the discovery; so are two of one size, but none that is contradicted."""
+        """Alone it is an inlier, as it may be the discovery; so are two of one size, but none that is contradicted.
+
+        Where the rest says no, a third observation makes sure.
+        """
         X, _ = spiked()
-        Y = torch.tensor([9.0, *others, *([0.0] * (19 - len(others)))], dtype=torch.float64).unsqueeze(-1)
-        once = fit(RobustGP(X, Y))
-        assert outliers(once) == ([0] if others else [])
-        assert torch.equal(suggest_replicates(once), X[:1])
-        again = torch.cat([X, X[:1]])
-        contradicted = fit(RobustGP(again, torch.cat([Y, 0.0 * Y[:1]])))
-        assert outliers(contradicted) == [0]
-        assert suggest_replicates(contradicted) is None
-        confirmed = fit(RobustGP(again, torch.cat([Y, Y[:1]])))
-        assert outliers(confirmed) == []
-        if others:  # the rest says no, so a third observation makes sure
-            assert torch.equal(suggest_replicates(confirmed), X[:1])
-        sure = fit(RobustGP(torch.cat([again, X[:1]]), torch.cat([Y, Y[:1], Y[:1]])))
-        assert outliers(sure) == []
-        assert suggest_replicates(sure) is None
+        Y = torch.tensor([9.0, *others, *([0.0] * (19 - len(others)))], dtype=torch.float64)
+        for readings, flagged, asked in (
+            ([], [0] if others else [], True),
+            ([0.0], [0], False),
+            ([9.0], [], bool(others)),
+            ([9.0, 9.0], [], False),
+        ):
+            again = X[:1].expand(len(readings), 2)
+            model = fit(RobustGP(torch.cat([X, again]), torch.cat([Y, Y.new_tensor(readings)]).unsqueeze(-1)))
+            assert outliers(model) == flagged
+            x = suggest_replicates(model)
+            if asked:
+                assert torch.equal(x, X[:1])
+            elif readings != [9.0]:
+                assert x is None
 
     def test_no_more_is_replicated_than_outliers_are_expected(self):
         """One of 21 observations was contradicted."""

@@ -173,9 +173,7 @@ CHANGES_OF_SHAPE = {
     "perturbed": lambda X: InputPerturbation(0.02 * torch.ones(4, 3).to(X)),
     "appended": lambda X: AppendFeatures(torch.rand(4, 1).to(X)),
     "filtered": lambda X: FilterFeatures(torch.tensor([0, 1])),
-    "encoded": lambda X: NumericToCategoricalEncoding(
-        dim=3, categorical_features={2: 3}, encoders={2: lambda x: one_hot(x.long(), 3).to(X)}
-    ),
+    "encoded": lambda X: NumericToCategoricalEncoding(3, {2: 3}, encoders={2: lambda x: one_hot(x.long(), 3).to(X)}),
     "one-hot": lambda X: OneHotToNumeric(dim=5, categorical_features={2: 3}),
 }
 
@@ -197,9 +195,8 @@ def test_input_transforms_may_change_shapes(name):
 
 
 def test_a_round_counts_outliers():
-    X, Y, rows = data(20, wrong=2)
-    model = fit(RobustGP(X, Y))
-    assert model.num_outliers == len(rows) == 2
+    model = fit(RobustGP(*data(20, wrong=2)[:2]))
+    assert model.num_outliers == 2
     assert GPUCB(model, ConstantWidth(2.0)).t == 21
 
 

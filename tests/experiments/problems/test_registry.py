@@ -122,15 +122,6 @@ def test_data_dir_is_ignored_by_problems_without_data(tmp_path):
     assert make_problem("hard_instance", [0], 0, data_dir=tmp_path).num_arms == 100
 
 
-def test_first_lines_say_what_the_problem_is():
-    """`bo-robust list` shows them: one plain sentence without markup."""
-    for name, kind in PROBLEMS.items():
-        first = (kind.__doc__ or "").splitlines()[0]
-        assert 30 < len(first) < 100, name
-        assert first.endswith("."), name
-        assert "`" not in first, name
-
-
 def test_notes_say_what_a_standard_error_covers(build):
     for name in ("intel_lab", "metr_la_week"):
         assert "not new days" in build(name, [0]).notes, name

@@ -18,16 +18,10 @@ def table(values, probabilities, alpha, device="cpu"):
     def tensor(entries):
         return torch.tensor(entries, dtype=torch.float64, device=device)
 
-    column, points = tensor(values), torch.arange(len(values), dtype=torch.float64, device=device).unsqueeze(-1)
+    column, boxes = tensor(values), (tensor([[0.0], [1.0]]), tensor([[0.0], [99.0]]))
+    environment = FiniteEnvironment(torch.arange(len(values)).to(column).unsqueeze(-1), tensor(probabilities))
     return ConditionsProblem(
-        name="table",
-        f=lambda X: column[X[..., 1].long()] + X[..., 0],
-        x_bounds=tensor([[0.0], [1.0]]),
-        z_bounds=tensor([[0.0], [99.0]]),
-        noise_var=1.0,
-        alpha=alpha,
-        initial=1,
-        environment=FiniteEnvironment(points, tensor(probabilities)),
+        "table", lambda X: column[X[..., 1].long()] + X[..., 0], environment, *boxes, 1.0, alpha, initial=1
     )
 
 
