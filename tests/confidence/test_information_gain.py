@@ -27,9 +27,7 @@ def se_matrix(X, lengthscale):
 def dense_gain(K, chosen, noise_var):
     """1/2 logdet by slogdet, with no code of the module."""
     index = torch.as_tensor(chosen, device=K.device)
-    sub = K[index][:, index]
-    eye = torch.eye(len(chosen), dtype=K.dtype, device=K.device)
-    return float(0.5 * torch.linalg.slogdet(eye + sub / noise_var).logabsdet)
+    return float(0.5 * torch.linalg.slogdet(torch.eye(len(chosen)).to(K) + K[index][:, index] / noise_var).logabsdet)
 
 
 def dense_variances(K, chosen, noise_var):
@@ -123,9 +121,8 @@ def test_greedy_stays_exact_over_a_long_run_on_a_near_singular_kernel(device):
     gains, chosen = ig.greedy(K, 1e-3, 1000)
     counts = torch.bincount(chosen, minlength=30).double()
     root = counts.sqrt()
-    eye = torch.eye(30, dtype=torch.float64, device=device)
-    want = 0.5 * torch.linalg.slogdet(eye + root[:, None] * K * root / 1e-3).logabsdet
-    assert float(gains[-1]) == pytest.approx(float(want), rel=1e-9)
+    want = dense_gain(root[:, None] * K * root, range(30), 1e-3)
+    assert float(gains[-1]) == pytest.approx(want, rel=1e-9)
 
 
 @settings(max_examples=20, deadline=None)
@@ -168,11 +165,8 @@ def test_spectral_bound_is_the_best_integer_allocation(spectrum, noise_var, T):
     got = ig.spectral_bound(torch.tensor(spectrum, dtype=torch.float64), noise_var, T)
     assert got.shape == (T,)
     for t in range(1, T + 1):
-        best = max(
-            sum(math.log1p(m * x / noise_var) for m, x in zip(allocation, spectrum, strict=True))
-            for allocation in product(range(t + 1), repeat=len(spectrum))
-            if sum(allocation) == t
-        )
+        allocations = [m for m in product(range(t + 1), repeat=len(spectrum)) if sum(m) == t]
+        best = max(sum(math.log1p(k * x / noise_var) for k, x in zip(m, spectrum, strict=True)) for m in allocations)
         assert float(got[t - 1]) == pytest.approx(0.5 / SHARE * best, rel=1e-9, abs=1e-12)
 
 

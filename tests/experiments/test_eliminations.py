@@ -39,10 +39,10 @@ def built(device, **changes):
 def test_a_run_reports_who_was_eliminated(tmp_path, device):
     out = tmp_path / "out"
     summary = runs.start(config(trials=6, compare=[["HE", "MLE"]]), out, device=str(device))
-    panel = summary["panels"][0]
-    assert [label for label, entry in panel["methods"].items() if entry["eliminations"]] == ["HE"]
-    found = panel["methods"]["HE"]["eliminations"]
-    # the same game, run by hand
+    methods = summary["panels"][0]["methods"]
+    assert [label for label, entry in methods.items() if entry["eliminations"]] == ["HE"]
+    found = methods["HE"]["eliminations"]
+    # the same rounds by hand
     panel_config, problem, algorithms = built(device, trials=6)
     traces = Traces(40, 6, device, torch.float64)
     state = loop_arms.run_rounds(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
@@ -113,7 +113,7 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 
 
-def test_others_are_told_the_true_prior_mean(device):
+def test_other_algorithms_start_from_the_true_prior_mean(device):
     width = {"kind": "bayesian_finite"}
     algorithms = [{"name": "he-gp-ucb"}, {"name": "gp-ucb", "width": width}, {"name": "bkb", "oversampling": 5.0}]
     _, problem, (ours, plain, bkb) = built(device, problem="unknown_mean", methods=algorithms)

@@ -29,8 +29,7 @@ def problem(device, **changes):
 
 def run(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
     monkeypatch.setattr(loop_arms, "CHUNK_ROUNDS", 32)
-    if traces is None:
-        traces = Traces(horizon, len(TRIALS), made.f.device, torch.float64)
+    traces = traces or Traces(horizon, len(TRIALS), made.f.device, torch.float64)
     return run_rounds(algorithm, made, TRIALS, 5, 0.5, traces, state, fuse=fuse), traces
 
 

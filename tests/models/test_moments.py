@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -80,11 +81,9 @@ def test_sequential_moments_condition_one_point_at_a_time(tkwargs):
     X, pending = torch.rand(5, 3, 2, **tkwargs), torch.rand(2, 2, **tkwargs)
     m, v = sequential_moments(model, X, X_pending=pending)
     torch.testing.assert_close(m, direct(model, X)[0], atol=1e-10, rtol=0)
-    for b in range(5):
-        for j in range(3):
-            known = torch.cat([pending, X[b, :j]])
-            expected = marginal_moments(model, X[b, j : j + 1], X_pending=known)[1]
-            torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
+    for b, j in itertools.product(range(5), range(3)):
+        expected = marginal_moments(model, X[b, j : j + 1], X_pending=torch.cat([pending, X[b, :j]]))[1]
+        torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
 
 
 def test_several_outputs_need_a_transform_to_one(tkwargs):
