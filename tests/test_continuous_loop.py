@@ -5,11 +5,9 @@ import warnings
 
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import RBFKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
 from bo_robust import GPUCB, FourierMap, TruncatedFeatureGP
@@ -17,6 +15,7 @@ from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import ATAFourierTruncation
 from bo_robust.experiments.problems.rewards import SymmetricPareto
 from bo_robust.utils.random import stream
+from tests.problems import fit
 
 START, ROUNDS, SEEDS, NODES, LENGTHSCALE = 8, 30, 24, 12, 0.25
 NOISE = SymmetricPareto(1.5, 0.574)  # median absolute value that of N(0, 0.25)
@@ -38,8 +37,7 @@ class Fitted:
 
     def __call__(self, X, Y):
         if self.calls % 5 == 0:
-            model = SingleTaskGP(X, Y)
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            model = fit(SingleTaskGP(X, Y))
             self.kept = {"covar_module": model.covar_module, "likelihood": model.likelihood}
         self.calls += 1
         return SingleTaskGP(X, Y, **self.kept)

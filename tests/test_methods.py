@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bo_robust.acquisition import GPUCB, EliminationUCB, ValueAtRiskUCB
-from bo_robust.confidence import BayesianFiniteWidth, FiniteWidth, SelfNormalisedWidth
+from bo_robust.confidence import FiniteWidth
 from bo_robust.confidence.truncation import ATAFourierTruncation, ATANystromTruncation, NoTruncation, TGPTruncation
 from bo_robust.methods import DEFAULT, METHODS, choose, flagged
 from bo_robust.models import BKBModel, CandidateEnsemble, RobustGP, TruncatedFeatureGP, TruncatedGP
@@ -89,11 +89,9 @@ def test_what_a_width_leaves_out_comes_from_what_is_known_and_from_the_settings(
 def test_elimination_gives_half_of_delta_to_a_width_by_norm():
     given = make("he-gp-ucb", width={"kind": "self_normalised", "norm_bound": 2.0}, noise_scale=0.3)
     options = given.acquisition_options["width"]
-    assert SelfNormalisedWidth(options["norm_bound"], options["noise_scale"], options["delta"]) == (
-        SelfNormalisedWidth(2.0, 0.3, 0.05)
-    )
+    assert [options[name] for name in ("norm_bound", "noise_scale", "delta")] == [2.0, 0.3, 0.05]
     bayesian = make("he-gp-ucb", noise_var=0.04).acquisition_options
-    assert BayesianFiniteWidth(bayesian["width"]["num_arms"], bayesian["width"]["delta"]) == BayesianFiniteWidth(7, 0.1)
+    assert [bayesian["width"][name] for name in ("kind", "num_arms", "delta")] == ["bayesian_finite", 7, 0.1]
     assert bayesian["noise_scale"] == pytest.approx(0.2)
     assert bayesian["num_initial"] == 3
 

@@ -13,11 +13,16 @@ from tests.refusals import check_refused
 Z = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
 X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)
 BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 NAN = float("nan")
 
 
-def draws(values):
-    return ContinuousEnvironment(BOX, sampler=lambda n: values.expand(n, *values.shape[1:]))
+def draws(values, **options):
+    return ContinuousEnvironment(BOX, sampler=lambda n: values.expand(n, *values.shape[1:]), **options)
+
+
+def moved(*perturbations, **options):
+    return PerturbationEnvironment(*perturbations, **options).points
 
 
 REFUSALS = [
@@ -38,9 +43,17 @@ REFUSALS = [
     *(("perturbations", lambda z=z: PerturbationEnvironment(z)) for z in (Z[:, 0], Z * NAN, [[0.1]])),
     ("probabilities", lambda: PerturbationEnvironment(Z, Z[:, 0] - 0.5)),
     ("perturbations", lambda: PerturbationEnvironment(Z).points(X)),
-    ("X", lambda: PerturbationEnvironment(X).points(X.float())),
-    ("perturbations", lambda: PerturbationEnvironment(lambda X: X.tolist()).points(X)),
-    ("bounds", lambda: PerturbationEnvironment(Z, bounds=BOX.float())),
+    *(
+        ("X is torch.float32", lambda e=e: e.points(X.float()))
+        for e in (PerturbationEnvironment(X), FiniteEnvironment(Z))
+    ),
+    ("the bounds of the environment", lambda: moved(lambda X: X.unsqueeze(-2), bounds=UNIT)(X.float())),
+    *(
+        ("perturbations", lambda f=f: moved(f)(X))
+        for f in (lambda X: X.tolist(), lambda X: X, lambda X: X.unsqueeze(-2).float(), lambda X: X.unsqueeze(-2) * NAN)
+    ),
+    ("... x 2 x 2", lambda: moved(lambda X: X.unsqueeze(-2), Z[:2, 0] + 0.25)(X)),
+    ("bounds is torch.float32", lambda: PerturbationEnvironment(X, bounds=UNIT.float())),
     ("radius", lambda: PerturbationEnvironment.ball(0.0, BOX)),
     ("num_points", lambda: PerturbationEnvironment.ball(0.1, BOX, num_points=1)),
     *(
@@ -53,7 +66,10 @@ REFUSALS = [
     ("distribution", lambda: ContinuousEnvironment(X[:2], MultivariateNormal(torch.zeros(2), torch.eye(2)))),
     ("bounds", lambda: ContinuousEnvironment(BOX, Normal(90.0, 0.1))),
     *(("sampler", lambda z=z: draws(z)) for z in (Z[:1] * NAN, Z[:1].float(), X[:1])),
-    ("bounds", lambda: draws(Z[:1] + 2.0)),
+    ("sampler", lambda: ContinuousEnvironment(BOX, sampler=lambda n: Z[:1].expand(n, 1).tolist())),
+    ("log_prob", lambda: draws(Z[:1], log_prob=lambda z: z.sum(-1) * NAN)),
+    ("log_prob", lambda: ContinuousEnvironment(BOX, Normal(0.0, 1.0), log_prob=lambda z: z.sum(-1))),
+    ("the declared bounds", lambda: draws(Z[:1] + 2.0)),
     ("num_points", lambda: ContinuousEnvironment(BOX, Normal(0.5, 0.1), num_points=0)),
     *(("alpha", lambda f=f, a=a: f(a)) for f in (ValueAtRisk, CVaR) for a in (0.0, 1.0, NAN, "0.1", None)),
     *(("weight", lambda w=w: MeanVariance(w)) for w in ("1", -1.0)),

@@ -160,14 +160,8 @@ def test_ten_thousand_candidates(write, capsys):
     listed = torch.rand(10_000, 4, generator=generator).tolist()
     table = [[*x, -sum((v - 0.5) ** 2 for v in x)] for x in listed[:40]]
     header = ["a", "b", "c", "d"]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "bo_robust", "suggest", write(table, header=[*header, "y"]), "--target", "y"),
-            *("--maximize", "--candidates", write(listed, "list.csv", header)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-m", "bo_robust", "suggest", write(table, header=[*header, "y"]), "--target", "y"]
+    command += ["--maximize", "--candidates", write(listed, "list.csv", header)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2

@@ -1,9 +1,8 @@
-"""One algorithm, two faces: TruncatedGP with GPUCB runs the arms that the arm engine's TGP-UCB runs, and ATA too."""
+"""TruncatedGP with GPUCB chooses the arms that the TGP-UCB of arms chooses, and so for ATA."""
 
 import pytest
 import torch
 from botorch.optim import optimize_acqf_discrete
-from gpytorch.kernels import RBFKernel
 
 from bo_robust.acquisition import GPUCB
 from bo_robust.bandits import ATAGPUCB, TGPUCB
@@ -13,6 +12,7 @@ from bo_robust.confidence.truncation import ATAFourierTruncation, TGPTruncation
 from bo_robust.features import FourierFeatures
 from bo_robust.models import FourierMap, TruncatedFeatureGP, TruncatedGP
 from bo_robust.utils.covariance import SquaredExponential
+from tests.problems import rbf
 
 LENGTHSCALE, NOISE_VAR, ROUNDS = 0.25, 0.3, 40
 TRUNCATION = TGPTruncation(moment_bound=1.0, alpha=0.8)
@@ -32,12 +32,6 @@ def problem(tkwargs, trials, num_arms=50):
     return arms.to(**tkwargs), f.to(**tkwargs), noise.to(**tkwargs)
 
 
-def kernel(tkwargs, batch=()):
-    k = RBFKernel(batch_shape=torch.Size(batch)).to(**tkwargs)
-    k.lengthscale = torch.tensor(LENGTHSCALE, **tkwargs)
-    return k
-
-
 def engine(tkwargs, arms, width, trials):
     algorithm = TGPUCB(width, TRUNCATION)
     prior = ArmKernel.from_covariance(SquaredExponential(LENGTHSCALE), arms)
@@ -46,7 +40,7 @@ def engine(tkwargs, arms, width, trials):
 
 @pytest.mark.parametrize("num_arms", [50, 300])  # both layouts of the engine
 @pytest.mark.parametrize("name", WIDTHS)
-def test_the_botorch_loop_plays_the_arms_of_the_engine(tkwargs, name, num_arms):
+def test_the_botorch_loop_chooses_the_arms_of_the_engine(tkwargs, name, num_arms):
     arms, f, noise = problem(tkwargs, 1, num_arms)
     algorithm, state = engine(tkwargs, arms, WIDTHS[name], 1)
     no_draws = torch.zeros(1, **tkwargs)
@@ -56,7 +50,7 @@ def test_the_botorch_loop_plays_the_arms_of_the_engine(tkwargs, name, num_arms):
         choice = int(selection.arms)
         if chosen:  # a model needs a first observation; before it all arms are equal
             X, Y = arms[chosen], torch.stack(rewards)
-            model = TruncatedGP(X, Y, TRUNCATION, noise_var=NOISE_VAR, covar_module=kernel(tkwargs))
+            model = TruncatedGP(X, Y, TRUNCATION, noise_var=NOISE_VAR, covar_module=rbf(tkwargs, LENGTHSCALE))
             grown = model if grown is None else grown.condition_on_observations(X[-1:], Y[-1:])
             for m in (model, grown):
                 posterior = m.posterior(arms)
@@ -74,7 +68,7 @@ def test_the_botorch_loop_plays_the_arms_of_the_engine(tkwargs, name, num_arms):
         rewards.append(reward)
         assert bool(info.truncated) == bool(reward.abs() > TRUNCATION(t))
     last = TruncatedGP(
-        arms[chosen], torch.stack(rewards), TRUNCATION, noise_var=NOISE_VAR, covar_module=kernel(tkwargs)
+        arms[chosen], torch.stack(rewards), TRUNCATION, noise_var=NOISE_VAR, covar_module=rbf(tkwargs, LENGTHSCALE)
     )
     kept = ~last.truncated
     assert 3 <= int(last.truncated.sum()) <= ROUNDS - 10
@@ -84,7 +78,7 @@ def test_the_botorch_loop_plays_the_arms_of_the_engine(tkwargs, name, num_arms):
 
 
 @pytest.mark.parametrize("name", WIDTHS)
-def test_a_batched_model_plays_the_arms_of_all_trials(tkwargs, name):
+def test_a_batched_model_chooses_the_arms_of_all_trials(tkwargs, name):
     trials = 4
     arms, f, noise = problem(tkwargs, trials)
     algorithm, state = engine(tkwargs, arms, WIDTHS[name], trials)
@@ -94,7 +88,7 @@ def test_a_batched_model_plays_the_arms_of_all_trials(tkwargs, name):
         chosen = algorithm.select(state, no_draws).arms
         if history:
             X, Y = arms[torch.stack(history, 1)], torch.stack(rewards, 1).unsqueeze(-1)
-            covar_module = kernel(tkwargs, (trials,))
+            covar_module = rbf(tkwargs, LENGTHSCALE, (trials,))
             model = TruncatedGP(X, Y, TRUNCATION, noise_var=NOISE_VAR, covar_module=covar_module)
             values = GPUCB(model, WIDTHS[name])(arms[:, None, None])  # n x s
             assert torch.equal(values.argmax(0), chosen), f"round {t + 1}"
@@ -102,13 +96,12 @@ def test_a_batched_model_plays_the_arms_of_all_trials(tkwargs, name):
         algorithm.observe(state, chosen, reward)
         history.append(chosen)
         rewards.append(reward)
-    histories = torch.stack(history, 1)
-    assert not torch.equal(histories[0], histories[1])  # trials are different
+    assert not torch.equal(*torch.stack(history, 1)[:2])  # trials are different
 
 
 @pytest.mark.parametrize("rule", ["zero", "clip"])
 @pytest.mark.parametrize("root", ["symmetric", "cholesky"])
-def test_ata_plays_alike_in_both_faces(tkwargs, root, rule):
+def test_ata_chooses_the_arms_of_the_engine(tkwargs, root, rule):
     """TruncatedFeatureGP re-truncates from the raw data what the arm state follows by updates and reward lists."""
     arms, f, noise = problem(tkwargs, 1)
     level = ATAFourierTruncation(1.0, 0.8, 0.1, ROUNDS, 64)
@@ -124,16 +117,8 @@ def test_ata_plays_alike_in_both_faces(tkwargs, root, rule):
         algorithm.observe(state, torch.tensor([choice], device=arms.device), reward)
         chosen.append(choice)
         rewards.append(reward)
-        model = TruncatedFeatureGP(
-            arms[chosen],
-            torch.stack(rewards),
-            FourierMap(8),
-            level,
-            noise_var=NOISE_VAR,
-            covar_module=kernel(tkwargs),
-            root=root,
-            rule=rule,
-        )
+        options = {"noise_var": NOISE_VAR, "covar_module": rbf(tkwargs, LENGTHSCALE), "root": root, "rule": rule}
+        model = TruncatedFeatureGP(arms[chosen], torch.stack(rewards), FourierMap(8), level, **options)
         posterior = model.posterior(arms)
         assert torch.allclose(posterior.mean[:, 0], state.posterior.mean[0], rtol=0, atol=tolerance)
         assert torch.allclose(posterior.variance[:, 0], state.posterior.variance[0], rtol=0, atol=tolerance)

@@ -25,18 +25,10 @@ def build(model, **options):
     """As Ax does: everything by name, much of it not for us."""
     X = model.train_inputs[0]
     names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
-    inputs = get_acqf_input_constructor(GPUCB)(
-        training_data=SupervisedDataset(X, model.rewards, **names),
-        bounds=[(0.0, 1.0), (0.0, 1.0)],
-        model=model,
-        X_baseline=X,
-        objective=None,
-        constraints=None,
-        constraints_tuple=None,
-        ref_point=None,
-        **options,
-    )
-    return GPUCB(**inputs)
+    data = SupervisedDataset(X, model.rewards, **names)
+    ignored = dict.fromkeys(("objective", "constraints", "constraints_tuple", "ref_point"))
+    given = {"training_data": data, "bounds": [(0.0, 1.0)] * 2, "model": model, "X_baseline": X}
+    return GPUCB(**get_acqf_input_constructor(GPUCB)(**given, **ignored, **options))
 
 
 def test_constructor_is_registered_and_passes_everything_on(model):
@@ -51,15 +43,10 @@ def test_constructor_is_registered_and_passes_everything_on(model):
 
 
 def test_widths_from_specs(model):
-    expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.1)).width
-    acqf = build(model, width={"kind": "finite", "num_arms": 9})
-    assert torch.equal(acqf.width, expected)
-    expected = GPUCB(model, FiniteWidth(num_arms=9, delta=0.02)).width
-    for options in (
-        {"delta": 0.02, "width": {"kind": "finite", "num_arms": 9}},
-        {"width": {"kind": "finite", "num_arms": 9, "delta": 0.02}},
-    ):
-        assert torch.equal(build(model, **options).width, expected)
+    spec = {"kind": "finite", "num_arms": 9}
+    for options, delta in (({}, 0.1), ({"delta": 0.02}, 0.02), ({"width": spec | {"delta": 0.02}}, 0.02)):
+        expected = GPUCB(model, FiniteWidth(num_arms=9, delta=delta)).width
+        assert torch.equal(build(model, **{"width": spec} | options).width, expected)
     # Widths without a delta do not get one.
     assert float(build(model, width={"kind": "constant", "value": 2.0}).width) == 2.0
     assert build(model, width={"kind": "randomised", "num_arms": 4}).width > 0
@@ -93,13 +80,9 @@ def test_points_in_the_order_of_their_names(dtype, device):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "environment must be"),
-        ([], "environment must be"),
-        ({}, "environment must be"),
-        ({"points": []}, "environment must be"),
+        *((given, "environment must be") for given in (None, [], {}, {"points": []})),
+        *(({"points": [{"z": z}]}, "environment must be") for z in ("a", 10**400)),
         ({"points": [{}]}, "same names"),
-        ({"points": [{"z": "a"}]}, "environment must be"),
-        ({"points": [{"z": 10**400}]}, "environment must be"),
         ({"points": [{"z": 0.0}, {"u": 0.0}]}, "environment must be"),
         ({"points": [{"z": 0.0}, {"z": 0.0, "u": 1.0}]}, "same names"),
         (PLAIN | {"weights": [1.0, 1.0]}, "same names"),

@@ -7,6 +7,7 @@ from bo_robust.acquisition.lacing_search import search_lacing_value
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.risk_measures.environments import ContinuousEnvironment
 from bo_robust.risk_measures.functionals import ValueAtRisk
+from tests.problems import rand
 
 ALPHA = 0.1
 
@@ -17,8 +18,8 @@ def bell(tkwargs, d_z=1, num_points=256):
     return ContinuousEnvironment(box, Normal(box.new_tensor(0.5), 0.125), num_points=num_points)
 
 
-def gp(tkwargs, d=2, n=14, batch=(), seed=0):
-    X = torch.rand(*batch, n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(**tkwargs)
+def gp(tkwargs, d=2):
+    X = rand(tkwargs, 14, d)
     Y = torch.sin(6 * X[..., :1]) * torch.cos(7 * X[..., -1:]) + X[..., 1:2]
     return SingleTaskGP(X, Y, torch.full_like(Y, 0.01)).eval()
 
@@ -75,7 +76,7 @@ def test_stays_in_the_box_where_the_density_rises_beyond_it(tkwargs):
     """All data are at z <= 0.4 and widths large, so that lacing values are those towards the edge z = 0.75."""
     box = torch.tensor([[0.25], [0.75]], **tkwargs)
     environment = ContinuousEnvironment(box, Normal(box.new_tensor(1.0), 0.25), num_points=16)
-    X = torch.rand(14, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
+    X = rand(tkwargs, 14, 2)
     X[:, 1] = 0.4 * X[:, 1]
     model = SingleTaskGP(X, torch.sin(6 * X[:, :1]), torch.full_like(X[:, :1], 0.01)).eval()
     acqf = ValueAtRiskUCB(model, environment, ALPHA, 50.0)

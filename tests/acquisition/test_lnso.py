@@ -5,29 +5,26 @@ from botorch.models import SingleTaskGP
 from bo_robust.acquisition.lnso import climb, optimize_lnso
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.risk_measures.environments import ContinuousEnvironment
+from tests.problems import rand, unit_box
 
 ALPHA = 0.1
-QUICK = {"rounds": 2, "fit_steps": 5, "ascent_steps": 5, "num_x": 7, "num_z": 3}
 
 
-def uniform(tkwargs, d_z=1):
-    box = torch.tensor([[0.0], [1.0]], **tkwargs).repeat(1, d_z)
-    return ContinuousEnvironment(box, torch.distributions.Uniform(box[0, 0], box[1, 0], validate_args=False))
+def uniform(tkwargs):
+    low, high = box = unit_box(tkwargs, 1)
+    return ContinuousEnvironment(box, torch.distributions.Uniform(low, high, validate_args=False))
 
 
-def unit_box(tkwargs, d=1):
-    return torch.tensor([[0.0], [1.0]], **tkwargs).repeat(1, d)
+def bound(tkwargs):
+    """Of a GP over x and z."""
+    X = rand(tkwargs, 12, 2)
+    model = SingleTaskGP(X, torch.sin(5 * X[:, :1]) * torch.cos(3 * X[:, 1:]), torch.full_like(X[:, :1], 0.01)).eval()
+    return ValueAtRiskUCB(model, uniform(tkwargs), ALPHA, 2.0)
 
 
 def hill(points):
     """-(x - 0.6)^2 + z / 10: with Z uniform its VaR is -(x - 0.6)^2 + alpha / 10."""
     return -(points[:, :-1] - 0.6).square().sum(-1) + points[:, -1] / 10
-
-
-def gp(tkwargs, n=12, batch=()):
-    X = torch.rand(*batch, n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
-    Y = torch.sin(5 * X[..., :1]) * torch.cos(3 * X[..., 1:])
-    return SingleTaskGP(X, Y, torch.full_like(Y, 0.01)).eval()
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -55,33 +52,34 @@ def test_moves_about_a_radius_a_round_and_stays_in_the_box(tkwargs):
         return 5 * points[:, 0] + points[:, 1]
 
     for rounds in (1, 3):
-        ends = climb(slope, uniform(tkwargs), unit_box(tkwargs), starts, ALPHA, rounds=rounds, **settings)
+        ends = climb(slope, uniform(tkwargs), unit_box(tkwargs, 1), starts, ALPHA, rounds=rounds, **settings)
         # Adam's step is at most about a tenth of the radius, so a ball is left by no more than that.
         assert 0.099 * rounds <= float(ends[0] - starts[0]) <= 0.12 * rounds
         assert float(ends[1]) == 1.0
 
 
 def test_optimizes_a_value_at_risk_ucb(tkwargs):
-    acqf = ValueAtRiskUCB(gp(tkwargs), uniform(tkwargs), ALPHA, 2.0)
+    acqf = bound(tkwargs)
     grid = torch.linspace(0, 1, 201, **tkwargs).view(-1, 1, 1)
     with torch.no_grad():
         values = acqf(grid)
     settings = {"rounds": 4, "fit_steps": 60, "num_x": 20}
-    x, value = optimize_lnso(acqf, unit_box(tkwargs), num_starts=4, **settings)
+    x, value = optimize_lnso(acqf, unit_box(tkwargs, 1), num_starts=4, **settings)
     assert x.shape == (1, 1)
     assert value.shape == ()
     spread = float(values.max() - values.min())
     exact = float(acqf(x).detach())
     assert float(values.max()) - exact < 0.02 * spread
     assert float(value) == pytest.approx(exact, abs=0.02 * spread)
-    again, _ = optimize_lnso(acqf, unit_box(tkwargs), num_starts=4, **settings)
+    again, _ = optimize_lnso(acqf, unit_box(tkwargs, 1), num_starts=4, **settings)
     torch.testing.assert_close(again, x)
 
 
 def test_never_worse_than_the_starts(tkwargs):
-    acqf = ValueAtRiskUCB(gp(tkwargs), uniform(tkwargs), ALPHA, 2.0)
-    settings = {**QUICK, "fit_rate": 1e-12, "ascent_rate": 1.0}  # networks that know nothing
-    _, value = optimize_lnso(acqf, unit_box(tkwargs), 16, **settings)
+    acqf = bound(tkwargs)
+    settings = {"rounds": 2, "fit_steps": 5, "ascent_steps": 5, "num_x": 7, "num_z": 3}
+    settings |= {"fit_rate": 1e-12, "ascent_rate": 1.0}  # networks that know nothing
+    _, value = optimize_lnso(acqf, unit_box(tkwargs, 1), 16, **settings)
     starts = torch.quasirandom.SobolEngine(1, scramble=True, seed=0).draw(16, dtype=torch.float64).to(**tkwargs)
     with torch.no_grad():
         assert float(value) >= float(acqf(starts.unsqueeze(1)).max()) - 0.01  # by draws of Z, and by points

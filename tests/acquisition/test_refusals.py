@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
@@ -25,6 +27,7 @@ Y = X.sum(-1, keepdim=True)
 Z = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
 BOX = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 WIDTH = ConstantWidth(2.0)
+SUM = ScalarizedPosteriorTransform(torch.ones(2).double())
 BELL = ContinuousEnvironment(BOX, Normal(0.5, 0.1))
 
 
@@ -45,6 +48,10 @@ def risk(environment=None, functional=0.1, width=2.0, model=None, **options):
     return ValueAtRiskUCB(gp() if model is None else model, environment, functional, width, **options)
 
 
+def lacing(acqf=None, **options):
+    return search_lacing_value(acqf or risk(BELL), BOX[0], **options)
+
+
 def lnso(bounds=BOX, acqf=None, **options):
     return optimize_lnso(acqf or risk(BELL), bounds, **options)
 
@@ -54,13 +61,8 @@ REFUSALS = [
     *(("width", lambda w=w: gp_ucb(width=w)) for w in (2.0, ConstantWidth)),
     *(("t", lambda t=t: gp_ucb(t=t)) for t in (0, 1.5, torch.tensor(3))),
     ("training data", lambda: gp_ucb(GenericDeterministicModel(lambda x: x.sum(-1, keepdim=True)), t=1)),
-    (
-        "t",
-        lambda: gp_ucb(
-            ModelListGP(gp(), SingleTaskGP(X[:3], Y[:3])), posterior_transform=ScalarizedPosteriorTransform(Y[:2, 0])
-        ),
-    ),
-    *(("X_pending", lambda x=x: gp_ucb(X_pending=x)) for x in ([[0.1, 0.2]], X[:, :1], X[0], X * float("nan"))),
+    ("t", lambda: gp_ucb(ModelListGP(gp(), SingleTaskGP(X[:3], Y[:3])), posterior_transform=SUM)),
+    *(("X_pending", lambda x=x: gp_ucb(X_pending=x)) for x in ([[0.1, 0.2]], X[:, :1], X[0], X * math.nan)),
     *(("X", lambda x=x: gp_ucb()(x)) for x in (X[:1].float(), X[:1].numpy(), X[:1, :1])),
     ("EliminationUCB", lambda: EliminationUCB(gp())),
     # value at risk
@@ -83,20 +85,14 @@ REFUSALS = [
     # searches over a box of conditions
     *(
         ("acqf", lambda f=f, a=a: f(a))
-        for f in (lambda a: lnso(acqf=a), lambda a: search_lacing_value(a, BOX[0]))
+        for f in (lambda a: lnso(acqf=a), lacing)
         for a in (risk(), risk(BELL, CVaR(0.1)), risk(BELL, model=batched()))
     ),
     ("bounds", lambda: lnso(BOX.flip(0))),
     ("starts", lambda: climb(lambda points: points[:, 0], BELL, BOX, BOX + 0.5, 0.1)),
     *(("X", lambda b=b: lnso(b)) for b in (BOX.float(), BOX.expand(2, 2))),
-    *(
-        (name, lambda n=name, v=value: lnso(**{n: v}))
-        for name, value in (("num_draws", 0), ("fit_steps", 0), ("radius", float("nan")))
-    ),
-    *(
-        (name, lambda n=name, v=value: search_lacing_value(risk(BELL), BOX[0], **{n: v}))
-        for name, value in (("steps", 0), ("num_draws", 3), ("rate", 0.0))
-    ),
+    *((n, lambda n=n, v=v: lnso(**{n: v})) for n, v in (("num_draws", 0), ("fit_steps", 0), ("radius", math.nan))),
+    *((n, lambda n=n, v=v: lacing(**{n: v})) for n, v in (("steps", 0), ("num_draws", 3), ("rate", 0.0))),
 ]
 
 

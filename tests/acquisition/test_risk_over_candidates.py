@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
-from gpytorch.means import ZeroMean
 
 from bo_robust.acquisition import StableOpt, ValueAtRiskUCB, eliminate, recommend_design
 from bo_robust.bandits import HEStableOpt
@@ -14,6 +12,7 @@ from bo_robust.models import CandidateEnsemble, candidate
 from bo_robust.risk_measures.environments import FiniteEnvironment
 from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
 from bo_robust.utils.covariance import SquaredExponential
+from tests.problems import gp_of_candidate, rand
 
 LENGTHSCALES, NOISE_VAR, DELTA = (0.25, 0.7, 2.0), 0.01, 0.1
 WIDTH = BayesianFiniteWidth(40, DELTA, scale=0.3)
@@ -33,8 +32,8 @@ def made(X, Y):
     return CandidateEnsemble(X, Y, [candidate("rbf", scale, NOISE_VAR) for scale in LENGTHSCALES])
 
 
-def observed(tkwargs, n=8, d=3):
-    X = torch.rand(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(**tkwargs)
+def observed(tkwargs, n=8):
+    X = rand(tkwargs, n, 3)
     return made(X, objective(X))
 
 
@@ -84,10 +83,10 @@ def test_stable_opt_is_he_stable_opt_over_arms(tkwargs, width):
 def test_the_largest_bound_of_the_active_and_gradients(tkwargs, functional):
     """The value is the largest that V-UCB has with one of the candidates."""
     model, environment = observed(tkwargs), conditions(tkwargs)
-    X = torch.rand(6, 1, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(**tkwargs)
+    X = rand(tkwargs, 6, 1, 2, seed=1)
     acqf = ValueAtRiskUCB(model, environment, functional, elimination=run_test(model))
     w = float(WIDTH(model.train_targets.shape[0] + 1))
-    single = [ValueAtRiskUCB(plain(model, u), environment, functional, w) for u in range(len(LENGTHSCALES))]
+    single = [ValueAtRiskUCB(gp_of_candidate(model, u), environment, functional, w) for u in range(len(LENGTHSCALES))]
     values = torch.stack([one(X) for one in single])
     torch.testing.assert_close(acqf(X), values.amax(0))
     for x, u in zip(X, values.argmax(0).tolist(), strict=True):
@@ -106,39 +105,34 @@ def test_a_test_by_likelihood_needs_no_record_of_who_chose(tkwargs):
     model, environment = observed(tkwargs, n=20), conditions(tkwargs)
     left = eliminate(model, "likelihood")
     assert 0 < int(left.acquisition_set.sum()) < len(LENGTHSCALES)
-    X = torch.rand(6, 1, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(**tkwargs)
+    X = rand(tkwargs, 6, 1, 2, seed=1)
     acqf = ValueAtRiskUCB(model, environment, 0.3, elimination=left)
     among = left.acquisition_set.nonzero().flatten().tolist()
-    values = [ValueAtRiskUCB(plain(model, u), environment, 0.3, float(left.widths[u]))(X) for u in among]
+    values = [ValueAtRiskUCB(gp_of_candidate(model, u), environment, 0.3, float(left.widths[u]))(X) for u in among]
     torch.testing.assert_close(acqf(X), torch.stack(values).amax(0))
     assert {int(u) for u in acqf.select_condition(X.squeeze(1)).candidates} <= set(among)
 
 
-def plain(model, index):
-    """BoTorch's GP with the prior of one candidate."""
-    c, Y = model.candidates[index], model.train_targets.unsqueeze(-1)
-    noise, X = torch.full_like(Y, c.noise_var), model.train_inputs[0]
-    return SingleTaskGP(X, Y, noise, covar_module=c.covar_module, mean_module=ZeroMean(), outcome_transform=None)
-
-
-def test_the_mixture_recommends(tkwargs):
-    model = observed(tkwargs, n=20)
+@pytest.mark.parametrize("functional", [ValueAtRisk(0.3), CVaR(0.3)])
+@pytest.mark.parametrize("model_of", [lambda mixture: mixture, gp_of_candidate], ids=["mixture", "plain"])
+def test_the_design_of_largest_risk_of_the_mean_is_recommended(tkwargs, functional, model_of):
+    model, environment = model_of(observed(tkwargs, n=20)), conditions(tkwargs)
     designs = model.train_inputs[0][:, :2]
-    found = recommend_design(model, conditions(tkwargs), 0.3, designs)
-    mean = model.posterior(conditions(tkwargs).points(designs)).mean.squeeze(-1)
-    values = ValueAtRisk(0.3)(mean, torch.tensor(P, **tkwargs))
+    found = recommend_design(model, environment, functional, designs)
+    means = [model.posterior(environment.points(x)).mean.squeeze(-1) for x in designs]
+    values = torch.stack([functional(mean, environment.probabilities) for mean in means])
     assert int(found.index) == int(values.argmax())
-    assert float(found.value) == pytest.approx(float(values.max()))
+    assert float(found.value) == pytest.approx(float(values.max()), abs=1e-8)
 
 
 def test_what_is_refused(tkwargs):
     environment, model = conditions(tkwargs), observed(tkwargs)
-    left = run_test(model)
-    with pytest.raises(ValueError, match="or an elimination of candidates"):
-        ValueAtRiskUCB(model, environment, 0.3, 2.0, elimination=left)
-    with pytest.raises(ValueError, match="or an elimination of candidates"):
-        ValueAtRiskUCB(model, environment, 0.3)
-    with pytest.raises(ValueError, match="f is maximised"):
-        ValueAtRiskUCB(model, environment, 0.3, elimination=run_test(model, maximize=False))
-    with pytest.raises(ValueError, match="after 7 rewards, the model has 3 and 8"):
-        StableOpt(model, environment, elimination=run_test(observed(tkwargs, n=7)))
+    left, other = run_test(model), run_test(observed(tkwargs, n=7))
+    for call, match in (
+        (lambda: ValueAtRiskUCB(model, environment, 0.3, 2.0, elimination=left), "or an elimination of candidates"),
+        (lambda: ValueAtRiskUCB(model, environment, 0.3), "or an elimination of candidates"),
+        (lambda: StableOpt(model, environment, elimination=run_test(model, maximize=False)), "f is maximised"),
+        (lambda: StableOpt(model, environment, elimination=other), "after 7 rewards, the model has 3 and 8"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()

@@ -7,16 +7,16 @@ from botorch.optim import optimize_acqf
 from bo_robust.acquisition.stable_opt import StableOpt
 from bo_robust.acquisition.value_at_risk import ValueAtRiskUCB
 from bo_robust.risk_measures.environments import FiniteEnvironment, PerturbationEnvironment
+from tests.problems import conditions, rand
 
 
-def gp(tkwargs, d):
-    g = torch.Generator().manual_seed(0)
-    X = torch.rand(12, d, generator=g, dtype=torch.float64).to(**tkwargs)
+def gp(tkwargs):
+    X = rand(tkwargs, 12, 2)
     return SingleTaskGP(X, torch.sin(6 * X).sum(-1, keepdim=True)).eval()
 
 
 def test_is_max_min_then_min(tkwargs):
-    model = gp(tkwargs, 2)
+    model = gp(tkwargs)
     Z = torch.linspace(0, 1, 7, **tkwargs).unsqueeze(-1)
     acqf = StableOpt(model, FiniteEnvironment(Z), 2.0)
     x = torch.rand(9, 1, **tkwargs)
@@ -29,12 +29,10 @@ def test_is_max_min_then_min(tkwargs):
 
 
 def test_is_v_ucb_for_small_alpha(tkwargs):
-    model = gp(tkwargs, 2)
-    g = torch.Generator().manual_seed(1)
-    p = torch.softmax(torch.randn(7, generator=g, dtype=torch.float64), 0).to(**tkwargs)
-    environment = FiniteEnvironment(torch.linspace(0, 1, 7, **tkwargs).unsqueeze(-1), p)
+    model = gp(tkwargs)
+    environment = conditions(tkwargs)
     stable = StableOpt(model, environment, 2.0)
-    limit = ValueAtRiskUCB(model, environment, float(p.min()) / 2, 2.0)
+    limit = ValueAtRiskUCB(model, environment, float(environment.probabilities.min()) / 2, 2.0)
     x = torch.rand(30, 1, **tkwargs)
     assert torch.equal(stable(x.unsqueeze(1)), limit(x.unsqueeze(1)))
     assert torch.equal(stable.select_condition(x).index, limit.select_condition(x).index)
@@ -57,7 +55,7 @@ def test_ball_prefers_the_broad_peak(tkwargs):
 
 
 def test_input_constructor(tkwargs):
-    model = gp(tkwargs, 2)
+    model = gp(tkwargs)
     environment = FiniteEnvironment(torch.zeros(1, 1, **tkwargs))
     construct = get_acqf_input_constructor(StableOpt)
     acqf = StableOpt(**construct(model=model, training_data=None, environment=environment, width=1.5, t=2))

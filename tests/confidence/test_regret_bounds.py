@@ -15,21 +15,21 @@ def tensor(values, device):
     return torch.tensor(values, dtype=torch.float64, device=device)
 
 
-def test_by_hand(device):
-    # C1 = 8, w = 2: sqrt(8 * 1 * 4 * 2) = 8, sqrt(8 * 2 * 4 * 4) = 16, sqrt(8 * 3 * 4 * 6) = 24
-    widths, gamma = tensor([2.0, 2.0, 2.0], device), tensor([2.0, 4.0, 6.0], device)
-    assert gp_ucb_regret_bound(widths, gamma, NOISE_VAR_C1_8).tolist() == pytest.approx([8.0, 16.0, 24.0])
+@pytest.mark.parametrize(
+    ("widths", "gamma", "expected"),
+    [
+        # C1 = 8, w = 2: sqrt(8 * 1 * 4 * 2) = 8, sqrt(8 * 2 * 4 * 4) = 16, sqrt(8 * 3 * 4 * 6) = 24
+        ([2.0, 2.0, 2.0], [2.0, 4.0, 6.0], [8.0, 16.0, 24.0]),
+        # the largest width so far counts: w = 2, 1 has 2 in its second round; w = 2, 3 has 3, sqrt(8 * 2 * 9 * 4) = 24
+        ([2.0, 1.0], [2.0, 4.0], [8.0, 16.0]),
+        ([2.0, 3.0], [2.0, 4.0], [8.0, 24.0]),
+    ],
+)
+def test_by_hand(widths, gamma, expected, device):
+    widths, gamma = tensor(widths, device), tensor(gamma, device)
+    assert gp_ucb_regret_bound(widths, gamma, NOISE_VAR_C1_8).tolist() == pytest.approx(expected)
     compact = gp_ucb_regret_bound(widths, gamma, NOISE_VAR_C1_8, compact=True)
-    assert compact.tolist() == pytest.approx([10.0, 18.0, 26.0])
-
-
-def test_largest_width_so_far_counts(device):
-    # w = 2, 1: the second round still has 2; w = 2, 3: it has 3, sqrt(8 * 2 * 9 * 4) = 24
-    gamma = tensor([2.0, 4.0], device)
-    falling = gp_ucb_regret_bound(tensor([2.0, 1.0], device), gamma, NOISE_VAR_C1_8)
-    rising = gp_ucb_regret_bound(tensor([2.0, 3.0], device), gamma, NOISE_VAR_C1_8)
-    assert falling.tolist() == pytest.approx([8.0, 16.0])
-    assert rising.tolist() == pytest.approx([8.0, 24.0])
+    assert compact.tolist() == pytest.approx([bound + 2.0 for bound in expected])
 
 
 def test_batch_equals_singles(device):

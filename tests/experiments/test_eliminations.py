@@ -20,12 +20,8 @@ from bo_robust.experiments.problems.base import CandidatePriors
 from bo_robust.experiments.summary import closing_lines
 
 B2 = {"kind": "self_normalised", "norm_bound": 2.0}
-ALL = [
-    {"name": "he-gp-ucb", "label": "HE", "width": B2},
-    {"name": "mle-gp-ucb", "label": "MLE", "width": B2},
-    {"name": "expected-ucb", "label": "Expected", "width": B2},
-    {"name": "gp-ucb", "label": "oracle", "width": B2},
-]
+NAMES = {"he-gp-ucb": "HE", "mle-gp-ucb": "MLE", "expected-ucb": "Expected", "gp-ucb": "oracle"}
+ALL = [{"name": name, "label": label, "width": B2} for name, label in NAMES.items()]
 
 
 def config(problem="unknown_period", methods=ALL, **panel):
@@ -43,10 +39,10 @@ def built(device, **changes):
 def test_a_run_reports_who_was_eliminated(tmp_path, device):
     out = tmp_path / "out"
     summary = runs.start(config(trials=6, compare=[["HE", "MLE"]]), out, device=str(device))
-    panel = summary["panels"][0]
-    assert [label for label, entry in panel["methods"].items() if entry["eliminations"]] == ["HE"]
-    found = panel["methods"]["HE"]["eliminations"]
-    # the same game, run by hand
+    methods = summary["panels"][0]["methods"]
+    assert [label for label, entry in methods.items() if entry["eliminations"]] == ["HE"]
+    found = methods["HE"]["eliminations"]
+    # the same rounds by hand
     panel_config, problem, algorithms = built(device, trials=6)
     traces = Traces(40, 6, device, torch.float64)
     state = loop_arms.run_rounds(algorithms[0], problem, range(6), 0, problem.noise_var, traces, initial=5)
@@ -71,31 +67,27 @@ def test_a_run_reports_who_was_eliminated(tmp_path, device):
     assert (settings["noise_scale"], settings["delta"], settings["width"]["delta"]) == (0.1, 0.1, 0.05)
 
 
+TOO_SURE = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
+
+
 def test_violated_assumptions_are_said_once(tmp_path):
-    problem = {"kind": "unknown_lengthscale", "num_arms": 30}
-    algorithms = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        summary = runs.start(config(problem, algorithms), tmp_path / "out")
+        summary = runs.start(config({"kind": "unknown_lengthscale", "num_arms": 30}, TOO_SURE), tmp_path / "out")
     panel = summary["panels"][0]
     found = panel["methods"]["HE"]["eliminations"]
-    assert found["all_failed"] == 4
-    assert found["true_survived"] is None
-    assert found["mean_eliminated"] == 4.0
+    assert (found["all_failed"], found["true_survived"], found["mean_eliminated"]) == (4, None, 4.0)
     (line,) = panel["warnings"]
     assert line.startswith("HE: in 4 of 4 trials every candidate failed its test")
-    kept = [row for row in found["eliminations"] if not row["eliminated"]]
-    assert [row["trial"] for row in kept] == [0, 1, 2, 3]
+    assert [row["trial"] for row in found["eliminations"] if not row["eliminated"]] == [0, 1, 2, 3]
 
 
 def test_losing_the_true_candidate_too_often_warns(tmp_path):
-    algorithms = [{**ALL[0], "noise_scale": 0.001, "width": {"kind": "constant", "value": 0.1}}]
-    summary = runs.start(config(methods=algorithms), tmp_path / "out")
-    found = summary["panels"][0]["methods"]["HE"]["eliminations"]
-    lost = 4 - found["true_survived"]
+    panel = runs.start(config(methods=TOO_SURE), tmp_path / "out")["panels"][0]
+    lost = 4 - panel["methods"]["HE"]["eliminations"]["true_survived"]
     assert lost > 0
     line = f"HE: the true candidate was eliminated in {lost} of 4 trials, more than delta = 0.1"
-    assert any(warning.startswith(line) for warning in summary["panels"][0]["warnings"])
+    assert any(warning.startswith(line) for warning in panel["warnings"])
 
 
 def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
@@ -121,16 +113,15 @@ def test_initial_designs_are_uniform_and_the_same_for_all(tmp_path, device):
     assert alone.arms[:, 0].tolist() == he["arm"].tolist()
 
 
-def test_others_are_told_the_true_prior_mean(device):
+def test_other_algorithms_start_from_the_true_prior_mean(device):
     width = {"kind": "bayesian_finite"}
     algorithms = [{"name": "he-gp-ucb"}, {"name": "gp-ucb", "width": width}, {"name": "bkb", "oversampling": 5.0}]
     _, problem, (ours, plain, bkb) = built(device, problem="unknown_mean", methods=algorithms)
     he, gp = (start_state(a, problem, problem.noise_var, 4, 40) for a in (ours, plain))
     assert torch.equal(he.posterior.means[2], problem.candidates.prior_means)
     assert torch.equal(gp.posterior.mean, problem.prior_mean)
-    assert torch.equal(
-        he.posterior.under(torch.tensor(problem.candidates.true).to(device), he.posterior.means), gp.posterior.mean
-    )
+    true = torch.tensor(problem.candidates.true).to(device)
+    assert torch.equal(he.posterior.under(true, he.posterior.means), gp.posterior.mean)
     assert ours.width == plain.width  # by default the Bayesian one, whose formula has delta / 2 in it
     with pytest.raises(RunError, match=r"BKB cannot start on problem 'unknown_mean'.*prior mean"):
         start_state(bkb, problem, problem.noise_var, 4)
@@ -167,15 +158,9 @@ def test_constants_reach_test_and_width(device):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"problem": "gp_draw"},
-            "he-gp-ucb chooses among candidate priors and problem 'gp_draw' has none; .*unknown_m",
-        ),
+        ({"problem": "gp_draw"}, "chooses among candidate priors and problem 'gp_draw' has none; .*unknown_m"),
         ({"methods": [{"name": "a-gp-ucb"}]}, "a-gp-ucb needs lengthscales, which the problem does not state"),
-        (
-            {"methods": [{"name": "gp-ucb", "noise_scale": 0.1}]},
-            "unknown key 'noise_scale' in method 'gp-ucb'",
-        ),
+        ({"methods": [{"name": "gp-ucb", "noise_scale": 0.1}]}, "unknown key 'noise_scale' in method 'gp-ucb'"),
         ({"methods": [{"name": "he-gp-ucb", "noise_scale": -1.0}]}, "noise_scale must be"),
         ({"initial": 40}, "initial must be below the horizon"),
         ({"initial": -1}, "initial of panel 'p' must be a whole number >= 0"),

@@ -1,4 +1,4 @@
-"""Many rounds in one call: the traces and the posterior of round-by-round play, from any round, and refused."""
+"""Many rounds in one call: the traces and the posterior of single rounds, from any round, and refused."""
 
 import math
 
@@ -29,8 +29,7 @@ def problem(device, **changes):
 
 def run(algorithm, made, fuse, monkeypatch, horizon=HORIZON, state=None, traces=None):
     monkeypatch.setattr(loop_arms, "CHUNK_ROUNDS", 32)
-    if traces is None:
-        traces = Traces(horizon, len(TRIALS), made.f.device, torch.float64)
+    traces = traces or Traces(horizon, len(TRIALS), made.f.device, torch.float64)
     return run_rounds(algorithm, made, TRIALS, 5, 0.5, traces, state, fuse=fuse), traces
 
 
@@ -44,7 +43,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_is_round_by_round_play(name, device, monkeypatch):
+def test_many_rounds_are_single_rounds(name, device, monkeypatch):
     made = problem(device)
     assert can_fuse(ALGORITHMS[name], made, start_state(ALGORITHMS[name], made, 0.5, len(TRIALS), HORIZON))
     ours = run(ALGORITHMS[name], made, True, monkeypatch)
@@ -53,7 +52,7 @@ def test_is_round_by_round_play(name, device, monkeypatch):
     assert bool(ours[1].truncated.any()) == (name == "tgp-ucb")
 
 
-def test_goes_on_from_a_state_played_round_by_round(device, monkeypatch):
+def test_goes_on_from_a_state_of_single_rounds(device, monkeypatch):
     """40 rounds one by one (a block is pending), the rest in calls."""
     made, algorithm = problem(device), ALGORITHMS["tgp-ucb"]
     state, first = run(algorithm, made, False, monkeypatch, horizon=40)
@@ -66,7 +65,7 @@ def test_goes_on_from_a_state_played_round_by_round(device, monkeypatch):
     same(ours, run(algorithm, made, False, monkeypatch))
 
 
-def test_what_cannot_be_played_from_tables(device):
+def test_what_cannot_be_run_from_tables(device):
     made = problem(device)
     level = TGPTruncation(moment_bound=2.0, alpha=1.0)
     for algorithm in (
@@ -85,10 +84,7 @@ def test_what_cannot_be_played_from_tables(device):
 def test_a_reward_that_is_not_finite_asks_for_an_eager_round(device):
     made, algorithm = problem(device), ALGORITHMS["gp-ucb"]
     state = start_state(algorithm, made, 0.5, len(TRIALS), HORIZON)
-    draws, uniforms = (
-        torch.zeros(4, 3, 1, dtype=torch.float64, device=device),
-        torch.zeros(4, 3, device=device).double(),
-    )
+    draws, uniforms = (torch.zeros(*shape, device=device).double() for shape in ((4, 3, 1), (4, 3)))
     draws[2, 1] = math.inf
     traces = Traces(HORIZON, 3, device, torch.float64)
     assert run_fused(algorithm, made, state, draws[2:], uniforms[2:], traces) == 0

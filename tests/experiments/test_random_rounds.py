@@ -20,22 +20,17 @@ def traces_of(panel, problem, trials):
 def test_chunks_leave_the_traces_of_single_rounds(initial, monkeypatch):
     """Of 300 arms and 600 rounds in chunks of 256, so that arms repeat; every tenth reward fails, and the first."""
     monkeypatch.setattr(loop_arms, "on_cuda", lambda tensor: False)
-    panel = parse(
-        {
-            "methods": ["random"],
-            "trials": 2,
-            "horizon": 600,
-            "initial": initial,
-            "panels": [{"name": "p", "problem": {"kind": "many_arms", "num_arms": 300}}],
-        }
-    ).panels[0]
+    data = {"methods": ["random"], "trials": 2, "horizon": 600, "initial": initial}
+    panels = [{"name": "p", "problem": {"kind": "many_arms", "num_arms": 300}}]
+    panel = parse(data | {"panels": panels}).panels[0]
     problem = build_problem(panel, range(2), None, torch.device("cpu"))
-    real = type(problem.rewards).__call__
-    monkeypatch.setattr(
-        type(problem.rewards),
-        "__call__",
-        lambda self, f, arms, draws: real(self, f, arms, draws).where(arms % 10 != 0, float("nan")),
-    )
+    rewards = type(problem.rewards)
+    real = rewards.__call__
+
+    def failing(self, f, arms, draws):
+        return real(self, f, arms, draws).where(arms % 10 != 0, float("nan"))
+
+    monkeypatch.setattr(rewards, "__call__", failing)
     chunks = traces_of(panel, problem, range(2))
     monkeypatch.setattr(loop_arms, "ignores_rewards", lambda algorithm, state: False)
     single = traces_of(panel, problem, range(2))

@@ -50,9 +50,8 @@ def test_keep_probability_broadcasts_and_bad_values(device):
     variance = tensor([[0.5, -1e-17], [math.nan, 0.25]], device, torch.float32)
     got = keep_probability(variance, 1.0, torch.tensor([2.0, 1.0], device=device))
     assert got.dtype == torch.float32
-    torch.testing.assert_close(
-        got, tensor([[0.75, 0.0], [math.nan, 0.25]], device, torch.float32), rtol=1e-6, atol=0.0, equal_nan=True
-    )
+    want = tensor([[0.75, 0.0], [math.nan, 0.25]], device, torch.float32)
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=0.0, equal_nan=True)
 
 
 def test_a_point_enters_once_q_exceeds_its_entry(device):
@@ -66,17 +65,17 @@ def test_a_point_enters_once_q_exceeds_its_entry(device):
     assert float(entry_oversampling(torch.tensor(0.25), torch.tensor(0.75), torch.tensor(2.0))) == 2.0
 
 
-def test_draw_compares_with_the_uniforms(device):
-    keep = draw_dictionary(tensor([[0.5, 0.5, 1.0, 0.0]], device), tensor([[0.4, 0.5, 0.999, 0.0]], device))
-    assert keep.tolist() == [[True, False, True, False]]
-
-
-def test_draw_is_never_empty_where_something_is_possible(device):
-    """Row 0 keeps its most probable arm, row 1 has none, row 2 drew one, row 3 has a failed (NaN) arm."""
-    probability = tensor([[0.1, 0.3, 0.2], [0.0, 0.0, 0.0], [0.1, 0.3, 0.2], [math.nan, 0.1, 0.2]], device)
-    uniform = tensor([[0.9, 0.9, 0.9], [0.0, 0.0, 0.0], [0.05, 0.9, 0.9], [0.9, 0.9, 0.9]], device)
-    keep = draw_dictionary(probability, uniform)
-    assert keep.tolist() == [[False, True, False], [False] * 3, [True, False, False], [False, False, True]]
+def test_draws_by_hand(device):
+    """Where uniforms are below. Else row 1 keeps its likeliest arm; row 2 has none, row 4 a failed (NaN) arm."""
+    nan = math.nan
+    for probability, uniform, kept in (
+        ([0.5, 0.5, 1.0, 0.0], [0.4, 0.5, 0.999, 0.0], [True, False, True, False]),
+        ([0.1, 0.3, 0.2, 0.0], [0.9, 0.9, 0.9, 0.9], [False, True, False, False]),
+        ([0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [False, False, False, False]),
+        ([0.1, 0.3, 0.2, 0.0], [0.05, 0.9, 0.9, 0.9], [True, False, False, False]),
+        ([nan, 0.1, 0.2, 0.0], [0.9, 0.9, 0.9, 0.9], [False, False, True, False]),
+    ):
+        assert draw_dictionary(tensor([probability], device), tensor([uniform], device)).tolist() == [kept]
 
 
 def test_frequencies(device):

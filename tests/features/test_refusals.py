@@ -13,6 +13,7 @@ from tests.refusals import check_refused
 
 UNIT = (0.0, 1.0)
 BOX = FourierFeatures(0.2, 8, (UNIT,))
+MATERN = MaternFourierFeatures(0.3, 5, (UNIT,), nu=2.5)
 X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
 EYE, NAN = torch.eye(2), torch.tensor([[1.0, math.nan], [math.nan, 1.0]])
 SE = SquaredExponential(0.3)
@@ -23,36 +24,29 @@ def fourier(**changes):
 
 
 REFUSALS = [
-    ("nodes", lambda: fourier(nodes=0)),
-    ("nodes", lambda: fourier(nodes="8")),
-    ("nodes", lambda: fourier(nodes=257)),
+    *(("nodes", lambda n=n: fourier(nodes=n)) for n in (0, "8", 257)),
     ("lengthscales", lambda: fourier(lengthscale=(0.1, 0.2, 0.3))),
     ("outputscale", lambda: fourier(outputscale=-1.0)),
     *(("bounds", lambda b=b: fourier(bounds=b)) for b in ((), UNIT, "unit", (UNIT, (1.0, 1.0)), (UNIT, (0, math.inf)))),
     *(("X", lambda x=x: BOX(x)) for x in (X.numpy(), X.long(), X[:, 0], torch.cat([X, X], 1))),
-    *(("bounds", lambda x=x: BOX(X + x)) for x in (-0.01, 0.01, math.nan)),
-    ("grid", lambda: BOX.sup_error(1)),
+    *(("bounds", lambda x=x: BOX(X + x)) for x in (-0.01, 0.01, math.nan, math.inf)),
+    *(("grid", lambda f=f: f.sup_error(1)) for f in (BOX, MATERN)),
     *(("error", lambda e=e: fewest_nodes(0.5, (UNIT,), e)) for e in (0.0, 1.0, 1e-14, math.nan, 2.0)),
     ("frequencies", lambda: fewest_nodes(0.1, (UNIT,) * 4, 1e-3)),
     ("frequencies", lambda: fewest_nodes(1e-4, (UNIT,), 1e-3)),  # before a search for 10^8 nodes
-    ("nodes", lambda: hermite_frequencies(0, 1)),
+    *(("nodes", lambda a=a: hermite_frequencies(*a)) for a in ((0, 1), (32, 4))),
     ("dim", lambda: hermite_frequencies(3, 0)),
-    ("nodes", lambda: hermite_frequencies(32, 4)),
     ("nu", lambda: MaternFourierFeatures(0.3, 5, (UNIT,), nu=2.0)),
     ("nodes", lambda: MaternFourierFeatures(0.3, 41, (UNIT,) * 3, nu=2.5)),
-    ("grid", lambda: MaternFourierFeatures(0.3, 5, (UNIT,), nu=2.5).sup_error(1)),
     ("horizon", lambda: theory_oversampling(0, 0.1, 0.5)),
     ("delta", lambda: theory_oversampling(10, 1.0, 0.5)),
     ("epsilon", lambda: theory_oversampling(10, 0.1, 1.0)),
     *(("oversampling", lambda q=q: keep_probability(X, q)) for q in (0.0, -1.0, math.inf)),
-    ("probability", lambda: draw_dictionary(torch.ones(2, 3), torch.ones(3))),
-    ("probability", lambda: draw_dictionary(torch.ones(3), torch.ones(3))),
-    ("keep", lambda: padded(torch.ones(2, 3))),
-    ("keep", lambda: padded(torch.ones(3, dtype=torch.bool))),
+    *(("probability", lambda p=p: draw_dictionary(p, torch.ones(3))) for p in (torch.ones(2, 3), torch.ones(3))),
+    *(("keep", lambda k=k: padded(k)) for k in (torch.ones(2, 3), torch.ones(3, dtype=torch.bool))),
     *(("K_D", lambda k=k: dictionary_root(k)) for k in (torch.ones(2, 3), EYE[0], EYE.long(), NAN)),
     ("dictionary", lambda: dictionary_root(EYE[:0, :0])),
-    ("mask", lambda: dictionary_root(EYE, torch.ones(2))),
-    ("mask", lambda: dictionary_root(EYE, torch.ones(3, dtype=torch.bool))),
+    *(("mask", lambda m=m: dictionary_root(EYE, m)) for m in (torch.ones(2), torch.ones(3, dtype=torch.bool))),
     ("dictionaries", lambda: dictionary_root(EYE.expand(2, 2, 2), torch.tensor([[True, True], [False, False]]))),
     *(("tol", lambda t=t: dictionary_root(EYE, None, t)) for t in (0.0, 1.0)),
     ("root", lambda: nystrom_weights(SE, X, "eigen")),

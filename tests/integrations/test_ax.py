@@ -34,15 +34,9 @@ METHODS = {
     "robust": {"noise_var": 0.01},
     "gp-ucb": {"noise_var": 0.01},
     "tgp-ucb": TAIL,
-    "ata-gp-ucb": {
-        "moment_bound": 4.0,
-        "alpha": 1.0,
-        "noise_var": 0.01,
-        "horizon": 50,
-        "features": {"kind": "fourier", "nodes": 8},
-        "num_features": 64,
-        "width": 1.0,
-    },
+    "ata-gp-ucb": TAIL
+    | {"moment_bound": 4.0, "horizon": 50, "width": 1.0}
+    | {"features": {"kind": "fourier", "nodes": 8}, "num_features": 64},
     "v-ucb": {"environment": {"points": POINTS}, "noise_var": 0.01},
     "he-gp-ucb": {"candidates": KINDS, "noise_scale": 0.1, "width": 1.0},
     "bkb": {"noise_var": 0.01},
@@ -57,25 +51,40 @@ def f(p):
     return 0.5 - 0.3 * (p["x"] - 1.0) ** 2 - (p["z"] - 0.5) ** 2
 
 
+def box(**bounds):
+    return [RangeParameterConfig(name=name, parameter_type="float", bounds=b) for name, b in bounds.items()]
+
+
+def choices(name, values):
+    return ChoiceParameterConfig(name=name, values=values, parameter_type="float", is_ordered=True)
+
+
+def client_of(strategy, parameters, objective="y", constraints=()):
+    client = Client(random_seed=0)
+    client.configure_experiment(parameters)
+    client.configure_optimization(objective=objective, outcome_constraints=constraints)
+    client.set_generation_strategy(strategy)
+    return client
+
+
 def make(method, objective="y", parameters=None, initial=5, **settings):
     if method == "he-gp-ucb":
         settings = {"maximize": objective == "y"} | settings
-    client = Client(random_seed=0)
-    box = {"x": (-1.0, 3.0), "z": (0.0, 1.0)}
-    ranges = [RangeParameterConfig(name=n, parameter_type="float", bounds=b) for n, b in box.items()]
-    client.configure_experiment(ranges if parameters is None else parameters)
-    client.configure_optimization(objective=objective)
     strategy = generation_strategy(method, initial=initial, **SEARCH, **METHODS[method] | settings)
-    client.set_generation_strategy(strategy)
-    return client
+    return client_of(strategy, parameters or box(x=(-1.0, 3.0), z=(0.0, 1.0)), objective)
+
+
+def ask(client, **given):
+    """Index and parameters of the next trial."""
+    (found,) = client.get_next_trials(max_trials=1, **given).items()
+    return found
 
 
 def run(client, rounds, sign=1.0, at_once=1, outlier=None):
     """Parameters of every trial."""
     measured = []
     for _ in range(rounds):
-        trials = [t for _ in range(at_once) for t in client.get_next_trials(max_trials=1).items()]
-        for index, p in trials:
+        for index, p in [ask(client) for _ in range(at_once)]:
             y = -50.0 if index == outlier else f(p)
             client.complete_trial(trial_index=index, raw_data={"y": sign * y})
             measured.append(p)
@@ -205,27 +214,16 @@ def test_minimisation_mirrors_maximisation(method):
 @pytest.mark.parametrize(("objective", "sign"), [("y", 1.0), ("-y", -1.0)])
 def test_on_a_box_the_default_inflates_the_variance_at_an_outlier_that_is_too_good(objective, sign, tmp_path):
     """In any units, on a logarithmic parameter, across a file; no design is measured twice."""
-    parameters = [
-        RangeParameterConfig(name="x", parameter_type="float", bounds=(-1.0, 3.0)),
-        RangeParameterConfig(name="z", parameter_type="float", bounds=(1e-3, 1.0), scaling="log"),
-    ]
-    client = Client(random_seed=0)
-    client.configure_experiment(parameters)
-    client.configure_optimization(objective=objective)
-    client.set_generation_strategy(generation_strategy(initial=8, **SEARCH))
+    z = RangeParameterConfig(name="z", parameter_type="float", bounds=(1e-3, 1.0), scaling="log")
+    client = client_of(generation_strategy(initial=8, **SEARCH), [*box(x=(-1.0, 3.0)), z], objective)
     rows = []
-
-    def tell(client):
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
-        client.complete_trial(index, raw_data={"y": sign * (1e3 * f(p) + 1e4 * (len(rows) == 3))})
+    for t in range(14):
+        if t == 8:
+            client.save_to_json_file(str(tmp_path / "ax.json"))
+            client = Client.load_from_json_file(str(tmp_path / "ax.json"))
+        index, p = ask(client)
+        client.complete_trial(index, raw_data={"y": sign * (1e3 * f(p) + 1e4 * (t == 3))})
         rows.append(p)
-
-    for _ in range(8):
-        tell(client)
-    client.save_to_json_file(str(tmp_path / "ax.json"))
-    client = Client.load_from_json_file(str(tmp_path / "ax.json"))
-    for _ in range(6):
-        tell(client)
     assert len({tuple(p.values()) for p in rows}) == 14
     model = fitted(client).surrogate.model
     assert type(model) is RobustGP
@@ -241,27 +239,20 @@ def test_on_finitely_many_designs_an_outlier_that_is_too_good_is_measured_again(
     grid = [choices("x", [-1.0 + 0.25 * i for i in range(17)]), choices("z", [0.0, 0.25, 0.5, 0.75, 1.0])]
     client = make("robust", parameters=grid, initial=10, noise_var=None)
     rows = run(client, 10, outlier=None)
-    ((index, p),) = client.get_next_trials(max_trials=1).items()
+    index, p = ask(client)
     client.complete_trial(index, raw_data={"y": 60.0})
-    ((_, again),) = client.get_next_trials(max_trials=1).items()
-    assert again == p
-    ((_, other),) = client.get_next_trials(max_trials=1).items()
-    assert other != p
+    assert ask(client)[1] == p
+    assert ask(client)[1] != p
     assert outlier_trials(client) == [index]
     assert len(rows) == 10
 
 
 def test_fixed_parameters_are_obeyed():
-    client = make("robust", initial=6, noise_var=None)
-    run(client, 8)
-    for z in (0.25, 0.75):
-        ((_, p),) = client.get_next_trials(max_trials=1, fixed_parameters={"z": z}).items()
-        assert p["z"] == z
-    client = make("v-ucb", initial=3)
-    run(client, 5)
-    for z in (0.0, 0.5):
-        ((_, p),) = client.get_next_trials(max_trials=1, fixed_parameters={"z": z}).items()
-        assert p["z"] == z
+    for method, initial, given in (("robust", 6, {"noise_var": None}), ("v-ucb", 3, {})):
+        client = make(method, initial=initial, **given)
+        run(client, initial + 2)
+        for z in (0.0, 0.5):
+            assert ask(client, fixed_parameters={"z": z})[1]["z"] == z
 
 
 def test_ax_cross_validates_the_default():
@@ -286,7 +277,7 @@ def test_the_best_mean_is_recommended(method):
     assert value == pytest.approx(f(x), abs=0.1)
     assert outlier_trials(client) == []
     other = Client()
-    other.configure_experiment([RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))])
+    other.configure_experiment(box(x=(0.0, 1.0)))
     other.configure_optimization(objective="y")
     other.configure_generation_strategy()
     with pytest.raises(ValueError, match="strategy is generation_strategy"):
@@ -308,7 +299,7 @@ def test_the_default_method_asks_the_same_in_any_units(objective):
 def test_a_metric_that_is_only_tracked_is_left_out():
     client = make("robust", initial=5)
     for _ in range(7):
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        index, p = ask(client)
         client.complete_trial(index, raw_data={"y": f(p), "z": 100.0 * p["x"]})
     x, value = recommend(client)
     assert value == pytest.approx(f(x), abs=0.3)
@@ -316,22 +307,15 @@ def test_a_metric_that_is_only_tracked_is_left_out():
 
 
 def several(method, objective, constraints=()):
-    client = Client(random_seed=0)
-    client.configure_experiment(
-        [RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in ("a", "z")]
-    )
-    client.configure_optimization(objective=objective, outcome_constraints=constraints)
-    client.set_generation_strategy(
-        generation_strategy(method, initial=6, **SEARCH, **METHODS[method] | {"noise_var": None})
-    )
-    return client
+    strategy = generation_strategy(method, initial=6, **SEARCH, **METHODS[method] | {"noise_var": None})
+    return client_of(strategy, box(a=(0.0, 1.0), z=(0.0, 1.0)), objective, constraints)
 
 
 def run_outcomes(client, rounds, outcomes, outliers):
     """Points measured; ``outliers`` are added to what trials report."""
     rows = []
     for _ in range(rounds):
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        index, p = ask(client)
         given = {name: value + outliers.get((index, name), 0.0) for name, value in outcomes(p).items()}
         client.complete_trial(index, raw_data=given)
         rows.append(p)
@@ -364,9 +348,8 @@ def test_two_objectives_have_their_outliers_flagged():
     outliers = {(3, "u"): 20.0, (8, "v"): -20.0, (4, "v"): 20.0}
 
     def outcomes(p):
-        return {
-            name: sign * ((p["a"] - c) ** 2 + (p["z"] - c) ** 2) for name, sign, c in (("u", -1, 0.2), ("v", 1, 0.8))
-        }
+        u, v = ((p["a"] - c) ** 2 + (p["z"] - c) ** 2 for c in (0.2, 0.8))
+        return {"u": -u, "v": v}
 
     rows = run_outcomes(client, 14, outcomes, outliers)
     assert len(rows) == 14
@@ -385,11 +368,7 @@ def test_other_methods_refuse_constraints_and_several_objectives(method):
         client = several(method, objective, constraints)
         run_outcomes(client, 6, lambda p: {"y": p["a"], "g": p["z"]}, {})
         with pytest.raises(ValueError, match="takes one objective and no constraints on outcomes"):
-            client.get_next_trials(max_trials=1)
-
-
-def choices(name, values):
-    return ChoiceParameterConfig(name=name, values=values, parameter_type="float", is_ordered=True)
+            ask(client)
 
 
 @pytest.mark.parametrize("method", ["gp-ucb", "he-gp-ucb"])
@@ -449,7 +428,7 @@ def test_value_at_risk_where_conditions_come_on_their_own():
         recommend(client)
     came = torch.rand(11, generator=torch.Generator().manual_seed(0)).tolist()
     for z in came:
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        index, p = ask(client)
         new = complete_observed(client, index, {"z": z}, {"y": f(p | {"z": z})})
         trial = client._experiment.trials[new]
         assert trial.arm.parameters == {"x": p["x"], "z": z}
@@ -462,29 +441,27 @@ def test_value_at_risk_where_conditions_come_on_their_own():
     x, value = recommend(client)
     assert x["x"] == pytest.approx(1.0, abs=0.25)
     assert value == pytest.approx(0.25, abs=0.2)
-    ((index, _),) = client.get_next_trials(max_trials=1).items()
+    index, _ = ask(client)
     with pytest.raises(ValueError, match="conditions must give z"):
         complete_observed(client, index, {"wind": 0.1}, {"y": 0.0})
 
 
-def test_conditions_and_search_space_that_do_not_fit():
-    def third_trial(parameters, **settings):
-        client = make("v-ucb", parameters=parameters, initial=2, **settings)
-        for _ in range(2):
-            ((index, _),) = client.get_next_trials(max_trials=1).items()
-            client.complete_trial(index, raw_data={"y": 0.1 * index})
-        client.get_next_trials(max_trials=1)
+WHOLE = RangeParameterConfig(name="z", parameter_type="int", bounds=(0, 1))
 
-    def box(**bounds):
-        return [RangeParameterConfig(name=n, parameter_type="float", bounds=b) for n, b in bounds.items()]
 
-    with pytest.raises(ValueError, match=r"last parameters of the search space must be the conditions z.*z, x"):
-        third_trial(box(z=(0.0, 1.0), x=(0.0, 1.0)))
-    with pytest.raises(ValueError, match="must lie in the search space"):
-        third_trial(box(x=(0.0, 1.0), z=(0.0, 0.6)))
-    whole = RangeParameterConfig(name="z", parameter_type="int", bounds=(0, 1))
-    with pytest.raises(ValueError, match="no values of the parameter 'z'"):
-        third_trial([*box(x=(0.0, 1.0)), whole])
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (box(z=(0.0, 1.0), x=(0.0, 1.0)), r"last parameters of the search space must be the conditions z.*z, x"),
+        (box(x=(0.0, 1.0), z=(0.0, 0.6)), "must lie in the search space"),
+        ([*box(x=(0.0, 1.0)), WHOLE], "no values of the parameter 'z'"),
+    ],
+)
+def test_conditions_and_search_space_that_do_not_fit(parameters, message):
+    client = make("v-ucb", parameters=parameters, initial=2)
+    run(client, 2)
+    with pytest.raises(ValueError, match=message):
+        ask(client)
     with pytest.raises(ValueError, match="generation_strategy\\('v-ucb'"):
         complete_observed(make("gp-ucb"), 0, {"z": 0.5}, {"y": 0.0})
 
@@ -493,18 +470,18 @@ def test_the_wrong_sense_is_an_error():
     client = make("he-gp-ucb", "-y", maximize=True, initial=2)
     run(client, 2, -1.0)
     with pytest.raises(ValueError, match="build it with maximize=False"):
-        client.get_next_trials(max_trials=1)
+        ask(client)
 
 
 def test_failed_trials_teach_nothing_and_are_replaced_in_the_initial_design():
     client = make("gp-ucb", initial=3)
     for i in range(5):
-        ((index, p),) = client.get_next_trials(max_trials=1).items()
+        index, p = ask(client)
         if i in (1, 4):
             client.mark_trial_failed(index)
         else:
             client.complete_trial(index, raw_data={"y": f(p)})
-    client.get_next_trials(max_trials=1)
+    ask(client)
     assert client._generation_strategy.current_node_name == "gp-ucb"
     assert len(fitted(client).surrogate.training_data[0].Y) == 3
     assert fitted(client)._acquisition.acqf.X_pending is None

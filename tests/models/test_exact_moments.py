@@ -13,13 +13,13 @@ from gpytorch.priors import LogNormalPrior
 from bo_robust.confidence.truncation import NoTruncation
 from bo_robust.models import TruncatedGP
 from bo_robust.models.exact_moments import exact_moments
+from tests.problems import rand
 
 
 @pytest.fixture
-def data(device):
-    g = torch.Generator().manual_seed(0)
-    X = torch.rand(12, 2, generator=g, dtype=torch.float64).to(device)
-    return X, (3.0 + torch.sin(5.0 * X[:, :1]) + X[:, 1:]), torch.rand(4, 3, 2, generator=g, dtype=torch.float64).to(X)
+def data(tkwargs):
+    X = rand(tkwargs, 12, 2)
+    return X, 3.0 + torch.sin(5.0 * X[:, :1]) + X[:, 1:], rand(tkwargs, 4, 3, 2, seed=1)
 
 
 def models(X, Y):

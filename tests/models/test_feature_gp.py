@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -22,38 +21,17 @@ pytestmark = [
 
 
 def make(tkwargs, kind="fourier", n=12, nodes=16, **kwargs):
-    X = kwargs.pop("X") if "X" in kwargs else points(tkwargs, n, seed=1)
+    X = points(tkwargs, n, seed=1)
     kwargs.setdefault("covar_module", rbf(tkwargs) if kind == "fourier" else ScaleKernel(MaternKernel(2.5)))
-    if "likelihood" not in kwargs:
-        kwargs.setdefault("noise_var", 0.3)
-    kwargs = {"mean_module": ZeroMean(), "outcome_transform": None} | kwargs
-    Z = points(tkwargs, 8, seed=2)
-    return FeatureGP(X, rewards(X), FourierMap(nodes) if kind == "fourier" else NystromMap(Z), **kwargs)
-
-
-def exact(model, **kwargs):
-    """The exact GP with the data and hyperparameters of the model."""
-    Y = model.train_targets.unsqueeze(-1)
-    noise = torch.full_like(Y, float(model.likelihood.noise))
-    kwargs = {"covar_module": model.covar_module, "mean_module": ZeroMean(), "outcome_transform": None} | kwargs
-    return SingleTaskGP(model.train_inputs[0], Y, noise, **kwargs)
-
-
-# ---------------------------------------------------------------------------------------------- the regression
+    kwargs = ({} if "likelihood" in kwargs else {"noise_var": 0.3}) | kwargs
+    chosen = FourierMap(nodes) if kind == "fourier" else NystromMap(points(tkwargs, 8, seed=2))
+    return FeatureGP(X, rewards(X), chosen, mean_module=ZeroMean(), outcome_transform=None, **kwargs)
 
 
 def regression(tkwargs, n, p):
     g = torch.Generator().manual_seed(0)
     Phi, y = (torch.randn(shape, generator=g, dtype=torch.float64).to(**tkwargs) for shape in ((n, p), (n,)))
     return Phi, y, torch.tensor(0.3, **tkwargs)
-
-
-@pytest.mark.parametrize(("n", "p"), [(7, 3), (3, 7), (1, 1)])
-def test_evidence_against_dense_matrices(tkwargs, n, p):
-    Phi, y, noise_var = regression(tkwargs, n, p)
-    covariance = Phi @ Phi.mT + noise_var * torch.eye(n, **tkwargs)
-    dense = torch.distributions.MultivariateNormal(torch.zeros(n, **tkwargs), covariance).log_prob(y)
-    torch.testing.assert_close(log_evidence(Phi, y, noise_var), dense, atol=1e-10, rtol=0)
 
 
 def test_evidence_by_hand(tkwargs):
@@ -79,9 +57,6 @@ def test_observing_in_parts_equals_observing_at_once(tkwargs):
     torch.testing.assert_close(spread @ spread.mT, noise_var * Phi @ torch.linalg.solve(V, Phi.mT), atol=1e-12, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------------- the posterior
-
-
 def test_nystrom_against_dense_matrices(tkwargs):
     """DTC (Quinonero-Candela & Rasmussen 2005): Q for every covariance but the prior's own."""
     model, X = make(tkwargs, "nystrom"), points(tkwargs, 7)
@@ -104,23 +79,19 @@ def test_nystrom_against_dense_matrices(tkwargs):
     torch.testing.assert_close(far, k(X[:1], X[:1]), atol=1e-9, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------------- transforms
-
-
 # ---------------------------------------------------------------------------------------------- fitting
 
 
 @pytest.mark.parametrize("kind", MAPS)
-def test_evidence(tkwargs, kind):
+def test_evidence_and_its_gradients_are_those_of_dense_matrices(tkwargs, kind):
+    """Of more features than rewards (Fourier) and of fewer (Nystrom)."""
     model = make(tkwargs, kind, n=9, nodes=8, likelihood=GaussianLikelihood())
     model.train()
     prior = model(model.train_inputs[0])
     dense = model.likelihood(prior).covariance_matrix
     expected = torch.distributions.MultivariateNormal(torch.zeros(9, **tkwargs), dense).log_prob(model.train_targets)
     torch.testing.assert_close(model.log_evidence(), expected, atol=1e-9, rtol=0)
-    mll = ExactMarginalLogLikelihood(
-        model.likelihood, model
-    )  # no priors here: SingleTaskGP's convention, -evidence / n
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)  # no priors here: -evidence / n, as of SingleTaskGP
     torch.testing.assert_close(model.compute_custom_loss(mll), -mll(prior, model.train_targets), atol=1e-9, rtol=0)
     gradients = []
     for loss in (model.compute_custom_loss(mll), -mll(model(model.train_inputs[0]), model.train_targets)):
@@ -130,29 +101,23 @@ def test_evidence(tkwargs, kind):
     torch.testing.assert_close(*gradients, atol=1e-7, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------------- new observations
-
-
 # ---------------------------------------------------------------------------------------------- acquisition
 
 
-# ---------------------------------------------------------------------------------------------- module
-
-
 def test_construct_inputs(tkwargs):
-    X = points(tkwargs, 5)
-    names = {"feature_names": ["a", "b"], "outcome_names": ["y"]}
-    data = SupervisedDataset(X, rewards(X), **names)
-    noisy = SupervisedDataset(X, rewards(X), Yvar=torch.full((5, 1), 0.1, **tkwargs), **names)
-    chosen = FourierMap(4)
-    assert FeatureGP.construct_inputs(data, chosen).keys() == {"train_X", "train_Y", "features"}
+    X, chosen = points(tkwargs, 5), FourierMap(4)
+
+    def data(**noise):
+        return SupervisedDataset(X, rewards(X), feature_names=["a", "b"], outcome_names=["y"], **noise)
+
+    noisy = data(Yvar=torch.full((5, 1), 0.1, **tkwargs))
+    assert FeatureGP.construct_inputs(data(), chosen).keys() == {"train_X", "train_Y", "features"}
     inputs = FeatureGP.construct_inputs(noisy, chosen, task_feature=0, categorical_features={0: 2})
     assert inputs["features"] is chosen
     noise = FeatureGP(**inputs).likelihood.noise.item()  # of standardised rewards
     assert noise == pytest.approx(0.1 / float(rewards(X).var()))
     assert FeatureGP.construct_inputs(noisy, {"kind": "fourier", "nodes": 4}, noise_var=0.5)["noise_var"] == 0.5
-    inputs = FeatureGP.construct_inputs(data, {"kind": "nystrom", "inducing_points": X.tolist()})
+    inputs = FeatureGP.construct_inputs(data(), {"kind": "nystrom", "inducing_points": X.tolist()})
     torch.testing.assert_close(FeatureGP(**inputs).features.inducing_points, X)
-    differing = SupervisedDataset(X, rewards(X), Yvar=torch.rand(5, 1, **tkwargs), **names)
     with pytest.raises(ValueError, match="one noise variance for all observations; pass noise_var"):
-        FeatureGP.construct_inputs(differing, chosen)
+        FeatureGP.construct_inputs(data(Yvar=torch.rand(5, 1, **tkwargs)), chosen)

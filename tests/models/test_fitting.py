@@ -4,19 +4,18 @@ import numpy as np
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior
 
 from bo_robust import BKBModel, TruncatedGP
 from bo_robust.confidence.truncation import TGPTruncation
 from bo_robust.models import fitting
 from bo_robust.models.fitting import fit_evidence, fit_rows
+from tests.problems import fit
 
 
 def data(n=40, d=2):
@@ -35,11 +34,6 @@ MODELS = {
     "known noise": lambda X, Y: SingleTaskGP(X, Y, torch.full_like(Y, 0.01)),
     "scaled Matern": lambda X, Y: TruncatedGP(X, Y, TGPTruncation(4.0, 1.0), covar_module=scaled()),
 }
-
-
-def fit(model, **options):
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), **options)
-    return model
 
 
 @pytest.mark.filterwarnings("ignore:.*are truncated")
@@ -84,26 +78,20 @@ def test_a_fit_that_ends_nowhere_is_said():
         fit(model, optimizer=fit_evidence)
 
 
-class TestBKB:
-    def test_hyperparameters_are_those_of_the_exact_gp(self):
-        X, Y = data(200)
-        model = fit(BKBModel(X, Y, max_size=60, min_size=20))
-        exact = fit(SingleTaskGP(X, Y), optimizer=fit_evidence)
-        torch.testing.assert_close(model.covar_module.lengthscale, exact.covar_module.lengthscale)
-        torch.testing.assert_close(model.likelihood.noise, exact.likelihood.noise)
-
-    def test_the_dictionary_is_drawn_for_them(self):
-        X, Y = data(200)
-        model = fit(BKBModel(X, Y, max_size=60, min_size=20))
-        new = BKBModel(X, Y, max_size=60, min_size=20, likelihood=model.likelihood, covar_module=model.covar_module)
-        assert torch.equal(model.dictionary, new.dictionary)
+def test_hyperparameters_of_bkb_are_those_of_the_exact_gp_and_the_dictionary_is_drawn_for_them():
+    X, Y = data(200)
+    model = fit(BKBModel(X, Y, max_size=60, min_size=20))
+    exact = fit(SingleTaskGP(X, Y), optimizer=fit_evidence)
+    torch.testing.assert_close(model.covar_module.lengthscale, exact.covar_module.lengthscale)
+    torch.testing.assert_close(model.likelihood.noise, exact.likelihood.noise)
+    new = BKBModel(X, Y, max_size=60, min_size=20, likelihood=model.likelihood, covar_module=model.covar_module)
+    assert torch.equal(model.dictionary, new.dictionary)
 
 
 def test_inputs_far_from_zero_lose_nothing():
     X, Y = data()
     found = []
     for shift in (0.0, 1e6):
-        model = SingleTaskGP(X + shift, Y)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer=fit_evidence)
+        model = fit(SingleTaskGP(X + shift, Y), optimizer=fit_evidence)
         found.append(model.covar_module.lengthscale.detach())
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=0.0)

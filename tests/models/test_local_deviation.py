@@ -7,12 +7,10 @@ import pytest
 import torch
 from botorch.acquisition.analytic import LogNoisyExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from scipy import stats
 
 from bo_robust import RobustGP
@@ -23,19 +21,9 @@ from bo_robust.models.marginal_likelihood import Prior
 from bo_robust.models.outcome_scale import IDENTITY
 from bo_robust.models.reward_units import Units, robust_units, spread_units
 from bo_robust.models.variance_inflation import VarianceInflation
+from tests.problems import fit, outliers
 
 CENTRE = torch.tensor([0.37, 0.62], dtype=torch.float64)
-
-
-def fit(model):
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return model
-
-
-def data_of(y, apart=0.5):
-    """Observations at points of the unit interval, the last two so far apart."""
-    X = torch.tensor([*torch.linspace(0.0, 0.3, len(y) - 2).tolist(), 1.0 - apart, 1.0]).double().unsqueeze(-1)
-    return X, torch.as_tensor(y).unsqueeze(-1)
 
 
 def peak(n=40, sd=0.1, seed=0, near=0):
@@ -70,9 +58,8 @@ def test_log_odds_are_those_of_dense_densities():
         kept = np.flatnonzero(inliers)
         together = np.sort([*kept, *each.rows])
         ball = math.pi * each.radius**2
-        expected = log_density(together, prior.covariance + deviations.covariance(each)) - log_density(
-            kept, prior.covariance
-        )
+        expected = log_density(together, prior.covariance + deviations.covariance(each))
+        expected -= log_density(kept, prior.covariance)
         as_outliers = sum(odds[2 - len(each.rows)] + log_p0[row] for row in each.rows)
         expected += -as_outliers + math.log(max(0.1 * ball, 0.01))
         expected += log_p0[3] + math.log(abs(each.size) * math.sqrt(2.0 * math.pi * math.e))
@@ -129,80 +116,89 @@ def test_equal_errors_stay_outliers_where_a_deviation_is_found():
     assert not inliers[6:8].any()
 
 
-class TestVarianceInflation:
-    def one(self):
-        """One observation stands out above a flat f."""
-        return peak(near=1, seed=3)
+@pytest.fixture(scope="module")
+def one():
+    """One observation, the last, stands out above a flat f."""
+    X, Y = peak(near=1, seed=3)
+    assert int(Y.argmax()) == len(Y) - 1
+    return fit(RobustGP(X, Y))
 
-    def test_the_mean_is_that_of_the_inliers_and_the_variance_grows(self):
-        X, Y = self.one()
-        model, without = fit(RobustGP(X, Y)), fit(RobustGP(X, Y, maximize=None))
-        best = int(Y.argmax())
-        assert (~model.inlier_mask).nonzero().flatten().tolist() == [best]
-        at, before = model.posterior(X[best:]), without.posterior(X[best:])
+
+class TestVarianceInflation:
+    def test_the_mean_is_that_of_the_inliers_and_the_variance_grows(self, one):
+        X, Y = one.train_X_all, one.train_Y_all
+        without = fit(RobustGP(X, Y, maximize=None))
+        assert outliers(one) == [len(X) - 1]
+        at, before = one.posterior(X[-1:]), without.posterior(X[-1:])
         assert float(at.mean) == pytest.approx(float(before.mean), abs=0.05)
         assert float(at.variance) > 100.0 * float(before.variance)
-        far = X[(X - X[best]).norm(dim=1) > 0.5]
-        torch.testing.assert_close(model.posterior(far).variance, without.posterior(far).variance, rtol=1e-3, atol=1e-6)
-        other = fit(SingleTaskGP(X[model.inlier_mask], Y[model.inlier_mask]))
+        far = X[(X - X[-1]).norm(dim=1) > 0.5]
+        torch.testing.assert_close(one.posterior(far).variance, without.posterior(far).variance, rtol=1e-3, atol=1e-6)
+        other = fit(SingleTaskGP(X[one.inlier_mask], Y[one.inlier_mask]))
         torch.testing.assert_close(without.posterior(X).variance, other.posterior(X).variance, rtol=0.0, atol=0.0)
 
-    def test_a_second_look_that_contradicts_ends_it(self):
-        X, Y = self.one()
-        best = int(Y.argmax())
-        model = fit(RobustGP(X, Y))
-        looked = fit(RobustGP(torch.cat([X, X[best:] + 0.002]), torch.cat([Y, 0.0 * Y[best:]])))
-        assert not looked.inlier_mask[best]
-        before, left = (float(one.posterior(X[best:]).stddev.detach()) for one in (model, looked))
+    def test_a_second_look_that_contradicts_ends_it(self, one):
+        X, Y = one.train_X_all, one.train_Y_all
+        looked = fit(RobustGP(torch.cat([X, X[-1:] + 0.002]), torch.cat([Y, 0.0 * Y[-1:]])))
+        assert not looked.inlier_mask[-2]
+        before, left = (float(model.posterior(X[-1:]).stddev.detach()) for model in (one, looked))
         assert left < 0.1 * before
 
-    def test_one_that_agrees_makes_both_inliers(self):
-        X, Y = self.one()
-        best = int(Y.argmax())
-        assert fit(RobustGP(torch.cat([X, X[best:] + 0.01]), torch.cat([Y, Y[best:] - 0.02]))).inlier_mask.all()
+    def test_one_that_agrees_makes_both_inliers(self, one):
+        X, Y = one.train_X_all, one.train_Y_all
+        assert fit(RobustGP(torch.cat([X, X[-1:] + 0.01]), torch.cat([Y, Y[-1:] - 0.02]))).inlier_mask.all()
 
-    def test_it_is_on_the_good_side_only(self):
-        X, Y = self.one()
-        best = int(Y.argmax())
-        low, mirror = fit(RobustGP(X, -Y)), fit(RobustGP(X, -Y, maximize=False))
-        assert float(mirror.posterior(X[best:]).variance) > 100.0 * float(low.posterior(X[best:]).variance)
+    def test_it_is_on_the_good_side_only(self, one):
+        X, Y = one.train_X_all, one.train_Y_all
+        low, mirror = (fit(RobustGP(X, -Y, maximize=side)).posterior(X[-1:]).variance for side in (True, False))
+        assert float(mirror) > 100.0 * float(low)
 
-    def test_only_observations_beyond_all_inliers_have_it(self):
-        """One that lies below all of them, but above its prediction, is not worth a look."""
-        n, y = 8, np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, -3.0, 7.0])
-        expected = np.array([0.0] * 6 + [-9.0, 0.0])
-        prior, inliers = Prior(expected, np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
-        X, Y = data_of(y)
-        search = RobustGP(X, Y)._search(IDENTITY)[0]
-        possible = search._possible(ConditionedGP(prior, y, inliers, Units(0.0, 1.0)))
-        assert [(each.row, each.size) for each in possible] == [(7, pytest.approx(7.0))]
+    @pytest.mark.parametrize(
+        ("y", "predicted", "apart", "found"),
+        [
+            # One that lies below all of them, but above its prediction, is not worth a look.
+            ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, -3.0, 7.0], -9.0, 0.5, {7: 7.0}),
+            # A row within a likelier deviation adds no variance of its own.
+            ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2], 0.0, 0.5, {6: 7.0, 7: 7.2}),
+            ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2], 0.0, 0.001, {6: 7.0}),
+        ],
+        ids=["beyond all inliers only", "apart", "neighbours"],
+    )
+    def test_which_observations_have_it(self, y, predicted, apart, found):
+        """Rows 6 and 7 are outliers at points that far apart; the mean of row 6 is ``predicted``, others are 0."""
+        X = torch.tensor([*torch.linspace(0.0, 0.3, 6).tolist(), 1.0 - apart, 1.0]).double().unsqueeze(-1)
+        prior = Prior(np.array([0.0] * 6 + [predicted, 0.0]), np.eye(8), np.full(8, 0.1))
+        search = RobustGP(X, torch.tensor(y).double().unsqueeze(-1))._search(IDENTITY)[0]
+        possible = search._possible(ConditionedGP(prior, np.array(y), np.arange(8) < 6, Units(0.0, 1.0)))
+        assert {each.row: each.size for each in possible} == {row: pytest.approx(size) for row, size in found.items()}
 
-    def test_neighbours_share_one(self):
-        """A row within a likelier deviation adds no variance of its own."""
-        n, y = 8, np.array([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2])
-        prior, inliers = Prior(np.zeros(n), np.eye(n), np.full(n, 0.1)), np.arange(n) < 6
-        for apart, rows in ((0.001, 1), (0.5, 2)):
-            X, Y = data_of(y, apart)
-            possible = RobustGP(X, Y)._search(IDENTITY)[0]._possible(ConditionedGP(prior, y, inliers, Units(0.0, 1.0)))
-            assert len(possible) == rows
+    @pytest.mark.parametrize("variance", [None, 1e-4])
+    def test_an_acquisition_explores_there(self, variance):
+        """LogNEI with the outlier in its baseline is finite, and largest near it; the mean is not largest there.
 
-    def test_an_acquisition_explores_there(self):
-        """qLogNEI with the outlier in its baseline is finite, and largest near it; the mean is not largest there."""
+        Of known noise BoTorch's analytic LogNEI, which makes a SingleTaskGP of the kernel, ends where qLogNEI does.
+        """
         X = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
         Y = 0.1 * torch.sin(3.0 * X)
         Y[10] += 3.0
-        model = fit(RobustGP(X, Y))
-        assert (~model.inlier_mask).nonzero().flatten().tolist() == [10]
+        model = fit(RobustGP(X, Y, variance and torch.full_like(Y, variance)))
+        assert outliers(model) == [10]
         assert int(model.posterior(X).mean.argmax()) != 10
-        acquisition = qLogNoisyExpectedImprovement(model, X, SobolQMCNormalSampler(torch.Size([128]), seed=0))
+        acquisitions = [qLogNoisyExpectedImprovement(model, X, SobolQMCNormalSampler(torch.Size([128]), seed=0))]
+        if variance:
+            acquisitions.append(LogNoisyExpectedImprovement(model, X))
         x = torch.linspace(0.0, 1.0, 301, dtype=torch.float64).reshape(-1, 1, 1)
-        value = acquisition(x)
-        assert bool(value.isfinite().all())
-        assert abs(float(x[value.argmax()]) - float(X[10])) < 0.1
+        best = []
+        for acquisition in acquisitions:
+            value = acquisition(x)
+            assert bool(value.isfinite().all())
+            best.append(float(x[value.argmax()]))
+            assert abs(best[-1] - float(X[10])) < 0.1
+            assert abs(best[-1] - best[0]) < 0.1
 
     @pytest.mark.parametrize("scaled", [False, True])
-    def test_the_kernel_has_it_in_evaluation_only(self, scaled):
-        X, Y = self.one()
+    def test_the_kernel_has_it_in_evaluation_only(self, one, scaled):
+        X, Y = one.train_X_all, one.train_Y_all
         model = fit(RobustGP(X, Y, covar_module=ScaleKernel(RBFKernel(ard_num_dims=2)) if scaled else None))
         kernel = model.to_standard_model().covar_module
         assert model.covar_module is not kernel
@@ -213,41 +209,21 @@ class TestVarianceInflation:
         names, others = (dict(one.named_parameters()).keys() for one in (model, model.to_standard_model()))
         assert names == others
 
-    def test_an_acquisition_that_rebuilds_the_model_has_it(self):
-        """BoTorch's analytic LogNEI makes a SingleTaskGP of the kernel: it explores, and ends where qLogNEI does."""
-        X = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
-        Y = 0.1 * torch.sin(3.0 * X)
-        Y[10] += 3.0
-        model = fit(RobustGP(X, Y, torch.full_like(Y, 1e-4)))
-        assert (~model.inlier_mask).nonzero().flatten().tolist() == [10]
-        x = torch.linspace(0.0, 1.0, 301, dtype=torch.float64).reshape(-1, 1, 1)
-        best = [
-            x[acquisition(x).argmax()]
-            for acquisition in (
-                LogNoisyExpectedImprovement(model, X),
-                qLogNoisyExpectedImprovement(model, X, SobolQMCNormalSampler(torch.Size([128]), seed=0)),
-            )
-        ]
-        assert abs(float(best[0]) - float(X[10])) < 0.1
-        assert abs(float(best[0]) - float(best[1])) < 0.1
-
-    def test_paths_have_it(self):
+    def test_paths_have_it(self, one):
         """The variance of paths drawn for Thompson sampling is that of the posterior."""
-        X, Y = self.one()
-        model, at = fit(RobustGP(X, Y)), int(Y.argmax())
+        X = one.train_X_all
         torch.manual_seed(0)
         with torch.no_grad():
-            paths = draw_matheron_paths(model, torch.Size([512]))(X)
-            posterior = model.posterior(X)
-        assert float(posterior.variance[at]) > 100.0 * float(posterior.variance.median())
-        torch.testing.assert_close(paths.std(0)[at], posterior.stddev.flatten()[at], rtol=0.15, atol=0.0)
+            paths, posterior = draw_matheron_paths(one, torch.Size([512]))(X), one.posterior(X)
+        assert float(posterior.variance[-1]) > 100.0 * float(posterior.variance.median())
+        torch.testing.assert_close(paths.std(0)[-1], posterior.stddev[-1], rtol=0.15, atol=0.0)
         torch.testing.assert_close(paths.mean(0), posterior.mean.squeeze(-1), rtol=0.0, atol=0.15)
 
-    def test_new_data_have_none(self):
-        X, Y = self.one()
+    def test_new_data_have_none(self, one):
+        X, Y = one.train_X_all, one.train_Y_all
         model = fit(RobustGP(X, Y))
-        targets, _ = model.outcome_transform(Y)
-        model.set_train_data(X, targets.squeeze(-1), strict=False)
+        assert model._variance_inflation
+        model.set_train_data(X, model.outcome_transform(Y)[0].squeeze(-1), strict=False)
         assert not model._variance_inflation
 
 

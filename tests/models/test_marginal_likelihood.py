@@ -40,6 +40,10 @@ def fixed(module, name):
     return module
 
 
+def noisy(prior, constraint):
+    return GaussianLikelihood(noise_prior=prior, noise_constraint=constraint)
+
+
 def variances(Y):
     return 0.01 * (1.0 + torch.arange(N, dtype=Y.dtype).unsqueeze(-1))
 
@@ -54,9 +58,7 @@ WRITTEN_OUT = {
     "logarithm": lambda Y: {"outcome_transform": Log()},
     "softplus": lambda Y: {"covar_module": rbf(lengthscale_constraint=Positive())},
     "no prior": lambda Y: {"covar_module": RBFKernel(ard_num_dims=D)},
-    "gamma prior": lambda Y: {
-        "likelihood": GaussianLikelihood(noise_prior=GammaPrior(1.1, 0.05), noise_constraint=GreaterThan(1e-4))
-    },
+    "gamma prior": lambda Y: {"likelihood": noisy(GammaPrior(1.1, 0.05), GreaterThan(1e-4))},
     "scale": lambda Y: {"covar_module": ScaleKernel(rbf(), outputscale_prior=GammaPrior(2.0, 0.15))},
     "scale and known noise": lambda Y: {"covar_module": ScaleKernel(rbf()), "train_Yvar": variances(Y)},
     "fixed scale": lambda Y: {"covar_module": fixed(ScaleKernel(rbf()), "raw_outputscale")},
@@ -73,9 +75,7 @@ OTHERS = {
     },
     "learned warping": lambda Y: {"input_transform": Warp(D, [0, 1])},
     "bounded noise": lambda Y: {
-        "likelihood": GaussianLikelihood(
-            noise_prior=LogNormalPrior(-4.0, 1.0), noise_constraint=Interval(1e-4, 2e-2, initial_value=0.01)
-        )
+        "likelihood": noisy(LogNormalPrior(-4.0, 1.0), Interval(1e-4, 2e-2, initial_value=0.01))
     },
     "mean with a prior": lambda Y: {"mean_module": ConstantMean(constant_prior=GammaPrior(2.0, 2.0))},
     "bounded mean": lambda Y: {"mean_module": ConstantMean(constant_constraint=Interval(-1.0, 1.0))},
@@ -96,9 +96,8 @@ def reference(model):
     mll = ExactMarginalLogLikelihood(model.likelihood, model.train())
     loss = -N * mll(model(*model.train_inputs), model.train_targets)
     loss.backward()
-    return float(loss.detach()), np.concatenate(
-        [p.grad.numpy().reshape(-1) for p in model.parameters() if p.requires_grad]
-    )
+    gradients = [p.grad.flatten() for p in model.parameters() if p.requires_grad]
+    return float(loss.detach()), torch.cat(gradients).numpy()
 
 
 def differences(evidence, theta, y, kept, unit=1.0, step=1e-6):

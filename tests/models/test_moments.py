@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -6,9 +7,9 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Log
-from gpytorch.kernels import RBFKernel
 
 from bo_robust.models import information_gain, marginal_moments, sequential_moments
+from tests.problems import rbf
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
@@ -80,25 +81,21 @@ def test_sequential_moments_condition_one_point_at_a_time(tkwargs):
     X, pending = torch.rand(5, 3, 2, **tkwargs), torch.rand(2, 2, **tkwargs)
     m, v = sequential_moments(model, X, X_pending=pending)
     torch.testing.assert_close(m, direct(model, X)[0], atol=1e-10, rtol=0)
-    for b in range(5):
-        for j in range(3):
-            known = torch.cat([pending, X[b, :j]])
-            expected = marginal_moments(model, X[b, j : j + 1], X_pending=known)[1]
-            torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
+    for b, j in itertools.product(range(5), range(3)):
+        expected = marginal_moments(model, X[b, j : j + 1], X_pending=torch.cat([pending, X[b, :j]]))[1]
+        torch.testing.assert_close(v[b, j : j + 1], expected, atol=1e-10, rtol=0)
 
 
 def test_several_outputs_need_a_transform_to_one(tkwargs):
     models = [single(tkwargs, seed=1), single(tkwargs, seed=2, n=9)]
-    both, X = ModelListGP(*models), torch.rand(30, 1, 2, **tkwargs)
-    pending = torch.rand(2, 2, **tkwargs)
+    both, X, pending = ModelListGP(*models), torch.rand(30, 1, 2, **tkwargs), torch.rand(2, 2, **tkwargs)
     transform = ScalarizedPosteriorTransform(torch.tensor([2.0, -1.0], **tkwargs))
-    parts = [marginal_moments(model, X, X_pending=pending) for model in models]
+    (m0, v0), (m1, v1) = (marginal_moments(model, X) for model in models)
     m, v = marginal_moments(both, X, block=7, posterior_transform=transform)
-    plain = [marginal_moments(model, X) for model in models]
-    torch.testing.assert_close(m, 2 * plain[0][0] - plain[1][0], atol=1e-10, rtol=0)
-    torch.testing.assert_close(v, 4 * plain[0][1] + plain[1][1], atol=1e-10, rtol=0)
+    torch.testing.assert_close(m, 2 * m0 - m1, atol=1e-10, rtol=0)
+    torch.testing.assert_close(v, 4 * v0 + v1, atol=1e-10, rtol=0)
     m, _ = marginal_moments(both, X, posterior_transform=transform, X_pending=pending)
-    torch.testing.assert_close(m, 2 * parts[0][0] - parts[1][0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(m, 2 * m0 - m1, atol=1e-10, rtol=0)  # hallucinated points leave means alone
     with pytest.raises(ValueError, match="posterior_transform"):
         marginal_moments(both, X)
 
@@ -122,18 +119,14 @@ def test_repeated_points_keep_a_positive_variance(tkwargs):
         assert torch.autograd.grad(v.sqrt().sum(), X)[0].isfinite().all()
 
 
-def test_information_gain_by_hand(tkwargs):
-    # Two points with k(x, x) = 1 and k(x, x') = exp(-1/2), noise 1/2: det(I + 2K) = 9 - 4/e.
-    X = torch.tensor([[0.0], [1.0]], **tkwargs)
-    kernel = RBFKernel().to(**tkwargs)
-    kernel.lengthscale = 1.0
-    model = SingleTaskGP(X, torch.zeros_like(X), torch.full_like(X, 0.5), covar_module=kernel, outcome_transform=None)
-    expected = 0.5 * math.log(9.0 - 4.0 / math.e)
-    assert float(information_gain(model)) == pytest.approx(expected, abs=1e-12)
-    # Noise variances 1/2 and 1/4: det(I + N^-1/2 K N^-1/2) = 3 * 5 - 8/e.
-    yvar = torch.tensor([[0.5], [0.25]], **tkwargs)
-    model = SingleTaskGP(X, torch.zeros_like(X), yvar, covar_module=kernel, outcome_transform=None)
-    assert float(information_gain(model)) == pytest.approx(0.5 * math.log(15.0 - 8.0 / math.e), abs=1e-12)
+@pytest.mark.parametrize(
+    ("noise", "determinant"), [((0.5, 0.5), 9.0 - 4.0 / math.e), ((0.5, 0.25), 15.0 - 8.0 / math.e)]
+)
+def test_information_gain_by_hand(tkwargs, noise, determinant):
+    """Two points with k(x, x) = 1 and k(x, x') = exp(-1/2): det(I + 2K) = 9 - 4/e, and 3 * 5 - 8/e."""
+    X, noise = torch.tensor([[0.0], [1.0]], **tkwargs), torch.tensor(noise, **tkwargs).unsqueeze(-1)
+    model = SingleTaskGP(X, 0.0 * X, noise, covar_module=rbf(tkwargs, 1.0), outcome_transform=None)
+    assert float(information_gain(model)) == pytest.approx(0.5 * math.log(determinant), abs=1e-12)
 
 
 def test_information_gain_needs_one_exact_gp(tkwargs):

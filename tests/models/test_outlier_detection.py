@@ -6,10 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from scipy import special, stats
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -18,6 +16,7 @@ from bo_robust.models.conditioned_gp import ConditionedGP
 from bo_robust.models.marginal_likelihood import Prior, evidence_of
 from bo_robust.models.outlier_detection import OutlierPrior, OutlierSearch
 from bo_robust.models.reward_units import Units, rescaling_unit, robust_units, spread_units
+from tests.problems import fit
 
 N = 9
 
@@ -203,9 +202,7 @@ class TestSearch:
         ],
     )
     def test_where_most_are_equal_replicates_confirm_each_other_by_size(self, replicates, outliers):
-        Y = torch.tensor([0.0] * 20 + [0.001] * 3 + [0.002] * 3 + [0.01, *replicates], dtype=torch.float64).unsqueeze(
-            -1
-        )
+        Y = torch.tensor([[y] for y in [0.0] * 20 + [0.001] * 3 + [0.002] * 3 + [0.01, *replicates]]).double()
         X = torch.linspace(0.0, 1.0, len(Y) - len(replicates) + 1, dtype=torch.float64).unsqueeze(-1)
         X = torch.cat([X, X[-1:].expand(len(replicates) - 1, 1)])
         for result in (search(X, Y)[0].detect(), search(X, -Y)[0].fit()):
@@ -286,6 +283,5 @@ def test_a_matrix_that_rounding_makes_indefinite_does_not_win():
     wrong = torch.randperm(300, generator=g)[:15]
     size = 8 * (1 + torch.rand(15, 1, generator=g, dtype=torch.float64))
     Y[wrong] += size * torch.sign(torch.randn(15, 1, generator=g, dtype=torch.float64))
-    model = RobustGP(X, 1e6 * Y, covar_module=ScaleKernel(RBFKernel()), outcome_transform=None)
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    model = fit(RobustGP(X, 1e6 * Y, covar_module=ScaleKernel(RBFKernel()), outcome_transform=None))
     assert int((~model.inlier_mask[wrong]).sum()) > 8

@@ -3,11 +3,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
-from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust import RobustGP
 from bo_robust.models import plot_outliers
+from tests.problems import fit
 
 
 def test_outliers_are_drawn_against_their_limit(tmp_path):
@@ -17,8 +16,7 @@ def test_outliers_are_drawn_against_their_limit(tmp_path):
     Y[3], Y[8] = 30.0, -20.0
     model = RobustGP(X, Y)
     assert plot_outliers(model).axes[0].lines[1].get_ydata().tolist() == [0.0] * 20  # before a fit
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    figure = plot_outliers(model, tmp_path / "outliers.png")
+    figure = plot_outliers(fit(model), tmp_path / "outliers.png")
     assert (tmp_path / "outliers.png").read_bytes().startswith(b"\x89PNG")
     limit, inliers, outliers, again = figure.axes[0].lines
     np.testing.assert_array_equal(limit.get_ydata(), model.loo_zscore_limit.numpy())

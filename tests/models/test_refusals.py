@@ -23,6 +23,7 @@ from bo_robust.models import (
     plot_outliers,
     suggest_replicates,
 )
+from bo_robust.models.outcome_scale import OutcomeScale, ScaledOutcome
 from tests.refusals import check_refused
 
 X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).reshape(4, 2)
@@ -47,6 +48,12 @@ def truncated_features(level=1.0, **options):
 
 def small():
     return FeatureGP(X, Y, FourierMap(6), noise_var=0.1, covar_module=RBFKernel())
+
+
+def again(X_pending):
+    model = RobustGP(X, Y)
+    model.outliers_detected.fill_(True)
+    return suggest_replicates(model, X_pending=X_pending)
 
 
 def mapped(chosen, kernel=None):
@@ -131,15 +138,21 @@ REFUSALS = [
     ("maximize", lambda: RobustGP(X, Y, maximize="no")),
     *(("outlier_share", lambda s=s: RobustGP(X, Y, outlier_share=s)) for s in (0.5, "a")),
     ("outlier_density", lambda: RobustGP(X, Y, outlier_density=0.0)),
+    ("outcome_scale", lambda: RobustGP(X, Y, outcome_scale="log")),
+    ("logarithm", lambda: ScaledOutcome(OutcomeScale(0.0))(1.0 - Y)),
     *(
         ("train_Yvar", lambda v=v: RobustGP(X, Y, v))
         for v in (0.1, torch.ones(4), Y[:, 0], Y[:3], Y * math.nan, -1.0 - Y)
     ),
     ("train_Yvar", lambda: RobustGP(X, Y, likelihood=SEVERAL_NOISES)),
+    ("make a new one", lambda: RobustGP(X, Y, Y + 1.0).set_train_data(X, Y[:, 0])),
+    ("Y", lambda: RobustGP(X, Y).eval().condition_on_observations(X, Y[:, 0])),
     ("fit_gpytorch_mll", lambda: RobustGP(X, Y).recommendable()),
     ("fit_gpytorch_mll", lambda: suggest_replicates(RobustGP(X, Y))),
     *(("model", lambda a=a: suggest_replicates(*a)) for a in (("abc",), (X, Y))),
     ("maximize", lambda: suggest_replicates(SingleTaskGP(X, Y), maximize=Y)),
+    *(("q", lambda q=q: suggest_replicates(SingleTaskGP(X, Y), q=q)) for q in (0, 2.5)),
+    *(("X_pending", lambda x=x: again(x)) for x in (X[:1].float(), X.new_zeros(1, 3), X[:1] * math.nan)),
     ("model", lambda: plot_outliers(SingleTaskGP(X, Y))),
 ]
 

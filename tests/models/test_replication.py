@@ -9,23 +9,15 @@ from botorch.acquisition.objective import GenericMCObjective
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.optim import optimize_acqf
-from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
+from gpytorch.mlls import SumMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
 from bo_robust import RobustGP, suggest_replicates
 from bo_robust.models import OutlierPrior
+from tests.problems import fit, outliers
 
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 ERROR = 10.0
-
-
-def fit(model):
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return model
-
-
-def outliers(model):
-    return (~model.inlier_mask).nonzero().flatten().tolist()
 
 
 def spiked(size=8.0):
@@ -49,58 +41,53 @@ class TestOneModel:
         assert torch.equal(suggest_replicates(model), X[3:4])
         assert torch.equal(suggest_replicates(model, maximize=False), X[4:5])
 
-    def test_agreement_makes_inliers_and_contradiction_ends_the_question(self):
+    @pytest.mark.parametrize(
+        ("readings", "flagged", "confirmed", "candidates"),
+        [
+            ([0.1], [], [7, 20], [20, 7]),  # they agree, and a third one makes sure
+            ([0.1, -0.1], [], [], []),
+            ([0.1, -8.0], [7, 20], [], []),  # twice wrong
+            ([-8.0], [7], [], []),
+            ([-4.0], [7, 20], [], [7, 20]),  # both too good: a third one decides
+            ([-4.0, -3.9], [7], [], []),  # the first is beyond the two that agree
+            ([-4.0, -8.0], [7, 20], [], []),
+        ],
+    )
+    def test_agreement_makes_inliers_and_contradiction_ends_the_question(
+        self, readings, flagged, confirmed, candidates
+    ):
+        """``readings`` of the point of row 7, relative to its observation, which is too good by 8."""
         X, Y = spiked()
-        again = torch.cat([X, X[7:8]])
-        confirmed = fit(RobustGP(again, torch.cat([Y, Y[7:8] + 0.1])))
-        assert outliers(confirmed) == []
-        assert confirmed.confirmed_by_replicate.nonzero().squeeze(-1).tolist() == [7, len(X)]
-        assert torch.equal(suggest_replicates(confirmed), X[7:8])
-        thrice, observed = torch.cat([again, X[7:8]]), torch.cat([Y, Y[7:8] + 0.1])
-        sure = fit(RobustGP(thrice, torch.cat([observed, Y[7:8] - 0.1])))
-        assert outliers(sure) == []
-        assert suggest_replicates(sure) is None
-        twice_wrong = fit(RobustGP(thrice, torch.cat([observed, Y[7:8] - 8.0])))
-        assert outliers(twice_wrong) == [7, len(X)]
-        assert suggest_replicates(twice_wrong) is None
-        contradicted = fit(RobustGP(again, torch.cat([Y, Y[7:8] - 8.0])))
-        assert outliers(contradicted) == [7]
-        assert suggest_replicates(contradicted) is None
-
-    def test_a_third_observation_decides_between_two_that_are_too_good(self):
-        X, Y = spiked()
-        X, Y = torch.cat([X, X[7:8]]), torch.cat([Y, Y[7:8] - 4.0])
-        undecided = fit(RobustGP(X, Y))
-        assert outliers(undecided) == [7, 20]
-        assert undecided.replication_candidates().tolist() == [7, 20]
-        assert torch.equal(suggest_replicates(undecided), X[7:8])
-        thrice = torch.cat([X, X[7:8]])
-        farther = fit(RobustGP(thrice, torch.cat([Y, Y[20:] + 0.1])))
-        assert outliers(farther) == [7]  # it is beyond the two that agree
-        assert suggest_replicates(farther) is None
-        nearer = fit(RobustGP(thrice, torch.cat([Y, Y[7:8] - 8.0])))
-        assert outliers(nearer) == [7, 20]
-        assert suggest_replicates(nearer) is None
+        again = Y[7] + Y.new_tensor([readings]).mT
+        model = fit(RobustGP(torch.cat([X, X[7].expand(len(again), 2)]), torch.cat([Y, again])))
+        assert outliers(model) == flagged
+        assert model.confirmed_by_replicate.nonzero().flatten().tolist() == confirmed
+        assert model.replication_candidates().tolist() == candidates
+        if candidates:
+            assert torch.equal(suggest_replicates(model), X[7:8])
+        else:
+            assert suggest_replicates(model) is None
 
     @pytest.mark.parametrize("others", [[], [0.3, 0.5]])
     def test_an_observation_far_above_equal_ones_is_measured_again(self, others):
-        """Alone it is an inlier, as it may be the discovery; so are two of one size, but none that is contradicted."""
+        """Alone it is an inlier, as it may be the discovery; so are two of one size, but none that is contradicted.
+
+        Where the rest says no, a third observation makes sure.
+        """
         X, _ = spiked()
-        Y = torch.tensor([9.0, *others, *([0.0] * (19 - len(others)))], dtype=torch.float64).unsqueeze(-1)
-        once = fit(RobustGP(X, Y))
-        assert outliers(once) == ([0] if others else [])
-        assert torch.equal(suggest_replicates(once), X[:1])
-        again = torch.cat([X, X[:1]])
-        contradicted = fit(RobustGP(again, torch.cat([Y, 0.0 * Y[:1]])))
-        assert outliers(contradicted) == [0]
-        assert suggest_replicates(contradicted) is None
-        confirmed = fit(RobustGP(again, torch.cat([Y, Y[:1]])))
-        assert outliers(confirmed) == []
-        if others:  # the rest says no, so a third observation makes sure
-            assert torch.equal(suggest_replicates(confirmed), X[:1])
-        sure = fit(RobustGP(torch.cat([again, X[:1]]), torch.cat([Y, Y[:1], Y[:1]])))
-        assert outliers(sure) == []
-        assert suggest_replicates(sure) is None
+        Y = torch.tensor([9.0, *others, *([0.0] * (19 - len(others)))], dtype=torch.float64)
+        for readings, flagged, asked in (
+            ([], [0] if others else [], True),
+            ([0.0], [0], False),
+            ([9.0], [], bool(others) or None),
+            ([9.0, 9.0], [], False),
+        ):
+            again = X[:1].expand(len(readings), 2)
+            model = fit(RobustGP(torch.cat([X, again]), torch.cat([Y, Y.new_tensor(readings)]).unsqueeze(-1)))
+            assert outliers(model) == flagged
+            if asked is not None:  # of two that nothing contradicts either is fine
+                x = suggest_replicates(model)
+                assert torch.equal(x, X[:1]) if asked else x is None
 
     def test_no_more_is_replicated_than_outliers_are_expected(self):
         """One of 21 observations was contradicted."""
@@ -122,19 +109,6 @@ class TestOneModel:
         assert torch.equal(suggest_replicates(model, X_pending=X[[0, 3]] * (1.0 + 1e-15)), X[7:8])
         assert suggest_replicates(model, q=2, X_pending=X[[3, 7]]) is None
 
-    def test_refusals_say_what_to_change(self):
-        X, Y = spiked()
-        model = fit(RobustGP(X, Y))
-        for options, message in (
-            ({"q": 0}, "q must be a whole number of at least 1, got 0"),
-            ({"q": 2.5}, "q must be a whole number of at least 1, got 2.5"),
-            ({"X_pending": X[[3]].float()}, r"X_pending is torch\.float32 .* convert one of them"),
-            ({"X_pending": X.new_zeros(1, 3)}, r"X_pending must be m x \d, got \(1, 3\)"),
-            ({"X_pending": X[[3]] + X.new_tensor([math.nan, 0.0])}, "X_pending has 1 NaN"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                suggest_replicates(model, **options)
-
     def test_an_outlier_on_the_bad_side_contradicts_nothing(self):
         X, Y = spiked()
         X, Y = torch.cat([X, X[4:5]]), torch.cat([Y, Y[4:5] - 30.0])
@@ -153,18 +127,9 @@ def constrained(X):
     return torch.stack([X.sum(-1), X.square().sum(-1) - 0.5], -1)
 
 
-def start(outcomes, errors):
-    """24 points with observations of both outcomes; ``errors`` are added to (row, outcome)."""
-    X = SobolEngine(2, scramble=True, seed=0).draw(24, dtype=torch.float64)
-    noise = torch.randn(24, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    Y = outcomes(X) + 0.02 * noise
-    for where, size in errors(outcomes(X)).items():
-        Y[where] += size
-    return X, Y
-
-
-def loop(outcomes, X, Y, made, acquisition, rounds=4):
+def loop(X, Y, made, rounds=4):
     """The fitted list and its data after the rounds, each at the replicate or at the best of the acquisition."""
+    objective, constraints = GenericMCObjective(lambda Z, X=None: Z[..., 0]), [lambda Z: Z[..., 1]]
     for t in range(rounds + 1):
         torch.manual_seed(t)
         models = ModelListGP(*(make(X, Y[:, i : i + 1]) for i, make in enumerate(made)))
@@ -173,8 +138,9 @@ def loop(outcomes, X, Y, made, acquisition, rounds=4):
             return models, X
         x = suggest_replicates(models)
         if x is None:
-            x, _ = optimize_acqf(acquisition(models, X), BOX, q=1, num_restarts=2, raw_samples=32)
-        X, Y = torch.cat([X, x]), torch.cat([Y, outcomes(x)])
+            acquisition = qLogNoisyExpectedImprovement(models, X, objective=objective, constraints=constraints)
+            x, _ = optimize_acqf(acquisition, BOX, q=1, num_restarts=2, raw_samples=32)
+        X, Y = torch.cat([X, x]), torch.cat([Y, constrained(x)])
 
 
 def recommendable_means(models, X):
@@ -187,42 +153,24 @@ def recommendable_means(models, X):
     return mean
 
 
-def infeasible_looks_best(values):
-    return {(int(values[:, 0].argmax()), 1): -ERROR}
+# Which row has an error in its objective or its constraint, and how large it is.
+ERRORS = {
+    "infeasible looks best": lambda y, cost: (y.argmax(), 1, -ERROR),
+    "best looks infeasible": lambda y, cost: (y.where(cost <= 0.0, -math.inf).argmax(), 1, ERROR),
+    "mediocre looks best": lambda y, cost: ((y - 0.4).abs().argmin(), 0, ERROR),
+}
+SLOW = ("infeasible looks best", "best looks infeasible")
 
 
-def best_looks_infeasible(values):
-    return {(int(values[:, 0].where(values[:, 1] <= 0.0, -math.inf).argmax()), 1): ERROR}
-
-
-def mediocre_looks_best(values):
-    return {(int((values[:, 0] - 0.4).abs().argmin()), 0): ERROR}
-
-
-@pytest.mark.parametrize(
-    "errors",
-    [
-        pytest.param(infeasible_looks_best, marks=pytest.mark.slow),
-        pytest.param(best_looks_infeasible, marks=pytest.mark.slow),
-        mediocre_looks_best,
-    ],
-)
-def test_an_error_in_objective_or_constraint_does_not_decide(errors):
-    X, Y = start(constrained, errors)
+@pytest.mark.parametrize("error", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in ERRORS])
+def test_an_error_in_objective_or_constraint_does_not_decide(error):
+    X = SobolEngine(2, scramble=True, seed=0).draw(24, dtype=torch.float64)
+    Y = constrained(X) + 0.02 * torch.randn(24, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    row, outcome, size = ERRORS[error](*constrained(X).unbind(-1))
+    Y[row, outcome] += size
     best = []
     for made in ((RobustGP, lambda X, Y: RobustGP(X, Y, maximize=None)), (SingleTaskGP, SingleTaskGP)):
-        models, points = loop(
-            constrained,
-            X,
-            Y,
-            made,
-            lambda models, X: qLogNoisyExpectedImprovement(
-                models,
-                X,
-                objective=GenericMCObjective(lambda Z, X=None: Z[..., 0]),
-                constraints=[lambda Z: Z[..., 1]],
-            ),
-        )
+        models, points = loop(X, Y, made)
         objective, cost = recommendable_means(models, points).unbind(-1)
         row = objective.where(cost <= 0.0, -math.inf).argmax()
         best.append(constrained(points[row]).tolist())

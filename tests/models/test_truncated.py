@@ -9,7 +9,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_robust.confidence.truncation import NoTruncation, TGPTruncation
 from bo_robust.models import TruncatedGP, TruncationWarning
-from tests.problems import assert_same, moments, points, rbf
+from tests.problems import assert_same, dense_posterior, moments, points, rand, rbf
 
 LENGTHSCALE = 0.4
 LEVEL = TGPTruncation(moment_bound=1.0, alpha=1.0)  # b_t = t^(1/4)
@@ -26,39 +26,19 @@ def make(tkwargs, n=12, batch=(), seed=0, truncation=LEVEL, **kwargs):
     return TruncatedGP(X, Y, truncation, **kwargs)
 
 
-def dense(X, y, noise, X_test):
-    """The posterior by a dense numpy solve."""
-
-    def k(A, B):
-        return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * LENGTHSCALE**2))
-
-    X, y, X_test = (np.asarray(a.detach().cpu()) for a in (X, y, X_test))
-    C = k(X, X) + np.diag(np.broadcast_to(noise, len(X)))
-    K = k(X_test, X)
-    return K @ np.linalg.solve(C, y), 1.0 - (K * np.linalg.solve(C, K.T).T).sum(-1)
-
-
 @pytest.mark.parametrize("noise", ["noise_var", "train_Yvar", "likelihood"])
 def test_posterior_is_that_of_the_truncated_rewards(tkwargs, noise):
-    torch.manual_seed(0)
-    if noise == "noise_var":
-        model, used = make(tkwargs, noise_var=0.2), 0.2
-    elif noise == "train_Yvar":
-        used = 0.1 + torch.rand(12, 1, **tkwargs)
-        model, used = make(tkwargs, train_Yvar=used), used.squeeze(-1).cpu().numpy()
-    else:
-        likelihood = GaussianLikelihood().to(**tkwargs)
-        likelihood.noise = torch.tensor(0.2, **tkwargs)
-        model, used = make(tkwargs, likelihood=likelihood), 0.2
-    X = points(tkwargs, 9)
+    likelihood = GaussianLikelihood().to(**tkwargs)
+    likelihood.noise = torch.tensor(0.2, **tkwargs)
+    given = {"noise_var": 0.2, "train_Yvar": 0.1 + rand(tkwargs, 12, 1), "likelihood": likelihood}[noise]
+    model, X = make(tkwargs, **{noise: given}), points(tkwargs, 9)
     y = model.rewards.squeeze(-1)
-    t = torch.arange(1, 13, **tkwargs)
-    y = torch.where(y.abs() > t**0.25, 0.0, y)
+    y = torch.where(y.abs() > torch.arange(1, 13, **tkwargs) ** 0.25, 0.0, y)
     assert 0 < int((y == 0).sum()) < 12
-    mean, variance = dense(model.train_inputs[0], y, used, X)
-    got = moments(model, X)
-    np.testing.assert_allclose(got[0].squeeze(-1).cpu(), mean, atol=1e-9)
-    np.testing.assert_allclose(got[1].squeeze(-1).cpu(), variance, atol=1e-9)
+    used = given.squeeze(-1).cpu().numpy() if noise == "train_Yvar" else 0.2
+    expected = dense_posterior(X, model.train_inputs[0], y, used, LENGTHSCALE)
+    for ours, theirs in zip(moments(model, X), expected, strict=True):
+        np.testing.assert_allclose(ours.squeeze(-1).cpu(), theirs, atol=1e-9)
 
 
 def test_levels_as_a_tensor(tkwargs):
@@ -121,15 +101,6 @@ def test_setting_train_data_where_rows_have_their_own_level_or_noise(tkwargs):
     assert model.train_inputs[0].shape == (12, 2)  # unchanged
 
 
-def test_a_reward_at_its_level_is_kept(tkwargs):
-    X, Y = points(tkwargs, 4), torch.tensor([[2.0], [-2.0], [2.0], [-2.0]], **tkwargs)
-    below = math.nextafter(2.0, 0.0)
-    levels = torch.tensor([[2.0], [2.0], [below], [below]], **tkwargs)
-    model = TruncatedGP(X, Y, levels, noise_var=0.1)
-    assert model.train_targets.tolist() == [2.0, -2.0, 0.0, 0.0]
-    assert model.truncated[:, 0].tolist() == [False, False, True, True]
-
-
 def test_many_truncated_rewards_are_said(tkwargs):
     """Their share, and whether the largest rewards are among them; few are no news, nor are fantasies."""
     X, Y = points(tkwargs, 20), torch.linspace(-1.0, 1.0, 20, **tkwargs).unsqueeze(-1)
@@ -167,19 +138,18 @@ def test_many_truncated_rewards_are_said(tkwargs):
         model.fantasize(X[:2], SobolQMCNormalSampler(torch.Size([3]), seed=0))
 
 
-def test_the_clip_rule_keeps_the_level_with_its_sign(tkwargs):
-    X = torch.rand(4, 2, **tkwargs)
-    Y = torch.tensor([[0.5], [-7.0], [9.0], [1.0]], **tkwargs)
-    levels = torch.tensor([[1.0], [2.0], [3.0], [4.0]], **tkwargs)
-    clipped = torch.tensor([[0.5], [-2.0], [3.0], [1.0]], **tkwargs)
-    model = TruncatedGP(X, Y, levels, noise_var=0.1, rule="clip")
-    expected = TruncatedGP(X, clipped, NoTruncation(), noise_var=0.1)
-    assert torch.equal(model.train_targets, clipped.squeeze(-1))
-    assert torch.equal(model.posterior(X + 0.1).mean, expected.posterior(X + 0.1).mean)
-    assert model.truncated.squeeze(-1).tolist() == [False, True, True, False]
-    schedule = TGPTruncation(moment_bound=1.0, alpha=1.0)
-    grown = TruncatedGP(X, Y, schedule, noise_var=0.1, rule="clip").condition_on_observations(X[:1], 50.0 + Y[:1])
+def test_rules_by_hand(tkwargs):
+    """A reward at its level is kept; by "clip" the level remains, with the sign of the reward."""
+    X, Y = points(tkwargs, 6), torch.tensor([[0.5], [-7.0], [9.0], [1.0], [2.0], [-2.0]], **tkwargs)
+    levels = torch.tensor([[1.0], [2.0], [3.0], [4.0], [2.0], [math.nextafter(2.0, 0.0)]], **tkwargs)
+    for rule, kept in (("zero", [0.5, 0.0, 0.0, 1.0, 2.0, 0.0]), ("clip", [0.5, -2.0, 3.0, 1.0, 2.0, -levels[5, 0]])):
+        model = TruncatedGP(X, Y, levels, noise_var=0.1, rule=rule)
+        expected = TruncatedGP(X, Y.new_tensor(kept).unsqueeze(-1), NoTruncation(), noise_var=0.1)
+        assert torch.equal(model.train_targets, expected.train_targets)
+        assert torch.equal(model.posterior(X + 0.1).mean, expected.posterior(X + 0.1).mean)
+        assert model.truncated.squeeze(-1).tolist() == [False, True, True, False, False, True]
+    model = TruncatedGP(X[:4], Y[:4], LEVEL, noise_var=0.1, rule="clip")
+    grown = model.condition_on_observations(X[:1], 50.0 + Y[:1])
     assert float(grown.train_targets[-1]) == pytest.approx(5.0**0.25)
-    shifted = TruncatedGP(X, Y, schedule, noise_var=0.1, rule="clip")
-    shifted.set_train_data(targets=-Y.squeeze(-1))
-    assert float(shifted.train_targets[1]) == pytest.approx(2.0**0.25)
+    model.set_train_data(targets=-Y[:4, 0])
+    assert float(model.train_targets[1]) == pytest.approx(2.0**0.25)

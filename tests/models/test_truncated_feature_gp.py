@@ -5,15 +5,13 @@ import pytest
 import torch
 from botorch.cross_validation import loo_cv
 from botorch.exceptions import UnsupportedError
-from botorch.fit import fit_gpytorch_mll
 from gpytorch.kernels import MaternKernel
 from gpytorch.means import ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bo_robust.confidence.truncation import ATAFourierTruncation
 from bo_robust.models import FeatureGP, FourierMap, NystromMap, TruncatedFeatureGP, TruncationWarning
 from bo_robust.models.truncated_feature_gp import truncated_sum
-from tests.problems import assert_same, moments, points, rbf
+from tests.problems import assert_same, fit, moments, points, rbf
 
 MAPS = ["fourier", "nystrom"]
 
@@ -99,19 +97,14 @@ def test_all_rewards_truncated_is_said(tkwargs):
 def test_one_outlier_moves_the_mean_little(tkwargs):
     """1e6 in one of 200 rewards: the plain mean follows it, the truncated one stays."""
     X = points(tkwargs, 200, seed=1)
-    clean = torch.sin(5.0 * X[..., :1])
-    Y = clean.clone()
+    Y = torch.sin(5.0 * X[..., :1])
     Y[17] = 1e6
-    test_X = points(tkwargs, 30)
-    errors = {}
+    test_X, errors = points(tkwargs, 30), {}
     for level in (1.0, math.inf):
         model = TruncatedFeatureGP(X, Y, FourierMap(8), level, noise_var=0.1, covar_module=rbf(tkwargs))
         errors[level] = float((moments(model, test_X)[0] - torch.sin(5.0 * test_X[..., :1])).abs().max())
     assert errors[1.0] < 1.5
     assert errors[math.inf] > 1e4
-
-
-# ---------------------------------------------------------------------------------------------- fitting
 
 
 @pytest.mark.parametrize("kind", MAPS)
@@ -121,12 +114,11 @@ def test_fitting_is_not_led_by_outliers(tkwargs, kind):
     clean = torch.sin(8.0 * X) + 0.2 * torch.randn(150, 1, generator=g, dtype=torch.float64).to(**tkwargs)
     Y = clean.clone()
     Y[::30] = 100.0
-    Z = torch.linspace(0.0, 1.0, 12, **tkwargs).unsqueeze(-1)
-    features = FourierMap(32) if kind == "fourier" else NystromMap(Z)
+    at = torch.linspace(0.0, 1.0, 12, **tkwargs).unsqueeze(-1)
+    features = FourierMap(32) if kind == "fourier" else NystromMap(at)
     fits = []
     for y in (clean, Y):
-        model = TruncatedFeatureGP(X, y, features, 5.0)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        model = fit(TruncatedFeatureGP(X, y, features, 5.0))
         fits.append((model.covar_module.lengthscale.item(), model.likelihood.noise.item()))
     (lengthscale, noise), (lengthscale_out, noise_out) = fits
     assert noise == pytest.approx(0.04, rel=0.3)
@@ -149,18 +141,12 @@ def test_evidence_is_that_of_winsorised_rewards(tkwargs):
     torch.testing.assert_close(model.log_evidence(), plain.log_evidence(), atol=1e-8, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------------- acquisition, module
-
-
 def test_setting_train_data(tkwargs):
     schedule = ATAFourierTruncation(moment_bound=4.0, alpha=0.5, delta=0.1, horizon=100, num_features=36)
     model, other = make(tkwargs, truncation=schedule), make(tkwargs, n=17, truncation=schedule)
     model.set_train_data(other.train_inputs[0], other.train_targets, strict=False)
     assert model.drawn.shape == (17,)
     assert_same(model, other, points(tkwargs, 4), tol=0.0)
-
-
-# ---------------------------------------------------------------------------------------------- truncated sums
 
 
 # U = R Phi^T is [[1, 3, 5], [-1, 2, 0]], so U y is [[2, -3, 20], [-2, -2, 0]].
@@ -185,10 +171,3 @@ def test_truncated_sums_by_hand(level, sums, clipped, device):
     data = [x.to(device) for x in (ROOT, FEATURES, REWARDS)]
     assert truncated_sum(*data, level).tolist() == sums
     assert truncated_sum(*data, level, "clip").tolist() == pytest.approx(clipped)
-
-
-def by_definition(root, features, rewards, level):
-    """All products in memory: sums of those kept, and sums of all clipped."""
-    products = root @ features.mT * rewards.unsqueeze(-2)
-    beyond = products.abs() > level
-    return torch.where(beyond, 0.0, products).sum(-1), products.clamp(-level, level).sum(-1)

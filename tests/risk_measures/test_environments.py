@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal, Normal, Uniform
+from torch.distributions import Normal, Uniform
 
 from bo_robust.risk_measures.environments import ContinuousEnvironment, FiniteEnvironment, PerturbationEnvironment
 from bo_robust.risk_measures.functionals import ValueAtRisk
+from tests.problems import unit_box
 
 
 def box(tkwargs, *pairs):
@@ -34,8 +35,6 @@ def test_finite_points_follow_the_designs(tkwargs):
 def test_tensors_move_with_to(tkwargs):
     environment = FiniteEnvironment(torch.zeros(2, 1, **tkwargs), torch.tensor([0.3, 0.7], **tkwargs)).to(torch.float32)
     assert environment.z.dtype == environment.probabilities.dtype == torch.float32
-    with pytest.raises(ValueError, match="float64"):
-        environment.points(torch.zeros(1, 1, **tkwargs))
 
 
 def test_a_distribution_is_truncated_to_the_box(tkwargs):
@@ -72,11 +71,10 @@ def test_two_dimensions_are_quasi_random(tkwargs):
 
 
 def test_samplers(tkwargs):
-    bounds = box(tkwargs, (0.0, 1.0), (0.0, 1.0))
-
     def uniform(n):
         return torch.rand(n, 2, **tkwargs)
 
+    bounds = unit_box(tkwargs)
     environment = ContinuousEnvironment(bounds, sampler=uniform, num_points=20)
     assert environment.z.shape == (20, 2)
     assert environment.density is None
@@ -84,23 +82,6 @@ def test_samplers(tkwargs):
     ranked = ContinuousEnvironment(bounds, sampler=uniform, log_prob=lambda z: -z.sum(-1), num_points=20)
     assert int(ranked.density.argmax()) == int(ranked.z.sum(-1).argmin())
     assert float(ranked.density.max()) == 1.0
-    for sampler, message in [
-        (lambda n: uniform(n) * torch.nan, "NaN"),
-        (lambda n: uniform(n) + 0.5, "outside the declared bounds"),
-        (lambda n: uniform(n)[:, :1], "must return 256 x 2"),
-        (lambda n: uniform(n).float(), "must return"),
-        (lambda n: uniform(n).tolist(), "must return"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            ContinuousEnvironment(bounds, sampler=sampler)
-    with pytest.raises(ValueError, match="log_prob"):
-        ContinuousEnvironment(bounds, sampler=uniform, log_prob=lambda z: z.sum(-1) * torch.nan)
-    with pytest.raises(ValueError, match="either"):
-        ContinuousEnvironment(bounds, Normal(0.0, 1.0), uniform)
-    with pytest.raises(ValueError, match="belongs to a sampler"):
-        ContinuousEnvironment(bounds, Normal(0.0, 1.0), log_prob=lambda z: z.sum(-1))
-    with pytest.raises(ValueError, match="independent"):
-        ContinuousEnvironment(bounds, MultivariateNormal(torch.zeros(2), torch.eye(2)))
 
 
 def test_perturbations(tkwargs):
@@ -109,7 +90,7 @@ def test_perturbations(tkwargs):
     points = PerturbationEnvironment(xi, torch.tensor([0.9, 0.1], **tkwargs)).points(X)
     expected = torch.tensor([[[0.9, 0.5], [1.1, 0.4]], [[0.1, 0.05], [0.3, -0.05]]], **tkwargs)
     assert torch.allclose(points, expected)
-    inside = PerturbationEnvironment(xi, bounds=box(tkwargs, (0.0, 1.0), (0.0, 1.0))).points(X)
+    inside = PerturbationEnvironment(xi, bounds=unit_box(tkwargs)).points(X)
     assert torch.allclose(inside, expected.clamp(0.0, 1.0))
 
 
@@ -125,32 +106,10 @@ def test_perturbations_that_depend_on_x(tkwargs):
     assert (environment.dim, environment.appended) == (None, 0)
     p = torch.tensor([0.5, 0.25, 0.25], **tkwargs)
     assert PerturbationEnvironment(relative, p).points(X).shape == (1, 3, 2)
-    with pytest.raises(ValueError, match=r"must return \.\.\. x 2 x 2"):
-        PerturbationEnvironment(relative, torch.tensor([0.4, 0.6], **tkwargs)).points(X)
-    with pytest.raises(ValueError, match="must return"):
-        PerturbationEnvironment(lambda X: X).points(X)
-    with pytest.raises(ValueError, match="NaN"):
-        PerturbationEnvironment(lambda X: relative(X) * torch.nan).points(X)
-
-
-def test_perturbations_of_another_dtype_are_refused(tkwargs):
-    """Their sum would become float64 in silence, and a function's list fail somewhere in torch."""
-    xi, X = torch.zeros(3, 2, **tkwargs), torch.zeros(4, 2, **tkwargs)
-    with pytest.raises(ValueError, match=r"X is torch.float32 .*, the environment torch.float64"):
-        PerturbationEnvironment(xi).points(X.float())
-    with pytest.raises(ValueError, match=r"X is torch.float32 .*, the bounds of the environment torch.float64"):
-        PerturbationEnvironment(lambda X: X.unsqueeze(-2), bounds=box(tkwargs, (0.0, 1.0), (0.0, 1.0))).points(
-            X.float()
-        )
-    with pytest.raises(ValueError, match=r"bounds is torch.float32"):
-        PerturbationEnvironment(xi, bounds=box(tkwargs, (0.0, 1.0), (0.0, 1.0)).float())
-    for function, error in ((lambda X: X.unsqueeze(-2).float(), ValueError), (lambda X: X.tolist(), TypeError)):
-        with pytest.raises(error, match="function of perturbations"):
-            PerturbationEnvironment(function).points(X)
 
 
 def test_the_ball(tkwargs):
-    bounds = box(tkwargs, (0.0, 1.0), (0.0, 1.0), (0.0, 1.0))
+    bounds = unit_box(tkwargs, 3)
     environment = PerturbationEnvironment.ball(0.2, bounds, num_points=64)
     xi = environment.perturbations
     length = xi.norm(dim=-1)
@@ -162,5 +121,3 @@ def test_the_ball(tkwargs):
     assert float(corner.min()) == 0.0
     line = PerturbationEnvironment.ball(0.5, box(tkwargs, (-2.0, 2.0)), num_points=3)
     assert line.perturbations[:, 0].tolist() == [-0.5, 0.0, 0.5]
-    with pytest.raises(ValueError, match="num_points"):
-        PerturbationEnvironment.ball(0.1, bounds, num_points=1)

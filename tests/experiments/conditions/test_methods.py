@@ -11,11 +11,7 @@ from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
 from bo_robust.utils.random import stream
 
-TINY = {
-    "restarts": 2,
-    "raw_samples": 8,
-    "maxiter": 3,
-}
+TINY = {"restarts": 2, "raw_samples": 8, "maxiter": 3}
 
 
 def round_of(problem, n=6):
@@ -68,11 +64,12 @@ def test_v_ucb_as_it_is_set():
         ({"selection_rule": "drawn"}, "selection_rule must be one of probable, uniform; got 'drawn'"),
         ({"width": 0.0}, "width must be"),
         ({"preset": "tuned"}, "has no 'preset'"),
+        ({"optimizer": {"kind": "lnso"}}, "ContinuousEnvironment"),
     ],
 )
 def test_bad_settings_of_v_ucb_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        build_method("v-ucb", options)
+        build_method("v-ucb", options).propose(round_of(make("branin")))
 
 
 @pytest.mark.parametrize("options", [{"optimizer": {"kind": "lnso", "num_starts": 2, "rounds": 2}}, {"scenarios": 10}])
@@ -89,11 +86,6 @@ def test_v_ucb_from_draws_of_z(options):
     assert proposal.max_upper == pytest.approx(float(bound(proposal.point[:1].unsqueeze(0))))
     assert exact.max_upper - 1.0 < proposal.max_upper < exact.max_upper + 1e-3
     assert bool(((proposal.point >= 0.0) & (proposal.point <= 1.0)).all())
-
-
-def test_lnso_is_for_continuous_z():
-    with pytest.raises(ValueError, match="ContinuousEnvironment"):
-        build_method("v-ucb", {"optimizer": {"kind": "lnso"}}).propose(round_of(make("branin")))
 
 
 def test_systematic_resampling(device):

@@ -54,9 +54,6 @@ def test_kernel_noise_and_constants(problem, device):
 
 
 def test_settings(data_dir):
-    problem = make_problem(
-        "abalone", [0], 0, data_dir=data_dir, lengthscale=1.5, noise={"kind": "student_t", "df": 3.0}, noise_var=0.1
-    )
-    assert problem.kernel == SquaredExponential(1.5)
-    assert problem.rewards == StudentT(3.0)
-    assert problem.noise_var == 0.1
+    given = {"lengthscale": 1.5, "noise": {"kind": "student_t", "df": 3.0}, "noise_var": 0.1}
+    problem = make_problem("abalone", [0], 0, data_dir=data_dir, **given)
+    assert (problem.kernel, problem.rewards, problem.noise_var) == (SquaredExponential(1.5), StudentT(3.0), 0.1)

@@ -14,14 +14,22 @@ F = torch.tensor([[0.0, 2.0, 1.0], [5.0, 4.0, 3.0]], dtype=torch.float64)
 
 
 def make(**changes):
-    settings = {
-        "name": "x",
-        "f": F,
-        "kernel": torch.eye(3, dtype=torch.float64),
-        "rewards": Gaussian(1.0),
-        "noise_var": 1.0,
-    }
+    settings = {"name": "x", "f": F, "kernel": torch.eye(3).double(), "rewards": Gaussian(1.0), "noise_var": 1.0}
     return Problem(**(settings | changes))
+
+
+def two(**changes):
+    eye = torch.eye(3, dtype=torch.float64)
+    settings = {"names": ("a", "b"), "kernels": torch.stack([eye, 2.0 * eye]), "true": (1, 0)}
+    return CandidatePriors(**(settings | changes))
+
+
+NOISES = two(kernels=None, noise_vars=(1.0, 2.0))
+
+
+def of_two(**changes):
+    """A problem with these candidates."""
+    return make(candidates=two(**changes))
 
 
 def test_sizes_and_optimum():
@@ -41,38 +49,6 @@ def test_to_moves_every_tensor(device):
     assert make(kernel=covariance, arms=torch.zeros(3, 1).double()).to(device, torch.float32).kernel is covariance
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"f": F[0]}, "f must be s x n"),
-        ({"f": F[:0]}, "f must be s x n"),
-        ({"f": F.long()}, "f must be s x n"),
-        ({"f": F * math.nan}, "NaN"),
-        ({"kernel": torch.eye(2, dtype=torch.float64)}, "3 x 3 or 2 x 3 x 3"),
-        ({"kernel": torch.eye(3)}, "kernel matrix is torch.float32"),
-        ({"kernel": SquaredExponential(0.2)}, "needs arm locations"),
-        ({"arms": torch.zeros(2, 1).double()}, "arms must be 3 x d"),
-        ({"arms": torch.zeros(3, 1)}, "arms is torch.float32"),
-        ({"arm_names": ("a",)}, "3 names"),
-        ({"moment_bound": 1.0}, "belong together"),
-        ({"moment_bound": 1.0, "alpha": 1.5}, "alpha must be"),
-        ({"moment_bound": -1.0, "alpha": 1.0}, "moment_bound must be"),
-        ({"norm_bound": math.inf}, "norm_bound must be"),
-        ({"noise_scale": 0.0}, "noise_scale must be"),
-        ({"noise_var": 0.0}, "noise_var must be"),
-    ],
-)
-def test_bad_problems_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        make(**changes)
-
-
-def two(**changes):
-    eye = torch.eye(3, dtype=torch.float64)
-    settings = {"names": ("a", "b"), "kernels": torch.stack([eye, 2.0 * eye]), "true": (1, 0)}
-    return CandidatePriors(**(settings | changes))
-
-
 def test_candidates_move_and_know_the_true_prior_mean(device):
     means = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
     problem = make(candidates=two(prior_means=means))
@@ -84,47 +60,6 @@ def test_candidates_move_and_know_the_true_prior_mean(device):
     assert make(candidates=two()).prior_mean is None
     assert make(candidates=two(prior_means=means, true=None)).prior_mean is None
     assert make().prior_mean is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"names": ()}, "candidates need names"),
-        ({"names": ("a", "a")}, "all different"),
-        ({"kernels": None}, "must differ in something"),
-        ({"names": ("a", "b", "c")}, "kernels must hold one entry per candidate, 3, got 2"),
-        ({"lengthscales": (1.0,)}, "lengthscales must hold one entry per candidate, 2, got 1"),
-        ({"kernels": torch.ones(2, 3).double()}, "kernels must be h x n x n"),
-        ({"prior_means": torch.ones(2, 3, 3).double()}, "prior_means must be h x n"),
-        ({"noise_vars": (1.0, 0.0)}, "noise_vars must be"),
-        ({"lengthscales": (1.0, -1.0)}, "lengthscales must be"),
-        ({"true": (0, 2)}, "one of the 2 candidates, 0 to 1, got 2"),
-        ({"true": (0, -1)}, "true must be a whole number >= 0"),
-    ],
-)
-def test_bad_candidates_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        two(**changes)
-
-
-@pytest.mark.parametrize(
-    ("candidates", "changes", "message"),
-    [
-        ({"kernels": torch.ones(2, 4, 4).double()}, {}, "kernels of the candidates must be over 3 arms"),
-        ({"prior_means": torch.ones(2, 4).double()}, {}, "prior_means of the candidates must be over 3 arms"),
-        ({"kernels": torch.ones(2, 3, 3)}, {}, "kernels of the candidates is torch.float32"),
-        ({"prior_means": torch.full((2, 3), math.nan).double()}, {}, "NaN"),
-        ({"true": (0,)}, {}, "2 indices, one per trial"),
-        (
-            {"kernels": None, "noise_vars": (1.0, 2.0)},
-            {"kernel": torch.eye(3).double().repeat(2, 1, 1)},
-            "one kernel for all trials",
-        ),
-    ],
-)
-def test_candidates_fit_the_problem(candidates, changes, message):
-    with pytest.raises(ValueError, match=message):
-        make(candidates=two(**candidates), **changes)
 
 
 def test_trials():
@@ -140,3 +75,44 @@ def test_trials():
             Trials(bad, 0)
     with pytest.raises(ValueError, match=r"got \[-1.{0,80}\.\.\.\]?\.$"):
         Trials([-1] * 1000, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "changes", "message"),
+    [
+        *((make, {"f": f}, "f must be s x n") for f in (F[0], F[:0], F.long())),
+        (make, {"f": F * math.nan}, "NaN"),
+        (make, {"kernel": torch.eye(2, dtype=torch.float64)}, "3 x 3 or 2 x 3 x 3"),
+        (make, {"kernel": torch.eye(3)}, "kernel matrix is torch.float32"),
+        (make, {"kernel": SquaredExponential(0.2)}, "needs arm locations"),
+        (make, {"arms": torch.zeros(2, 1).double()}, "arms must be 3 x d"),
+        (make, {"arms": torch.zeros(3, 1)}, "arms is torch.float32"),
+        (make, {"arm_names": ("a",)}, "3 names"),
+        (make, {"moment_bound": 1.0}, "belong together"),
+        (make, {"moment_bound": 1.0, "alpha": 1.5}, "alpha must be"),
+        (make, {"moment_bound": -1.0, "alpha": 1.0}, "moment_bound must be"),
+        (make, {"norm_bound": math.inf}, "norm_bound must be"),
+        (make, {"noise_scale": 0.0}, "noise_scale must be"),
+        (make, {"noise_var": 0.0}, "noise_var must be"),
+        (two, {"names": ()}, "candidates need names"),
+        (two, {"names": ("a", "a")}, "all different"),
+        (two, {"kernels": None}, "must differ in something"),
+        (two, {"names": ("a", "b", "c")}, "kernels must hold one entry per candidate, 3, got 2"),
+        (two, {"lengthscales": (1.0,)}, "lengthscales must hold one entry per candidate, 2, got 1"),
+        (two, {"kernels": torch.ones(2, 3).double()}, "kernels must be h x n x n"),
+        (two, {"prior_means": torch.ones(2, 3, 3).double()}, "prior_means must be h x n"),
+        (two, {"noise_vars": (1.0, 0.0)}, "noise_vars must be"),
+        (two, {"lengthscales": (1.0, -1.0)}, "lengthscales must be"),
+        (two, {"true": (0, 2)}, "one of the 2 candidates, 0 to 1, got 2"),
+        (two, {"true": (0, -1)}, "true must be a whole number >= 0"),
+        (of_two, {"kernels": torch.ones(2, 4, 4).double()}, "kernels of the candidates must be over 3 arms"),
+        (of_two, {"prior_means": torch.ones(2, 4).double()}, "prior_means of the candidates must be over 3 arms"),
+        (of_two, {"kernels": torch.ones(2, 3, 3)}, "kernels of the candidates is torch.float32"),
+        (of_two, {"prior_means": torch.full((2, 3), math.nan).double()}, "NaN"),
+        (of_two, {"true": (0,)}, "2 indices, one per trial"),
+        (make, {"kernel": torch.eye(3).double().repeat(2, 1, 1), "candidates": NOISES}, "one kernel for all trials"),
+    ],
+)
+def test_bad_problems_and_candidates_are_refused(call, changes, message):
+    with pytest.raises(ValueError, match=message):
+        call(**changes)

@@ -27,19 +27,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_reads_from_argument_or_environment(folder, monkeypatch):
+def test_reads_from_argument_before_environment(folder, monkeypatch):
     np.testing.assert_array_equal(data.load_npz("toy", folder)["X"], [0.0, 1.0, 2.0])
     np.testing.assert_array_equal(data.load_npz("toy", str(folder))["X"], [0.0, 1.0, 2.0])
+    monkeypatch.setenv("BO_ROBUST_DATA", str(folder / "elsewhere"))
+    assert "X" in data.load_npz("toy", folder)
     monkeypatch.setenv("BO_ROBUST_DATA", str(folder))
     for name in ("prices", "plain"):
         prices = data.load_csv(name)
         assert list(prices.columns) == ["Date", "X", "Y"]
         np.testing.assert_array_equal(prices[["X", "Y"]].to_numpy(), [[1.5, 2.0], [3.0, 4.0]])
-
-
-def test_argument_beats_environment(folder, monkeypatch):
-    monkeypatch.setenv("BO_ROBUST_DATA", str(folder / "elsewhere"))
-    assert "X" in data.load_npz("toy", folder)
 
 
 @pytest.mark.parametrize("given", [None, "nowhere"])

@@ -1,5 +1,6 @@
 """Problems over designs and conditions: the arms, and what regret is about."""
 
+import pandas as pd
 import pytest
 import torch
 
@@ -14,10 +15,8 @@ from bo_robust.risk_measures.functionals import ValueAtRisk
 
 def test_a_ball_by_hand():
     line = {"kind": "unknown_lengthscale", "num_arms": 6}  # steps of .2
-    problem, inner = (
-        make_problem("ball", range(2), 0, of=line, epsilon=0.2),
-        make_problem(line.pop("kind"), [0], 0, **line),
-    )
+    problem = make_problem("ball", range(2), 0, of=line, epsilon=0.2)
+    inner = make_problem("unknown_lengthscale", [0], 0, num_arms=6)
     assert problem.num_conditions == 3
     assert problem.arms.flatten().tolist() == pytest.approx(
         [0, 0, 0.2, 0, 0.2, 0.4, 0.2, 0.4, 0.6, 0.4, 0.6, 0.8, 0.6, 0.8, 1, 0.8, 1, 1]
@@ -32,10 +31,8 @@ def test_a_ball_by_hand():
 def test_conditions_are_the_grid_of_the_inner_problem():
     problem = make_problem("conditions", range(2), 0, of={"kind": "branin"}, designs=5)
     assert problem.num_arms == 5 * 100
-    at = problem.f[0].view(5, 100)
-    p = torch.tensor(problem.probabilities, dtype=at.dtype)
-    expected = ValueAtRisk(0.1)(at, p)
-    torch.testing.assert_close(problem.value[0, ::100], expected)
+    p = torch.tensor(problem.probabilities, dtype=problem.f.dtype)
+    torch.testing.assert_close(problem.value[0, ::100], ValueAtRisk(0.1)(problem.f[0].view(5, 100), p))
     assert problem.value[0, 100:200].unique().numel() == 1
 
 
@@ -55,19 +52,16 @@ def test_problems_without_pairs_are_refused(problem, message, tmp_path):
 
 
 def test_pair_algorithms_get_what_the_problem_knows():
-    panel = parse(
-        {"panels": [{"name": "p", "problem": {"kind": "conditions", "of": {"kind": "branin"}}, "methods": ["v-ucb"]}]}
-    )
-    problem = make_problem("conditions", [0], 0, of={"kind": "branin"})
-    made = build_algorithm(panel.panels[0].methods[0], panel.panels[0], problem)
+    of = {"of": {"kind": "branin"}}
+    panel = parse({"panels": [{"name": "p", "problem": {"kind": "conditions"} | of, "methods": ["v-ucb"]}]}).panels[0]
+    problem = make_problem("conditions", [0], 0, **of)
+    made = build_algorithm(panel.methods[0], panel, problem)
     assert isinstance(made, VUCB)
     assert (made.num_conditions, made.probabilities, made.functional) == (100, problem.probabilities, ValueAtRisk(0.1))
 
 
 @pytest.mark.parametrize("name", ["v-ucb", "stable-opt", "he-stable-opt"])
 def test_recommended_is_the_design_that_the_algorithm_recommends(name, tmp_path):
-    import pandas as pd
-
     of = {"kind": "unknown_lengthscale", "num_arms": 41}
     panel = {"name": "p", "problem": {"kind": "ball", "epsilon": 0.1, "of": of}}
     method = {"name": name, "width": {"kind": "constant", "value": 2.0}}

@@ -32,14 +32,10 @@ def test_rkhs_function_is_the_sum_of_the_paper(positive, low):
 
 
 def test_rkhs_function_settings():
-    problem = make_problem(
-        "rkhs_function", range(2), 0, kernel="matern52", noise={"kind": "symmetric_pareto", "index": 1.5}
-    )
-    assert problem.kernel == Matern(2.5, 0.2)
-    assert problem.rewards == SymmetricPareto(1.5)
-    assert problem.alpha == pytest.approx(0.4)
-    assert problem.noise_var == 1.0
-    assert problem.noise_scale is None
+    noise = {"kind": "symmetric_pareto", "index": 1.5}
+    problem = make_problem("rkhs_function", range(2), 0, kernel="matern52", noise=noise)
+    assert (problem.kernel, problem.rewards) == (Matern(2.5, 0.2), SymmetricPareto(1.5))
+    assert (problem.alpha, problem.noise_var, problem.noise_scale) == (pytest.approx(0.4), 1.0, None)
     np.testing.assert_allclose(problem.arms[:, 0].numpy(), np.linspace(0, 1, 100))
     pareto = make_problem("rkhs_function", range(4), 0, positive=True, noise={"kind": "pareto"})
     assert pareto.moment_bound == pytest.approx(1 / (2**0.9 * 0.1))  # B^1.9 / (2^0.9 (1 - 0.9)) with B = 1
@@ -57,8 +53,7 @@ def test_gp_draw_is_the_symmetric_root_times_normals():
 def test_gp_draw_constants():
     problem = make_problem("gp_draw", range(3), 0)
     assert problem.f.shape == (3, 1000)
-    assert problem.rewards == Gaussian(0.025)
-    assert problem.noise_var == 0.025
+    assert (problem.rewards, problem.noise_var) == (Gaussian(0.025), 0.025)
     assert problem.noise_scale == pytest.approx(math.sqrt(0.025))
     assert problem.moment_bound == pytest.approx(2 * math.log(20_000) + 0.025)
     assert float(problem.f.square().max()) < problem.moment_bound
@@ -89,8 +84,7 @@ def test_many_arms_is_the_sum_over_one_set_of_arms(device):
         a, centres = rng.uniform(-1.0, 1.0, 100), rng.random((100, 3))
         f = np.exp(-((arms[:, None] - centres) ** 2).sum(2) / (2 * 0.4**2)) @ a
         np.testing.assert_allclose(problem.f[row].cpu().numpy(), f / np.abs(f).max(), rtol=1e-10, atol=1e-12)
-    assert problem.kernel == SquaredExponential(0.4)
-    assert problem.rewards == Gaussian(0.01)
+    assert (problem.kernel, problem.rewards) == (SquaredExponential(0.4), Gaussian(0.01))
     assert (problem.noise_var, problem.noise_scale) == (0.01, pytest.approx(0.1))
     assert problem.moment_bound == pytest.approx(1.01)
 

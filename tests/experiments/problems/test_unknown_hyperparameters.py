@@ -56,10 +56,8 @@ def test_period():
     assert float(K[1, 0, 25]) == pytest.approx(1.0, rel=1e-12)
     assert torch.equal(make_problem("unknown_period", [0], 0).kernel, K[0])
     # points 0 and 1 are .01 apart
-    by_hand = [
-        math.exp(-2 * (math.sin(math.pi * 0.01 / p) / ell) ** 2)
-        for p, ell in ((1, 0.3), (1 / 4, 2), (3 / 14, 2), (2 / 7, 3))
-    ]
+    of = ((1, 0.3), (1 / 4, 2), (3 / 14, 2), (2 / 7, 3))
+    by_hand = [math.exp(-2 * (math.sin(math.pi * 0.01 / p) / ell) ** 2) for p, ell in of]
     assert K[:, 0, 1].tolist() == pytest.approx(by_hand, rel=1e-9)
 
 
@@ -120,13 +118,7 @@ def test_temperature(data_dir):
     assert torch.equal(problem.f, plain.f)
     assert torch.equal(problem.kernel, plain.kernel)
     K, names = problem.candidates.kernels, problem.candidates.names
-    assert names == (
-        "empirical",
-        "SE, 2 sensors",
-        "SE, 5 sensors",
-        "SE, 20 sensors",
-        "Matern 5/2, 5 sensors",
-    )
+    assert names == ("empirical", *(f"SE, {n} sensors" for n in (2, 5, 20)), "Matern 5/2, 5 sensors")
     assert torch.equal(K[0], plain.kernel)
     scale = float(plain.kernel.diagonal().mean())
     assert float(K[2, 10, 15]) == pytest.approx(scale * math.exp(-0.5), rel=1e-9)

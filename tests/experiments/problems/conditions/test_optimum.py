@@ -14,17 +14,14 @@ from bo_robust.risk_measures.environments import FiniteEnvironment
 
 def table(values, probabilities, alpha, device="cpu"):
     """A problem whose f at x is (values of z) + x, on the points 0, 1, 2, ..."""
-    column = torch.tensor(values, dtype=torch.float64, device=device)
-    points = torch.arange(len(values), dtype=torch.float64, device=device).unsqueeze(-1)
+
+    def tensor(entries):
+        return torch.tensor(entries, dtype=torch.float64, device=device)
+
+    column, boxes = tensor(values), (tensor([[0.0], [1.0]]), tensor([[0.0], [99.0]]))
+    environment = FiniteEnvironment(torch.arange(len(values)).to(column).unsqueeze(-1), tensor(probabilities))
     return ConditionsProblem(
-        name="table",
-        f=lambda X: column[X[..., 1].long()] + X[..., 0],
-        x_bounds=torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device),
-        z_bounds=torch.tensor([[0.0], [99.0]], dtype=torch.float64, device=device),
-        noise_var=1.0,
-        alpha=alpha,
-        initial=1,
-        environment=FiniteEnvironment(points, torch.tensor(probabilities, dtype=torch.float64, device=device)),
+        "table", lambda X: column[X[..., 1].long()] + X[..., 0], environment, *boxes, 1.0, alpha, initial=1
     )
 
 
