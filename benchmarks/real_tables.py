@@ -44,7 +44,7 @@ REGIMES: dict[str, tuple[float, tuple[float, float], bool]] = {  # share of outl
 }
 MODELS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "RobustGP": RobustGP,
-    "RobustGP, outcome_scale=None": lambda X, Y: RobustGP(X, Y, outcome_scale=None),
+    "RobustGP without scales": lambda X, Y: RobustGP(X, Y, outcome_scale=None),
 }
 BASELINE = "RobustRelevancePursuitSingleTaskGP"
 
