@@ -1,4 +1,4 @@
-"""What the compiler makes of the fused ops at the sizes that pay, without a GPU: ``python -m tests.ops.compile_ops``.
+"""What the compiler makes of the fused ops at the sizes that pay, without a GPU: ``python tests/ops/compile_ops.py``.
 
 Every kernel is compiled for compute capabilities 8.0 and 9.0. A row of the table is a kernel: its dtype, tile and
 warps, the capability, registers of a thread, bytes of stack (spills), bytes of shared memory, and how many programs
@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from bo_robust.ops.cases import CASES
-from tests.ops.production import PRODUCTION
+from production import PRODUCTION
 
 TYPES = {torch.float64: "*fp64", torch.float32: "*fp32", torch.int64: "*i64", torch.int32: "*i32", torch.int8: "*i8"}
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
