@@ -45,8 +45,10 @@ def largest_bound(mean: Tensor, variance: Tensor, width: Tensor | float) -> Tens
     ``mean`` and ``variance`` are ``s x n``; ``width`` is ``s`` or one number.
     """
     if on_cuda(mean):
-        per_arm = width.unsqueeze(1) if isinstance(width, Tensor) else width
-        return row_argmax(torch.sqrt(variance).mul_(per_arm).add_(mean))
+        sd = variance.sqrt()
+        if isinstance(width, Tensor):
+            return row_argmax(torch.addcmul(mean, sd, width.unsqueeze(1)))
+        return row_argmax(torch.add(mean, sd, alpha=width))
     bound = np.sqrt(variance.numpy())
     bound *= width.numpy()[:, None] if isinstance(width, Tensor) else width
     bound += mean.numpy()
