@@ -147,8 +147,9 @@ def note(posterior: DTCPosterior, arms: Tensor, rewards: Tensor, pull: Tensor) -
 
     Returns whether the reward was noted (``s`` bool), and the rest of ``pull``, zero where it was not.
     """
-    ok = rewards - rewards == 0.0  # a number; fewer launches than `isfinite`
-    row = torch.where(ok.unsqueeze(1), torch.cat([rewards.unsqueeze(1), pull], 1), 0.0)
+    finite = torch.nan_to_num(rewards, 0.0, 0.0, 0.0)
+    ok = finite == rewards
+    row = torch.cat([finite.unsqueeze(1), pull], 1).mul_(ok.unsqueeze(1))
     posterior.totals.scatter_add_(2, arms.expand(2, -1).unsqueeze(2), row[:, :2].mT.unsqueeze(2))
     posterior.pulled += row[:, 2:4]
     return ok, row[:, 4:]
