@@ -35,7 +35,7 @@ from bo_robust.bandits.shortlist import (
 )
 from bo_robust.confidence import Width
 from bo_robust.utils.input_checks import check_oversampling
-from bo_robust.utils.linalg import all_numbers, row_argmax
+from bo_robust.utils.linalg import all_numbers, on_cuda, row_argmax
 from bo_robust.utils.random import spread
 
 
@@ -72,9 +72,12 @@ class BBKB(FeatureSpaceAlgorithm):
 
     def _start(self, kernel: ArmKernel, noise_var: Tensor) -> State:
         posterior = dtc.init(kernel, noise_var, len(noise_var))
+        # A list costs time by its length every round, and by n when it is left (measured on one thread). On CUDA it
+        # costs launches, of which the short one takes more.
+        size = min(SHORTLIST_SIZE, kernel.num_arms if on_cuda(noise_var) else max(64, kernel.num_arms // 64))
         return BBKBState(
             posterior,
-            shortlist=empty_shortlist(noise_var, min(kernel.num_arms, SHORTLIST_SIZE)),
+            shortlist=empty_shortlist(noise_var, min(kernel.num_arms, size)),
         )
 
     def select(self, state: State, uniform: Tensor) -> Selection:
