@@ -1,67 +1,61 @@
 """The few arms that can be the argmax of an upper confidence bound while variances only fall.
 
 Within a batch of BBKB, means stay and variances shrink. So a bound that was computed earlier in the batch is at least
-the present one. The shortlist keeps the arms of largest such bounds, and one number, the largest bound of all others.
-As long as the refreshed bound of the best arm listed is above that number, no other arm can be the argmax. The choice
-is exact, at a cost that does not depend on n.
+the present one. The shortlist keeps the arms of largest such bounds, and follows their variances pull by pull, one
+product with their features each. Two entries ahead of them stand for all other arms: the bound of one is the largest
+of theirs at the width of that time, that of the other rises with the width as fast as any of theirs. Where the largest
+bound is an arm's, no other arm can be the argmax. The choice is exact, at a cost that does not depend on n.
 
-Axes: ``s`` trials, ``n`` arms, ``K`` arms listed.
+Axes: ``s`` trials, ``n`` arms, ``K`` entries: OUTSIDE for other arms, then the arms listed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bo_robust.features.leverage import padded
-from bo_robust.utils.linalg import row_argmax
-
 SHORTLIST_SIZE = 1024
 """Arms listed, by default."""
+OUTSIDE = 2
+"""Entries that stand for all other arms."""
+COSTS = 3
+"""Columns of :func:`.posteriors.dtc.costs_of`; its last one is the variance at the start of the batch."""
 
 
 @dataclass
 class Shortlist:
-    """The arms of s trials whose bound can be the largest."""
+    """The arms of s trials whose bound can be the largest, in ascending order."""
 
-    arms: Tensor  # In ascending order, `s x K` long
-    mean: Tensor  # Posterior means, `s x K`
-    variance: Tensor  # Posterior variances when last computed, `s x K`
-    # Largest bound of any other arm, at `width`, `s`; -inf if every arm is listed, inf if the trial has no shortlist
-    outside: Tensor
-    outside_sd: Tensor  # Largest standard deviation of any other arm, `s`
-    width: Tensor  # Confidence width that `outside` was computed with, `s`
+    arms: Tensor  # `s x K` long
+    mean: Tensor  # Posterior means, `s x K`; the first is infinite if the trial has no shortlist
+    variance: Tensor  # Present posterior variances, `s x K`
+    # Costs and features of every arm (:mod:`.posteriors.dtc`), `s x K x (3 + r)` or wider. The variance at the start of
+    # the batch is infinite for entries of other arms, so that no batch goes on with them.
+    pulls: Tensor
 
-    def threshold(self, width: Tensor) -> Tensor:
-        """A number that no unlisted arm's bound exceeds at ``width`` (``s``), ``s``."""
-        return self.outside + (width - self.width).clamp(min=0.0) * self.outside_sd
+    def lower(self, h: Tensor, t: Tensor) -> None:
+        """Lower all variances by a pull, as :func:`.posteriors.dtc.downdate` says it."""
+        along = (self.pulls[..., COSTS : COSTS + h.shape[1]] @ h).squeeze(2)
+        self.variance.addcmul_(along, along / t.squeeze(2), value=-1.0).clamp_(min=0.0)
 
-    def best(self, width: Tensor) -> tuple[Tensor, Tensor]:
-        """The arm of largest bound by the variances as they are, and whether that is above every unlisted arm's."""
-        bound, place = torch.addcmul(self.mean, self.variance.sqrt(), width.unsqueeze(1)).max(1, keepdim=True)
-        return self.arms.gather(1, place).squeeze(1), bound.squeeze(1) > self.threshold(width)
-
-    def forget(self, trials: Tensor) -> None:
-        """Void the shortlists of these ``trials``, because a batch ended."""
-        self.outside[trials] = torch.inf
-
-    @property
-    def valid(self) -> Tensor:
-        """Whether a trial has a shortlist, ``s`` bool."""
-        return self.outside < torch.inf
-
-    def take(self, trials: Tensor) -> Shortlist:
-        """Copy the shortlists of some trials."""
-        return Shortlist(**{name: x[trials] for name, x in vars(self).items()})
+    def forget(self, trials: Tensor, rank: int) -> None:
+        """Void the shortlists of these ``trials``, because a batch ended; the others get room for ``rank`` features."""
+        self.mean[trials, 0] = torch.inf
+        self.pulls = _wider(self.pulls, COSTS + rank)
 
     def put(self, trials: Tensor, shortlist: Shortlist) -> None:
         """Replace the shortlists of some trials."""
+        self.pulls = _wider(self.pulls, shortlist.pulls.shape[2])
+        shortlist.pulls = _wider(shortlist.pulls, self.pulls.shape[2])
         for name, x in vars(self).items():
             x[trials] = getattr(shortlist, name)
+
+
+def _wider(pulls: Tensor, width: int) -> Tensor:
+    return torch.nn.functional.pad(pulls, (0, width - pulls.shape[2])) if pulls.shape[2] < width else pulls
 
 
 def check_batch_constant(c: float) -> None:
@@ -72,51 +66,43 @@ def check_batch_constant(c: float) -> None:
 
 def empty_shortlist(like: Tensor, size: int) -> Shortlist:
     """Void shortlists of ``size`` arms: one per entry of ``like`` (``s``), of its dtype and device."""
-    empty, zero = like.new_zeros(len(like), size), torch.zeros_like(like)
-    return Shortlist(empty.long(), empty, empty.clone(), torch.full_like(like, torch.inf), zero, zero.clone())
+    empty = like.new_zeros(len(like), size)
+    nothing = torch.full_like(like, torch.inf)
+    return shortlist_of(empty.long(), empty, empty, empty.unsqueeze(2).expand(-1, -1, COSTS), nothing, like * 0, like)
 
 
-def largest_bounds(mean: Tensor, variance: Tensor, width: Tensor, size: int) -> Shortlist:
-    """The shortlist of the ``size`` arms of largest mean + width sqrt(variance).
+def shortlist_of(
+    arms: Tensor, mean: Tensor, variance: Tensor, pulls: Tensor, outside: Tensor, outside_sd: Tensor, width: Tensor
+) -> Shortlist:
+    """The shortlist of some arms, in ascending order, all ``s x f``; ``pulls`` has their costs and features.
 
-    ``mean`` and ``variance`` are those of every arm, ``s x n``; ``width`` is ``s``.
+    Of all other arms ``outside`` is the largest bound at ``width``, and ``outside_sd`` the largest standard deviation,
+    ``s`` each. Without other arms they are -inf and 0.
+    """
+    pad = torch.nn.functional.pad
+    bounds = torch.stack([outside, outside - width * outside_sd], 1)
+    pulls = pad(pulls, (0, 0, OUTSIDE, 0))
+    pulls[:, :OUTSIDE, COSTS - 1] = torch.inf
+    return Shortlist(
+        arms=pad(arms, (OUTSIDE, 0)),
+        mean=torch.cat([bounds, mean], 1),
+        variance=torch.cat([torch.zeros_like(bounds[:, :1]), outside_sd.square().unsqueeze(1), variance], 1),
+        pulls=pulls,
+    )
+
+
+def largest_bounds(mean: Tensor, variance: Tensor, width: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The ``size`` arms of largest mean + width sqrt(variance), in ascending order, ``s x size`` long.
+
+    ``mean`` and ``variance`` are those of every arm, ``s x n``; ``width`` is ``s``. Also returns ``outside`` and
+    ``outside_sd`` of :func:`shortlist_of`.
     """
     sd = variance.sqrt()
     bound = torch.addcmul(mean, sd, width.unsqueeze(1))
     n = bound.shape[1]
     if n <= size:
         arms = torch.arange(n, device=bound.device).expand_as(bound)
-        outside, outside_sd = torch.full_like(width, -torch.inf), torch.zeros_like(width)
-    else:
-        values, arms = bound.topk(size + 1, sorted=True)
-        outside, arms = values[:, -1], arms[:, :-1].sort(dim=1).values
-        # Listed arms do not count.
-        outside_sd = sd.scatter_(1, arms, 0.0).amax(1)
-    return Shortlist(arms, mean.gather(1, arms), variance.gather(1, arms), outside, outside_sd, width)
-
-
-def best_of(
-    shortlist: Shortlist, width: Tensor, variance_of: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The listed arm of largest bound, ties to the first, after an update of the variances that matter, in place.
-
-    ``variance_of`` computes the present variances of arms ``s x f``; ``width`` is ``s``.
-
-    Returns:
-        The arm's place in the shortlist (``s`` long), its bound (``s``), and whether that is above the bound of every
-        arm outside (``s`` bool).
-    """
-
-    def refresh(places: Tensor) -> Tensor:
-        known = shortlist.variance.gather(1, places)
-        variance = torch.minimum(variance_of(shortlist.arms.gather(1, places)), known)
-        shortlist.variance.scatter_(1, places, variance)
-        return torch.addcmul(shortlist.mean.gather(1, places), variance.sqrt(), width.unsqueeze(1))
-
-    bound = torch.addcmul(shortlist.mean, shortlist.variance.sqrt(), width.unsqueeze(1))
-    best = refresh(row_argmax(bound).unsqueeze(1))
-    places, mask = padded(bound >= best)  # the refreshed arm is among them: its bound did not rise
-    bounds = torch.where(mask, refresh(places), -torch.inf)
-    first = row_argmax(bounds).unsqueeze(1)
-    best = bounds.gather(1, first).squeeze(1)
-    return places.gather(1, first).squeeze(1), best, best > shortlist.threshold(width)
+        return arms, torch.full_like(width, -torch.inf), torch.zeros_like(width)
+    values, arms = bound.topk(size + 1, sorted=True)
+    arms = arms[:, :-1].sort(dim=1).values
+    return arms, values[:, -1], sd.scatter_(1, arms, 0.0).amax(1)  # listed arms do not count

@@ -21,7 +21,7 @@ from bo_robust.bandits.posteriors.arms import ArmKernel
 from bo_robust.bandits.posteriors.dtc import DTCPosterior
 from bo_robust.bandits.posteriors.streams import ArmStream
 from bo_robust.bandits.ranks import best_of_ranks, from_first, gathered, no_offer
-from bo_robust.bandits.shortlist import SHORTLIST_SIZE, Shortlist, best_of, check_batch_constant
+from bo_robust.bandits.shortlist import COSTS, OUTSIDE, SHORTLIST_SIZE, Shortlist, check_batch_constant, shortlist_of
 from bo_robust.confidence import BKBWidth, Width
 from bo_robust.ops.dtc_scores import dtc_scores
 from bo_robust.utils.covariance import Covariance
@@ -50,7 +50,6 @@ class StreamState:
     posterior: DTCPosterior  # Posterior of one trial over the `used` arms pulled so far; rows beyond these are empty
     used: int = 0
     round: int = 0
-    spent: float = 0.0  # Sum of the variances, at the start of the batch, of the arms it pulled
     arms: ArmStream | None = None  # The stream that the shortlist was chosen from; None before the first choice
     shortlist: Shortlist | None = None  # Shortlist of this batch; `shortlist.arms` are rows of `table`
     table: Tensor | None = None  # Number in the stream and location of each arm listed, `K x (1 + d)` float64
@@ -155,14 +154,15 @@ class StreamedBBKB:
         arm = like.new_tensor([_row_of(state, said[2:])], dtype=torch.long)
         ok = dtc.count(posterior, arm, said[:1])
         state.round += 1
-        state.spent += float(posterior.variance[0, arm] * ok)
-        if state.spent <= self.batch_constant and state.round > 1:
-            dtc.downdate(posterior, arm, ok)
+        if float(posterior.spent) <= self.batch_constant and state.round > 1:
+            step = dtc.downdate(posterior, dtc.features_of_pulls(posterior, arm, ok))
+            if state.shortlist is not None:
+                state.shortlist.lower(*step)
         else:
             uniforms = spread(said[1:2], posterior.counts.shape[1])
             dtc.redraw(posterior, new_dictionary(posterior, self.oversampling, uniforms))
             ok = ok & all_numbers(posterior.mean, posterior.variance)
-            state.spent, state.shortlist = 0.0, None
+            state.shortlist = None
         return bool(ok)
 
     def _first(
@@ -192,11 +192,10 @@ class StreamedBBKB:
         if len(table) == 0:
             return row
 
-        def variance_of(rows: Tensor) -> Tensor:
-            return dtc.scores_at(state.posterior, table[rows[0], 1:].to(width), ahead=True).variance
-
-        row, bound, _ = best_of(state.shortlist, width, variance_of)
-        return torch.cat([bound.double(), state.shortlist.threshold(width).double(), table[row[0]]])
+        bound = torch.addcmul(state.shortlist.mean, state.shortlist.variance.sqrt(), width.unsqueeze(1))
+        place = row_argmax(bound[:, OUTSIDE:])
+        best = bound[:, OUTSIDE:].gather(1, place.unsqueeze(1)).squeeze(1)
+        return torch.cat([best.double(), bound[:, :OUTSIDE].amax(1).double(), table[place[0]]])
 
     def _pass(self, state: StreamState, arms: ArmStream, width: Tensor) -> Tensor:
         """Offer the best of all arms, with no threshold, and choose the next shortlist on the way."""
@@ -227,8 +226,11 @@ class StreamedBBKB:
         kept = kept[kept[:, 3].argsort()]
         mean, variance = kept[:, 1].to(width).unsqueeze(0), kept[:, 2].to(width).unsqueeze(0)
         rows = torch.arange(len(kept), device=kept.device).unsqueeze(0)
+        # What the pulls of an arm cost is not asked here.
+        features = dtc.features_at(posterior, kept[:, 4:].to(width))
+        pulls = torch.nn.functional.pad(features, (COSTS, 0))
         # The largest standard deviation of all arms is at least that of those outside.
-        state.shortlist = Shortlist(rows, mean, variance, outside, largest.expand(1), width)
+        state.shortlist = shortlist_of(rows, mean, variance, pulls, outside, largest.expand(1), width)
         state.table = kept[:, 3:]
         return best
 

@@ -14,7 +14,7 @@ def test_argmax_is_exact_within_long_batches_of_a_short_list(device, monkeypatch
     looks, look_again = [], bbkb._look_again
     monkeypatch.setattr(bbkb, "_look_again", lambda *given: looks.append(given[1]) or look_again(*given))
     second, largest = [], bbkb.largest_bounds
-    monkeypatch.setattr(bbkb, "largest_bounds", lambda *given: second.append(given[3] == N) or largest(*given))
+    monkeypatch.setattr(bbkb, "largest_bounds", lambda *given: second.append(given[3] > 4) or largest(*given))
     f, noise, uniforms = table(6, 60, device)
     algorithm = BBKB(ConstantWidth(2.0), 5.0, 4.0)
     state = algorithm.init(kernel(device), 0.1, 6)
@@ -30,3 +30,24 @@ def test_argmax_is_exact_within_long_batches_of_a_short_list(device, monkeypatch
         algorithm.observe(state, chosen.arms, rewards, u)
     assert len(looks) > 10
     assert any(second)  # the arms listed anew were no proof either
+
+
+def test_arms_that_were_not_chosen_teach_the_same(device):
+    """``observe`` takes a short way for the very tensor that ``select`` returned, and all ways lead to one state."""
+    f, noise, uniforms = table(6, 60, device)
+    algorithm, short = BBKB(ConstantWidth(2.0), 5.0, 4.0), 0
+    ours, theirs = (algorithm.init(kernel(device), 0.1, 6) for _ in range(2))
+    for t, (eta, u) in enumerate(zip(noise, uniforms, strict=True)):
+        arms = algorithm.select(ours, u).arms
+        if t % 3:
+            assert torch.equal(algorithm.select(theirs, u).arms, arms)
+        short += ours.chosen is not None
+        rewards = f.gather(1, arms.unsqueeze(1)).squeeze(1) + eta
+        rewards[t % 6] = torch.nan
+        ok = algorithm.observe(ours, arms, rewards, u).ok
+        assert torch.equal(algorithm.observe(theirs, arms.clone(), rewards, u).ok, ok)
+        for name in ("totals", "pulled", "mean", "variance"):
+            torch.testing.assert_close(*(getattr(state.posterior, name) for state in (ours, theirs)))
+        if ours.posterior.ahead is not None:
+            torch.testing.assert_close(ours.posterior.ahead, theirs.posterior.ahead)
+    assert short > 20

@@ -171,7 +171,7 @@ def test_persistent_redraw_is_a_rebuild_with_its_dictionary(device):
         assert torch.equal(state.uniforms, first)
         assert torch.equal(state.posterior.dictionary, redrawn(before / noise_var, q, posterior.counts, first))
         fresh = dtc.init(kernel, noise_var, s)
-        fresh.counts, fresh.sums = posterior.counts.clone(), posterior.sums.clone()
+        fresh.totals = posterior.totals.clone()
         dtc.rebuild(fresh, state.posterior.dictionary)
         torch.testing.assert_close(posterior.mean, fresh.mean, rtol=0.0, atol=1e-9)
         torch.testing.assert_close(posterior.variance, fresh.variance, rtol=0.0, atol=1e-9)

@@ -81,8 +81,9 @@ def test_argmax_is_exact_within_a_batch(device):
         p = state.posterior
         ahead += p.ahead is not None
         kD = k(X, p.kernel.arms[p.points[0]])
-        F = p.factor[0] if p.ahead is None else p.ahead[0]
-        variance = (1.0 - (kD @ p.root[0].T).square().sum(1)).clamp(min=0) + NOISE_VAR * (kD @ F.T).square().sum(1)
+        rest = (1.0 - (kD @ p.root[0].T).square().sum(1)).clamp(min=0)
+        z = kD @ p.factor[0].T
+        variance = rest + NOISE_VAR * (z * (z if p.ahead is None else z @ p.ahead[0])).sum(1)
         bound = kD @ p.weights[0] + choice.width * variance.sqrt()
         assert float(bound.max()) == pytest.approx(choice.bound, abs=1e-9)
         assert float(bound[choice.arm]) == pytest.approx(choice.bound, abs=1e-9)

@@ -71,7 +71,7 @@ def test_traces_record_what_the_state_holds(device, index):
         play_round(algorithm, problem, state, draws[t], uniforms[t], traces, design)
         p = state.posterior
         seen["size"].append(p.dictionary.sum(1))
-        seen["estimate"].append((p.learnt_counts * p.variance / p.noise_var.unsqueeze(1)).sum(1))
+        seen["estimate"].append((p.learnt[1] * p.variance / p.noise_var.unsqueeze(1)).sum(1))
     assert torch.equal(traces.dictionary_size, torch.stack(seen["size"]).int())
     torch.testing.assert_close(traces.effective_dimension, torch.stack(seen["estimate"]))
     assert int(traces.dictionary_size[-1].min()) > 2

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import torch
 import triton
+from production import PRODUCTION
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from bo_robust.ops.cases import CASES
-from production import PRODUCTION
 
 TYPES = {torch.float64: "*fp64", torch.float32: "*fp32", torch.int64: "*i64", torch.int32: "*i32", torch.int8: "*i8"}
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")

@@ -23,7 +23,7 @@ from torch import Tensor
 from bo_robust.bandits.posteriors import dtc_changes
 from bo_robust.bandits.posteriors.arm_kernel import ArmKernel, noise_of_trials
 from bo_robust.bandits.posteriors.arms import check_pulls, within
-from bo_robust.bandits.posteriors.dtc_changes import Factors, RankOne
+from bo_robust.bandits.posteriors.dtc_changes import Factors
 from bo_robust.features.leverage import padded
 from bo_robust.features.nystrom import dictionary_root, rounding_share
 from bo_robust.ops.dtc_scores import Dictionary, Scores, dtc_scores, dtc_steps, scores_of_columns, steps_of_columns
@@ -43,13 +43,12 @@ class DTCPosterior:
 
     kernel: ArmKernel  # The prior covariance
     noise_var: Tensor  # lambda, `s`
-    counts: Tensor  # Number of rewards per arm, `s x n`
-    sums: Tensor  # Sum of the rewards per arm, `s x n`
-    learnt_counts: Tensor  # The part of `counts` that mean, variance and factors include, `s x n`
-    learnt_sums: Tensor  # The part of `sums` that they include, `s x n`
+    totals: Tensor  # Sum and number of the rewards per arm, `2 x s x n`
+    learnt: Tensor  # The part of `totals` that mean, variance and factors include, `2 x s x n`
     mean: Tensor  # Mean of f at every arm, `s x n`
     variance: Tensor  # Variance of f at every arm, `s x n` (the papers' sigma~^2 times lambda)
-    information_gain: Tensor  # Sum of 1/2 log(1 + variance / lambda) at the arms as they were pulled, `s`
+    # Sums over the pulls, `s x 2`: of 1/2 log(1 + variance / lambda), and of the variance since it last changed
+    pulled: Tensor
     dictionary: Tensor  # Which arms are in the dictionary, `s x n` bool
     # Linearly independent arms of the dictionary, one per slot, `s x r` long; an empty slot holds any arm
     points: Tensor
@@ -58,7 +57,29 @@ class DTCPosterior:
     weights: Tensor  # R^T V^{-1} sum_a s_a z_a, `s x r`
     changes: Tensor  # Number of changes since the factors were last built from scratch, `s` long
     rounding: Tensor  # eps times the largest k(x, x) over lambda, `s`
-    ahead: Tensor | None = None  # F after the pulls noted by :func:`downdate`, `s x r x r`; None without such pulls
+    # A of lambda z^T F^T A F z, which the last term of the variance becomes by the pulls noted by :func:`downdate`,
+    # `s x r x r`; None, the identity, without such pulls
+    ahead: Tensor | None = None
+
+    @property
+    def sums(self) -> Tensor:
+        """Sum of the rewards per arm, ``s x n``."""
+        return self.totals[0]
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of rewards per arm, ``s x n``."""
+        return self.totals[1]
+
+    @property
+    def information_gain(self) -> Tensor:
+        """Sum of 1/2 log(1 + variance / lambda) at the arms as they were pulled, ``s``."""
+        return self.pulled[:, 0]
+
+    @property
+    def spent(self) -> Tensor:
+        """Sum of the variances of the arms pulled since mean and variance last changed, ``s``."""
+        return self.pulled[:, 1]
 
     @property
     def size(self) -> Tensor:
@@ -68,24 +89,22 @@ class DTCPosterior:
     @property
     def effective_dimension(self) -> Tensor:
         """Sum of sigma~^2(x_s) over all learnt rewards, ``s``, an estimate of d_eff = tr K (K + lambda I)^{-1}."""
-        return (self.learnt_counts * self.variance).sum(1) / self.noise_var
+        return (self.learnt[1] * self.variance).sum(1) / self.noise_var
 
 
 def init(kernel: ArmKernel, noise_var: float | Tensor, trials: int = 1) -> DTCPosterior:
     """The prior, with an empty dictionary; errors are those of :func:`bo_robust.bandits.posteriors.arms.init`."""
     noise = noise_of_trials(kernel, noise_var, trials)
     variance = kernel.diagonal.expand(trials, kernel.num_arms).clone()
-    empty = noise.new_zeros(trials, 0)
+    empty, totals = noise.new_zeros(trials, 0), noise.new_zeros(2, *variance.shape)
     return DTCPosterior(
         kernel=kernel,
         noise_var=noise,
-        counts=torch.zeros_like(variance),
-        sums=torch.zeros_like(variance),
-        learnt_counts=torch.zeros_like(variance),
-        learnt_sums=torch.zeros_like(variance),
+        totals=totals,
+        learnt=totals.clone(),
         mean=torch.zeros_like(variance),
         variance=variance,
-        information_gain=torch.zeros_like(noise),
+        pulled=noise.new_zeros(trials, 2),
         dictionary=torch.zeros_like(variance, dtype=torch.bool),
         points=empty.long(),
         root=noise.new_zeros(trials, 0, 0),
@@ -109,14 +128,31 @@ def count(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     """
     check_pulls(posterior.noise_var, arms, rewards)
     arms, rewards = within(arms, rewards, posterior.counts.shape[1])
-    at, finite = arms.unsqueeze(1), rewards.nan_to_num(0.0, posinf=0.0, neginf=0.0)
+    return note(posterior, arms, rewards, costs_of(posterior, arms.unsqueeze(1)).squeeze(1))[0]
+
+
+def costs_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor | None = None) -> Tensor:
+    """What :func:`note` adds per pull of ``arms`` (``t x f``) in some ``trials`` (``t``; None: all), ``t x f x 3``.
+
+    One pull, the information gained and the variance.
+    """
+    some = slice(None) if trials is None else trials
+    variance = posterior.variance[some].gather(1, arms)
+    gain = torch.log1p(variance / posterior.noise_var[some].unsqueeze(1)).mul_(0.5)
+    return torch.stack([torch.ones_like(gain), gain, variance], 2)
+
+
+def note(posterior: DTCPosterior, arms: Tensor, rewards: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`count` without its checks, where ``pull`` has the :func:`costs_of` these arms, ``s x 3`` or longer.
+
+    Returns whether the reward was noted (``s`` bool), and the rest of ``pull``, zero where it was not.
+    """
+    finite = torch.nan_to_num(rewards, 0.0, 0.0, 0.0)
     ok = finite == rewards
-    weight = ok.to(finite)
-    ratio = posterior.variance.gather(1, at).squeeze(1) / posterior.noise_var
-    posterior.information_gain.addcmul_(ratio.log1p_(), weight, value=0.5)
-    posterior.counts.scatter_add_(1, at, weight.unsqueeze(1))
-    posterior.sums.scatter_add_(1, at, finite.unsqueeze(1))
-    return ok
+    row = torch.cat([finite.unsqueeze(1), pull], 1).mul_(ok.unsqueeze(1))
+    posterior.totals.scatter_add_(2, arms.expand(2, -1).unsqueeze(2), row[:, :2].mT.unsqueeze(2))
+    posterior.pulled += row[:, 2:4]
+    return ok, row[:, 4:]
 
 
 def rebuild(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) -> None:
@@ -157,7 +193,7 @@ def redraw(posterior: DTCPosterior, keep: Tensor, trials: Tensor | None = None) 
     chosen = index_of(p, trials)
     everyone = torch.arange(len(p.counts), device=keep.device)[chosen]
     moved = (keep != p.dictionary[chosen]).sum(1)
-    changes = moved + (p.counts[chosen] != p.learnt_counts[chosen]).sum(1)
+    changes = moved + (p.counts[chosen] != p.learnt[1, chosen]).sum(1)
     inverse_pivots = p.root.diagonal(dim1=1, dim2=2)[chosen].square()
     few = (changes * POINTS_PER_CHANGE <= (inverse_pivots > 0.0).sum(1)) & keep.any(1)
     few &= p.changes[chosen] + changes <= MAX_CHANGES
@@ -184,7 +220,7 @@ def _change(posterior: DTCPosterior, keep: Tensor, chosen: slice | Tensor, moved
         p.noise_var[chosen], trials, p.points[chosen], p.root[chosen], p.factor[chosen], p.weights[chosen]
     )
     counts, sums = p.counts[chosen], p.sums[chosen]
-    new_counts, new_sums = counts - p.learnt_counts[chosen], sums - p.learnt_sums[chosen]
+    new_sums, new_counts = (p.totals - p.learnt)[:, chosen]
     arms, is_new = padded(new_counts > 0)
     dtc_changes.learn(factors, kernel, arms, new_counts.gather(1, arms) * is_new, new_sums.gather(1, arms) * is_new)
     short = torch.zeros_like(keep[:, 0])
@@ -223,30 +259,47 @@ def observe(posterior: DTCPosterior, arms: Tensor, rewards: Tensor) -> Tensor:
     return ok
 
 
-def downdate(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> RankOne:
-    """Lower what :func:`variance_of` returns by one more pull of ``arms`` (``s``) where ``ok``, O(r^2).
+def features_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
+    """Features of ``arms`` (``t x f``) in some ``trials`` (``t``), ``t x f x r``, for :func:`downdate`.
 
-    Nothing else of the posterior changes. Returns what :func:`lower` needs.
+    At the last redraw, their products were the covariances of f less what no reward can change.
     """
+    return _features(posterior, posterior.kernel.between(arms, posterior.points[trials], trials), trials)
+
+
+def features_of_pulls(posterior: DTCPosterior, arms: Tensor, ok: Tensor) -> Tensor:
+    """:func:`features_of` one arm per trial (``s``), ``s x r``; zero where not ``ok``."""
+    trials = torch.arange(len(arms), device=arms.device)
+    return features_of(posterior, arms.unsqueeze(1), trials).squeeze(1) * ok.unsqueeze(1)
+
+
+def features_at(posterior: DTCPosterior, X: Tensor) -> Tensor:
+    """:func:`features_of` f locations ``f x d`` in all trials, ``s x f x r``."""
+    assert posterior.kernel.arms is not None
+    assert posterior.kernel.covariance is not None
+    k = posterior.kernel.covariance(X, posterior.kernel.arms[posterior.points])
+    return _features(posterior, k, torch.arange(len(k), device=X.device))
+
+
+def _features(posterior: DTCPosterior, k: Tensor, trials: Tensor) -> Tensor:
+    return k @ (posterior.factor[trials] * posterior.noise_var[trials].sqrt().view(-1, 1, 1)).mT
+
+
+def downdate(posterior: DTCPosterior, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower what :func:`variance_of` returns by one more pull of arms with ``features`` (``s x r``), O(r^2).
+
+    Nothing else of the posterior changes; features of zero, those of a failed pull, change nothing.
+
+    Returns:
+        h (``s x r x 1``) and t (``s x 1 x 1``): the variance of an arm with features z falls by (z . h)^2 / t.
+    """
+    z, (s, r) = features.unsqueeze(2), features.shape
     if posterior.ahead is None:
-        posterior.ahead = posterior.factor.clone()
-    trials = torch.arange(arms.shape[0], device=arms.device)
-    k = posterior.kernel.between(arms.unsqueeze(1), posterior.points, trials).squeeze(1)
-    return dtc_changes.learn_(posterior.ahead, k, ok.to(k))
-
-
-def lower(features: Tensor, variance: Tensor, change: RankOne, noise_var: Tensor) -> Tensor:
-    """Lower the ``variance`` of arms (``s x f``, in place) as :func:`downdate` did, O(f r); returns their new features.
-
-    ``features`` are F k_D(x), ``s x f x r``, written to.
-    """
-    more = change.u.shape[1] - features.shape[2]
-    if more > 0:  # other trials got larger dictionaries
-        features = torch.nn.functional.pad(features, (0, more))
-    c = features @ change.u
-    lost = noise_var * change.n / (1.0 + change.norm)
-    variance.addcmul_(c.squeeze(2).square(), lost.unsqueeze(1), value=-1.0).clamp_(min=0.0)
-    return features.baddbmm_(c * change.step, change.u.mT, alpha=-1.0)
+        posterior.ahead = torch.eye(r, dtype=z.dtype, device=z.device).repeat(s, 1, 1)
+    h = posterior.ahead @ z
+    t = torch.baddbmm(posterior.noise_var.view(-1, 1, 1), z.mT, h)
+    posterior.ahead.baddbmm_(h, (h / t).mT, alpha=-1.0)
+    return h, t
 
 
 def dictionary_of(posterior: DTCPosterior) -> Dictionary:
@@ -256,7 +309,9 @@ def dictionary_of(posterior: DTCPosterior) -> Dictionary:
     """
     if posterior.kernel.arms is None:
         raise ValueError("the arms have no locations; give them to ArmKernel.from_matrix as `arms`.")
-    factor = posterior.factor if posterior.ahead is None else posterior.ahead
+    factor = posterior.factor
+    if posterior.ahead is not None:
+        factor = torch.linalg.cholesky_ex(posterior.ahead)[0].mT @ factor
     # F = Q U with the columns of F in reverse order: U, reversed both ways, is the triangular one
     triangular = torch.linalg.qr(factor.flip(2), mode="r")[1].flip(1, 2)
     return Dictionary(posterior.kernel.arms[posterior.points], posterior.root, triangular, posterior.weights)
@@ -269,7 +324,7 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
     """
     s, n = posterior.counts.shape
     new = kernel.num_arms - n
-    for name in ("counts", "sums", "learnt_counts", "learnt_sums", "mean", "dictionary"):
+    for name in ("totals", "learnt", "mean", "dictionary"):
         setattr(posterior, name, torch.nn.functional.pad(getattr(posterior, name), (0, new)))
     posterior.variance = torch.cat([posterior.variance, kernel.diagonal[..., n:].expand(s, new)], 1)
     posterior.kernel = kernel
@@ -277,16 +332,13 @@ def grow(posterior: DTCPosterior, kernel: ArmKernel) -> None:
 
 def variance_of(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> Tensor:
     """Variance of ``arms`` (``t x f``) in some ``trials`` (``t`` long), :func:`downdate` included, ``t x f``."""
-    points = posterior.points[trials]
+    points, kernel = posterior.points[trials], posterior.kernel
     length = max(1, 16 * entries_at_once(points, *BLOCK_ENTRIES) // max(1, points.numel()))
-    return torch.cat([variance_and_features(posterior, some, trials)[0] for some in arms.split(length, 1)], 1)
-
-
-def variance_and_features(posterior: DTCPosterior, arms: Tensor, trials: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of few arms, and F k_D(x) of each, ``t x f x r``."""
-    kernel = posterior.kernel
-    k, prior = kernel.between(arms, posterior.points[trials], trials), kernel.diagonal_of(arms, trials)
-    return _variance(posterior, k, prior, trials, ahead=True)
+    parts = [
+        _variance(posterior, kernel.between(some, points, trials), kernel.diagonal_of(some, trials), trials, ahead=True)
+        for some in arms.split(length, 1)
+    ]
+    return torch.cat(parts, 1)
 
 
 def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:
@@ -295,16 +347,14 @@ def scores_at(posterior: DTCPosterior, X: Tensor, ahead: bool) -> Scores:
     assert kernel.arms is not None
     assert kernel.covariance is not None
     k, prior = kernel.covariance(X, kernel.arms[posterior.points]), kernel.covariance.diagonal(X)
-    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead)[0])
+    return Scores((k @ posterior.weights.unsqueeze(2)).squeeze(2), _variance(posterior, k, prior, trials, ahead))
 
 
-def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor, ahead: bool) -> tuple[Tensor, Tensor]:
-    """Variance of f points, ``t x f``, from k_D(x) (``t x f x r``) and k(x, x), and F k_D(x)."""
-    factor = posterior.ahead if ahead and posterior.ahead is not None else posterior.factor
-    explained = (k @ posterior.root[trials].mT).square().sum(2)
-    features = k @ factor[trials].mT
-    left = features.square().sum(2) * posterior.noise_var[trials].unsqueeze(1)
-    return (prior - explained).clamp_(min=0.0) + left, features
+def _variance(posterior: DTCPosterior, k: Tensor, prior: Tensor, trials: Tensor, ahead: bool) -> Tensor:
+    """Variance of f points, ``t x f``, from k_D(x) (``t x f x r``) and k(x, x)."""
+    explained, z = (k @ posterior.root[trials].mT).square().sum(2), _features(posterior, k, trials)
+    along = z @ posterior.ahead[trials] if ahead and posterior.ahead is not None else z
+    return (prior - explained).clamp_(min=0.0) + (along * z).sum(2).clamp_(min=0.0)
 
 
 def _score(posterior: DTCPosterior, trials: Tensor, points: Tensor, R: Tensor, F: Tensor, weights: Tensor) -> None:
@@ -341,8 +391,8 @@ def index_of(posterior: DTCPosterior, trials: Tensor | None) -> slice | Tensor:
 
 def learnt(posterior: DTCPosterior, trials: slice | Tensor) -> None:
     """Note that mean, variance and factors include all rewards."""
-    posterior.learnt_counts[trials] = posterior.counts[trials]
-    posterior.learnt_sums[trials] = posterior.sums[trials]
+    posterior.learnt[:, trials] = posterior.totals[:, trials]
+    posterior.spent[trials] = 0.0
 
 
 def _store(
@@ -355,7 +405,9 @@ def _store(
         return
     more, shorter, pad = points.shape[1] - r, r - points.shape[1], torch.nn.functional.pad
     flat = {"points": points, "weights": weights}
-    square = {"root": R, "factor": F} | ({} if posterior.ahead is None else {"ahead": F})
+    square = {"root": R, "factor": F}
+    if posterior.ahead is not None:
+        square["ahead"] = torch.eye(points.shape[1], dtype=F.dtype, device=F.device).expand_as(F)
     for name, part in flat.items():
         whole = pad(getattr(posterior, name), (0, max(0, more)))
         whole[trials] = pad(part, (0, max(0, shorter)))

@@ -23,7 +23,6 @@ h . k_D(x) to the mean of an arm, and a multiple of its square to the variance. 
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -88,32 +87,23 @@ def learn(factors: Factors, kernel: ArmKernel, arms: Tensor, counts: Tensor, sum
     """Observe ``counts`` rewards (``s x c``, zero where there are none) of ``arms`` (``s x c``) with the given sums."""
     k = kernel.between(arms, factors.points, factors.trials)
     for k_x, n, total in zip(k.unbind(1), counts.unbind(1), sums.unbind(1), strict=True):
-        change = learn_(factors.factor, k_x, n)
-        gain, left = change.gain.squeeze(1), 1.0 + change.norm
-        step = (total - n * (factors.weights * k_x).sum(1)) / left
+        gain, norm = learn_(factors.factor, k_x, n)
+        step = (total - n * (factors.weights * k_x).sum(1)) / (1.0 + norm)
         factors.weights = factors.weights + gain * step.unsqueeze(1)
-        factors.note(gain, step, -factors.noise_var * n / left)
+        factors.note(gain, step, -factors.noise_var * n / (1.0 + norm))
 
 
-class RankOne(NamedTuple):
-    """What :func:`learn_` did to F: u = F k_D(x) and u^T F before, ``s x r x 1`` and ``s x 1 x r``."""
+def learn_(factor: Tensor, k: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+    """Update F (``s x r x r``) in place by ``n`` (``s``) more rewards of the arms with columns ``k`` (``s x r``).
 
-    u: Tensor
-    gain: Tensor
-    n: Tensor  # Number of rewards, `s`
-    norm: Tensor  # n ||u||^2, `s`
-    step: Tensor  # F became F - step u u^T F, `s x 1 x 1`
-
-
-def learn_(factor: Tensor, k: Tensor, n: Tensor) -> RankOne:
-    """Update F (``s x r x r``) in place by ``n`` (``s``) more rewards of the arms with columns ``k`` (``s x r``)."""
+    Returns F^T u (``s x r``) and n ||u||^2 (``s``) of the F before.
+    """
     u = factor @ k.unsqueeze(2)
     gain = u.mT @ factor
     norm = n * u.square().sum((1, 2))
     size = (1.0 + norm).sqrt()
-    step = (n / (size * (size + 1.0))).view(-1, 1, 1)
-    factor.baddbmm_(u * step, gain, alpha=-1.0)
-    return RankOne(u, gain, n, norm, step)
+    factor.baddbmm_(u * (n / (size * (size + 1.0))).view(-1, 1, 1), gain, alpha=-1.0)
+    return gain.squeeze(1), norm
 
 
 def remove_points(factors: Factors, gone: Tensor) -> None:

@@ -41,7 +41,7 @@ def walk(kernel, noise_var, s, rounds, device, seed=0, size=20, flips=2, subset=
 
 def fresh(posterior, keep):
     new = dtc.init(posterior.kernel, posterior.noise_var, len(keep))
-    new.counts, new.sums = posterior.learnt_counts.clone(), posterior.learnt_sums.clone()
+    new.totals = posterior.learnt.clone()
     dtc.rebuild(new, keep)
     return new
 
