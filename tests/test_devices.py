@@ -36,6 +36,11 @@ def places():
     return torch.rand(N, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+@pytest.fixture
+def kernel(places):
+    return ArmKernel.from_covariance(SquaredExponential(0.4), places)
+
+
 def test_one_helper_asks_for_the_device():
     root = Path(bo_robust.__file__).parent
     asking = set()
@@ -99,12 +104,11 @@ RANGE = pytest.mark.parametrize(
 )
 
 
-def two_trials(algorithm, places):
+def two_trials(algorithm, kernel):
     """A state in which arm 1 of both trials was pulled, and how to pull others."""
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places)
     if algorithm is None:
         algorithm = HEGPUCB(FiniteWidth(N, 0.1), 0.3, 0.1)
-        kernel = candidate_kernel([SquaredExponential(0.4), Matern(1.5, 0.4)], places)
+        kernel = candidate_kernel([SquaredExponential(0.4), Matern(1.5, 0.4)], kernel.arms)
     state = algorithm.init(kernel, 0.1, 2)
     ones = torch.ones(2, dtype=torch.float64)
     state.round = 3  # BKB's first round is random
@@ -115,16 +119,16 @@ def two_trials(algorithm, places):
 @RANGE
 @pytest.mark.parametrize("arm", [-1, N])
 @pytest.mark.cpu_only("raises where reading the arms back costs nothing")
-def test_an_arm_out_of_range_raises_on_a_cpu(algorithm, arm, places):
-    _, observe = two_trials(algorithm, places)
+def test_an_arm_out_of_range_raises_on_a_cpu(algorithm, arm, kernel):
+    _, observe = two_trials(algorithm, kernel)
     with pytest.raises(ValueError, match=f"between 0 and {N - 1}"):
         observe([1, arm])
 
 
 @RANGE
 @pytest.mark.parametrize("arm", [-1, N])
-def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(algorithm, arm, places, simulated):
-    state, observe = two_trials(algorithm, places)
+def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(algorithm, arm, kernel, simulated):
+    state, observe = two_trials(algorithm, kernel)
     before, mean = state.posterior.counts.clone(), state.posterior.mean.clone()
     assert observe([1, arm]).ok.tolist() == [True, False]
     after = state.posterior.counts
@@ -134,10 +138,9 @@ def test_an_arm_out_of_range_is_a_failed_pull_on_cuda(algorithm, arm, places, si
     assert float(after[:half].sum()) == float(before[:half].sum()) + half
 
 
-def test_another_arm_than_the_repeated_one(places, monkeypatch):
+def test_another_arm_than_the_repeated_one(kernel, monkeypatch):
     """Raises on a CPU. On CUDA its reward is a failed pull: it was booked to the arm being repeated."""
     algorithm = MiniGPUCB(ConstantWidth(2.0), 3.0)
-    kernel = ArmKernel.from_covariance(SquaredExponential(0.4), places)
     ones = torch.ones(2, dtype=torch.float64)
     for cuda in (False, True):
         monkeypatch.setattr(linalg, "simulated", cuda)
@@ -153,11 +156,10 @@ def test_another_arm_than_the_repeated_one(places, monkeypatch):
         assert state.posterior.average.tolist() == [5.0, 1.0]
 
 
-def test_an_initial_design_is_not_repeated(places):
+def test_an_initial_design_is_not_repeated(kernel):
     """Its arms are not this rule's: the second raised, or was booked to the first."""
     algorithm = MiniGPUCB(ConstantWidth(2.0), 3.0)
-    state = algorithm.init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 1.0, 2)
-    exact = GPUCB(ConstantWidth(2.0)).init(ArmKernel.from_covariance(SquaredExponential(0.4), places), 1.0, 2)
+    state, exact = (of.init(kernel, 1.0, 2) for of in (algorithm, GPUCB(ConstantWidth(2.0))))
     for arms, y in (([1, 2], 1.0), ([3, 0], -1.0)):
         rewards = torch.full((2,), y, dtype=torch.float64)
         assert algorithm.observe_initial(state, torch.tensor(arms), rewards).ok.all()
@@ -167,7 +169,7 @@ def test_an_initial_design_is_not_repeated(places):
     assert state.posterior.counts.sum(1).tolist() == [2.0, 2.0]
 
 
-def test_layouts_and_changes_on_cuda(places, simulated, monkeypatch):
+def test_layouts_and_changes_on_cuda(kernel, simulated, monkeypatch):
     """Dense by bytes, and every dictionary rebuilt, because changes wait for the device once a point."""
     zero = torch.zeros(1, 5000)
     assert arm_states.is_dense(zero, 1)
@@ -176,7 +178,7 @@ def test_layouts_and_changes_on_cuda(places, simulated, monkeypatch):
     assert not arm_states.is_dense(zero, 1)
     monkeypatch.setattr(linalg, "simulated", True)
     monkeypatch.setattr(dtc.dtc_changes, "learn", lambda *given: pytest.fail("changed"))
-    _, state = run(BKB(ConstantWidth(2.0), 5.0), ArmKernel.from_covariance(SquaredExponential(0.4), places))
+    _, state = run(BKB(ConstantWidth(2.0), 5.0), kernel)
     assert state.posterior.changes.tolist() == [0, 0]
 
 

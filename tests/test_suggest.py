@@ -23,21 +23,19 @@ def f(X):
     return 1.0 - (X[:, 0] - 3.0) ** 2 / 4.0 - (X[:, 1] - 0.5) ** 2
 
 
-def loop(rounds, outlier=None, **options):
-    X = designs(6)
+def explore(X, rounds, outcome=f, **options):
+    """The designs after so many suggestions."""
     for _ in range(rounds):
-        Y = f(X)
-        if outlier is not None:
-            Y[outlier] += 50.0
-        X = torch.cat([X, suggest(X, Y, bounds=BOX, num_initial=6, **SEARCH, **options).X])
+        X = torch.cat([X, suggest(X, outcome(X), **options, **SEARCH).X])
     return X
 
 
 def test_the_optimum_is_found_beside_an_outlier():
-    X = loop(10, outlier=2)
-    Y = f(X)
-    Y[2] += 50.0
-    now = suggest(X, Y, bounds=BOX, q=0)
+    def outcome(X):
+        return f(X) + 50.0 * (torch.arange(len(X)) == 2)
+
+    X = explore(designs(6), 10, outcome, bounds=BOX, num_initial=6)
+    now = suggest(X, outcome(X), bounds=BOX, q=0)
     assert now.X.shape == (0, 2)
     assert now.outliers.nonzero().tolist() == [[2]]
     assert f(X)[now.best] > 0.95
@@ -84,14 +82,12 @@ def test_categories_and_steps_take_their_own_values():
         "categorical": {1: [0.0, 1.0, 2.0]},
         "discrete": {2: [1, 5, 9]},
     }
-    X = torch.empty(0, 3, dtype=torch.float64)
     worth = torch.tensor([0.0, 1.0, 0.3], dtype=torch.float64)
 
     def g(X):
         return worth[X[:, 1].long()] - (X[:, 0] - 0.4) ** 2 - (X[:, 2] - 5.0).abs() / 8.0
 
-    for _ in range(16):
-        X = torch.cat([X, suggest(X, g(X), **space, **SEARCH).X])
+    X = explore(torch.empty(0, 3, dtype=torch.float64), 16, g, **space)
     assert set(X[:, 1].tolist()) <= {0.0, 1.0, 2.0}
     assert set(X[:, 2].tolist()) <= {1.0, 5.0, 9.0}
     assert X[g(X).argmax(), 1:].tolist() == [1.0, 5.0]
@@ -100,11 +96,8 @@ def test_categories_and_steps_take_their_own_values():
 
 def test_a_list_of_designs_is_evaluated_as_a_whole():
     table = designs(60, seed=1)
-    X = table[:0]
-    for _ in range(16):
-        now = suggest(X, f(X), candidates=table, **SEARCH)
-        assert bool((table == now.X).all(-1).any())
-        X = torch.cat([X, now.X])
+    X = explore(table[:0], 16, candidates=table)
+    assert bool((table == X.unsqueeze(1)).all(-1).any(1).all())
     assert len(X[:7].unique(dim=0)) == 7  # the initial design: an eighth of the list
     assert float(f(X).max()) == float(f(table).max())
 
@@ -129,14 +122,8 @@ def test_on_a_list_an_outlier_that_is_too_good_is_measured_again():
 
 def test_on_a_list_no_design_is_measured_twice_where_noise_is_small():
     table = designs(40, seed=2)
-    X = table[:0]
-    for _ in range(20):
-        X = torch.cat([X, suggest(X, f(X), candidates=table, **SEARCH).X])
-    assert len(X.unique(dim=0)) == 20
-    grid = {"bounds": [[0.0, 0.0], [3.0, 2.0]], "discrete": {0: range(4), 1: range(3)}}
-    X = X[:0]
-    for _ in range(13):
-        X = torch.cat([X, suggest(X, f(X), **grid, **SEARCH).X])
+    assert len(explore(table[:0], 20, candidates=table).unique(dim=0)) == 20
+    X = explore(table[:0], 13, bounds=[[0.0, 0.0], [3.0, 2.0]], discrete={0: range(4), 1: range(3)})
     assert len(X[:12].unique(dim=0)) == 12  # all there are, before one comes again
 
 
@@ -216,11 +203,8 @@ def test_an_outlier_in_a_constraint_or_in_one_of_two_objectives_is_flagged():
 
 def test_two_objectives_fill_their_front():
     """Of x^2 and (x - 1)^2, both minimised, the front is 0 <= x <= 1."""
-    X = torch.tensor([[-2.0], [-1.0], [1.5], [3.0]], dtype=torch.float64)
-    for _ in range(8):
-        Y = torch.cat([X**2, (X - 1.0) ** 2], -1)
-        X = torch.cat([X, suggest(X, Y, bounds=[[-2.0], [3.0]], maximize=False, num_initial=4, **SEARCH).X])
-    found = X[4:, 0]
+    X, options = torch.tensor([[-2.0], [-1.0], [1.5], [3.0]]).double(), {"maximize": False, "num_initial": 4}
+    found = explore(X, 8, lambda X: torch.cat([X**2, (X - 1.0) ** 2], -1), bounds=[[-2.0], [3.0]], **options)[4:, 0]
     assert ((found > -0.1) & (found < 1.1)).sum() >= 6
     assert found.clamp(0.0, 1.0).sort().values.diff().max() < 0.5
 

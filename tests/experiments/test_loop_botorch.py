@@ -107,10 +107,10 @@ def test_winsorised_rewards_lie_within_the_limits():
 
 
 def test_a_run_from_end_to_end_and_its_summary(tmp_path):
-    methods = ["RobustGP", "SingleTaskGP"]
+    methods, out = ["RobustGP", "SingleTaskGP"], tmp_path / "out"
     config = parse(data(methods, trials=2, horizon=8, compare=[methods], outliers=WRONG))
-    summary = runs.start(config, tmp_path / "out")
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"summary.json", "traces.parquet", "00-b.png"}
+    summary = runs.start(config, out)
+    assert {p.name for p in out.iterdir()} == {"summary.json", "traces.parquet", "00-b.png"}
     assert parse(summary["config"]) == config
     assert summary["settings"]["B"]["initial"] == 6
     assert summary["settings"]["B"]["methods"]["RobustGP"]["outlier_share"] == 0.05

@@ -398,6 +398,10 @@ def test_before_anything_is_completed():
     assert len({objective(trial) for trial in trials}) == 4
 
 
+def two_objectives(method):
+    optuna.create_study(sampler=sampler(method), directions=["minimize"] * 2).optimize(lambda t: 2 * [objective(t)], 2)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -409,12 +413,7 @@ def test_before_anything_is_completed():
         (lambda: RobustSampler(seed=-1), "seed"),
         (lambda: sampler().recommend(None), "takes a study of Optuna, got None"),
         (lambda: make("robust").sampler.recommend(make("robust")), "nothing to recommend"),
-        (
-            lambda: optuna.create_study(sampler=sampler(), directions=["minimize"] * 2).optimize(
-                lambda t: [1.0] * 2, 2
-            ),
-            "gp-ucb takes one objective and no constraints",
-        ),
+        (lambda: two_objectives("gp-ucb"), "gp-ucb takes one objective and no constraints"),
     ],
 )
 def test_bad_settings_are_refused(call, message):
