@@ -50,6 +50,11 @@ SET_ELSEWHERE = {
 }
 
 
+# Trials times arms from which a round takes less time on an H100 than on a core beside it: one trial of 4,000 arms took
+# 2.1 times as long, one of 16,000 half of it (benchmarks/results/nvidia-h100-80gb).
+CUDA_PAYS = 10_000
+
+
 def build_problem(panel: Panel, trials: Sequence[int], data_dir: Path | None, device: torch.device) -> Problem:
     """The problem of a panel over arms for the given trial indices, on ``device`` in the panel's dtype."""
     with _problem_errors(panel):
@@ -230,6 +235,14 @@ def start_state(
         return algorithm.init(kernel, noise, trials, prior_mean=known.prior_means, rounds=rounds)
     except ValueError as error:
         raise RunError(f"{type(algorithm).__name__} cannot start on problem {problem.name!r}: {error}") from None
+
+
+def fastest_device(panels: Sequence[Panel], data_dir: Path | None) -> str:
+    """The device for a run that names none: CUDA where it is there, and a batch of trials over arms is large."""
+    if not torch.cuda.is_available() or any(panel.by_trial for panel in panels):
+        return "cpu"
+    sizes = [panel.trials * build_problem(panel, range(1), data_dir, torch.device("cpu")).num_arms for panel in panels]
+    return "cuda" if max(sizes) >= CUDA_PAYS else "cpu"
 
 
 def settings_used(panel: Panel, data_dir: Path | None, device: torch.device, size: int | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def run(
     config: Annotated[str, typer.Argument(help="YAML file, or the name of a shipped configuration: quickstart.")],
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, dotted keys; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Result folder; results/NAME by default.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto, by the number of arms and trials.")] = "auto",
     trials: Annotated[int | None, typer.Option(help="Trials of every panel.")] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds of every panel.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; BO_ROBUST_DATA by default.")] = None,

@@ -57,10 +57,10 @@ def play_random(
     for trial in range(traces.arms.shape[1]):
         ok = traces.ok[:end, trial]
         # Failed pulls teach nothing: the mean after one is that before it.
-        told = ok[begin:].cumsum(0)
+        observed = ok[begin:].cumsum(0)
         arms, rewards = traces.arms[:end, trial].long()[ok], traces.rewards[:end, trial][ok]
-        best = _best_arms(state.posterior, trial, arms, rewards, len(arms) - int(told[-1]))
-        traces.recommended[begin:end, trial] = best[told].int()
+        best = _best_arms(state.posterior, trial, arms, rewards, len(arms) - int(observed[-1]))
+        traces.recommended[begin:end, trial] = best[observed].int()
     traces.rounds = end
 
 

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import bo_robust
-from bo_robust.experiments.build import find_device, settings_used
+from bo_robust.experiments.build import fastest_device, find_device, settings_used
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, parquet_bytes, read, run_job, write
@@ -43,7 +43,7 @@ def start(
     config: RunConfig,
     folder: Path,
     *,
-    device: str = "cpu",
+    device: str = "auto",
     data_dir: Path | None = None,
     workers: int | None = None,
     backend: str = "loky",
@@ -58,7 +58,7 @@ def start(
     Args:
         config: The run.
         folder: Where results go: a folder that is new, empty, or of the same run.
-        device: cpu, cuda or cuda:N.
+        device: cpu, cuda, cuda:N, or auto: CUDA if there is a device and trials times arms are at least 10,000.
         data_dir: The folder of data sets; by default that of the environment variable BO_ROBUST_DATA.
         workers: Processes that run jobs side by side; by default one, and with Ray or Dask all of the cluster.
         backend: Of joblib: "loky" (this machine), "ray" or "dask".
@@ -75,6 +75,10 @@ def start(
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])
+    if device == "auto":
+        device = fastest_device(config.panels, data_dir)
+        if torch.cuda.is_available():
+            console.print(f"Runs on {device}, the faster for so many arms and trials; --device chooses.")
     of_device = find_device(device)
     identity = json.dumps([config.to_dict(), device, trials_per_job], sort_keys=True)
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]

@@ -16,6 +16,7 @@ import yaml
 
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments import run as runs
+from bo_robust.experiments.build import fastest_device
 from bo_robust.experiments.cli import main
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.errors import RunError
@@ -322,3 +323,12 @@ def _is_alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_the_device_of_a_run_that_names_none_follows_its_size(monkeypatch):
+    few, many = parse(plain(trials=3)).panels, parse(plain(trials=100)).panels  # of 100 arms
+    assert fastest_device(many, None) == ("cuda" if torch.cuda.is_available() else "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert fastest_device(few, None) == "cpu"
+    assert fastest_device(many, None) == "cuda"
+    assert fastest_device(parse(CONDITIONS).panels, None) == "cpu"
