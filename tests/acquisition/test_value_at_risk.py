@@ -11,7 +11,7 @@ from bo_robust.acquisition import GPUCB, ValueAtRiskUCB, recommend_design
 from bo_robust.acquisition.value_at_risk import choose_condition
 from bo_robust.confidence import FiniteWidth
 from bo_robust.risk_measures.environments import FiniteEnvironment, PerturbationEnvironment
-from bo_robust.risk_measures.functionals import CVaR, ValueAtRisk
+from bo_robust.risk_measures.functionals import CVaR, Mean, MeanVariance, ValueAtRisk, WorstCase
 from tests.problems import conditions, dense_posterior, rand, rbf
 
 NOISE_VAR, LENGTHSCALE, W = 0.05, 0.4, 6
@@ -165,3 +165,13 @@ def test_choices_by_hand(tkwargs):
     assert choice.index.tolist() == [0, 2]
     choice = choose_condition(x, PerturbationEnvironment(z), ValueAtRisk(0.5), lower, upper)
     assert choice.point.tolist() == [[7.2], [8.2]]
+
+
+@pytest.mark.parametrize("functional", [ValueAtRisk(0.3), CVaR(0.3), WorstCase(), Mean(), MeanVariance(0.5)])
+def test_gradients_are_those_of_differences(tkwargs, functional):
+    model, environment = make(tkwargs), conditions(tkwargs)
+    pending = torch.tensor([[0.2, 0.3]], **tkwargs)
+    for options in ({}, {"X_pending": pending}):
+        acqf = ValueAtRiskUCB(model, environment, functional, 1.5, **options)
+        x = rand(tkwargs, 4, 1, 2, seed=3).requires_grad_()
+        assert torch.autograd.gradcheck(acqf, x, eps=1e-6, atol=1e-5)

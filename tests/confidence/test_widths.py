@@ -24,6 +24,7 @@ from bo_robust.confidence import (
     SelfNormalisedWidth,
     TGPWidth,
 )
+from bo_robust.confidence.truncation import TGPTruncation
 
 E = math.e
 PI2 = 8 * math.pi**2 / (3 * E**4)
@@ -223,3 +224,12 @@ def test_the_rkhs_width_takes_bounds_on_the_maximum_gain():
     assert width(2, 5.0) == pytest.approx(RKHSWidth(2.0, 1 / E)(2, 0.02))
     with pytest.raises(ValueError, match="bounds for 2 rounds, this is round 3"):
         width(3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(t=st.integers(2, 10**5), alpha=st.floats(0.05, 1.0), gain=st.floats(0.0, 100.0))
+def test_tgp_width_uses_the_level_of_the_last_observation(t, alpha, gain):
+    width = TGPWidth(1.5, 3.0, alpha, 0.2, 0.05)
+    level = TGPTruncation(3.0, alpha)(t - 1)
+    expected = 1.5 + 3.0 / math.sqrt(0.2) * level * math.sqrt(2 * gain + 2 * math.log(20.0))
+    assert width(t, gain) == pytest.approx(expected, rel=1e-12)

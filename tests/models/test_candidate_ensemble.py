@@ -246,3 +246,9 @@ def ensemble(candidates=KINDS, **options):
 def test_refusals_say_what_to_change(call, match):
     with pytest.raises((ValueError, TypeError), match=match):
         call()
+
+
+def test_the_design_of_largest_mean_is_one_argmax_away(tkwargs):
+    model = make(tkwargs, n=30)
+    best = model.posterior(model.train_inputs[0]).mean.argmax()
+    assert float(f(model.train_inputs[0][best])) > float(f(model.train_inputs[0]).max()) - 0.1

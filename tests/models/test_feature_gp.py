@@ -121,3 +121,11 @@ def test_construct_inputs(tkwargs):
     torch.testing.assert_close(FeatureGP(**inputs).features.inducing_points, X)
     with pytest.raises(ValueError, match="one noise variance for all observations; pass noise_var"):
         FeatureGP.construct_inputs(data(Yvar=torch.rand(5, 1, **tkwargs)), chosen)
+
+
+@pytest.mark.parametrize(("n", "p"), [(7, 3), (3, 7), (1, 1)])
+def test_evidence_against_dense_matrices(tkwargs, n, p):
+    Phi, y, noise_var = regression(tkwargs, n, p)
+    covariance = Phi @ Phi.mT + noise_var * torch.eye(n, **tkwargs)
+    dense = torch.distributions.MultivariateNormal(torch.zeros(n, **tkwargs), covariance).log_prob(y)
+    torch.testing.assert_close(log_evidence(Phi, y, noise_var), dense, atol=1e-10, rtol=0)
