@@ -10,10 +10,10 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -25,8 +25,6 @@ from botorch.exceptions import BotorchWarning, ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.model import Model
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from gpytorch.constraints import GreaterThan
@@ -36,8 +34,6 @@ from gpytorch.priors import LogNormalPrior
 from gpytorch.utils.warnings import GPInputWarning
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
-from torch.nn.functional import one_hot
-from torch.quasirandom import SobolEngine
 
 from bo_robust.acquisition import ValueAtRiskUCB
 from bo_robust.methods import DEFAULT, Choice, choose, flagged
@@ -45,12 +41,11 @@ from bo_robust.models import CandidateEnsemble, RobustGP, TruncatedGP, marginal_
 from bo_robust.models.fitting import fit_evidence
 from bo_robust.models.reward_units import robust_units
 from bo_robust.models.training_data import recommendable
+from bo_robust.search_space import SearchSpace, among, numbers, seed_of
 from bo_robust.utils.input_checks import check_count, quoted
-from bo_robust.utils.random import stream
 
 __all__ = ["Suggestion", "suggest"]
 
-MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
 NOISE_FLOOR = 1e-6  # least noise variance that is learned; BoTorch's 1e-4 blurs the optimum of a noise-free objective
 LARGEST = 1e8  # limit of |y| in robust standard deviations, as models square it
 FAR = 100.0  # a value as many ranges of all others away from them is no measurement, if two designs have it
@@ -155,7 +150,7 @@ def suggest(
     check_count(1, restarts=restarts, raw_samples=raw_samples)
     if repeats not in ("never", "if noisy"):
         raise ValueError(f"repeats must be 'never' or 'if noisy', got {quoted(repeats)}.")
-    space = _Space.of(bounds, candidates, discrete or {}, categorical or {}, X).with_fixed(fixed or {})
+    space = SearchSpace.of(bounds, candidates, discrete or {}, categorical or {}, X).with_fixed(fixed or {})
     X, pending, failed = (
         space.rows(name, x) for name, x in {"X": X, "X_pending": X_pending, "X_failed": X_failed}.items()
     )
@@ -195,7 +190,7 @@ class _Round:
 
     def __init__(
         self,
-        space: _Space,
+        space: SearchSpace,
         outputs: _Outputs,
         choice: Choice,
         X: Tensor,
@@ -242,7 +237,7 @@ class _Round:
             )
             rows = [] if point is None else (point[0] == self.U).all(-1).nonzero().flatten().tolist()
             for row in rows:
-                if _among(self.X[row : row + 1], self.space.candidates).any():
+                if among(self.X[row : row + 1], self.space.candidates).any():
                     return self.X[row : row + 1]
         return None
 
@@ -265,7 +260,7 @@ class _Round:
         elsewhere = torch.cat([self.X_elsewhere, chosen])
         if self.repeats == "never":
             return torch.cat([elsewhere, self.X])
-        free = ~_among(self.space.candidates, torch.cat([elsewhere, self.X]))
+        free = ~among(self.space.candidates, torch.cat([elsewhere, self.X]))
         if not free.any():
             return elsewhere
         U = self.space.encode(self.space.candidates[free]).to(self.U)
@@ -342,7 +337,7 @@ class _Outputs:
 
     @classmethod
     def of(cls, Y: Any, constraints: Any, maximize: bool | Sequence[bool], n: int, centered: bool) -> _Outputs:
-        Y = _numbers("Y", Y)
+        Y = numbers("Y", Y)
         Y = Y.unsqueeze(-1) if Y.ndim == 1 else Y
         if Y.ndim != 2 or len(Y) != n or Y.shape[-1] == 0:
             raise ValueError(f"Y needs one row for each of the {n} designs of X, got shape {tuple(Y.shape)}.")
@@ -350,7 +345,7 @@ class _Outputs:
             row = int((~Y.isfinite()).any(-1).nonzero()[0])
             raise ValueError(f"Y has no finite value in row {row}: give that design in X_failed or X_pending instead.")
         m = Y.shape[-1]
-        C = Y[:, :0] if constraints is None else _numbers("constraints", constraints)
+        C = Y[:, :0] if constraints is None else numbers("constraints", constraints)
         if C.ndim != 2 or len(C) != n:
             raise ValueError(f"constraints need one row for each of the {n} designs of X, got {tuple(C.shape)}.")
         C = C.where(C.isfinite(), math.nan)[:, C.isfinite().any(0) if n else slice(None)]
@@ -379,174 +374,6 @@ class _Outputs:
         if n and not centered:
             scaled, center = scaled + center / scale, torch.zeros_like(center)
         return cls(scaled, center, scale, m)
-
-
-@dataclass(frozen=True)
-class _Space:
-    """Columns of designs, and their coordinates in the unit cube: one per number, one per value of a category."""
-
-    bounds: Tensor  # 2 x d
-    candidates: Tensor | None
-    discrete: Mapping[int, Tensor]
-    categorical: Mapping[int, Tensor]
-    fixed: Mapping[int, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, bounds: Any, candidates: Any, discrete: Any, categorical: Any, X: Any) -> _Space:
-        if (bounds is None) == (candidates is None):
-            raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
-        values = [
-            {int(i): _numbers("discrete and categorical values", sorted(v)) for i, v in given.items()}
-            for given in (discrete, categorical)
-        ]
-        if candidates is not None:
-            table = _numbers("candidates", candidates)
-            if table.ndim != 2 or len(table) < 2 or not table.isfinite().all():
-                raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
-            seen = _numbers("X", X).reshape(-1, table.shape[-1]) if len(X) else table
-            both = torch.cat([table, seen])
-            return cls(torch.stack([both.amin(0), both.amax(0)]), table, values[0], values[1])
-        box = _numbers("bounds", bounds)
-        if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
-            raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
-        by_column = [values[0].get(i, values[1].get(i)) for i in range(box.shape[-1])]
-        count = math.prod(math.inf if v is None else len(v) for v in by_column)
-        points = None
-        if count <= MOST_POINTS:
-            points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
-        return cls(box, points, values[0], values[1])
-
-    def with_fixed(self, fixed: Mapping[int, float]) -> _Space:
-        """The space of those designs that have these values, by number of the column."""
-        for i, value in fixed.items():
-            allowed = self.categorical.get(i, self.discrete.get(i))
-            inside = 0 <= i < self.bounds.shape[-1] and bool(self.bounds[0, i] <= value <= self.bounds[1, i])
-            if not inside or (allowed is not None and value not in allowed):
-                raise ValueError(f"fixed[{i}] must be a value of column {i} of the designs, got {quoted(value)}.")
-        points = self.candidates
-        if points is not None:
-            points = points[[all(row[i] == value for i, value in fixed.items()) for row in points.tolist()]]
-            if len(points) == 0:
-                raise ValueError(f"no candidate has the values of fixed, {dict(fixed)}.")
-        return replace(self, candidates=points, fixed=fixed)
-
-    @property
-    def columns(self) -> int:
-        """Coordinates of a design, D."""
-        return self.bounds.shape[-1] + sum(len(v) - 1 for v in self.categorical.values())
-
-    @property
-    def num_initial(self) -> int:
-        """Designs of the initial design."""
-        plenty = 2 * self.bounds.shape[-1] + 2
-        return min(plenty, max(4, len(self.candidates) // 8)) if self.candidates is not None else plenty
-
-    def rows(self, name: str, x: Any) -> Tensor:
-        """The designs as ``k x d``; raises ``ValueError`` unless they are."""
-        d = self.bounds.shape[-1]
-        x = _numbers(name, [] if x is None else x)
-        x = x.reshape(0, d) if x.numel() == 0 else x
-        if x.ndim != 2 or x.shape[-1] != d or not x.isfinite().all():
-            raise ValueError(f"{name} must be k x {d} finite numbers, got shape {tuple(x.shape)}.")
-        for i, values in self.categorical.items():
-            if not torch.isin(x[:, i], values).all():
-                raise ValueError(f"{name} has values in column {i} that are not among those of categorical[{i}].")
-        return x
-
-    def encode(self, x: Tensor) -> Tensor:
-        """Coordinates ``k x D`` of designs ``k x d``."""
-        return _one_hot(self._scaled(x), {i: len(v) for i, v in self.categorical.items()})
-
-    def _scaled(self, x: Tensor) -> Tensor:
-        """Designs ``k x d`` in the unit cube, where a category is the number of its value."""
-        side = self.bounds[1] - self.bounds[0]
-        u = (x - self.bounds[0]) / torch.where(side > 0.0, side, 1.0)
-        for i, values in self.categorical.items():
-            u[:, i] = (x[:, i].unsqueeze(-1) == values).double().argmax(-1).double()
-        return u
-
-    def _decoded(self, u: Tensor) -> Tensor:
-        """Designs ``k x d`` at coordinates in which a category is the number of its value."""
-        x = (self.bounds[0] + (self.bounds[1] - self.bounds[0]) * u).clamp(*self.bounds)
-        for i, values in self.discrete.items():
-            x[:, i] = values[(x[:, i].unsqueeze(-1) - values).abs().argmin(-1)]
-        for i, values in self.categorical.items():
-            x[:, i] = values[u[:, i].round().long()]
-        return x
-
-    def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
-        """The design of the initial design, ``1 x d``: scrambled Sobol, or a candidate that is not taken, if any."""
-        if self.candidates is not None:
-            order = torch.from_numpy(stream(seed, "suggest.candidates", 0).permutation(len(self.candidates)))
-            free = ~_among(self.candidates[order], taken)
-            order = order[free] if free.any() else order
-            return self.candidates[order[trial % len(order)] if not free.any() else order[0]].unsqueeze(0)
-        engine = SobolEngine(self.bounds.shape[-1], scramble=True, seed=_seed_of(seed, "initial", 0) % 2**31)
-        u = engine.fast_forward(trial).draw(1, dtype=torch.float64)
-        for i, values in self.categorical.items():  # equal shares
-            u[:, i] = (u[:, i] * len(values)).floor()
-        return self._with_fixed_values(self._decoded(u))
-
-    def _with_fixed_values(self, x: Tensor) -> Tensor:
-        for i, value in self.fixed.items():
-            x[:, i] = value
-        return x
-
-    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor) -> Tensor:
-        """The design of the largest acquisition value that the search finds, ``1 x d``.
-
-        Of a finite space ``known`` designs are left out, unless these are all. Discrete columns take their own values
-        only: between them the variance would stay largest for ever.
-        """
-        if self.candidates is not None:
-            free = ~_among(self.candidates, known)
-            table = self.candidates[free] if free.any() else self.candidates
-            choices = self.encode(table).to(device)
-            point, _ = optimize_acqf_discrete(acqf, q=1, choices=choices, max_batch_size=MOST_POINTS)
-            return table[(choices == point).all(-1).nonzero()[0]]
-        d = self.bounds.shape[-1]
-        ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device).repeat(1, d)
-        kept = self._scaled(self._with_fixed_values(self.bounds[:1].clone()))[0] if self.fixed else self.bounds[0]
-        search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples}
-        search["fixed_features"] = {i: float(kept[i]) for i in self.fixed} or None
-        if self.discrete or self.categorical:
-            counts = {i: len(v) for i, v in self.categorical.items()}
-            for i, count in counts.items():
-                ends[1, i] = count - 1
-            low, high = self.bounds
-            grids = {i: ((v - low[i]) / (high[i] - low[i])).tolist() for i, v in self.discrete.items()}
-            for i, grid in grids.items():
-                ends[0, i], ends[1, i] = grid[0], grid[-1]
-            codes = {i: [float(k) for k in range(count)] for i, count in counts.items()}
-            u, _ = optimize_acqf_mixed_alternating(_OneHot(acqf, counts), ends, grids, codes, **search)
-        else:
-            options: dict[str, Any] = {"sample_around_best": True, "sample_around_best_sigma": 0.05}
-            # The kinks of a bound end line searches, at good points: so there is no second try.
-            u, _ = optimize_acqf(acqf, ends, q=1, options=options, retry_on_optimization_warning=False, **search)
-        return self._with_fixed_values(self._decoded(u.detach().cpu()))
-
-
-class _OneHot(AcquisitionFunction):
-    """An acquisition function on one column per parameter, where a category is the number of its value."""
-
-    def __init__(self, acqf: AcquisitionFunction, counts: Mapping[int, int]) -> None:
-        super().__init__(model=acqf.model)
-        self.set_X_pending(None)  # the wrapped function knows them
-        self.acqf, self.counts = acqf, counts
-
-    def forward(self, X: Tensor) -> Tensor:
-        return self.acqf(_one_hot(X, self.counts))
-
-
-def _one_hot(u: Tensor, counts: Mapping[int, int]) -> Tensor:
-    """Replace columns that hold numbers of values by one column for each value."""
-    if not counts:
-        return u
-    parts = [
-        one_hot(column.round().long(), counts[i]).to(u) if i in counts else column.unsqueeze(-1)
-        for i, column in enumerate(u.unbind(-1))
-    ]
-    return torch.cat(parts, -1)
 
 
 class _WhereTrialsSucceed(AcquisitionFunction):
@@ -611,21 +438,6 @@ def _likelihood() -> GaussianLikelihood:
     return GaussianLikelihood(noise_prior=prior, noise_constraint=floor)
 
 
-def _numbers(name: str, x: Any) -> Tensor:
-    """A tensor of numbers, from lists, arrays, tables of pandas or tensors; raises ``ValueError`` if it is none."""
-    try:
-        return torch.as_tensor(x.to_numpy() if hasattr(x, "to_numpy") else x, dtype=torch.float64)
-    except (TypeError, ValueError):
-        hint = "give texts as numbers, and their column in `categorical`"
-        raise ValueError(f"{name} must be numbers in rows of one length; {hint}.") from None
-
-
-def _among(X: Tensor, others: Tensor) -> Tensor:
-    """Which of the designs ``n x d`` are among others ``k x d``, ``n`` bool."""
-    known = {tuple(row) for row in others.tolist()}
-    return torch.tensor([tuple(row) in known for row in X.tolist()], dtype=torch.bool)
-
-
 def _sentinel(y: Tensor) -> float | None:
     """The value that seems to stand for failures, such as -999: several readings have it, none is near; or None."""
     for value in (y.amin(), y.amax()) if len(y) else ():
@@ -637,15 +449,11 @@ def _sentinel(y: Tensor) -> float | None:
     return None
 
 
-def _seed_of(seed: int, purpose: str, index: int) -> int:
-    return int(stream(seed, f"suggest.{purpose}", index).integers(2**62))
-
-
 @contextmanager
 def _seeded(seed: int, purpose: str, index: int, device: str) -> Iterator[None]:
     """Seed PyTorch's global random numbers within a block and restore them after it; one thread at a time."""
     with _one_at_a_time, torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]):
-        torch.manual_seed(_seed_of(seed, purpose, index))
+        torch.manual_seed(seed_of(seed, purpose, index))
         yield
 
 

@@ -7,7 +7,8 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.models import RobustGP, suggest_replicates
-from bo_robust.suggest import _failure_model, _sentinel, _Space, _WhereTrialsSucceed, suggest
+from bo_robust.search_space import SearchSpace
+from bo_robust.suggest import _failure_model, _sentinel, _WhereTrialsSucceed, suggest
 
 SEARCH = {"restarts": 2, "raw_samples": 32}
 BOX = [[0.0, -1.0], [4.0, 1.0]]
@@ -138,7 +139,9 @@ def test_designs_under_way_and_failed_ones_are_not_asked_again_on_a_list():
 
 def test_the_initial_design_counts_parameters_and_is_capped_by_a_list():
     def initial(**space):
-        return _Space.of(space.get("bounds"), space.get("candidates"), {}, space.get("categorical", {}), []).num_initial
+        return SearchSpace.of(
+            space.get("bounds"), space.get("candidates"), {}, space.get("categorical", {}), []
+        ).num_initial
 
     assert initial(bounds=[[0.0] * 3, [1.0] * 3]) == 8
     assert initial(bounds=[[0.0], [14.0]], categorical={0: range(15)}) == 4

@@ -20,7 +20,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from bo_robust.methods import DEFAULT, choose
-from bo_robust.suggest import MOST_POINTS, Suggestion, suggest
+from bo_robust.search_space import MOST_POINTS
+from bo_robust.suggest import Suggestion, suggest
 from bo_robust.utils.input_checks import check_count, quoted
 from bo_robust.utils.random import stream
 

@@ -1,0 +1,211 @@
+"""The designs that :func:`bo_robust.suggest` chooses from: a box, a mixed space or a list of candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from torch import Tensor
+from torch.nn.functional import one_hot
+from torch.quasirandom import SobolEngine
+
+from bo_robust.utils.input_checks import quoted
+from bo_robust.utils.random import stream
+
+__all__ = ["MOST_POINTS", "SearchSpace", "among", "numbers", "seed_of"]
+
+MOST_POINTS = 4096  # combinations of discrete columns up to which every one is evaluated
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Columns of designs, and their coordinates in the unit cube: one per number, one per value of a category."""
+
+    bounds: Tensor  # 2 x d
+    candidates: Tensor | None
+    discrete: Mapping[int, Tensor]
+    categorical: Mapping[int, Tensor]
+    fixed: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, bounds: Any, candidates: Any, discrete: Any, categorical: Any, X: Any) -> SearchSpace:
+        """The space of these arguments of :func:`bo_robust.suggest`; raises ``ValueError`` where they make none."""
+        if (bounds is None) == (candidates is None):
+            raise ValueError("give either bounds (2 x d) or candidates (N x d): they say which designs there are.")
+        values = [
+            {int(i): numbers("discrete and categorical values", sorted(v)) for i, v in given.items()}
+            for given in (discrete, categorical)
+        ]
+        if candidates is not None:
+            table = numbers("candidates", candidates)
+            if table.ndim != 2 or len(table) < 2 or not table.isfinite().all():
+                raise ValueError(f"candidates must be N x d finite numbers, N >= 2, got {tuple(table.shape)}.")
+            seen = numbers("X", X).reshape(-1, table.shape[-1]) if len(X) else table
+            both = torch.cat([table, seen])
+            return cls(torch.stack([both.amin(0), both.amax(0)]), table, values[0], values[1])
+        box = numbers("bounds", bounds)
+        if box.ndim != 2 or len(box) != 2 or not (box.isfinite().all() and (box[0] < box[1]).all()):
+            raise ValueError(f"bounds must be 2 x d finite numbers, the lower below the upper, got {quoted(bounds)}.")
+        by_column = [values[0].get(i, values[1].get(i)) for i in range(box.shape[-1])]
+        count = math.prod(math.inf if v is None else len(v) for v in by_column)
+        points = None
+        if count <= MOST_POINTS:
+            points = torch.cartesian_prod(*cast(list[Tensor], by_column)).reshape(int(count), -1)
+        return cls(box, points, values[0], values[1])
+
+    def with_fixed(self, fixed: Mapping[int, float]) -> SearchSpace:
+        """The space of those designs that have these values, by number of the column."""
+        for i, value in fixed.items():
+            allowed = self.categorical.get(i, self.discrete.get(i))
+            inside = 0 <= i < self.bounds.shape[-1] and bool(self.bounds[0, i] <= value <= self.bounds[1, i])
+            if not inside or (allowed is not None and value not in allowed):
+                raise ValueError(f"fixed[{i}] must be a value of column {i} of the designs, got {quoted(value)}.")
+        points = self.candidates
+        if points is not None:
+            points = points[[all(row[i] == value for i, value in fixed.items()) for row in points.tolist()]]
+            if len(points) == 0:
+                raise ValueError(f"no candidate has the values of fixed, {dict(fixed)}.")
+        return replace(self, candidates=points, fixed=fixed)
+
+    @property
+    def columns(self) -> int:
+        """Coordinates of a design, D."""
+        return self.bounds.shape[-1] + sum(len(v) - 1 for v in self.categorical.values())
+
+    @property
+    def num_initial(self) -> int:
+        """Designs of the initial design."""
+        plenty = 2 * self.bounds.shape[-1] + 2
+        return min(plenty, max(4, len(self.candidates) // 8)) if self.candidates is not None else plenty
+
+    def rows(self, name: str, x: Any) -> Tensor:
+        """The designs as ``k x d``; raises ``ValueError`` unless they are."""
+        d = self.bounds.shape[-1]
+        x = numbers(name, [] if x is None else x)
+        x = x.reshape(0, d) if x.numel() == 0 else x
+        if x.ndim != 2 or x.shape[-1] != d or not x.isfinite().all():
+            raise ValueError(f"{name} must be k x {d} finite numbers, got shape {tuple(x.shape)}.")
+        for i, values in self.categorical.items():
+            if not torch.isin(x[:, i], values).all():
+                raise ValueError(f"{name} has values in column {i} that are not among those of categorical[{i}].")
+        return x
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Coordinates ``k x D`` of designs ``k x d``."""
+        return _one_hot(self._scaled(x), {i: len(v) for i, v in self.categorical.items()})
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Designs ``k x d`` in the unit cube, where a category is the number of its value."""
+        side = self.bounds[1] - self.bounds[0]
+        u = (x - self.bounds[0]) / torch.where(side > 0.0, side, 1.0)
+        for i, values in self.categorical.items():
+            u[:, i] = (x[:, i].unsqueeze(-1) == values).double().argmax(-1).double()
+        return u
+
+    def _decoded(self, u: Tensor) -> Tensor:
+        """Designs ``k x d`` at coordinates in which a category is the number of its value."""
+        x = (self.bounds[0] + (self.bounds[1] - self.bounds[0]) * u).clamp(*self.bounds)
+        for i, values in self.discrete.items():
+            x[:, i] = values[(x[:, i].unsqueeze(-1) - values).abs().argmin(-1)]
+        for i, values in self.categorical.items():
+            x[:, i] = values[u[:, i].round().long()]
+        return x
+
+    def initial(self, seed: int, trial: int, taken: Tensor) -> Tensor:
+        """The design of the initial design, ``1 x d``: scrambled Sobol, or a candidate that is not taken, if any."""
+        if self.candidates is not None:
+            order = torch.from_numpy(stream(seed, "suggest.candidates", 0).permutation(len(self.candidates)))
+            free = ~among(self.candidates[order], taken)
+            order = order[free] if free.any() else order
+            return self.candidates[order[trial % len(order)] if not free.any() else order[0]].unsqueeze(0)
+        engine = SobolEngine(self.bounds.shape[-1], scramble=True, seed=seed_of(seed, "initial", 0) % 2**31)
+        u = engine.fast_forward(trial).draw(1, dtype=torch.float64)
+        for i, values in self.categorical.items():  # equal shares
+            u[:, i] = (u[:, i] * len(values)).floor()
+        return self._with_fixed_values(self._decoded(u))
+
+    def _with_fixed_values(self, x: Tensor) -> Tensor:
+        for i, value in self.fixed.items():
+            x[:, i] = value
+        return x
+
+    def maximise(self, acqf: Any, restarts: int, raw_samples: int, device: Any, known: Tensor) -> Tensor:
+        """The design of the largest acquisition value that the search finds, ``1 x d``.
+
+        Of a finite space ``known`` designs are left out, unless these are all. Discrete columns take their own values
+        only: between them the variance would stay largest for ever.
+        """
+        if self.candidates is not None:
+            free = ~among(self.candidates, known)
+            table = self.candidates[free] if free.any() else self.candidates
+            choices = self.encode(table).to(device)
+            point, _ = optimize_acqf_discrete(acqf, q=1, choices=choices, max_batch_size=MOST_POINTS)
+            return table[(choices == point).all(-1).nonzero()[0]]
+        d = self.bounds.shape[-1]
+        ends = torch.tensor([[0.0], [1.0]], dtype=torch.float64, device=device).repeat(1, d)
+        kept = self._scaled(self._with_fixed_values(self.bounds[:1].clone()))[0] if self.fixed else self.bounds[0]
+        search: dict[str, Any] = {"num_restarts": restarts, "raw_samples": raw_samples}
+        search["fixed_features"] = {i: float(kept[i]) for i in self.fixed} or None
+        if self.discrete or self.categorical:
+            counts = {i: len(v) for i, v in self.categorical.items()}
+            for i, count in counts.items():
+                ends[1, i] = count - 1
+            low, high = self.bounds
+            grids = {i: ((v - low[i]) / (high[i] - low[i])).tolist() for i, v in self.discrete.items()}
+            for i, grid in grids.items():
+                ends[0, i], ends[1, i] = grid[0], grid[-1]
+            codes = {i: [float(k) for k in range(count)] for i, count in counts.items()}
+            u, _ = optimize_acqf_mixed_alternating(_OneHot(acqf, counts), ends, grids, codes, **search)
+        else:
+            options: dict[str, Any] = {"sample_around_best": True, "sample_around_best_sigma": 0.05}
+            # The kinks of a bound end line searches, at good points: so there is no second try.
+            u, _ = optimize_acqf(acqf, ends, q=1, options=options, retry_on_optimization_warning=False, **search)
+        return self._with_fixed_values(self._decoded(u.detach().cpu()))
+
+
+class _OneHot(AcquisitionFunction):
+    """An acquisition function on one column per parameter, where a category is the number of its value."""
+
+    def __init__(self, acqf: AcquisitionFunction, counts: Mapping[int, int]) -> None:
+        super().__init__(model=acqf.model)
+        self.set_X_pending(None)  # the wrapped function knows them
+        self.acqf, self.counts = acqf, counts
+
+    def forward(self, X: Tensor) -> Tensor:
+        return self.acqf(_one_hot(X, self.counts))
+
+
+def _one_hot(u: Tensor, counts: Mapping[int, int]) -> Tensor:
+    """Replace columns that hold numbers of values by one column for each value."""
+    if not counts:
+        return u
+    parts = [
+        one_hot(column.round().long(), counts[i]).to(u) if i in counts else column.unsqueeze(-1)
+        for i, column in enumerate(u.unbind(-1))
+    ]
+    return torch.cat(parts, -1)
+
+
+def numbers(name: str, x: Any) -> Tensor:
+    """A tensor of numbers, from lists, arrays, tables of pandas or tensors; raises ``ValueError`` if it is none."""
+    try:
+        return torch.as_tensor(x.to_numpy() if hasattr(x, "to_numpy") else x, dtype=torch.float64)
+    except (TypeError, ValueError):
+        hint = "give texts as numbers, and their column in `categorical`"
+        raise ValueError(f"{name} must be numbers in rows of one length; {hint}.") from None
+
+
+def among(X: Tensor, others: Tensor) -> Tensor:
+    """Which of the designs ``n x d`` are among others ``k x d``, ``n`` bool."""
+    known = {tuple(row) for row in others.tolist()}
+    return torch.tensor([tuple(row) in known for row in X.tolist()], dtype=torch.bool)
+
+
+def seed_of(seed: int, purpose: str, index: int) -> int:
+    return int(stream(seed, f"suggest.{purpose}", index).integers(2**62))
