@@ -1,7 +1,7 @@
 """The arm engine against what a user would write: ``python -m benchmarks.arm_engine [--only NAME ...]``.
 
 One JSON object a line. One BLAS thread throughout. Every comparison runs the same rewards, and where the
-alternative computes the same posterior the chosen are compared before a ratio is reported.
+alternative computes the same posterior the arms chosen are compared before a ratio is reported.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def numpy_loop(K: np.ndarray, f: np.ndarray, noise: np.ndarray, noise_var: float
 
 
 def against_botorch(horizon: int, target: float) -> None:
-    """Srinivas' synthetic problem, one trial, same chosen."""
+    """Srinivas' synthetic problem, one trial, same arms chosen."""
     kernel, X, f, noise = gp_problem(1000, 1, 0.2, 1, horizon, 0.025, grid=True)
     width = FiniteWidth(1000, 0.1, scale=EXPLORING)
     chosen: dict[str, Tensor] = {}

@@ -360,7 +360,7 @@ def _single(n: int, rounds: int, device: torch.device) -> tuple[GPUCB, World, Te
 
 
 def check_botorch(device: torch.device) -> None:
-    """The same chosen as BoTorch's loop on 60 arms."""
+    """The same arms as BoTorch's loop on 60 arms."""
     _against_botorch(60, 15, device)
 
 

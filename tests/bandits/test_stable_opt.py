@@ -7,7 +7,7 @@ from bo_robust.utils.covariance import SquaredExponential
 
 
 def test_picks_max_min_then_min(device):
-    """The chosen recomputed from the posterior with plain loops; the design of largest worst case is recommended."""
+    """The choice recomputed from the posterior with plain loops; the design of largest worst case is recommended."""
     designs, w, rounds = 6, 4, 15
     g = torch.Generator().manual_seed(0)
     points = torch.rand(designs * w, 2, generator=g, dtype=torch.float64).to(device)

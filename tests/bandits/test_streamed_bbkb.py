@@ -131,7 +131,7 @@ def test_equal_locations_are_one_arm_and_the_table_grows(device):
 
 
 def test_single_precision_arms_and_files(tmp_path, device):
-    """float32 arms on disk, float64 algebra: the chosen of the same numbers in memory as float64."""
+    """float32 arms on disk, float64 algebra: the arms that the same numbers choose in memory as float64."""
     X = places(device=device).float()
     np.save(tmp_path / "arms.npy", X.cpu().numpy())
     uniforms, noise = draws(60)

@@ -1,4 +1,4 @@
-"""The opponent of BKB and BBKB makes their chosen, and speed counts only where regret is no larger."""
+"""The opponent of BKB and BBKB chooses the same arms, and speed counts only where regret is no larger."""
 
 import json
 
