@@ -139,6 +139,7 @@ GRID: dict[str, dict[str, Any]] = {
     "RobustGP": {"name": "RobustGP"},
     "RobustGP + replicates": {"name": "RobustGP", "replicates": True},
     "Winsorised": {"name": "Winsorised"},
+    "relevance pursuit": {"name": "RobustRelevancePursuitSingleTaskGP"},
     "RCGP": {"name": "RCGP"},
     "TPE": {"name": "Optuna", "sampler": "tpe"},
     "GPSampler": {"name": "Optuna", "sampler": "gp"},
