@@ -7,9 +7,9 @@ covariance
 
 in the box that the points span, scaled to sides of 1. Its prior probability is that of a point to lie in a bump of this
 size: min(1, max(least_deviation_probability, deviation_density V_d r^d)), where V_d r^d is the volume of the ball. Its
-size has the prior density of an outlier, p_0(y_c). Let S be the inliers, D the outliers that the deviation explains,
-and o the log odds of one outlier more than those elsewhere (:mod:`bo_robust.models.outlier_detection`). The log odds of
-the deviation against |D| outliers are
+size, the largest within it, has the prior density of an outlier, p_0(y_c). Let S be the inliers, D the outliers that
+the deviation explains, and o the log odds of one outlier more than those elsewhere
+(:mod:`bo_robust.models.outlier_detection`). The log odds of the deviation against |D| outliers are
 
     Delta J = log p(y_S, y_D | K + B) - log p(y_S | K) - sum_(i in D) (o + log p_0(y_i)) + log prior
               + log(p_0(y_c) |a| sqrt(2 pi e)).
@@ -76,7 +76,10 @@ class LocalDeviations:
         """Deviations of all radii around an outlier; ``odds`` has o by the number of outliers elsewhere."""
         residual = float(given.weights[row])
         outliers = int((~given.inliers).sum())
-        likewise = ~given.inliers & (np.sign(given.weights) == np.sign(residual))  # the row itself always
+        # A deviation is largest at its centre, and a row beyond that a gross error.
+        likewise = (
+            ~given.inliers & (np.sign(given.weights) == np.sign(residual)) & (np.abs(given.weights) <= abs(residual))
+        )
         size = residual * given.units.scale
         log_size = float(self._log_p0[row]) + math.log(max(abs(size), LEAST_SIZE)) + 0.5 * (LOG_2PI + 1.0)
         explained: dict[bytes, tuple[ConditionedGP, float]] = {}

@@ -11,38 +11,24 @@ they maximise
 where m is the median and s the robust standard deviation of the observations, and strong = ``evidence_required``. The
 share of outliers has the prior Beta(1, b), whose mean is ``share``. So o_k is the log odds of the k-th outlier, and one
 more costs less where there are many. The density p_0 of an outlier is flat up to s / (4 density), five s by default,
-decays from there on as that of a Cauchy variable, and has mass 1. So an outlier costs more the farther out it is, up to
-``clip`` s. Otherwise a good region far above many nearly equal observations would be flagged. A function that no kernel
-fits well gains less than ``evidence_required`` by leaving rows out.
+decays from there on as that of a Cauchy variable, and has mass 1. So an outlier costs more the farther out it is.
+Otherwise a good region far above many nearly equal observations would be flagged. A function that no kernel fits well
+gains less than ``evidence_required`` by leaving rows out.
 
-**Units.** The GP sees observations in units of the inliers, (y - mean_S) / sd_S, and clips them to m +- clip s. Noise
-of standard deviation noise max(1, s / sd_S) is added to that of the model. Hyperparameters of few observations
-often leave hardly any noise. Everything that no kernel fits exactly would then look like an outlier, and a cluster of
-nearly equal observations would be the best S. A GP that sees observations in their own units has noise min(1, s).
+**Units.** The GP sees observations in units of the inliers, (y - mean_S) / sd_S, clipped to m +- clip s. Noise of
+standard deviation noise max(1, s / sd_S) is added to that of the model. Hyperparameters of few observations often leave
+hardly any noise. Everything that no kernel fits exactly would then look like an outlier, and a cluster of nearly equal
+observations would be the best S. A GP that sees observations in their own units has noise min(1, s).
 
 **Search.** At fixed theta row i leaves S if log p(y_i | y_S without i) < o_(|D| + 1) + log p_0(y_i), and j enters if
 log p(y_j | y_S) > o_|D| + log p_0(y_j). Leave-one-out moments are in closed form (Rasmussen & Williams 2006, equations
 5.10 to 5.12). At least half of the rows stay. The search climbs over S and theta in turn from these initial sets: all
-rows; at the present hyperparameters of the model, the rows within ``gap`` standard deviations of their prediction, if
-they are half of all, and all rows but the n UNLIKELY least likely; the n (1 - q) observations that lie closest
-together, for q in SPARSE.
-
-**Replicates.** Two observations of one point agree if |y - y'| <= min(agreement sd, close max(|y - m|, |y' - m|)).
-Here sd is that of the difference of their noise, and close is ``agreement_share``. One that does not agree with y
-contradicts it, unless it lies beyond y, seen from m. An observation with which a > 0 replicates agree, while c
-contradict it, is confirmed if c = 0 or a >= max(2, c), and a confirmed observation is an inlier. So two observations
-outvote a third one beyond them. Two equal gross errors do not outvote one that is like the rest of the data, but three
-observations do.
+rows, and the n (1 - q) observations that lie closest together, for q in SPARSE. With fewer than ``min_observations``
+observations all are inliers.
 
 **Local deviations.** Next, outliers become inliers again where a local deviation of f is likelier than as many gross
-errors; see :mod:`bo_robust.models.local_deviation`. The deviations join the GP, and the rows are chosen once more. All
-observations are inliers if J of all is larger after all, in that GP or with the hyperparameters that each set fits.
-
-**Without the GP.** With fewer than ``min_observations`` observations all are inliers. Where more than half are equal,
-let z_1 <= ... <= z_r be the |y - m| > 0, and k >= r / 2 + 1 the first with z_k > gap z_(k-1). Observations with
-|y - m| >= z_k are outliers unless a replicate confirms them. Here two replicates agree if both are that far out, on one
-side, and less than ``gap`` times apart. One that does not agree contradicts unless it is larger. If r = 1, that
-observation is an inlier until a replicate contradicts it.
+errors; see :mod:`bo_robust.models.local_deviation`. So two replicates that agree are inliers, however far out they are.
+The deviations join the GP, and the rows are chosen once more. All observations are inliers if J of all is larger there.
 
 **Outcome scales.** Positive and skewed observations may be normal in another scale w = T(y), their logarithm or a
 root (:mod:`bo_robust.models.outcome_scale`). The search is then made in every scale that the observations allow. There
@@ -64,7 +50,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -80,7 +65,6 @@ from bo_robust.utils.input_checks import check_positive, is_number, quoted
 STEPS = 50  # steps of L-BFGS for each set of rows
 PASSES = 4  # alternations between rows and hyperparameters from each initial set
 FIT_ROWS = 200  # largest number of rows that the hyperparameters of the search are fitted to
-UNLIKELY = 0.1  # share of the least likely rows that an initial set leaves out
 SPARSE = (0.15, 0.3, 0.45)  # shares of rows that the initial sets of close observations leave out
 CENTRES = 6  # number of outliers, of the largest residuals, around which a local deviation is looked for
 LEAST_GAIN = 1e-9  # smallest gain of J for which a row is moved
@@ -97,8 +81,8 @@ class OutlierPrior:
     """Share of outliers among all observations that is expected before the data are seen, in (0, .5)."""
     density: float = 0.05
     """Density of an outlier within 1 / (4 density) robust standard deviations of the median, per such deviation."""
-    clip: float = 50.0
-    """Distance from the median, in robust standard deviations, beyond which observations are clipped."""
+    clip: float = 1e5
+    """Distance from the median, in robust standard deviations, beyond which observations are clipped, to compute."""
     evidence_required: float = 5.0
     """Nats by which outliers must improve on no outliers: very strong evidence (Kass & Raftery 1995)."""
     scale_evidence: float = 8.0
@@ -107,16 +91,10 @@ class OutlierPrior:
     """Standard deviation of the noise that the search adds to that of the model."""
     min_observations: int = 4
     """Number of observations from which on outliers are detected."""
-    gap: float = 8.0
-    """Ratio of deviations at which outliers begin where most observations are equal; limit of initial residuals."""
-    agreement: float = 3.0
-    """Standard deviations of their difference up to which two replicates agree."""
-    agreement_share: float = 0.25
-    """Difference up to which two replicates agree, as a share of their distance from the median."""
     cluster_radius: float = 0.1
     """Distance, in sides of the box of the points, within which observations count as about one for the scale s."""
-    deviation_radii: tuple[float, ...] = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035)
-    """Radii of local deviations in sides of the box, from half of the box to no other point."""
+    deviation_radii: tuple[float, ...] = (0.3, 0.2, 0.13, 0.085, 0.055, 0.035, 0.01)
+    """Radii of local deviations in sides of the box, from half of the box to replicates alone."""
     deviation_density: float = 0.1
     """Expected number of local deviations of one radius, per volume of the box."""
     least_deviation_probability: float = 0.01
@@ -235,9 +213,6 @@ class OutlierSearch:
         rounding = _rounding(y, given.scale)
         out = np.maximum(4.0 * prior.density * np.minimum(np.abs(y - given.center) / given.scale, prior.clip), 1.0)
         self._log_p0 = math.log(prior.density) - math.log(given.scale) - 2.0 * np.log(out)
-        # Where most observations are equal, the GP would flag the others, because its noise is too small to be true.
-        most_equal = 2 * np.count_nonzero(y == given.center) > len(y)
-        self._uses_gp = len(y) >= prior.min_observations and not most_equal
         # From here on in the outcome scale.
         self.scale = scale
         self.domain, slope, y = _in_scale(y, scale)
@@ -247,8 +222,7 @@ class OutlierSearch:
         self._robust = spread_units(y[self.domain], places[self.domain], prior.cluster_radius)
         center, spread = self._robust
         self._y = np.clip(y, center - prior.clip * spread, center + prior.clip * spread)
-        self._away = np.where(np.isfinite(y), y, self._y) - center
-        self._deviations = LocalDeviations(places, np.where(self.domain, self._log_p0, math.inf), prior)
+        self._deviations = LocalDeviations(places, np.where(self._y == y, self._log_p0, math.inf), prior)
 
     @one_thread
     def fit(self, first: Rows | None = None) -> OutlierDetection:
@@ -256,10 +230,10 @@ class OutlierSearch:
 
         The inliers ``first`` of another scale are an initial set too, and take the place of those that cost most.
         """
-        if not self._uses_gp:
-            return self._by_size()
+        if len(self._y) < self.prior.min_observations:
+            return OutlierDetection.all_inliers(len(self._y))
         visited: dict[bytes, tuple[float, Array, Rows]] = {}
-        starts = self._initial_sets() if first is None else [*islice(self._initial_sets(), 2), first & self.domain]
+        starts = self._initial_sets() if first is None else [self.domain, first & self.domain]
         for inliers in starts:
             for _ in range(PASSES):
                 if inliers.tobytes() in visited:
@@ -270,11 +244,6 @@ class OutlierSearch:
                 inliers = self._climb(given)
         _, theta, best = max(visited.values(), key=lambda visit: visit[0])
         inliers, deviations = self._with_deviations(theta, best)
-        if deviations:
-            own = self._objective(self._given(self._fit_theta(inliers), inliers))
-            # An infinite value is no evidence: the noise of that fit would confirm equal gross errors.
-            if -math.inf < own <= visited[self.domain.tobytes()][0]:
-                inliers = self.domain.copy()
         return self._result(theta, inliers, deviations)
 
     @one_thread
@@ -283,16 +252,15 @@ class OutlierSearch:
 
         ``known_inliers`` is the choice of :meth:`fit` among the first ``m <= n`` rows. It stands if these are all.
         """
-        if not self._uses_gp:
-            return self._by_size()
+        if len(self._y) < self.prior.min_observations:
+            return OutlierDetection.all_inliers(len(self._y))
         theta, every = self._evidence.start, self.domain
         first = every.copy()
         if known_inliers is not None:
             first[: len(known_inliers)] &= known_inliers
             if len(known_inliers) == len(first):
                 return self._result(theta, first, look_for_deviations=look_for_deviations)
-        starts = [first, *islice(self._initial_sets(), 1, 2)]
-        sets = [every, first, *(self._climb(self._given(theta, start)) for start in starts)]
+        sets = [every, first, *(self._climb(self._given(theta, start)) for start in (first, *self._initial_sets()))]
         best = max(sets, key=lambda rows: self._objective(self._given(theta, rows)))
         return self._result(theta, *self._with_deviations(theta, best), look_for_deviations)
 
@@ -313,28 +281,13 @@ class OutlierSearch:
             together[list(likeliest.rows)] = True
             given = self._given(theta, together, deviations, given.units)
             self._climb(given)
-        rest = np.flatnonzero(self.domain & ~given.inliers)
-        required = self.prior.evidence_required
-        if deviations and given.with_rows(rest)[1] + required > self._outlier_terms(given.inliers):
-            return self.domain.copy(), deviations
+        if deviations:
+            given = self._given(theta, given.inliers, deviations)  # in units of the inliers that there are now
+            self._climb(given)
+            rest = np.flatnonzero(self.domain & ~given.inliers)
+            if given.with_rows(rest)[1] + self.prior.evidence_required > self._outlier_terms(given.inliers):
+                return self.domain.copy(), deviations
         return given.inliers, deviations
-
-    def _by_size(self) -> OutlierDetection:
-        """Choose inliers without the GP."""
-        result, away, size = OutlierDetection.all_inliers(len(self._y)), self._away, np.abs(self._away)
-        gap = self.prior.gap
-        ordered = np.sort(size[size > 0.0])
-        gaps = np.flatnonzero(ordered[1:] > gap * ordered[:-1]) + 1
-        gaps = np.array([0]) if len(ordered) == 1 else gaps[2 * gaps >= len(ordered)]
-        if len(size) < self.prior.min_observations or not len(gaps):
-            return result
-        far, observations = size >= ordered[gaps[0]], 1 + self._replicates.sum(axis=1)
-        agree = far & far[:, None] & (np.sign(away) == np.sign(away)[:, None])
-        agree &= np.maximum(size, size[:, None]) <= gap * np.minimum(size, size[:, None])
-        confirmed = self._confirmed_by_votes(agree, ~agree & (size <= size[:, None]))
-        inliers = ~far | confirmed | ((len(ordered) == 1) & (observations == 1))
-        barely, probability = far & inliers & (observations <= 2), inliers.astype(np.float64)
-        return result._replace(inlier_mask=inliers, inlier_probability=probability, confirmed_by_replicate=barely)
 
     def _units(self, inliers: Rows) -> Units:
         if not self._standardised:
@@ -378,58 +331,32 @@ class OutlierSearch:
         return self._evidence.maximise(targets, some, STEPS, units.scale, self._added_noise(units))
 
     def _objective(self, given: ConditionedGP) -> float:
-        """J; minus infinity for rows that lack a confirmed one."""
-        if np.any(self._confirmed(given) & ~given.inliers):
-            return -math.inf
+        """J."""
         none = given.inliers.all()
         return given.log_evidence + (self.prior.evidence_required if none else self._outlier_terms(given.inliers))
 
     def _initial_sets(self) -> Iterator[Rows]:
-        n = len(self._y)
-        given = self._given(self._evidence.start, self.domain, units=self._robust)
-        residual, variance = given.loo_residuals()
-        yield given.inliers.copy()
-        near = self.domain & (residual**2 < self.prior.gap**2 * variance)
-        if 2 * near.sum() >= n:
-            yield near
-        while n - given.inliers.sum() < math.ceil(UNLIKELY * n):
-            given.move(int(np.where(given.inliers, given.log_densities(), math.inf).argmin()))
-        yield given.inliers
-        order = self._y.argsort(kind="stable")
+        yield self.domain.copy()
+        n, order = len(self._y), self._y.argsort(kind="stable")
         for share in SPARSE:
             left = int(share * n)
             start = int((self._y[order[n - left - 1 :]] - self._y[order[: left + 1]]).argmin())
             yield self.domain & np.isin(np.arange(n), order[start : start + n - left])
 
     def _climb(self, given: ConditionedGP) -> Rows:
-        """Add confirmed rows, then move the row that gains most until none gains; returns the inliers."""
-        confirmed, n = self._confirmed(given), len(given.inliers)
-        for row in np.flatnonzero(confirmed & ~given.inliers):
-            given.move(int(row))
+        """Move the row that gains most until none gains; returns the inliers."""
+        n = len(given.inliers)
         for _ in range(2 * n):
             gain = given.log_densities() - self._next_price(given)
             gain[given.inliers] *= -1.0
             gain[~self.domain] = -math.inf
-            stay = given.inliers if 2 * (given.inliers.sum() - 1) < n else given.inliers & confirmed
-            gain[stay] = -math.inf
+            if 2 * (given.inliers.sum() - 1) < n:
+                gain[given.inliers] = -math.inf
             i = int(gain.argmax())
             if gain[i] < LEAST_GAIN:
                 break
             given.move(i)
         return given.inliers
-
-    def _confirmed(self, given: ConditionedGP) -> Rows:
-        """Rows that replicates confirm."""
-        noise, away = given.noise, self._away / given.units.scale
-        apart, size = away - away[:, None], np.abs(away)
-        by_noise = self.prior.agreement * np.sqrt(noise[:, None] + noise)
-        agree = np.abs(apart) <= np.minimum(by_noise, self.prior.agreement_share * np.maximum(size[:, None], size))
-        return self.domain & self._confirmed_by_votes(agree, ~agree & (np.sign(apart) * away[:, None] <= 0.0))
-
-    def _confirmed_by_votes(self, agree: Rows, contradict: Rows) -> Rows:
-        """Rows that replicates confirm; which rows agree with and contradict which, ``n x n``."""
-        others, against = ((self._replicates & votes).sum(axis=1) for votes in (agree, contradict))
-        return (others > 0) & ((against == 0) | ((others >= 2) & (others >= against)))
 
     def _result(
         self,

@@ -78,10 +78,8 @@ class RobustGP(MovableGP):
     acquisition functions explore there. This variance inflation is part of ``covar_module`` in evaluation mode, never
     in a fit.
 
-    At least half of the observations are inliers, and so are observations that a replicate confirms. With fewer than
-    four observations all are inliers. Where more than half of them are equal, only observations that deviate eight
-    times as much as all that deviate less are outliers, and there the standardised residuals and their limits say
-    nothing. :func:`suggest_replicates` says which point to measure again before a good observation is given up.
+    At least half of the observations are inliers, and so are replicates that agree. With fewer than four observations
+    all are inliers. :func:`suggest_replicates` says which point to measure again before a good observation is given up.
 
     Observations that ``condition_on_observations`` or fantasies add are inliers. To test them, make and fit a new
     model. The state dict holds the outliers of the data and restores them with the same data, in whatever module the

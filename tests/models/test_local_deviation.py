@@ -100,22 +100,6 @@ def test_a_search_near_an_optimum_flags_at_most_one_observation(seed):
     assert int((~fit(RobustGP(X, Y)).inlier_mask).sum()) <= 1
 
 
-def test_equal_errors_stay_outliers_where_a_deviation_is_found():
-    """The noise of the fit without them would confirm them."""
-    draws = np.random.default_rng(5007)
-    X, centre = draws.random((30, 2)), draws.random(2)
-    X[:5] = centre + 0.06 * draws.normal(size=(5, 2))
-    X[7::2][:4] = X[6:14:2]
-    y = np.sin(3.0 * X).sum(1) + 0.1 * draws.normal(size=30)
-    y += 6.0 * np.exp(-0.5 * ((X - centre) ** 2).sum(1) / 0.08**2)
-    shift = draws.choice([-1, 1]) * draws.uniform(2.0, 6.0)
-    y[6:8] += [shift, shift + draws.uniform(0.2, 1.0)]
-    y[14:17] += 5.0 * draws.normal(size=3)
-    inliers = RobustGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1))._search(IDENTITY)[0].fit().inlier_mask
-    assert inliers[:5].all()
-    assert not inliers[6:8].any()
-
-
 @pytest.fixture(scope="module")
 def one():
     """One observation, the last, stands out above a flat f."""
@@ -160,7 +144,7 @@ class TestVarianceInflation:
             ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, -3.0, 7.0], -9.0, 0.5, {7: 7.0}),
             # A row within a likelier deviation adds no variance of its own.
             ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2], 0.0, 0.5, {6: 7.0, 7: 7.2}),
-            ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2], 0.0, 0.001, {6: 7.0}),
+            ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 7.0, 7.2], 0.0, 0.001, {7: 7.2}),
         ],
         ids=["beyond all inliers only", "apart", "neighbours"],
     )

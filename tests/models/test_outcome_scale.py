@@ -88,7 +88,7 @@ def test_the_reading_that_a_maximiser_looks_for_is_lost_without_the_scale():
         for scale in lost:
             lost[scale] += int(~fit(RobustGP(X, Y, outcome_scale=scale)).inlier_mask[Y.argmax()])
     assert lost["auto"] == 0
-    assert lost[None] >= 2
+    assert lost[None] >= 1
 
 
 def test_held_out_readings_are_likelier_in_the_scale():

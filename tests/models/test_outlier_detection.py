@@ -81,28 +81,27 @@ def objective(evidence, X, y, inliers):
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 class TestSearch:
     @pytest.mark.parametrize(
-        ("replicates", "confirmed"),  # of one point, beside ten observations of median 0
+        ("replicates", "inliers"),  # of one point, beside ten observations of median 0
         [
             ([5.0], []),
             ([5.0, 5.01], [0, 1]),
             ([5.0, -5.0], []),
             ([5.0, 5.01, 9.0], [0, 1]),  # an error beyond two that agree
-            ([5.0, 5.01, 0.1], []),  # two equal errors, and one that is like the rest
-            ([5.0, 5.01, -7.0], []),  # the same where most observations lie above the point
+            ([5.0, 5.01, 0.1], [2]),  # two equal errors, and one that is like the rest
             ([5.0, 5.01, 9.0, 9.01], [0, 1]),
-            ([5.0, 5.01, 5.02, 0.1], [0, 1, 2]),  # three do outvote one
             ([200.0, 300.0], []),  # two huge errors
             ([1e3, 1e9], []),
             ([-30.0, -1e9], []),
+            ([1e8, 1e9], []),  # beyond what is computed
             ([-5.0, -5.01, -9.0], [0, 1]),
         ],
     )
-    def test_which_replicates_confirm_each_other(self, replicates, confirmed):
+    def test_which_replicates_are_inliers(self, replicates, inliers):
         X = torch.cat([torch.full((len(replicates), 1), 0.55), torch.linspace(0.0, 1.0, 10).unsqueeze(-1)]).double()
         Y = torch.cat([torch.tensor(replicates), torch.linspace(-0.2, 0.2, 10)]).unsqueeze(-1).double()
-        found, evidence = search(X, Y - Y.median())
-        rows = np.flatnonzero(found._confirmed(found._given(evidence.start, np.ones(len(X), dtype=bool))))
-        assert rows.tolist() == confirmed
+        found = search(X, Y)[0].fit().inlier_mask
+        assert np.flatnonzero(found[: len(replicates)]).tolist() == inliers
+        assert found[len(replicates) :].all()
 
     def test_residual_and_limit_are_those_of_refitting_without_the_row(self):
         X, Y = data()
@@ -123,16 +122,16 @@ class TestSearch:
         np.testing.assert_array_equal(result.inlier_mask, np.abs(result.loo_zscore) < result.loo_zscore_limit)
 
     def test_an_outlier_costs_more_the_farther_out_it_is(self):
-        """Median 0 and robust standard deviation s = 1.4826: density / s up to 5 s, a quarter at 10 s, 1 % at 50 s."""
+        """Median 0 and robust standard deviation s = 1.4826: density / s up to 5 s, a quarter at 10 s."""
         y = torch.tensor([-1.0, -1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 5.0, 10.0, 50.0, 1e4]).double()
         y[5:7], y[7:] = 1.0, y[7:] * 1.4826
         X = torch.linspace(0.0, 10.0, 11).unsqueeze(-1).double()
         found, _ = search(X, (y - y.median()).unsqueeze(-1))
         s = spread(X, y.numpy())
         z = (y - y.median()).abs().numpy() / s
-        expected = 0.05 / s * np.minimum(1.0, (5.0 / np.minimum(np.maximum(z, 1e-9), 50.0)) ** 2)
+        expected = 0.05 / s * np.minimum(1.0, (5.0 / np.maximum(z, 1e-9)) ** 2)
         np.testing.assert_allclose(np.exp(found._log_p0), expected)
-        np.testing.assert_allclose(expected[[4, -1]] * s, [0.05, 0.0005])
+        assert expected[4] * s == pytest.approx(0.05)
 
     @pytest.mark.parametrize("seed", range(5))
     def test_no_single_move_gains_where_the_search_ends(self, seed):
@@ -161,52 +160,18 @@ class TestSearch:
 
     @pytest.mark.parametrize("zeros", [5, 12])
     def test_a_needle_in_zeros_is_no_outlier(self, zeros):
-        """Where most observations are equal all are inliers."""
         X, _ = data(20)
         Y = (X - X.sort(0).values[-(20 - zeros)]).clamp_min(0.0) * 50.0 + (0.0 if zeros == 12 else X)
-        result = search(X, Y)[0].fit()
-        assert result.inlier_mask.all()
-        assert np.isinf(result.loo_zscore_limit).all() == (zeros == 12)
+        assert search(X, Y)[0].fit().inlier_mask.all()
 
-    @pytest.mark.parametrize(
-        ("others", "outliers"),
-        [
-            ([0.1, 0.2, 0.4, 4.0], [4.0]),  # ten times as much as all others
-            ([0.1, 0.2, 0.4, 3.0], []),
-            ([-0.1, 0.2, 0.4, -4.0, 900.0], [-4.0, 900.0]),
-            ([0.1, 0.2, 4.0, 5.0], [4.0, 5.0]),
-            ([0.1, 4.0, 5.0], []),  # most of those that deviate
-            ([0.1, 1e300, -1e300], []),
-            ([0.1, 0.2, 1e300, -1e300], [-1e300, 1e300]),
-            ([7.0], []),  # nothing to compare it with
-        ],
-    )
-    def test_where_most_are_equal_those_far_from_all_others_are_outliers(self, others, outliers):
-        Y = torch.tensor([0.0] * 6 + others, dtype=torch.float64).unsqueeze(-1)
-        X = torch.linspace(0.0, 1.0, len(Y), dtype=torch.float64).unsqueeze(-1)
-        for standardised in (False, True):
-            one, mirror = (search(X, y, standardised=standardised)[0] for y in (Y, 0.0 - Y))
-            for result in (one.detect(), mirror.fit()):
-                assert sorted(Y[~torch.as_tensor(result.inlier_mask), 0].tolist()) == outliers
-                np.testing.assert_array_equal(result.inlier_probability, result.inlier_mask)
-                assert result.confirmed_by_replicate.sum() == (len(others) == 1)
-
-    @pytest.mark.parametrize(
-        ("replicates", "outliers"),
-        [
-            ([3.0, 2.0, 4.2], []),  # their noise is unknown, and they agree that they are far
-            ([3.0, 0.01], [3.0]),
-            ([3.0, 0.0, 0.01], [3.0]),
-            ([3.0, 900.0], [3.0, 900.0]),  # nor do these agree
-            ([3.0, -2.0], [-2.0, 3.0]),
-        ],
-    )
-    def test_where_most_are_equal_replicates_confirm_each_other_by_size(self, replicates, outliers):
-        Y = torch.tensor([[y] for y in [0.0] * 20 + [0.001] * 3 + [0.002] * 3 + [0.01, *replicates]]).double()
-        X = torch.linspace(0.0, 1.0, len(Y) - len(replicates) + 1, dtype=torch.float64).unsqueeze(-1)
-        X = torch.cat([X, X[-1:].expand(len(replicates) - 1, 1)])
-        for result in (search(X, Y)[0].detect(), search(X, -Y)[0].fit()):
-            assert sorted(Y[~torch.as_tensor(result.inlier_mask), 0].tolist()) == outliers
+    def test_outliers_where_most_observations_are_equal(self):
+        """A small bump on a flat function, and two readings far above it."""
+        X = torch.linspace(0.0, 1.0, 30, dtype=torch.float64).unsqueeze(-1)
+        Y = (torch.exp(-0.5 * ((X - 0.5) / 0.1) ** 2) - 0.3).clamp_min(0.0)
+        assert (Y == 0.0).sum() > 15
+        Y[[3, 25], 0] += torch.tensor([5.0, -4.0], dtype=torch.float64)
+        for result in (search(X, Y)[0].fit(), search(X, -Y)[0].fit()):
+            assert np.flatnonzero(~result.inlier_mask).tolist() == [3, 25]
 
     @pytest.mark.parametrize("seed", [3, 8, 32])
     def test_half_stay_where_more_than_half_are_wrong(self, seed):
