@@ -26,10 +26,9 @@ import pyarrow.parquet as pq
 import torch
 
 from bo_robust.experiments import loop_arms
-from bo_robust.experiments.build import build_problem, find_device, loop_of, memory_errors
-from bo_robust.experiments.config import Panel
+from bo_robust.experiments.build import find_device, loop_of, memory_errors, shared_problem
+from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import Problem
 
 FOLDER = "jobs"  # within the result folder, while a run is unfinished
 METADATA = b"bo_robust"
@@ -56,7 +55,7 @@ class Setting(NamedTuple):
     folder: Path  # the result folder, absolute
     digest: str  # of the configuration, and of what else results depend on
     device: str
-    data_dir: str | None
+    data_dir: Path | None
     threads: int  # of PyTorch on a CPU
 
 
@@ -98,25 +97,30 @@ def _exit_with_parent() -> None:
 
 
 def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The traces of a job, and its metadata: ``seconds``, the ``notes`` of the problem, and others of the loop."""
     trials = range(job.first, job.stop)
-    if panel.by_trial:
-        with torch.random.fork_rng():
-            traces: tuple[pd.DataFrame, dict[str, Any]] = loop_of(panel).run_method(
-                panel, job.method, trials, setting.data_dir, setting.device
-            )
-            return traces
     with memory_errors(panel):
-        # The algorithms of a panel share its problem: the same text, the same object.
-        shared = panel.model_dump_json(include={"name", "problem", "seed", "dtype", "methods"})
-        problem = _problem(shared, trials, setting.data_dir, setting.device)
-        return loop_arms.run_method(panel, job.method, problem, trials)
+        problem = shared_problem(panel, trials, setting.data_dir, find_device(setting.device))
+        if panel.by_trial:
+            with torch.random.fork_rng():
+                frame, metadata = _run_trials(panel, panel.methods[job.method], problem, trials)
+        else:
+            frame, metadata = loop_arms.run_method(panel, job.method, problem, trials)
+    frame.insert(0, "method", panel.labels[job.method])
+    frame.insert(0, "panel", panel.name)
+    return frame, {"notes": problem.notes, **metadata}
 
 
-@functools.lru_cache(maxsize=1)
-def _problem(panel: str, trials: range, data_dir: str | None, device: str) -> Problem:
-    """The problem of trials of a panel, given as JSON so that the algorithms of the panel share it."""
-    made = Panel.model_validate_json(panel)
-    return build_problem(made, trials, None if data_dir is None else Path(data_dir), find_device(device))
+def _run_trials(
+    panel: Panel, method: PanelMethod, problem: Any, trials: Iterable[int]
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    loop, began, frames = loop_of(panel), time.perf_counter(), []
+    for trial in trials:
+        frame = pd.DataFrame(loop.run_trial(problem, panel.build_method(method), panel, trial))
+        frame.insert(0, "trial", trial)
+        frames.append(frame)
+    seconds = time.perf_counter() - began
+    return pd.concat(frames, ignore_index=True), {"seconds": seconds, **loop.metadata(problem)}
 
 
 def about(path: Path) -> dict[str, Any] | None:

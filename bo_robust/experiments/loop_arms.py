@@ -67,9 +67,9 @@ class Traces:
 def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Run algorithm number ``j`` of a panel on the trials of ``problem``, and return its traces and metadata.
 
-    Metadata are ``seconds``, the final truncation ``level``, ``notes`` and ``arm_names`` of the problem, and
-    ``eliminations`` (:func:`elimination_record`). Errors are those of
-    :func:`bo_robust.experiments.build.build_algorithm` and ``start_state``.
+    Metadata are ``seconds``, the final truncation ``level``, ``arm_names`` of the problem, and ``eliminations``
+    (:func:`elimination_record`). Errors are those of :func:`bo_robust.experiments.build.build_algorithm` and
+    ``start_state``.
     """
     algorithm = build_algorithm(panel.methods[j], panel, problem)
     noise_var = panel.noise_var or problem.noise_var
@@ -85,14 +85,10 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
     metadata = {
         "seconds": time.perf_counter() - began,
         "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
-        "notes": problem.notes,
         "arm_names": list(problem.arm_names),
         "eliminations": elimination_record(algorithm, state, problem),
     }
-    frame = _frame(traces, problem, trials)
-    frame.insert(0, "method", panel.methods[j].label)
-    frame.insert(0, "panel", panel.name)
-    return frame, metadata
+    return _frame(traces, problem, trials), metadata
 
 
 def _final_level(truncation: Truncation, horizon: int, state: State) -> float:

@@ -75,6 +75,7 @@ def start(
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])
+    data_dir = None if data_dir is None else data_dir.resolve()
     if device == "auto":
         device = fastest_device(config.panels, data_dir)
         if torch.cuda.is_available():
@@ -93,8 +94,7 @@ def start(
     todo = [job for job in jobs if (about(job.path(folder)) or {}).get("job") != list(job)]
     there = f", {len(jobs) - len(todo)} of them finished before" if len(todo) < len(jobs) else ""
     console.print(f"Results go to {folder}: {len(jobs)} jobs{there}.", markup=False, soft_wrap=True)
-    data = None if data_dir is None else str(data_dir.resolve())
-    setting = Setting(folder.resolve(), digest, device, data, torch.get_num_threads())
+    setting = Setting(folder.resolve(), digest, device, data_dir, torch.get_num_threads())
     with _progress([job.path(folder) for job in jobs], console):
         _run_jobs(todo, config.panels, setting, workers, backend)
     return _finish(config, folder, jobs, {"digest": digest, "settings": used, **environment(device)}, console)

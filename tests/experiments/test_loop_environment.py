@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, build_method
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS
 from bo_robust.experiments.config import parse
 from bo_robust.experiments.loop_environment import initial_pairs, run_trial
 from bo_robust.experiments.problems import make_conditions_problem as make
@@ -25,7 +25,7 @@ def panel(method, **over):
 
 def run(method, trial=0, problem=None, **over):
     p = panel(method, **over)
-    return run_trial(problem or BRANIN, build_method(p.methods[0].name, p.methods[0].options), p, trial)
+    return run_trial(problem or BRANIN, p.build_method(p.methods[0]), p, trial)
 
 
 def test_rows(device):

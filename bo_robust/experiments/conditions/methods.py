@@ -253,11 +253,6 @@ CONDITIONS_METHODS: dict[str, type[ConditionsMethod]] = {
 }
 
 
-def build_method(name: str, options: dict[str, Any]) -> ConditionsMethod:
-    """Build the method of a name with its settings; a ``SpecError`` names the nearest valid name or setting."""
-    return specs.build({"kind": name, **options}, CONDITIONS_METHODS, {}, "method")
-
-
 def risk_measure(alpha: float, n: int) -> VaR:
     """BoTorch's VaR of n equally probable conditions at our alpha, which counts from the lower tail."""
     # Where n alpha is whole, BoTorch would take the next larger value without the 1e-9.

@@ -111,10 +111,10 @@ def make_problem(
         FileNotFoundError: if a data file is missing.
         ImportError: if the problem needs a package that is not installed.
     """
-    context = {"data_dir": data_dir}
     if "of" in params and name in OUTER:
-        params["of"] = build(params["of"], of_loop(OUTER[name]), context, f"`of` of problem {name!r}")
-    kind: OverArms = build({**params, "kind": name}, of_loop("arms"), context, "problem")
+        of = of_loop(OUTER[name])
+        params["of"] = build(params["of"], of, {"data_dir": data_dir}, f"`of` of problem {name!r}")
+    kind: OverArms = build({**params, "kind": name}, of_loop("arms"), {"data_dir": data_dir}, "problem")
     return kind.make(Trials(trials, seed))
 
 

@@ -5,7 +5,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bo_robust.experiments.conditions.base import PAPER_WIDTH, Round
-from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, RhoKG, build_method, resample
+from bo_robust.experiments.conditions.methods import CONDITIONS_METHODS, VUCB, RhoKG, resample
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.loop_environment import initial_pairs
 from bo_robust.experiments.problems import make_conditions_problem as make
@@ -51,7 +51,7 @@ def test_v_ucb_as_it_is_set():
     problem = make("hartmann3_21")
     now = round_of(problem)
     torch.manual_seed(0)
-    method = build_method("v-ucb", {**TINY, "selection_rule": "uniform", "width": 2.0})
+    method = VUCB(**TINY, selection_rule="uniform", width=2.0)
     proposal = method.propose(now)
     bound = method.bound(now)
     assert bound.width == 2.0
@@ -63,13 +63,12 @@ def test_v_ucb_as_it_is_set():
     [
         ({"selection_rule": "drawn"}, "selection_rule must be one of probable, uniform; got 'drawn'"),
         ({"width": 0.0}, "width must be"),
-        ({"preset": "tuned"}, "has no 'preset'"),
         ({"optimizer": {"kind": "lnso"}}, "ContinuousEnvironment"),
     ],
 )
 def test_bad_settings_of_v_ucb_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        build_method("v-ucb", options).propose(round_of(make("branin")))
+        VUCB(**options).propose(round_of(make("branin")))
 
 
 @pytest.mark.parametrize("options", [{"optimizer": {"kind": "lnso", "num_starts": 2, "rounds": 2}}, {"scenarios": 10}])
@@ -77,11 +76,11 @@ def test_v_ucb_from_draws_of_z(options):
     problem = make("branin", z="continuous")
     now = round_of(problem)
     torch.manual_seed(0)
-    method = build_method("v-ucb", TINY | options)
+    method = VUCB(**TINY, **options)
     proposal = method.propose(now)
     # valued by the exact quantile over all points of Z, near the best there
     torch.manual_seed(0)
-    exact = build_method("v-ucb", TINY).propose(now)
+    exact = VUCB(**TINY).propose(now)
     bound = method.bound(now)
     assert proposal.max_upper == pytest.approx(float(bound(proposal.point[:1].unsqueeze(0))))
     assert exact.max_upper - 1.0 < proposal.max_upper < exact.max_upper + 1e-3
