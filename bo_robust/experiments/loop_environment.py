@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bo_robust.acquisition import recommend_design
-from bo_robust.experiments.conditions.base import ConditionsMethod, Proposal, Round
+from bo_robust.experiments.conditions.base import ConditionsMethod, Round
 from bo_robust.experiments.conditions.shared_gp import SharedGP
 from bo_robust.experiments.config import Panel
 from bo_robust.experiments.problems.conditions import ConditionsProblem, optimum, over_environment, regret
@@ -105,23 +105,19 @@ def run_trial(problem: ConditionsProblem, method: ConditionsMethod, panel: Panel
             row["values"] = over_environment(problem, best)[0].tolist()
         if not last or method.bounds_regret:
             chosen, row["seconds"] = _timed(method, now, seeds[r])
-            if chosen.max_upper is not None:
+            x = chosen[: problem.dim_x]
+            if method.bounds_regret:
                 with torch.no_grad():  # the search may have missed what is known
                     known = float(bound(now.designs.unsqueeze(-2)).max())
-                row["regret_bound"] = float(bound.regret_bound(best, max(chosen.max_upper, known)))
+                    highest = max(float(bound(x.unsqueeze(0))), known)
+                    lower, upper = bound.bounds_of(chosen.unsqueeze(0), None)
+                row["regret_bound"] = float(bound.regret_bound(best, highest))
             if not last:
-                point = chosen.point.unsqueeze(0)
-                y = problem.f(point) + noise[n + r]
+                y = problem.f(chosen.unsqueeze(0)) + noise[n + r]
                 if method.bounds_regret:
-                    with torch.no_grad():
-                        lower, upper = bound.bounds_of(point, None)
                     row["bound"] = float((upper - lower).max())
-                row |= {
-                    "chosen_regret": regret_of((*chosen.point[: problem.dim_x].tolist(),)),
-                    "point": chosen.point.tolist(),
-                    "y": float(y),
-                }
-                X, Y = torch.cat([X, point]), torch.cat([Y, y])
+                row |= {"chosen_regret": regret_of((*x.tolist(),)), "point": chosen.tolist(), "y": float(y)}
+                X, Y = torch.cat([X, chosen.unsqueeze(0)]), torch.cat([Y, y])
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
     return rows
@@ -138,7 +134,7 @@ def settings_used(panel: Panel, problem: ConditionsProblem, device: torch.device
     return {"noise_var": problem.noise_var, "alpha": problem.alpha}
 
 
-def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Proposal, float]:
+def _timed(method: ConditionsMethod, now: Round, seed: int) -> tuple[Tensor, float]:
     """What the method proposes, and its seconds.
 
     The generators of torch and NumPy (used by SciPy's optimisers) are seeded, and restored afterwards.

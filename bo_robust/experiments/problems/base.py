@@ -9,7 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_robust.risk_measures.functionals import Functional, as_functional
 from bo_robust.utils.covariance import Covariance
-from bo_robust.utils.input_checks import check_count, check_finite, check_positive, check_settings
+from bo_robust.utils.input_checks import check_count, check_finite, check_like, check_positive, check_settings
 from bo_robust.utils.random import stream
 from bo_robust.utils.specs import quoted
 
@@ -73,21 +73,35 @@ class OverArms(ABC):
         """Make the problem; errors are those of :func:`bo_robust.experiments.problems.make_problem`."""
 
 
-class RewardModel(Protocol):
+class Movable:
+    """Base of dataclasses with tensors."""
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
+        """The same with all tensors on ``device``, and those of numbers that are not whole in ``dtype``."""
+        moved: dict[str, Any] = {}
+        for part in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, part.name)
+            if isinstance(value, Tensor):
+                moved[part.name] = value.to(device, dtype if value.is_floating_point() else None)
+            elif isinstance(value, Movable):
+                moved[part.name] = value.to(device, dtype)
+        return dataclasses.replace(self, **moved)  # type: ignore[type-var]
+
+
+class RewardModel(Movable, ABC):
     """How rewards arise: a model draws random numbers for a trial, then maps them to the reward of any arm."""
 
+    @abstractmethod
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         """Draw the random numbers of ONE trial, ``rounds x k`` float64; k must not depend on the arm."""
 
+    @abstractmethod
     def __call__(self, f: Tensor, arms: Tensor, draws: Tensor) -> Tensor:
         """Rewards ``s`` of ``arms`` (``s``, integer), given mean rewards ``s x n`` and ``draws`` ``s x k``."""
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> RewardModel:
-        """The same model with its tensors on ``device`` and in ``dtype``."""
-
 
 @dataclass(frozen=True, eq=False)
-class CandidatePriors:
+class CandidatePriors(Movable):
     """The finite set U of ``h`` candidate priors that algorithms over candidates choose from. All trials share it.
 
     ``ValueError`` is raised if names repeat, if no candidate or no difference is given, or if shapes or constants do
@@ -126,13 +140,9 @@ class CandidatePriors:
             if index >= h:
                 raise ValueError(f"true must name one of the {h} candidates, 0 to {h - 1}, got {index}.")
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> CandidatePriors:
-        """The same priors with all tensors on ``device`` and in ``dtype``."""
-        return _moved(self, device, dtype)
-
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Movable):
     """One problem over arms, for s trials at once.
 
     ``ValueError`` is raised if shapes, dtypes, devices or constants do not fit together.
@@ -171,13 +181,13 @@ class Problem:
                 raise ValueError(
                     f"the kernel matrix must be {n} x {n} or {s} x {n} x {n} to fit f, got {tuple(self.kernel.shape)}."
                 )
-            _check_alike("the kernel matrix", self.kernel, f)
+            check_like("the kernel matrix", self.kernel, "f", f)
         elif self.arms is None:
             raise ValueError("a covariance function needs arm locations: give arms (n x d) or a kernel matrix.")
         if self.arms is not None:
             if self.arms.ndim != 2 or self.arms.shape[0] != n:
                 raise ValueError(f"arms must be {n} x d to fit f, got {tuple(self.arms.shape)}.")
-            _check_alike("arms", self.arms, f)
+            check_like("arms", self.arms, "f", f)
             check_finite("arms", self.arms)
         if self.arm_names and len(self.arm_names) != n:
             raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
@@ -199,7 +209,7 @@ class Problem:
             if tensor is not None:
                 if tensor.shape[1:] != shape:
                     raise ValueError(f"{name} of the candidates must be over {n} arms, got {tuple(tensor.shape)}.")
-                _check_alike(f"{name} of the candidates", tensor, self.f)
+                check_like(f"{name} of the candidates", tensor, "f", self.f)
                 check_finite(f"{name} of the candidates", tensor)
         if candidates.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
             raise ValueError("candidates are shared by the trials: give them kernels, or one kernel for all trials.")
@@ -237,18 +247,3 @@ class Problem:
         p = None if self.probabilities is None else self.f.new_tensor(self.probabilities)
         designs = as_functional(self.functional)(self.f.view(len(self.f), -1, self.num_conditions), p)
         return designs.repeat_interleave(self.num_conditions, 1)
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> Problem:
-        """The same problem with all tensors on ``device`` and in ``dtype``."""
-        return _moved(self, device, dtype)
-
-
-def _moved(whole: Any, device: torch.device | str, dtype: torch.dtype) -> Any:
-    """A copy of a dataclass, with all parts moved that can be."""
-    parts = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
-    return dataclasses.replace(whole, **{k: v.to(device, dtype) for k, v in parts.items() if hasattr(v, "to")})
-
-
-def _check_alike(name: str, x: Tensor, f: Tensor) -> None:
-    if x.dtype != f.dtype or x.device != f.device:
-        raise ValueError(f"{name} is {x.dtype} on {x.device} but f is {f.dtype} on {f.device}; convert one with .to().")
