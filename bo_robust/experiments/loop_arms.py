@@ -86,7 +86,7 @@ def run_method(panel: Panel, j: int, problem: Problem, trials: Sequence[int]) ->
         "seconds": time.perf_counter() - began,
         "level": None if level is None or math.isinf(level) else level,  # JSON has no infinity
         "arm_names": list(problem.arm_names),
-        "eliminations": elimination_record(algorithm, state, problem),
+        "eliminations": elimination_record(algorithm, state, problem, trials),
     }
     return _frame(traces, problem, trials), metadata
 
@@ -120,12 +120,14 @@ def _frame(traces: Traces, problem: Problem, trials: Sequence[int]) -> pd.DataFr
     return frame
 
 
-def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) -> dict[str, Any] | None:
+def elimination_record(
+    algorithm: ArmAlgorithm, state: State, problem: Problem, trials: Sequence[int]
+) -> dict[str, Any] | None:
     """The eliminations of one algorithm; None for algorithms that eliminate nobody.
 
     Keys: ``candidates``, their names; ``true``, the right one's name by trial, or None; ``survivors``, names by trial;
     ``eliminations``, the failed tests (:func:`bo_robust.bandits.posteriors.elimination.timeline`) with candidates'
-    ``name``.
+    ``name`` and the number of the ``trial``.
     """
     known = problem.candidates
     if "eliminations" not in algorithm.records or known is None:
@@ -136,7 +138,7 @@ def elimination_record(algorithm: ArmAlgorithm, state: State, problem: Problem) 
         "candidates": list(names),
         "true": None if known.true is None else [names[u] for u in known.true],
         "survivors": [[name for name, lives in zip(names, row, strict=True) if lives] for row in active.cpu().tolist()],
-        "eliminations": [{"name": names[row["candidate"]], **row} for row in timeline],
+        "eliminations": [{"name": names[row["candidate"]], **row, "trial": trials[row["trial"]]} for row in timeline],
     }
 
 

@@ -128,9 +128,6 @@ class CandidatePriors(Movable):
         for name, each in {**priors, "lengthscales": self.lengthscales}.items():
             if each is not None and len(each) != h:
                 raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(each)}.")
-        for name, tensor, shape in (("kernels", self.kernels, "h x n x n"), ("prior_means", self.prior_means, "h x n")):
-            if tensor is not None and tensor.ndim != shape.count("x") + 1:
-                raise ValueError(f"{name} must be {shape}, got {tuple(tensor.shape)}.")
         for value in self.noise_vars or ():
             check_positive(noise_vars=value)
         for value in self.lengthscales or ():
@@ -208,7 +205,8 @@ class Problem(Movable):
         ):
             if tensor is not None:
                 if tensor.shape[1:] != shape:
-                    raise ValueError(f"{name} of the candidates must be over {n} arms, got {tuple(tensor.shape)}.")
+                    wanted = " x ".join(["h", *map(str, shape)])
+                    raise ValueError(f"{name} of the candidates must be {wanted}, got {tuple(tensor.shape)}.")
                 check_like(f"{name} of the candidates", tensor, "f", self.f)
                 check_finite(f"{name} of the candidates", tensor)
         if candidates.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
