@@ -23,7 +23,7 @@ from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.problems import (
-    PROBLEMS,
+    OVER_ARMS,
     Problem,
     make_conditions_problem,
     make_design_problem,
@@ -285,7 +285,7 @@ def _check_candidates(config: PanelMethod, panel: Panel, problem: Problem, where
     if problem.candidates is None:
         raise RunError(
             f"{where}: {config.name} chooses among candidate priors and problem {problem.name!r} has none; the "
-            f"problems unknown_... have ({', '.join(kind for kind in PROBLEMS if kind.startswith('unknown_'))})."
+            f"problems unknown_... have ({', '.join(kind for kind in OVER_ARMS if kind.startswith('unknown_'))})."
         )
     if problem.candidates.noise_vars is not None and panel.noise_var is not None:
         raise RunError(f"{where}: the candidates have noise variances of their own; leave out `noise_var:`.")

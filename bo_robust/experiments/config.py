@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails
 
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.problems import of_loop
+from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted
 
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
@@ -195,7 +195,7 @@ class Panel(_Frozen):
 
     @validator(mode="after")
     def _consistent(self) -> Panel:
-        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", of_loop, self)
+        _check_known(kind_of(self.problem, f"`problem` of panel {self.name!r}"), "problem", PROBLEMS.__getitem__, self)
         if not self.methods:
             raise RunError(f"panel {self.name!r} has no methods; list at least one under `methods:`.")
         for label in self.labels:

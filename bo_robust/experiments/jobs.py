@@ -134,11 +134,10 @@ def about(path: Path) -> dict[str, Any] | None:
 
 def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The traces and metadata that a job left; ``RunError`` if its file is missing or damaged."""
-    try:
-        table = pq.read_table(io.BytesIO(path.read_bytes()))
-        return table.to_pandas(), json.loads(table.schema.metadata[METADATA])["metadata"]
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
-        raise RunError(f"{path} is missing or damaged; delete it, and the same command runs it again.") from None
+    with suppress(OSError, pa.ArrowException):
+        if (known := about(path)) is not None:
+            return pd.read_parquet(path), known["metadata"]
+    raise RunError(f"{path} is missing or damaged; delete it, and the same command runs it again.")
 
 
 def parquet_bytes(frame: pd.DataFrame, metadata: Mapping[bytes, str] | None = None) -> bytes:

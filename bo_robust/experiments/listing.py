@@ -15,7 +15,7 @@ from bo_robust.experiments.build import FEATURES
 from bo_robust.experiments.config import OUTLIERS, methods_of
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
-from bo_robust.experiments.problems import of_loop
+from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.methods import METHODS
 from bo_robust.utils.specs import nearest, quoted
@@ -29,9 +29,9 @@ REGISTRIES: dict[str, dict[str, Any]] = {
     "methods of runs in BoTorch's loop, loop: botorch": {**methods_of("botorch")},
     "methods of runs over (x, z), loop: environment": {**methods_of("environment")},
     "methods of Ax and Optuna (the first is the default)": {**METHODS},
-    "problems over arms": {**of_loop("arms")},
-    "problems over designs, loop: botorch": {**of_loop("botorch")},
-    "problems over (x, z), loop: environment": {**of_loop("environment")},
+    "problems over arms": {**PROBLEMS["arms"]},
+    "problems over designs, loop: botorch": {**PROBLEMS["botorch"]},
+    "problems over (x, z), loop: environment": {**PROBLEMS["environment"]},
     "outliers of runs in BoTorch's loop": {**OUTLIERS},
     "features": {**FEATURES},
     "widths": {**WIDTHS},

@@ -82,9 +82,11 @@ def test_overrides(tmp_path):
 
 def change(data, path, value):
     *steps, last = path
+    inner = data
     for step in steps:
-        data = data[step]
-    data[last] = value
+        inner = inner[step]
+    inner[last] = value
+    return data
 
 
 BAD = [
@@ -122,14 +124,6 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "message"), BAD)
-def test_bad_configurations_say_what_to_change(tmp_path, path, value, message):
-    data = base()
-    change(data, path, value)
-    with pytest.raises(RunError, match=message):
-        load_config(write(tmp_path, data))
-
-
 BAD_OF_A_LOOP = [
     (environment, {"loop": "enviroment"}, "did you mean 'environment'"),
     (environment, {"loop": ["conditions"]}, r"unknown `loop:` \['conditions'\]"),
@@ -160,33 +154,23 @@ BAD_OF_A_LOOP = [
 ]
 
 
-@pytest.mark.parametrize(("data", "over", "message"), BAD_OF_A_LOOP)
-def test_bad_configurations_of_a_loop_say_what_to_change(data, over, message):
+ALL_BAD = [(change(base(), path, value), message) for path, value, message in BAD]
+ALL_BAD += [(data(**over), message) for data, over, message in BAD_OF_A_LOOP]
+
+
+@pytest.mark.parametrize(("data", "message"), ALL_BAD)
+def test_bad_configurations_say_what_to_change(data, message):
     with pytest.raises(RunError, match=message):
-        parse(data(**over))
+        parse(data)
 
 
-def test_a_key_that_nothing_knows_is_named_before_one_that_is_missing(tmp_path):
+def test_a_key_that_nothing_knows_is_named_before_one_that_is_missing():
     data = base()
     data["algorithms"] = data.pop("methods")
     with pytest.raises(RunError, match="unknown key 'algorithms' in the run; did you mean 'methods'"):
-        load_config(write(tmp_path, data))
+        parse(data)
     with pytest.raises(RunError, match="`problem:` is a key of a panel; write it there, under `panels:`"):
-        load_config(write(tmp_path, {**data.pop("panels")[0], "methods": ["gp-ucb"], "trials": 3}))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"z": "neither"}, "'discrete' or 'continuous'"), ({"zz": 1}, "has no 'zz'"), ({"device": "cpu"}, "use --device")],
-)
-def test_options_of_a_problem_over_conditions(options, message):
-    def problem(**options):
-        panel = {"name": "B", "problem": {"kind": "branin", **options}}
-        return build_problem(parse(environment(panels=[panel])).panels[0], [0], None, "cpu")
-
-    assert problem(z="continuous").points is None
-    with pytest.raises(RunError, match=message):
-        problem(**options)
+        parse({**data.pop("panels")[0], "methods": ["gp-ucb"], "trials": 3})
 
 
 INVALID = (b"a: [1,", b"[" * 3000, b"description: 2020-13-45", b"a: !!python/object/apply:os.system ['true']")
@@ -248,11 +232,7 @@ def test_numbers_with_an_exponent_are_numbers(tmp_path, text):
     path.write_text(yaml.safe_dump(base()) + f"delta: {text}\n")
     assert load_config(path).panels[0].delta == pytest.approx(1e-3)
     assert load_config(path, [f"delta={text}"]).panels[0].delta == pytest.approx(1e-3)
-
-
-def test_text_with_an_e_stays_text(tmp_path):
-    config = load_config(write(tmp_path, base()), ["name=e-3", "description=1e3x"])
-    assert (config.name, config.description) == ("e-3", "1e3x")
+    assert load_config(path, ["description=1e3x"]).description == "1e3x"
 
 
 def test_merged_keys_may_be_overridden(tmp_path):
@@ -337,7 +317,8 @@ def test_schedules_take_their_constants_from_problem_and_panel(device):
 
 def on(problem):
     """A panel of ``problem``, from a file's data."""
-    return parse({**base(), "panels": [{"name": "p", "problem": problem}]}).panels[0]
+    data = environment() if problem["kind"] == "branin" else base()
+    return parse({**data, "panels": [{"name": "p", "problem": problem}]}).panels[0]
 
 
 RKHS = {"kind": "rkhs_function", "num_arms": 10}
@@ -357,6 +338,9 @@ PARAMETERS = [
     ({"kind": "gp_draw", "name": "x"}, "set `kind:`"),
     ({"kind": "intel_lab", "data_dir": "/tmp"}, "use --data-dir"),
     ({"kind": "gp_draw", "return": 3}, "panel 'p'"),
+    ({"kind": "branin", "z": "neither"}, "'discrete' or 'continuous'"),
+    ({"kind": "branin", "zz": 1}, "has no 'zz'"),
+    ({"kind": "branin", "device": "cpu"}, "use --device"),
 ]
 
 
@@ -368,8 +352,7 @@ def test_bad_parameters_name_panel_and_key(device, problem, message):
 
 def test_whole_numbers_are_numbers(device):
     problem = build_problem(on({**RKHS, "noise": {"kind": "student_t", "df": 3}, "noise_var": 2}), [0], None, device)
-    assert problem.noise_var == 2.0
-    assert problem.rewards.df == 3.0
+    assert (problem.noise_var, problem.rewards.df) == (2.0, 3.0)
 
 
 def test_unreadable_data_and_memory(tmp_path, device, monkeypatch):
@@ -414,14 +397,11 @@ def test_errors_repeat_little_of_a_long_value(tmp_path):
     """Those of --set, and names, which stand in other errors; other values are below."""
     long = "x" * 5000
     for path in (["panels", 0, "name"], ["methods", 0, "label"]):
-        data = base()
-        change(data, path, "x" * 101)
         with pytest.raises(RunError, match="should have at most 100 characters"):
-            parse(data)
+            parse(change(base(), path, "x" * 101))
     for text in (f"{long}", f"panels.0.{long}.y=1", f"{long}=[", f"panels=[{long}]"):
-        with pytest.raises(RunError) as found:
+        with pytest.raises(RunError, match=r"^.{1,1000}$"):
             load_config(write(tmp_path, base()), [text])
-        assert len(str(found.value)) < 1000
 
 
 VALUES = {
@@ -441,23 +421,19 @@ def test_no_value_of_a_configuration_is_repeated_at_length(value, device):
     places = [(), ("panels", 0), ("panels", 0, "problem"), ("panels", 0, "problem", "noise")]
     places += [("methods", 0), ("methods", 0, "width"), ("methods", 0, "truncation")]
     keys = {"name", "kind", "label", "num_arms", "df", "scale", "alpha", "trials", "seed", "delta", "dtype", "compare"}
-    refused = 0
+    refused = []
     for place in places:
         for key in sorted(keys | {"loop", "panels", "problem", "noise", "methods", "rule", "unknown", "x" * 5000}):
             data = base()
             data["methods"][0] = {"name": "tgp-ucb", "width": {"kind": "finite"}, "truncation": {"kind": "tgp"}}
             data["panels"][0]["problem"] = {**RKHS, "noise": {"kind": "student_t", "df": 3}}
-            change(data, (*place, key), value)
             try:
-                panel = parse(data).panels[0]
+                panel = parse(change(data, (*place, key), value)).panels[0]
                 build_algorithm(panel.methods[0], panel, build_problem(panel, range(1), None, device))
             except RunError as error:
-                refused += 1
-                longest = max(map(len, re.findall("x+|[0-9]+", str(error))), default=0)
-            else:
-                longest = 0
-            assert longest <= 80, (place, key)
-    assert refused > 60
+                refused.append(str(error))
+    assert len(refused) > 60
+    assert max(len(run) for text in refused for run in re.findall("x+|[0-9]+", text)) <= 80
 
 
 def test_the_rkhs_width_of_a_run_has_bounds_on_the_maximum_gain():

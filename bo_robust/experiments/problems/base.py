@@ -125,13 +125,12 @@ class CandidatePriors(Movable):
         priors = {"kernels": self.kernels, "prior_means": self.prior_means, "noise_vars": self.noise_vars}
         if all(each is None for each in priors.values()):
             raise ValueError(f"candidates must differ in something: give one or more of {', '.join(priors)}.")
-        for name, each in {**priors, "lengthscales": self.lengthscales}.items():
-            if each is not None and len(each) != h:
-                raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(each)}.")
-        for value in self.noise_vars or ():
-            check_positive(noise_vars=value)
-        for value in self.lengthscales or ():
-            check_positive(lengthscales=value)
+        for name in ("noise_vars", "lengthscales"):
+            if (values := getattr(self, name)) is not None:
+                if len(values) != h:
+                    raise ValueError(f"{name} must hold one entry per candidate, {h}, got {len(values)}.")
+                for value in values:
+                    check_positive(**{name: value})
         for index in self.true or ():
             check_count(0, true=index)
             if index >= h:
@@ -172,20 +171,24 @@ class Problem(Movable):
         if f.ndim != 2 or 0 in f.shape or not f.is_floating_point():
             raise ValueError(f"f must be s x n, s and n >= 1, floating point; got {tuple(f.shape)} {f.dtype}.")
         check_finite("f (mean rewards)", f)
-        s, n = f.shape
-        if isinstance(self.kernel, Tensor):
-            if self.kernel.shape not in ((n, n), (s, n, n)):
-                raise ValueError(
-                    f"the kernel matrix must be {n} x {n} or {s} x {n} x {n} to fit f, got {tuple(self.kernel.shape)}."
-                )
-            check_like("the kernel matrix", self.kernel, "f", f)
-        elif self.arms is None:
+        (s, n), known = f.shape, self.candidates
+        if self.arms is None and not isinstance(self.kernel, Tensor):
             raise ValueError("a covariance function needs arm locations: give arms (n x d) or a kernel matrix.")
-        if self.arms is not None:
-            if self.arms.ndim != 2 or self.arms.shape[0] != n:
-                raise ValueError(f"arms must be {n} x d to fit f, got {tuple(self.arms.shape)}.")
-            check_like("arms", self.arms, "f", f)
-            check_finite("arms", self.arms)
+        parts: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
+            "the kernel matrix": (self.kernel, [(n, n), (s, n, n)]),
+            "arms": (self.arms, [(n, 1 if self.arms is None else self.arms.shape[-1])]),
+        }
+        if known is not None:
+            h = len(known.names)
+            parts["kernels of the candidates"] = (known.kernels, [(h, n, n)])
+            parts["prior_means of the candidates"] = (known.prior_means, [(h, n)])
+        for name, (part, shapes) in parts.items():
+            if isinstance(part, Tensor):
+                if part.shape not in shapes:
+                    fitting = " or ".join(" x ".join(map(str, shape)) for shape in shapes)
+                    raise ValueError(f"{name} must be {fitting} to fit f, got {tuple(part.shape)}.")
+                check_like(name, part, "f", f)
+                check_finite(name, part)
         if self.arm_names and len(self.arm_names) != n:
             raise ValueError(f"arm_names must hold {n} names, one per arm, got {len(self.arm_names)}.")
         if (self.moment_bound is None) != (self.alpha is None):
@@ -194,25 +197,13 @@ class Problem(Movable):
         check_count(1, num_conditions=self.num_conditions)
         if n % self.num_conditions:
             raise ValueError(f"{n} arms are not pairs with {self.num_conditions} conditions.")
-        if self.candidates is not None:
-            self._check_candidates(self.candidates)
-
-    def _check_candidates(self, candidates: CandidatePriors) -> None:
-        s, n = self.f.shape
-        for name, tensor, shape in (
-            ("kernels", candidates.kernels, (n, n)),
-            ("prior_means", candidates.prior_means, (n,)),
-        ):
-            if tensor is not None:
-                if tensor.shape[1:] != shape:
-                    wanted = " x ".join(["h", *map(str, shape)])
-                    raise ValueError(f"{name} of the candidates must be {wanted}, got {tuple(tensor.shape)}.")
-                check_like(f"{name} of the candidates", tensor, "f", self.f)
-                check_finite(f"{name} of the candidates", tensor)
-        if candidates.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
-            raise ValueError("candidates are shared by the trials: give them kernels, or one kernel for all trials.")
-        if candidates.true is not None and len(candidates.true) != s:
-            raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {candidates.true}.")
+        if known is not None:
+            if known.kernels is None and isinstance(self.kernel, Tensor) and self.kernel.ndim == 3:
+                raise ValueError(
+                    "candidates are shared by the trials: give them kernels, or one kernel for all trials."
+                )
+            if known.true is not None and len(known.true) != s:
+                raise ValueError(f"true of the candidates must hold {s} indices, one per trial, got {known.true}.")
 
     @property
     def prior_mean(self) -> Tensor | None:

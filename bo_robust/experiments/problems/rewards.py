@@ -261,10 +261,7 @@ class ParetoRewards(NoiseModel):
     Its mean is f, which must be >= 0.
     """
 
-    @property
-    def default_alpha(self) -> float:
-        """0.9 as in the paper; the variance is infinite."""
-        return 0.9
+    default_alpha = 0.9  # as in the paper; the variance is infinite
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
         # NumPy draws the Lomax distribution, which starts at 0.
