@@ -4,18 +4,17 @@ By default a job has all trials over arms, and one trial in the other loops. Ran
 trial and the round only. Batched algebra, however, may round differently for another number of trials. Traces are
 therefore bit-identical only to those of runs with as many trials a job.
 
-A file is parquet: traces in long format, and everything else as JSON in the schema's metadata. It appears under its
-name when it is complete, so that progress is a count of files, wherever the jobs run.
+A file is parquet: traces in long format, and everything else in their ``attrs``. It appears under its name when it is
+complete, so that progress is a count of files, wherever the jobs run.
 """
 
 import functools
-import io
 import json
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +30,6 @@ from bo_robust.experiments.config import Panel, PanelMethod
 from bo_robust.experiments.errors import RunError
 
 FOLDER = "jobs"  # within the result folder, while a run is unfinished
-METADATA = b"bo_robust"
 
 _ALONE = threading.Lock()  # threads of one worker, as Dask may have, share PyTorch's random numbers and settings
 
@@ -78,8 +76,8 @@ def run_job(job: Job, panel: Panel, setting: Setting) -> None:
             frame, metadata = _run(job, panel, setting)
     except RunError as error:
         raise RunError(f"{panel.methods[job.method].label!r} of panel {panel.name!r}: {error}") from None
-    about = {"digest": setting.digest, "job": list(job), "metadata": metadata}
-    write(job.path(setting.folder), parquet_bytes(frame, {METADATA: json.dumps(about)}), setting.folder)
+    frame.attrs = {"digest": setting.digest, "job": list(job), "metadata": metadata}
+    write(job.path(setting.folder), frame.to_parquet(compression="zstd"), setting.folder)
 
 
 @functools.cache
@@ -126,7 +124,7 @@ def _run_trials(
 def about(path: Path) -> dict[str, Any] | None:
     """What a job's file says of itself: ``digest``, ``job`` and ``metadata``; None if there is no complete one."""
     try:
-        known: dict[str, Any] = json.loads(pq.read_schema(path).metadata[METADATA])
+        known: dict[str, Any] = json.loads(pq.read_schema(path).metadata[b"PANDAS_ATTRS"])
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         return None
     return known
@@ -134,18 +132,12 @@ def about(path: Path) -> dict[str, Any] | None:
 
 def read(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The traces and metadata that a job left; ``RunError`` if its file is missing or damaged."""
-    with suppress(OSError, pa.ArrowException):
-        if (known := about(path)) is not None:
-            return pd.read_parquet(path), known["metadata"]
-    raise RunError(f"{path} is missing or damaged; delete it, and the same command runs it again.")
-
-
-def parquet_bytes(frame: pd.DataFrame, metadata: Mapping[bytes, str] | None = None) -> bytes:
-    """A parquet file of a table, with ``metadata`` in its schema."""
-    table, file = pa.Table.from_pandas(frame, preserve_index=False), io.BytesIO()
-    table = table.replace_schema_metadata({**table.schema.metadata, **(metadata or {})})
-    pq.write_table(table, file, compression="zstd")
-    return file.getvalue()
+    try:
+        frame = pd.read_parquet(path)
+        metadata, frame.attrs = frame.attrs["metadata"], {}
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
+        raise RunError(f"{path} is missing or damaged; delete it, and the same command runs it again.") from None
+    return frame, metadata
 
 
 def write(path: Path, content: bytes, folder: Path) -> None:

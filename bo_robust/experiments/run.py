@@ -31,7 +31,7 @@ import bo_robust
 from bo_robust.experiments.build import fastest_device, find_device, settings_used
 from bo_robust.experiments.config import Panel, RunConfig
 from bo_robust.experiments.errors import RunError
-from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, parquet_bytes, read, run_job, write
+from bo_robust.experiments.jobs import FOLDER, Job, Setting, about, jobs_of, read, run_job, write
 from bo_robust.experiments.summary import join_metadata, print_report, summarise
 from bo_robust.utils.specs import nearest, quoted
 
@@ -203,7 +203,7 @@ def _finish(
     traces = pd.concat(frames, ignore_index=True).astype({"panel": "category", "method": "category"})
     summary = summarise(config, traces, of_methods) | known | {"config": config.to_dict()}
     print_report(summary, console)
-    files = {"traces.parquet": parquet_bytes(traces)}
+    files = {"traces.parquet": traces.to_parquet(compression="zstd")}
     for i, panel in enumerate(config.panels):
         name = file_name(i, panel.name)
         try:
