@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError
 from pydantic import model_serializer as serializer
 from pydantic import model_validator as validator
 from pydantic_core import ErrorDetails
@@ -31,8 +31,7 @@ from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Name = Annotated[str, Field(max_length=100)]
-# Lists of YAML become tuples; what they hold is still checked strictly.
-Pair = Annotated[tuple[str, str], Strict(False)]
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 # What panels of each loop leave out, and the keys that belong to one loop only.
 DEFAULTS = {
@@ -129,16 +128,14 @@ class Panel(_Frozen):
     name: Name
     loop: Literal["arms", "botorch", "environment"] = "arms"
     problem: dict[str, Any]  # {kind: ..., ...}
-    methods: Annotated[tuple[PanelMethod, ...], Strict(False)]
+    methods: list[PanelMethod]
     trials: Positive
     horizon: Positive  # Rounds of each trial; over arms those of the initial design are among them
     # Size of the initial design, random and the same for all methods. Over arms rounds < horizon, by default 0; over
     # designs the same, by default 2 d + 2; points (x, z) before the first round, by default as many as the problem says
     initial: Natural | None = None
     seed: Natural = 0  # Seed of all random streams of the panel
-    compare: Annotated[
-        tuple[Pair, ...], Strict(False)
-    ] = ()  # Pairs of labels to compare in words; each difference is the first minus the second
+    compare: list[Pair] = []  # Labels to compare in words; each difference is the first minus the second
 
     # Over arms only. Failure probability of widths and levels that do not set their own
     delta: float = Field(0.1, gt=0.0, lt=1.0)
@@ -230,13 +227,13 @@ class RunConfig(_Frozen):
 
     name: str = "run"
     description: str = ""  # Shown with the results
-    panels: Annotated[tuple[Panel, ...], Strict(False)]
+    panels: list[Panel]
 
     @validator(mode="before")
     @classmethod
     def _with_defaults(cls, data: Any) -> Any:
         """Make panel keys at the top level defaults of the panels."""
-        if not isinstance(data, Mapping) or not isinstance(data.get("panels"), list | tuple):
+        if not isinstance(data, Mapping) or not isinstance(data.get("panels"), list):
             return data
         defaults = {key: value for key, value in data.items() if key in SHARED_KEYS}
         panels = [{**defaults, **panel} if isinstance(panel, Mapping) else panel for panel in data["panels"]]
@@ -335,7 +332,7 @@ def _in_words(error: ErrorDetails, data: Mapping[str, Any]) -> str:
         known = [*model.model_fields, *(SHARED_KEYS if model is RunConfig else ())]
         return f"unknown key {key!r} in {where}; {nearest(SYNONYMS.get(key, key), known)}"
     message = error["msg"][0].lower() + error["msg"][1:]
-    message = message.replace("tuple", "list").replace("dictionary", "mapping")  # as YAML calls them
+    message = message.replace("dictionary", "mapping")  # as YAML calls it
     if error["type"] == "union_tag_invalid":
         message = f"unknown kind {quoted(error['ctx']['tag'])}; {nearest(error['ctx']['tag'], OUTLIERS)}"
     elif error["type"] != "missing":

@@ -119,7 +119,7 @@ BAD = [
     (["panels", 0], {"problem": {"kind": "gp_draw"}}, "name: field required"),
     (["panels", 0, "problem"], {"num_arms": 3}, "`problem` of panel 'p' has no `kind`"),
     (["compare"], [["A", "Z"]], "compares 'Z'"),
-    (["compare"], [["A"]], "compare.0.1: field required"),
+    (["compare"], [["A"]], "compare.0: list should have at least 2 items"),
     (["compare"], "A", "compare: input should be a valid list, got 'A'"),
 ]
 
