@@ -25,6 +25,7 @@ from pydantic_core import ErrorDetails
 
 from bo_robust.bandits import ALGORITHMS
 from bo_robust.experiments.errors import RunError
+from bo_robust.experiments.outliers import OUTLIERS, Outliers
 from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.utils.specs import SpecError, build, kind_of, nearest, quoted
 
@@ -46,50 +47,6 @@ class _Frozen(BaseModel):
     """Base of all models: frozen, no unknown keys, and no conversion (a text is no number, nor is true)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-Share = Annotated[float, Field(gt=0.0, lt=1.0)]
-InSd = Annotated[float, Field(gt=0.0)]  # in standard deviations of f
-
-
-class Shift(_Frozen):
-    """A ``share`` of the readings are wrong by ``size``: too good, too bad, or on either side."""
-
-    kind: Literal["shift"]
-    share: Share
-    size: InSd = 10.0
-    side: Literal["either", "good", "bad"] = "either"
-
-
-class Cauchy(_Frozen):
-    """A ``share`` of the readings have Cauchy noise of this ``scale``."""
-
-    kind: Literal["cauchy"]
-    share: Share
-    scale: InSd = 1.0
-
-
-class StudentT(_Frozen):
-    """All readings have Student-t noise of 2 degrees of freedom and this ``scale`` instead of Gaussian noise."""
-
-    kind: Literal["student_t"]
-    scale: InSd = 0.3  # then 8 % of it lies beyond one sd of f
-
-
-class DeadSensor(_Frozen):
-    """A ``share`` of the readings show one constant."""
-
-    kind: Literal["dead_sensor"]
-    share: Share
-
-
-OUTLIERS: dict[str, type[BaseModel]] = {
-    "shift": Shift,
-    "cauchy": Cauchy,
-    "student_t": StudentT,
-    "dead_sensor": DeadSensor,
-}
-Outliers = Annotated[Shift | Cauchy | StudentT | DeadSensor, Field(discriminator="kind")]
 
 
 class PanelMethod(_Frozen):

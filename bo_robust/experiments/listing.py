@@ -12,9 +12,10 @@ from bo_robust.bandits import ALGORITHMS
 from bo_robust.confidence import WIDTHS
 from bo_robust.confidence.truncation import TRUNCATIONS
 from bo_robust.experiments.build import FEATURES
-from bo_robust.experiments.config import OUTLIERS, methods_of
+from bo_robust.experiments.config import methods_of
 from bo_robust.experiments.errors import RunError
 from bo_robust.experiments.files import named_configurations, read
+from bo_robust.experiments.outliers import OUTLIERS
 from bo_robust.experiments.problems import PROBLEMS
 from bo_robust.experiments.problems.data import DATA_FILES
 from bo_robust.methods import METHODS
