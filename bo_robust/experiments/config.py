@@ -214,11 +214,6 @@ class RunConfig(_Frozen):
             raise RunError(f"run {self.name!r} has panels of several loops; give each loop a run of its own.")
         return self
 
-    @property
-    def by_trial(self) -> bool:
-        """Whether its panels run trial by trial."""
-        return self.panels[0].by_trial
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for :func:`parse`, with all defaults of the panels written out."""
         return self.model_dump(mode="json")

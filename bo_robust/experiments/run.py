@@ -70,8 +70,9 @@ def start(
             cannot be run, a worker dies, or writing fails.
     """
     console = console or Console()
-    if trials_per_job is not None and (trials_per_job < 1 or config.by_trial):
-        hint = "left out in this loop, which runs trial by trial" if config.by_trial else "at least 1"
+    by_trial = config.panels[0].by_trial
+    if trials_per_job is not None and (trials_per_job < 1 or by_trial):
+        hint = "left out in this loop, which runs trial by trial" if by_trial else "at least 1"
         raise RunError(f"--trials-per-job must be {hint}, got {trials_per_job}.")
     if data_dir is None and os.environ.get("BO_ROBUST_DATA"):
         data_dir = Path(os.environ["BO_ROBUST_DATA"])
