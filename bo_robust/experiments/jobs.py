@@ -26,7 +26,7 @@ import torch
 
 from bo_robust.experiments import loop_arms
 from bo_robust.experiments.build import find_device, loop_of, memory_errors, shared_problem
-from bo_robust.experiments.config import Panel, PanelMethod
+from bo_robust.experiments.config import Panel
 from bo_robust.experiments.errors import RunError
 
 FOLDER = "jobs"  # within the result folder, while a run is unfinished
@@ -100,25 +100,16 @@ def _run(job: Job, panel: Panel, setting: Setting) -> tuple[pd.DataFrame, dict[s
     with memory_errors(panel):
         problem = shared_problem(panel, trials, setting.data_dir, find_device(setting.device))
         if panel.by_trial:
+            loop, method, began = loop_of(panel), panel.build_method(panel.methods[job.method]), time.perf_counter()
             with torch.random.fork_rng():
-                frame, metadata = _run_trials(panel, panel.methods[job.method], problem, trials)
+                frame = pd.DataFrame(loop.run_trial(problem, method, panel, job.first))
+            metadata = {"seconds": time.perf_counter() - began, **loop.metadata(problem)}
+            frame.insert(0, "trial", job.first)
         else:
             frame, metadata = loop_arms.run_method(panel, job.method, problem, trials)
     frame.insert(0, "method", panel.labels[job.method])
     frame.insert(0, "panel", panel.name)
     return frame, {"notes": problem.notes, **metadata}
-
-
-def _run_trials(
-    panel: Panel, method: PanelMethod, problem: Any, trials: Iterable[int]
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    loop, began, frames = loop_of(panel), time.perf_counter(), []
-    for trial in trials:
-        frame = pd.DataFrame(loop.run_trial(problem, panel.build_method(method), panel, trial))
-        frame.insert(0, "trial", trial)
-        frames.append(frame)
-    seconds = time.perf_counter() - began
-    return pd.concat(frames, ignore_index=True), {"seconds": seconds, **loop.metadata(problem)}
 
 
 def about(path: Path) -> dict[str, Any] | None:
